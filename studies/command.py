@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import argparse
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
+from cyclopts import App
+
+from suffice.cli.fields import FieldOption, Given, annotated_option, field_options
 from suffice.cli.main import main
-from suffice.cli.options import add_model, add_traces, open_more, out_path, server_settings
-from suffice.cli.output import INTERRUPTED, add_format, print_result, say, waiting
-from suffice.cli.parser import Parser
-from suffice.cli.settings_options import add_settings, read_settings
+from suffice.cli.options import ModelOptions, Reading, SeveralTraces, out_path
+from suffice.cli.output import INTERRUPTED, Form, print_result, say, waiting
+from suffice.cli.parser import command, make_app
+from suffice.options import Option
 from suffice.protocols import ChatModel
 from suffice.results.as_json import as_json
 from suffice.results.table import Table
@@ -49,29 +51,32 @@ class Options:
 class Request:
     """What a study is asked for on the command line."""
 
-    arguments: argparse.Namespace
+    given: Given
 
     def read(self, settings: type[T], **stated: Any) -> T:
         """Settings as the options have them; ``stated`` are fields that are no options."""
-        return read_settings(self.arguments, settings, **stated)
+        return self.given.settings(settings, **stated)
 
     def open(self, path: str) -> TraceSet:
-        return open_more(path, self.arguments, say)
+        return self.read(Reading).open(path)
 
     @property
     def traces(self) -> list[TraceSet]:
-        return [self.open(path) for path in self.arguments.traces]
+        return [self.open(path) for path in self.given["traces"]]
 
     @property
     def folder(self) -> Path | None:
-        out = getattr(self.arguments, "out", None)
+        out = self.given.get("out")
         return None if out is None else Path(out)
+
+    @property
+    def model(self) -> ModelOptions:
+        return self.read(ModelOptions)
 
     def connect(self, llm: str, model: str | None) -> ChatModel:
         from suffice.llm.connect import connect
 
-        arguments = self.arguments
-        return connect(llm, model, server=server_settings(arguments), cache=arguments.cache)
+        return connect(llm, model, server=self.model.server, cache=self.model.cache)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,30 +97,39 @@ class Study(Generic[R]):
     wrote: str = ""
     failure: Callable[[R, Path | None], str | None] = lambda *_: None
 
-    def parser(self) -> Parser:
-        parser = Parser(prog=f"python -m studies.{self.name}", description=self.description)
+    def offered(self) -> Iterator[FieldOption]:
+        """All its options but the form of what it prints."""
         if self.traces:
-            add_traces(parser, several="each evaluated by itself")
-        places: dict[str, Any] = {"": parser}
+            yield from filter(None, [annotated_option("traces", SeveralTraces)])
+            yield from field_options(Reading)
         for one in self.options:
-            if one.title not in places:
-                places[one.title] = parser.add_argument_group(one.title)
-            add_settings(
-                places[one.title], one.settings, only=one.only, without=one.without, nested=False
+            yield from field_options(
+                one.settings,
+                nested=False,
+                only=one.only,
+                without=one.without,
+                group=one.title.capitalize(),
             )
         if self.asks_model:
-            add_model(parser)
+            yield from field_options(ModelOptions)
         if self.out is not None:
-            parser.add_argument("--out", type=out_path(folder=True), metavar="DIR", help=self.out)
-        add_format(parser)
-        parser.set_defaults(run=self._run)
-        return parser
+            option = Option(metavar="DIR", parse=out_path(folder=True), help=self.out)
+            yield FieldOption(field="out", type=str, default=None, option=option)
+
+    def app(self) -> App:
+        app = make_app(f"python -m studies.{self.name}", self.description)
+
+        @command(*self.offered())
+        def run(given: Given, form: Form) -> int:
+            return self._run(Request(given), form)
+
+        app.default(run)
+        return app
 
     def main(self, argv: Sequence[str] | None = None) -> int:
-        return main(argv, parser=self.parser())
+        return main(argv, app=self.app())
 
-    def _run(self, arguments: argparse.Namespace) -> int:
-        request = Request(arguments)
+    def _run(self, request: Request, form: Form) -> int:
         folder = None if self.out is None else request.folder
         with waiting(self.name):
             result = self.run(request)
@@ -124,7 +138,7 @@ class Study(Generic[R]):
             say(f"interrupted; {kept}")
             return INTERRUPTED
         wrote = "" if folder is None else self.write(result, folder)
-        print_result(arguments, result.tables(), result.to_json, result.notes)
+        print_result(form, result.tables(), result.to_json, result.notes)
         failure = self.failure(result, folder)
         for text in filter(None, (wrote, failure)):
             say(text)

@@ -22,10 +22,8 @@ class Option:
 
     Parameters
     ----------
-    help
-        What it means. The default is added unless the text says "default:" itself.
-    metavar
-        What stands for a value in the help.
+    help, metavar
+        What it means, and what stands for a value. The default is added unless "default:" is said.
     name
         The option's name where it is not the field's, without dashes.
     choices
@@ -34,8 +32,10 @@ class Option:
         Reads a value from its text, raising ``ValueError`` or a ``UsageError``; ``None``: by the type.
     at_least
         The least whole number allowed; ``None``: any.
-    repeats
-        Whether a tuple is given one value at a time.
+    repeats, several
+        Whether a tuple is given one value at a time, or by all the values that follow.
+    bare
+        What it is where no value follows; ``None``: a value must.
     positional
         Whether it is a word of its own, without a name before it, ahead of the command's others.
     older
@@ -53,6 +53,8 @@ class Option:
     parse: Callable[[str], Any] | None = None
     at_least: int | None = None
     repeats: bool = False
+    several: bool = False
+    bare: Any = None
     positional: bool = False
     older: str | None = None
     goes_with: tuple[str, str] | None = None

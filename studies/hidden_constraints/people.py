@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,20 +23,21 @@ from studies.hidden_constraints.sheet import (
     write_sheet,
 )
 from studies.hidden_constraints.table7 import table7
+from suffice.cli.fields import whole
 from suffice.cli.main import main as run_parsed
-from suffice.cli.options import add_model, connect_model, natural, out_path, positive
-from suffice.cli.output import ProgressLine, add_format, print_result, say
-from suffice.cli.parser import Parser
+from suffice.cli.options import ModelOptions, Seed, out_path
+from suffice.cli.output import Form, ProgressLine, print_result, say
+from suffice.cli.parser import command, make_app
 from suffice.concurrency import width_of
 from suffice.errors import UsageError
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_counts
+from suffice.options import Option
 from suffice.protocols import ChatModel, Verdict
 from suffice.results.as_json import as_json
 from suffice.results.formats import counted
 from suffice.results.table import Column, Table, notes_table
 from suffice.results.tabular import Tabular
 
-_RECORDS = "a folder of 'python -m studies.hidden_constraints --out', or a plan record"
 COMMANDS = ("sheet", "judge", "table7")
 TOGETHER = "together"
 PEOPLE, JUDGE, CHECKER = "people", "judge", "checker"
@@ -311,71 +311,10 @@ def _agreements(agreements: Sequence[Agreed]) -> Table:
 
 
 # --- the commands ---------------------------------------------------------------------------------
-def parser() -> Parser:
-    """The commands and their options."""
-    made = Parser(
-        prog="python -m studies.hidden_constraints",
-        description="Judges of plans against people, on one record or several, and the paper's Table 7. "
-        "Without one of these words the experiment itself is run.",
-    )
-    commands = made.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    sheet = commands.add_parser("sheet", help="write a blind sheet of plans for people to judge")
-    sheet.description = (
-        "Draws runs and writes their constraints and plans without agent, retriever and verdict. Fill in yes "
-        "or no under satisfied; rows may stay empty."
-    )
-    sheet.add_argument("records", nargs="+", metavar="RECORD", help=_RECORDS)
-    sheet.add_argument("--out", required=True, type=out_path(".csv", ".jsonl"), metavar="FILE")
-    sheet.add_argument(
-        "--runs", type=positive, default=20, metavar="N", help="how many (default: 20, the paper's)"
-    )
-    sheet.add_argument("--all", action="store_true", help="all runs")
-    sheet.add_argument("--seed", type=natural, default=42, help="of the draw (default: 42)")
-    sheet.set_defaults(run=_sheet)
-    judge = commands.add_parser("judge", help="judge, checker and people on one or several records")
-    judge.description = (
-        "Shows for every record, and for all together, how many plans satisfy their constraint, and how far "
-        "judge, checker and people agree. Without --llm the judge is the recorded one."
-    )
-    judge.add_argument("records", nargs="+", metavar="RECORD", help=_RECORDS)
-    judge.add_argument(
-        "--labels",
-        metavar="FILE",
-        help=f"people's verdicts: a CSV, JSON or JSONL file with {', '.join(NEEDED)}, as 'sheet' writes it",
-    )
-    judge.add_argument(
-        "--told",
-        choices=("token", "requirement"),
-        help="what a new judge is told: the token (the paper's; default), or its sentence too",
-    )
-    judge.add_argument(
-        "--bootstrap", type=positive, default=2000, metavar="N", help="resamples (default: 2000)"
-    )
-    judge.add_argument("--seed", type=natural, default=42, help="of the resampling (default: 42)")
-    add_model(judge, default=None)
-    add_format(judge)
-    judge.set_defaults(run=_judge)
-    seventh = commands.add_parser(
-        "table7", help="budgets and cool-downs against the paper's Table 7"
-    )
-    seventh.description = (
-        "Runs the gate on the tasks of hard-small with the paper's thresholds and compares mean documents "
-        "with Table 7, by budget, cool-down and agreement of the candidates."
-    )
-    seventh.add_argument("--budgets", type=_counts, default=(2, 3, 4), metavar="A,B,...")
-    seventh.add_argument("--cool-downs", type=_counts, default=(1, 2), metavar="A,B,...")
-    seventh.add_argument(
-        "--agreement", type=_span, default=(0.0, 0.3), metavar="LOW,HIGH", help="(default: 0,0.3)"
-    )
-    add_format(seventh)
-    seventh.set_defaults(run=_table7)
-    return made
-
-
 def _counts(text: str) -> tuple[int, ...]:
-    counts = tuple(positive(part) for part in text.split(","))
+    counts = tuple(whole(part, 1) for part in text.split(","))
     if len(set(counts)) < len(counts):
-        raise argparse.ArgumentTypeError(f"names one twice: {text}")
+        raise ValueError(f"names one twice: {text}")
     return counts
 
 
@@ -385,61 +324,137 @@ def _span(text: str) -> tuple[float, float]:
     except ValueError:
         low, high = 1.0, 0.0
     if not 0.0 <= low <= high <= 1.0:
-        raise argparse.ArgumentTypeError(
-            f"must be LOW,HIGH with 0 <= LOW <= HIGH <= 1, found {text!r}"
-        )
+        raise ValueError(f"must be LOW,HIGH with 0 <= LOW <= HIGH <= 1, found {text!r}")
     return low, high
 
 
-def _sheet(arguments: argparse.Namespace) -> int:
-    records = read_records(arguments.records)
-    runs = drawn_runs(records, None if arguments.all else arguments.runs, arguments.seed)
-    write_sheet(runs, Path(arguments.out))
-    say(f"wrote {counted(len(runs), 'plan')} to {arguments.out}; write yes or no under satisfied")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewJudge(ModelOptions):
+    """A judge that is asked only where it is named."""
+
+    llm: str | None = None
+
+
+Records = Annotated[
+    tuple[str, ...],
+    Option(
+        positional=True,
+        repeats=True,
+        metavar="RECORD",
+        help="a folder of 'python -m studies.hidden_constraints --out', or a plan record",
+    ),
+]
+APP = make_app(
+    "python -m studies.hidden_constraints",
+    "Judges of plans against people, on one record or several, and the paper's Table 7. "
+    "Without one of these words the experiment itself is run.",
+)
+
+
+@APP.command
+@command()
+def sheet(
+    records: Records,
+    *,
+    out: Annotated[
+        str, Option(metavar="FILE", parse=out_path(".csv", ".jsonl"), help="the sheet to fill in")
+    ],
+    runs: Annotated[int, Option(metavar="N", at_least=1, help="how many")] = 20,
+    all_runs: Annotated[bool, Option(name="all", help="all runs")] = False,
+    seed: Seed = 42,
+) -> int:
+    """Write a blind sheet of plans for people to judge.
+
+    Draws runs and writes their constraints and plans without agent, retriever and verdict. Fill in yes or
+    no under satisfied; rows may stay empty.
+    """
+    drawn = drawn_runs(read_records(records), None if all_runs else runs, seed)
+    write_sheet(drawn, Path(out))
+    say(f"wrote {counted(len(drawn), 'plan')} to {out}; write yes or no under satisfied")
     return 0
 
 
-def _judge(arguments: argparse.Namespace) -> int:
-    records = read_records(arguments.records)
-    labels = None if arguments.labels is None else read_labels(Path(arguments.labels), records)
-    result = _judged(arguments, records, labels)
-    print_result(arguments, result.tables(), result.to_json, result.notes)
-    return 0
+@APP.command(name="judge")
+@command()
+def rate(
+    records: Records,
+    *,
+    labels: Annotated[
+        str | None,
+        Option(
+            metavar="FILE",
+            help=f"people's verdicts: a CSV, JSON or JSONL file with {', '.join(NEEDED)}, as 'sheet' "
+            "writes it",
+        ),
+    ] = None,
+    told: Annotated[
+        Literal["token", "requirement"] | None,
+        Option(
+            help="what a new judge is told: the token (the paper's; default), or its sentence too"
+        ),
+    ] = None,
+    bootstrap: Annotated[int, Option(metavar="N", at_least=1, help="resamples")] = 2000,
+    seed: Seed = 42,
+    judge: NewJudge,
+    form: Form,
+) -> int:
+    """Show how far judge, checker and people agree on one or several records.
 
-
-def _judged(
-    arguments: argparse.Namespace, records: Sequence[Recorded], labels: Labels | None
-) -> Judging:
-    if arguments.llm is None:
-        if arguments.told is not None or arguments.model is not None:
+    Shows for every record, and for all together, how many plans satisfy their constraint. Without --llm the
+    judge is the recorded one.
+    """
+    read = read_records(records)
+    verdicts = None if labels is None else read_labels(Path(labels), read)
+    if judge.llm is None:
+        if told is not None or judge.model is not None:
             raise UsageError(
                 "--told and --model go with --llm; without it the recorded judge is shown"
             )
-        rated, judges = recorded_verdicts(records, labels), {one.name: one.judge for one in records}
+        rated, judges = recorded_verdicts(read, verdicts), {one.name: one.judge for one in read}
     else:
-        model = connect_model(arguments)
+        model = judge.connect()
         line = ProgressLine("verdicts")
-        told: Literal["token", "requirement"] = arguments.told or "token"
-        rated = new_verdicts(records, labels, model, told, line.show)
-        judges = {one.name: model.name for one in records}
+        rated = new_verdicts(read, verdicts, model, told or "token", line.show)
+        judges = {one.name: model.name for one in read}
     notes = [
         f"{one.name}: {counted(one.left_out, 'run')} without a hidden constraint left out"
-        for one in records
+        for one in read
         if one.left_out
     ]
-    if labels is not None and labels.elsewhere:
+    if verdicts is not None and verdicts.elsewhere:
         notes.append(
-            f"{counted(labels.elsewhere, 'verdict')} of people are of runs in no record here"
+            f"{counted(verdicts.elsewhere, 'verdict')} of people are of runs in no record here"
         )
-    return judging(rated, judges, resamples=arguments.bootstrap, seed=arguments.seed, notes=notes)
+    result = judging(rated, judges, resamples=bootstrap, seed=seed, notes=notes)
+    print_result(form, result.tables(), result.to_json, result.notes)
+    return 0
 
 
-def _table7(arguments: argparse.Namespace) -> int:
-    found = table7(arguments.budgets, arguments.cool_downs, *arguments.agreement)
-    print_result(arguments, found.tables(), found.to_json)
+@APP.command(name="table7")
+@command()
+def seventh(
+    *,
+    budgets: Annotated[
+        tuple[int, ...], Option(metavar="A,B,...", parse=_counts, help="of retrievals")
+    ] = (2, 3, 4),
+    cool_downs: Annotated[
+        tuple[int, ...], Option(metavar="A,B,...", parse=_counts, help="in steps")
+    ] = (1, 2),
+    agreement: Annotated[
+        tuple[float, float], Option(metavar="LOW,HIGH", parse=_span, help="of the candidates")
+    ] = (0.0, 0.3),
+    form: Form,
+) -> int:
+    """Compare budgets and cool-downs with the paper's Table 7.
+
+    Runs the gate on the tasks of hard-small with the paper's thresholds and compares mean documents, by
+    budget, cool-down and agreement of the candidates.
+    """
+    found = table7(budgets, cool_downs, *agreement)
+    print_result(form, found.tables(), found.to_json)
     return 0
 
 
 def main(words: Sequence[str]) -> int:
     """Run a command; the exit code."""
-    return run_parsed(words, parser=parser())
+    return run_parsed(words, app=APP)

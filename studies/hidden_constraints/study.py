@@ -384,7 +384,7 @@ def _experimenters(
     settings: HiddenConstraintsSettings,
     made: Benchmark,
 ) -> Experimenters:
-    llm, cache = request.arguments.llm, request.arguments.cache
+    llm, cache = str(request.model.llm), request.model.cache
     scripted = llm == "scripted"  # which knows this benchmark
     model: ChatModel
     if scripted:
@@ -392,7 +392,7 @@ def _experimenters(
             ScriptedPlanner(made) if cache is None else CachedModel(ScriptedPlanner(made), cache)
         )
     else:
-        model = request.connect(llm, request.arguments.model)
+        model = request.connect(llm, request.model.model)
     judge: Judge
     if asked.judge == CHECKER or (asked.judge is None and scripted):
         judge, judge_name = CheckerJudge.of(task.constraint for task in made.tasks), CHECKER

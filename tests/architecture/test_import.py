@@ -76,8 +76,13 @@ def test_everything_public_needs_no_optional_package() -> None:
 
 
 def test_the_command_line_starts_without_optional_packages() -> None:
-    found = packages(loaded_after("from suffice.cli.main import build_parser; build_parser()"))
+    found = packages(loaded_after("from suffice.cli.main import build_app; build_app()"))
     assert found & (set(HEAVY) - {"pyarrow"}) == set()
+
+
+def test_the_version_is_told_without_the_parser() -> None:
+    found = packages(loaded_after("from suffice.cli.main import main; main(['--version'])"))
+    assert found & {"cyclopts", "rich"} == set()
 
 
 def test_a_command_does_not_load_pandas_where_it_is_installed() -> None:

@@ -28,7 +28,7 @@ def test_version_and_help() -> None:
     assert run_process("--version").stdout.startswith("suffice ")
     assert run_process("replay", "--help").stdout == run("replay", "--help").stdout
     for command in ("demo", "ask", "record", "traces", "signals", "fit", "replay", "report"):
-        assert run(command, "--help").stdout.startswith(f"usage: suffice {command}")
+        assert run(command, "--help").stdout.startswith(f"Usage: suffice {command}")
 
 
 def test_record_resumes_and_validates(recorded: Path) -> None:

@@ -130,9 +130,9 @@ def test_an_interrupted_judge_keeps_what_it_rated(recorded: Path, tmp_path: Path
     """Slowed down by a model that sleeps, then Ctrl-C; a second run asks the rest."""
     code = (
         "import sys\n"
-        "from suffice.cli import main\nfrom suffice.cli.commands import signals\n"
+        "from suffice.cli import main\nfrom suffice.cli.options import ModelOptions\n"
         "from suffice.testing.models import ScriptedModel\n"
-        "signals.connect_model = lambda arguments: ScriptedModel(delay_s=0.3)\n"
+        "ModelOptions.connect = lambda _: ScriptedModel(delay_s=0.3)\n"
         "sys.exit(main.main(sys.argv[1:]))\n"
     )
     out = tmp_path / "t.parquet"

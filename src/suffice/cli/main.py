@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import errno
 import importlib
 import os
 import signal
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from suffice._version import VERSION
 from suffice.cli.output import (
@@ -16,10 +16,13 @@ from suffice.cli.output import (
     ended_by_signals,
     one_line_warnings,
     open_standard_streams,
+    put,
     say,
 )
-from suffice.cli.parser import Parser
 from suffice.errors import SufficeError, UsageError
+
+if TYPE_CHECKING:  # --version is told without it
+    from cyclopts import App
 
 COMMANDS = {
     "demo": "the whole story on a small model in this process",
@@ -42,33 +45,32 @@ COMMANDS = {
     "monitor": "whether a promise of coverage still holds in use",
 }
 """Every command with its line of help (empty: not listed): a module of ``suffice.cli.commands``."""
-
-
-def build_parser(commands: Collection[str] = frozenset(COMMANDS)) -> argparse.ArgumentParser:
-    """The parser, with the options of these commands; of the others it knows the names."""
-    parser = Parser(
-        prog="suffice",
-        description="Decides when an iterative retrieval loop has seen enough: record a loop once, "
-        "replay every stopping policy on the record, run the chosen one live.",
-        epilog="Start with 'suffice demo'. Where a command takes TRACES, 'example' is the record that comes "
-        "with suffice: 'suffice choose example --out chosen'. Exit codes: 0 done, 1 the work failed, 2 wrong "
-        "usage or invalid input, 130 interrupted.",
-    )
-    parser.add_argument("--version", action="version", version=f"suffice {VERSION}")
-    choices = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for name, line in COMMANDS.items():
-        added = choices.add_parser(name, help=line) if line else choices.add_parser(name)
-        if name in commands:
-            importlib.import_module(f"suffice.cli.commands.{name}").add_options(added)
-    return parser
-
-
 _MEASURING = frozenset(
     {"choose", "diagnose", "fit", "measure", "replay", "report", "search", "sweep", "view"}
 )
-_READING = _MEASURING | {
-    *("demo", "monitor", "probe", "record", "serve", "signals", "traces"),
-}
+
+
+def build_app(chosen: str = "") -> App:
+    """All commands; the one chosen is loaded, of the others the names are known."""
+    from suffice.cli.parser import make_app
+
+    app = make_app(
+        "suffice",
+        "Decides when an iterative retrieval loop has seen enough: record a loop once, replay every "
+        "stopping policy on the record, run the chosen one live.\n\n"
+        "Start with 'suffice demo'. Where a command takes TRACES, 'example' is the record that comes with "
+        "suffice: 'suffice choose example --out chosen'. Exit codes: 0 done, 1 the work failed, 2 wrong "
+        "usage or invalid input, 130 interrupted.",
+    )
+    for place, (name, line) in enumerate(COMMANDS.items()):
+        home = f"suffice.cli.commands.{name}"
+        if name == chosen:
+            app.command(getattr(importlib.import_module(home), name), name=name)
+            app[name].sort_key = place
+        else:
+            app.command(f"{home}:{name}", name=name, help=line, show=bool(line), sort_key=place)
+    app.register_install_completion_command(name="--install-completion")
+    return app
 
 
 class _NoPandas:
@@ -95,51 +97,66 @@ def _without_pandas() -> None:
         sys.meta_path.remove(_NoPandas)
 
 
-def main(argv: Sequence[str] | None = None, *, parser: Parser | None = None) -> int:
-    """Run a command, or the one that the ``parser`` reads; the exit code."""
-    words = sys.argv[1:] if argv is None else argv
+def main(argv: Sequence[str] | None = None, *, app: App | None = None) -> int:
+    """Run a command, or the one of the ``app``; the exit code."""
+    words = sys.argv[1:] if argv is None else list(argv)
     chosen = next((word for word in words if not word.startswith("-")), "")
-    lead = f"suffice {chosen}:" if parser is None else f"{parser.prog}:"
+    lead = f"suffice {chosen}".rstrip() if app is None else app.name[0]
     if chosen in _MEASURING:
         # of many small products: threads of each would wait for one another, for up to 100 times as long
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     open_standard_streams()
-    with ended_by_signals() as signals:
-        try:
-            if parser is None and chosen == "bench":
-                raise UsageError(
-                    "the published experiments are run from a checkout of the repository: type python -m "
-                    "studies.NAME, as in python -m studies.hidden_constraints --json"
-                )
-            arguments = (parser or build_parser({chosen})).parse_args(
-                [*map(_without_password, words)]
-            )
-            one_line_warnings()
-            if argv is None and chosen in _READING and "pandas" not in sys.modules:
-                _without_pandas()
-            code: int = arguments.run(arguments)
-            sys.stdout.flush()
-        except SufficeError as error:
-            say(" ".join(str(error).split()), lead=lead)
-            code = error.exit_code
-        except BrokenPipeError:
-            # the reader of our output has gone; nothing is left to say to it
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            code = 1
-        except OSError as error:
-            say(_refused(error), lead=lead)
-            code = 1
-        except (MemoryError, RuntimeError) as error:
-            if isinstance(error, RuntimeError) and _NO_THREAD not in str(error):
-                raise
-            say(_TOO_LITTLE_MEMORY, lead=lead)
-            code = 1
-        except KeyboardInterrupt:
-            say("interrupted", lead=lead)
-            code = INTERRUPTED
+    with ended_by_signals() as came:
+        code = _ended(lambda: _run(words, chosen, app, alone=argv is None), f"{lead}:")
     if argv is None:  # Python's own end takes a while, in which an interrupt would be a traceback
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    return signals.code(code)
+    return 128 + came[-1] if came and code == INTERRUPTED else code
+
+
+def _run(words: Sequence[str], chosen: str, app: App | None, *, alone: bool) -> int:
+    """Parse and run; ``alone``: in a process that ends with it."""
+    if words[:1] == ["--version"]:
+        put(f"suffice {VERSION}")
+        return 0
+    from suffice.cli import parser
+
+    if not words and app is None:
+        raise UsageError(f"name a command: {', '.join(COMMANDS)}; see 'suffice --help'")
+    if chosen == "bench" and app is None:
+        raise UsageError(
+            "the published experiments are run from a checkout of the repository: type python -m "
+            "studies.NAME, as in python -m studies.hidden_constraints --json"
+        )
+    one_line_warnings()
+    if alone and chosen not in ("ask", "policies") and "pandas" not in sys.modules:
+        _without_pandas()
+    code = parser.run(app or build_app(chosen), [*map(_without_password, words)])
+    sys.stdout.flush()
+    return code
+
+
+def _ended(run: Callable[[], int], lead: str) -> int:
+    """The exit code of what is run, and a line on what stopped it."""
+    try:
+        return run()
+    except SufficeError as error:
+        say(" ".join(str(error).split()), lead=lead)
+        return error.exit_code
+    except BrokenPipeError:
+        # the reader of our output has gone; nothing is left to say to it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        say(_refused(error), lead=lead)
+        return 1
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and _NO_THREAD not in str(error):
+            raise
+        say(_TOO_LITTLE_MEMORY, lead=lead)
+        return 1
+    except KeyboardInterrupt:
+        say("interrupted", lead=lead)
+        return INTERRUPTED
 
 
 def _without_password(word: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
@@ -13,12 +12,14 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from textwrap import wrap
 from traceback import format_exception
 from types import MappingProxyType, TracebackType
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
 
 from suffice.errors import struck
+from suffice.options import Option
 
 if TYPE_CHECKING:
     from suffice.loops.record.session import Progress
@@ -65,8 +66,8 @@ def say(text: str, *, lead: str = "", tone: str = "bad") -> None:
     if lead:
         lead = harmless(lead)
         text = f"{painted(lead, tone) if coloured(sys.stderr) else lead} {text}"
-    with _LAST:
-        _LAST.clear()
+    with _LINE:
+        _clear()
         _tell(text, end="\n")
 
 
@@ -119,38 +120,33 @@ def print_json(document: Any) -> None:
     print(json_escaped(text))
 
 
-def add_format(parser: argparse.ArgumentParser) -> None:
-    """``--format`` and its short form ``--json``, for a command that prints tables."""
-    parser.add_argument(
-        "--format",
-        choices=("text", "json", "csv", "markdown", "latex"),
-        default="text",
-        help="how results are printed (default: text); json: one document, nothing else on stdout; csv: "
-        "unrounded values, a blank line between tables; markdown: a heading above each table",
-    )
-    parser.add_argument(
-        "--json",
-        action="store_const",
-        const="json",
-        dest="format",
-        help="the same as --format json",
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """How tables are printed."""
+
+    format: Annotated[
+        Literal["text", "json", "csv", "markdown", "latex"],
+        Option(help="how results are printed; csv: unrounded values"),
+    ] = "text"
+    json: Annotated[bool, Option(help="the same as --format json")] = False
+
+    @property
+    def name(self) -> str:
+        """The form chosen."""
+        return "json" if self.json else self.format
 
 
 def print_result(
-    arguments: argparse.Namespace,
-    tables: Sequence[Table],
-    document: Callable[[], Any],
-    notes: Sequence[str] = (),
+    form: Form, tables: Sequence[Table], document: Callable[[], Any], notes: Sequence[str] = ()
 ) -> None:
-    """Print a result as ``--format`` asks; ``notes`` go to stderr where they are not in the tables."""
-    if arguments.format in ("json", "csv"):
+    """Print a result in a form; ``notes`` go to stderr where they are not in the tables."""
+    if form.name in ("json", "csv"):
         for note in notes:
             say(note)
-    if arguments.format == "json":
+    if form.name == "json":
         print_json(document())
     else:
-        print_tables(tables, arguments.format)
+        print_tables(tables, form.name)
 
 
 def print_tables(tables: Sequence[Table], form: str = "text", *, end: str = "\n") -> None:
@@ -202,88 +198,69 @@ def one_line_warnings() -> None:
 INTERRUPTED = 130  # the exit code that shells expect of a command ended by Ctrl-C
 
 
-class Signals:
-    """The signals that asked a command to end."""
+@contextmanager
+def ended_by_signals() -> Iterator[list[int]]:
+    """SIGTERM and SIGHUP end the work as Ctrl-C does, where nobody else handles them; what came."""
+    came: list[int] = []
 
-    def __init__(self) -> None:
-        self._number: int | None = None
-
-    def interrupt(self, number: int, _: object) -> None:
-        """End as Ctrl-C does: what is finished is kept, what is half written goes."""
-        self._number = number
+    def interrupt(number: int, _: object) -> None:
+        came.append(number)
         raise KeyboardInterrupt
 
-    def code(self, code: int) -> int:
-        """The exit code, which names the signal where one ended the command."""
-        return 128 + self._number if self._number and code == INTERRUPTED else code
-
-
-@contextmanager
-def ended_by_signals() -> Iterator[Signals]:
-    """SIGTERM and SIGHUP end the work within as Ctrl-C does, where nobody else handles them."""
-    signals = Signals()
     names = ("SIGTERM", "SIGHUP") if threading.current_thread() is threading.main_thread() else ()
     numbers = [getattr(signal, name) for name in names if hasattr(signal, name)]
     ours = [number for number in numbers if signal.getsignal(number) is signal.SIG_DFL]
     for number in ours:
-        signal.signal(number, signals.interrupt)
+        signal.signal(number, interrupt)
     try:
-        yield signals
+        yield came
     finally:
         for number in ours:
             signal.signal(number, signal.SIG_DFL)
 
 
+# --- progress --------------------------------------------------------------------------------------
 _ENOUGH_TO_ESTIMATE = 3  # the first one also loads the model, and others are under way beside it
-
-
 _SILENT_S = 2.0  # work that takes no longer is not announced
+_EVERY_S = 10.0  # between lines where none can be rewritten
+_LINE = threading.RLock()  # held by whoever writes on stderr
+_rewritten = False  # whether its last line is one that is rewritten
+_waits: list[str] = []  # what is under way, the innermost last
+_heard = 0.0  # when something told how far it is
 
 
-class _LastLine:
-    """The last line of stderr, which may be one that is rewritten; held by the thread that writes."""
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._open = False
-
-    def __enter__(self) -> None:
-        self._lock.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
-
-    def clear(self) -> None:
-        """Take what is to be rewritten off the terminal."""
-        if self._open:
-            _tell("\r\x1b[K", end="")
-        self._open = False
-
-    def rewrite(self, text: str) -> None:
-        """Put this in its place."""
-        self.clear()
-        _tell(harmless(text), end="")
-        self._open = True
+def _clear() -> None:
+    """Take what is to be rewritten off the terminal."""
+    global _rewritten  # noqa: PLW0603 - there is one terminal
+    if _rewritten:
+        _tell("\r\x1b[K", end="")
+    _rewritten = False
 
 
-_LAST = _LastLine()
+def _rewrite(text: str) -> None:
+    """Put this in the place of the last line, where a person sees it; else say it."""
+    global _rewritten  # noqa: PLW0603
+    if not on_terminal(sys.stderr):
+        say(text)
+        return
+    _clear()
+    _tell(harmless(text), end="")
+    _rewritten = True
 
 
 class ProgressLine:
     """Progress with time left: rewritten in place on a terminal, else a line every ten seconds."""
 
-    def __init__(self, label: str, *, every_s: float = 10.0) -> None:
+    def __init__(self, label: str) -> None:
         self._label = label
-        self._every_s = every_s
         self._started = time.monotonic()
-        self._shown = self._started - every_s
-        self._in_place = on_terminal(sys.stderr)
+        self._shown = self._started - _EVERY_S
 
     def show(self, finished: int, planned: int, *, failed: int = 0) -> None:
         """State how many of ``planned`` are finished or failed."""
-        now = time.monotonic()
-        done = finished + failed
-        if not self._in_place and now - self._shown < self._every_s and done < planned:
+        global _heard  # noqa: PLW0603
+        now, done = time.monotonic(), finished + failed
+        if done < planned and not on_terminal(sys.stderr) and now - self._shown < _EVERY_S:
             return
         self._shown = now
         text = f"{self._label} {finished}/{planned}"
@@ -292,78 +269,50 @@ class ProgressLine:
         if done >= min(_ENOUGH_TO_ESTIMATE, planned):
             left = (now - self._started) / done * (planned - done)
             text += f", {_duration(now - self._started)} gone, about {_duration(left)} left"
-        with _LAST:
-            _Waiting.heard()
-            if self._in_place and done < planned:
-                _LAST.rewrite(text)
+        with _LINE:
+            _heard = now
+            if done < planned:
+                _rewrite(text)
             else:
                 say(text)
 
 
-class _Waiting:
-    """Says what is under way once it has taken two seconds, then how long, until it is ended."""
+@contextmanager
+def waiting(label: str) -> Iterator[None]:
+    """Work that says nothing itself: what it is stands on stderr once it takes over two seconds.
 
-    current: _Waiting | None = None
+    On a terminal the line is rewritten every second and taken away at the end, else it is said again
+    after ten seconds.
+    """
+    from suffice.concurrency import NoThread, started
 
-    def __init__(self, label: str, every_s: float) -> None:
-        self._label = label
-        self._every_s = every_s
-        self._began = time.monotonic()
-        self._quiet_until = self._began
-        self.ended = threading.Event()
+    ended, began = threading.Event(), time.monotonic()
 
-    @classmethod
-    def heard(cls) -> None:
-        """Something else tells how far the work is."""
-        if cls.current is not None:
-            cls.current.pause()
-
-    def pause(self) -> None:
-        """Say nothing for a while."""
-        self._quiet_until = time.monotonic() + self._every_s
-
-    def tell(self) -> None:
-        """Speak until the end."""
+    def tell() -> None:
         pause = _SILENT_S
-        while not self.ended.wait(pause):
-            pause = 1.0 if on_terminal(sys.stderr) else self._every_s
-            with _LAST:
+        while not ended.wait(pause):
+            pause = 1.0 if on_terminal(sys.stderr) else _EVERY_S
+            with _LINE:
                 now = time.monotonic()
-                if now < self._quiet_until or _Waiting.current is not self:
-                    continue
-                text = f"{self._label}, {_duration(now - self._began)} so far"
-                if on_terminal(sys.stderr):
-                    _LAST.rewrite(text)
-                else:
-                    say(text)
+                if _waits[-1:] == [label] and now - _heard >= min(_EVERY_S, now - began):
+                    _rewrite(f"{label}, {_duration(now - began)} so far")
+
+    _waits.append(label)
+    with suppress(NoThread):  # the work does without
+        started(tell, "waiting")
+    try:
+        yield
+    finally:
+        ended.set()
+        with _LINE:
+            _waits.remove(label)
+            _clear()
 
 
 def question_progress(label: str) -> Callable[[Progress], None]:
     """A line of progress for questions that come to their end."""
     line = ProgressLine(label)
     return lambda now: line.show(now.finished, now.planned, failed=now.failed)
-
-
-@contextmanager
-def waiting(label: str, *, every_s: float = 10.0) -> Iterator[None]:
-    """Work that says nothing itself: what it is stands on stderr once it takes over two seconds.
-
-    On a terminal the line is rewritten every second and taken away at the end, else it is said again
-    after ``every_s`` seconds.
-    """
-    outer, told = _Waiting.current, _Waiting(label, every_s)
-    _Waiting.current = told
-    from suffice.concurrency import NoThread, started
-
-    with suppress(NoThread):  # the work does without
-        started(told.tell, "waiting")
-    try:
-        yield
-    finally:
-        told.ended.set()
-        with _LAST:
-            _Waiting.current = outer
-            _LAST.clear()
 
 
 def fit_progress() -> Callable[[FitStep], None]:

@@ -7,7 +7,16 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from suffice.errors import DataError, UsageError, unknown_name
 from suffice.options import Option, as_share
@@ -15,6 +24,11 @@ from suffice.trace.postgres import Address, as_place
 
 _Settings = TypeVar("_Settings")
 _MOST_FILE_BYTES = 1 << 20
+
+
+Corpus = Annotated[
+    str | None, Option(help="a folder or file of txt, md and jsonl to search", metavar="PATH")
+]
 
 
 class _Table:
@@ -58,20 +72,15 @@ class ModelSettings(_Table):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RetrievalSettings(_Table):
-    """What is searched and how: the table ``[retrieval]``; as the options of ``suffice ask``."""
+class RankingSettings(_Table):
+    """What ranks passages, and the models it reads with."""
 
-    corpus: Annotated[
-        str | None, Option(help="a folder or file of txt, md and jsonl to search", metavar="PATH")
-    ] = None
-    index: Annotated[
-        str | None, Option(help="keep the index of the corpus here and use it again", metavar="DIR")
-    ] = None
     retriever: Annotated[
         str, Option(help="what ranks passages, as in suffice ask", metavar="X")
     ] = "bm25"
     encoder: Annotated[
-        str | None, Option(help="what makes vectors, as in suffice ask", metavar="E")
+        str | None,
+        Option(help="minilm, a sentence-transformers model, a server's URL, or none", metavar="E"),
     ] = None
     encoder_model: Annotated[
         str | None, Option(help="the embedding server's model name", metavar="M")
@@ -84,7 +93,17 @@ class RetrievalSettings(_Table):
     ] = None
     pool: Annotated[
         int | None,
-        Option(help="how many passages are given to the reranker", metavar="N", at_least=1),
+        Option(help="passages given to the reranker (default: 40)", metavar="N", at_least=1),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetrievalSettings(RankingSettings):
+    """What is searched and how: the table ``[retrieval]``."""
+
+    corpus: Corpus = None
+    index: Annotated[
+        str | None, Option(help="keep the index of the corpus here and use it again", metavar="DIR")
     ] = None
 
 
@@ -110,7 +129,7 @@ class AnswerSettings(_Table):
     decline_below: Annotated[
         float | None,
         Option(
-            help="no answer where the policy's confidence is below this",
+            help="give no answer when the policy's confidence in it is below C or undefined",
             metavar="C",
             parse=as_share,
         ),
@@ -122,11 +141,29 @@ class AnswerSettings(_Table):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BudgetSettings(_Table):
+class PriceSettings(_Table):
+    """What prices tokens."""
+
+    price_model: Annotated[
+        str | None, Option(help="price tokens as this model, by genai-prices", metavar="M")
+    ] = None
+    prices: Annotated[
+        str | None,
+        Option(
+            help="USD per million tokens, as in input=0.15,cached=0.075,output=0.60; also call=, retrieval=, "
+            "rerank= in USD each",
+            metavar="RATES",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetSettings(PriceSettings):
     """What a question may cost, and prices: the table ``[budgets]``."""
 
     rounds: Annotated[
-        int | None, Option(name="budget_rounds", help="at most N rounds", metavar="N", at_least=1)
+        int | None,
+        Option(name="budget_rounds", help="at most N rounds", metavar="N", at_least=1),
     ] = None
     tokens: Annotated[
         int | None, Option(name="budget_tokens", help="at most N tokens", metavar="N", at_least=1)
@@ -137,13 +174,6 @@ class BudgetSettings(_Table):
     ] = None
     usd: Annotated[
         float | None, Option(name="budget_usd", help="at most U US dollars, by prices", metavar="U")
-    ] = None
-    price_model: Annotated[
-        str | None, Option(help="price tokens as this model, by genai-prices", metavar="M")
-    ] = None
-    prices: Annotated[
-        str | None,
-        Option(help="price tokens by hand, as in input=0.15,output=0.60", metavar="RATES"),
     ] = None
 
 

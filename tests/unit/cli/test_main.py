@@ -21,7 +21,7 @@ def ending(by: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> int:
     """The exit code of a command in which this happens."""
     from suffice.cli.commands import policies
 
-    monkeypatch.setattr(policies, "run", lambda _: by())
+    monkeypatch.setattr(policies, "print_result", lambda *_: by())
     return main(["policies"])
 
 

@@ -13,7 +13,7 @@ from tests.builders import written_traces
 from tests.certifying import certify
 
 from suffice import Controller, fit_method, load_policy
-from suffice.cli.main import build_parser, main
+from suffice.cli.main import main
 from suffice.errors import DataError, UsageError
 from suffice.measures.measures import Measures
 from suffice.policies import registry
@@ -136,10 +136,9 @@ def test_it_is_asked_live(traces: str, tmp_path: Path, capsys: Say) -> None:
 def test_its_options_stand_in_its_help(capsys: Say) -> None:
     for words, wanted in (
         (["fit", "toy", "--help"], ("--quantile Q", "(default: 0.5)", "--strict")),
-        (["fit", "--help"], ("toy: stop where the new passages say little new", "certified:")),
+        (["fit", "--help"], ("toy Stop where the new passages say little new", "certified")),
     ):
-        with pytest.raises(SystemExit):
-            build_parser().parse_args(words)
+        assert main(words) == 0
         shown = " ".join(capsys.readouterr().out.split())
         assert all(part in shown for part in wanted)
         assert "--alpha" not in shown
@@ -166,8 +165,7 @@ def test_a_broken_entry_point_is_named(site: Path, capsys: Say) -> None:
     with pytest.raises(UsageError, match=r"'toy' that the package toy-stopping .*cannot be loaded"):
         registry.find_method("toy")
     assert registry.find_method("tasr") is not None
-    with pytest.raises(SystemExit):
-        build_parser().parse_args(["fit", "--help"])
+    assert main(["fit", "--help"]) == 0
     assert "cannot be loaded" in capsys.readouterr().out  # the others are still listed
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from suffice.cli.commands import signals
 from suffice.cli.main import main
+from suffice.cli.options import ModelOptions
 from suffice.errors import UsageError
 from suffice.live.requirements import LoopOutput, check_policy
 from suffice.loops.ranked import CumulativeSettings
@@ -104,7 +104,7 @@ def test_the_scripted_model_computes_and_stores_it(
 def test_it_is_read_and_its_calls_are_charged_by_who_reads_it(
     traces: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(signals, "connect_model", lambda _: ScriptedModel(last_digit))
+    monkeypatch.setattr(ModelOptions, "connect", lambda _: ScriptedModel(last_digit))
     stored = computed(traces, capsys, "--llm", "scripted")["out"]
     found = read_traces(stored)
     np.testing.assert_array_equal(found.stored_signal("toy")[0], [[1.0, 4.0]] * 2)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from suffice.cli.options import add_traces, keep_policy, open_measures, out_path, tell_policy
-from suffice.cli.output import add_format, print_result, put, say, waiting
-from suffice.cli.settings_options import add_settings, read_settings
+from suffice.cli.options import Sampling, SeveralTraces, out_path, tell_policy, write_policy
+from suffice.cli.output import Form, print_result, put, say, waiting
+from suffice.cli.parser import command
+from suffice.options import Option
 from suffice.replay.settings import ChoiceSettings
 
 if TYPE_CHECKING:
@@ -23,65 +23,57 @@ _FILES = (
 _GUESS = "a guess: likely at 80% confidence, not proven"
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Declare what the command takes."""
-    parser.description = (
-        "Chooses one policy for a record. Policies along fixed paths are proven on all labeled questions; "
-        "methods, rules and learned values are fitted on a part and proven on another. Prints what you can "
-        "save for what you allow to lose. Writes policy.json, choice.json and index.html, all of one run or "
-        "none; where nothing is proven also guess.json, a policy that is likely to keep the promise."
-    )
-    add_traces(
-        parser, several="several records of one loop are pooled", sampled=True, measured=True
-    )
-    add_settings(parser, ChoiceSettings)
-    parser.add_argument(
-        "--out",
-        default="chosen",
-        type=out_path(folder=True),
-        metavar="DIR",
-        help="gets policy.json, choice.json and index.html, and guess.json where nothing is proven "
-        "(default: chosen)",
-    )
-    add_format(parser)
-    parser.set_defaults(run=run)
+@command()
+def choose(
+    traces: SeveralTraces,
+    *,
+    reading: Sampling,
+    settings: ChoiceSettings,
+    out: Annotated[
+        str,
+        Option(
+            metavar="DIR",
+            parse=out_path(folder=True),
+            help="gets policy.json, choice.json, index.html, perhaps guess.json",
+        ),
+    ] = "chosen",
+    form: Form,
+) -> int:
+    """Choose one policy for a record, and say what you can save for what you allow to lose.
 
-
-def run(arguments: argparse.Namespace) -> int:
-    """Choose, write and print."""
-    from suffice.replay.choose.procedure import choose
+    Policies along fixed paths are proven on all labeled questions; methods, rules and learned values are
+    fitted on a part and proven on another. Writes all files of one run or none.
+    """
+    from suffice.replay.choose import procedure
     from suffice.results.formats import counted
     from suffice.trace.durable import replaced_together
 
-    measures = open_measures(arguments, say)
-    settings = read_settings(arguments, ChoiceSettings)
-    out = Path(arguments.out)
+    measures = reading.drawn_measures(*traces)
+    folder = Path(out)
     with waiting("choosing"):
-        choice = choose(measures, settings)
-    guessed = None if choice.guess is None else choice.guess.policy.policy
-    with waiting("writing the page"), replaced_together(out, _FILES) as aside:
-        keep_policy(aside, choice.policy, measures.traces)
-        if guessed is not None:
-            keep_policy(aside / "guess.json", guessed, measures.traces, _GUESS)
+        choice = procedure.choose(measures, settings)
+    with waiting("writing the page"), replaced_together(folder, _FILES) as aside:
+        write_policy(aside, choice.policy, measures.traces)
+        if choice.guess is not None:
+            guessed = choice.guess.policy.policy
+            write_policy(aside / "guess.json", guessed, measures.traces, _GUESS)
         write_choice(choice, aside)
-    page, guess = out / "index.html", out / "guess.json"
-    if arguments.format == "text":
+    policy, page, guess = folder / "policy.json", folder / "index.html", folder / "guess.json"
+    if form.name == "text":
         put("\n".join(choice.screen()))
-        put(f"Page: {page}    Policy: {out / 'policy.json'}")
-        for what, command in [*choice.live(str(out / "policy.json"), str(guess))][:1]:
-            put(f"Try it {what}:\n  {command}")
+        put(f"Page: {page}    Policy: {policy}")
+        for what, line in [*choice.live(str(policy), str(guess))][:1]:
+            put(f"Try it {what}:\n  {line}")
         more = len(choice.notes) + len(choice.left_out) + len(choice.warned)
         if more:
-            say(f"{counted(more, 'note')} stand in the page and in {out / 'choice.json'}")
+            say(f"{counted(more, 'note')} stand in the page and in {folder / 'choice.json'}")
         return 0
-    written = tell_policy(out / "policy.json", choice.policy, measures.traces)
-    if guessed is not None:
-        tell_policy(guess, guessed, measures.traces, _GUESS)
+    written = tell_policy(policy, choice.policy, measures.traces)
 
     def document() -> Any:
         return {**choice.to_json(), **written, "page": str(page)}
 
-    print_result(arguments, choice.tables(), document, choice.notes)
+    print_result(form, choice.tables(), document, choice.notes)
     return 0
 
 

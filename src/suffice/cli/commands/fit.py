@@ -1,39 +1,25 @@
-"""``suffice fit``: calibrate or train a policy, or certify one."""
+"""``suffice fit``: calibrate or train a policy, or certify one. Each method is a command of its own."""
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
 
-from suffice.cli.options import add_json, add_traces, open_measures, out_path
+from suffice.cli.fields import FieldOption, Given, field_options, said_with
+from suffice.cli.options import Json, Measuring, Traces, out_path
 from suffice.cli.output import fit_progress, print_json, print_lines, put, say, waiting
-from suffice.cli.parser import Parser
-from suffice.cli.settings_options import (
-    FieldOption,
-    add_settings,
-    field_options,
-    given_options,
-    read_settings,
-    said_with,
-)
-from suffice.errors import InternalError, UsageError, did_you_mean
+from suffice.cli.parser import Command, command, make_app
+from suffice.errors import UsageError, did_you_mean
+from suffice.options import Option
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.file import policy_document, policy_hash, save_policy
 from suffice.policies.fitting import LABELS, fit_notes
-from suffice.policies.method import (
-    PRESETS,
-    FitRun,
-    Fitted,
-    Method,
-    PlanMethod,
-    TellingMethod,
-)
+from suffice.policies.method import FitRun, Fitted, Method, PlanMethod, TellingMethod
 from suffice.policies.registry import find_method, method_names, refuse_options
 from suffice.protocols import StopPolicy
 from suffice.replay.settings import ScoredSettings
@@ -44,147 +30,109 @@ from suffice.trace.reader import schema_of
 
 _ABOVE_POLICIES = MappingProxyType({"certified": "suffice.replay.choose.certified:METHOD"})
 """Methods that choose among policies, and so stand above them."""
-_FLAGS = ("--json", "--skip-invalid", "--help", "-h")
+NAMES = (*sorted(method_names()), *_ABOVE_POLICIES)
+
+fit = make_app(
+    "fit",
+    "Calibrate or train a policy on recorded rounds. Its options are listed by: suffice fit POLICY --help.",
+)
+for _name in NAMES:
+    fit.command(f"{__name__}:{_name}", name=_name)
 
 
-def add_options(parser: Parser) -> None:
-    """Declare the options; a method's own come when it is named."""
-    parser.prepare = _prepare
-    parser.keeps_unread = True
-
-
-def names() -> tuple[str, ...]:
-    """What can be fitted."""
-    return (*sorted(method_names()), *_ABOVE_POLICIES)
-
-
-def known_methods() -> tuple[Method, ...]:
-    """Every method that can be loaded."""
-    methods = []
-    for name in names():
-        with contextlib.suppress(UsageError):  # somebody else's
-            method = _method(name)
-            methods += [] if method is None else [method]
-    return tuple(methods)
-
-
-def _method(name: str) -> Method | None:
-    """The method of a name; ``None``: there is none."""
-    if name in _ABOVE_POLICIES:
-        module, _, attribute = _ABOVE_POLICIES[name].partition(":")
-        method: Method = getattr(import_module(module), attribute)
-        return method
-    return find_method(name) if name in method_names() else None
-
-
-def _prepare(parser: Parser, words: Sequence[str]) -> None:
-    """The options of every method, and those of the one that these words name."""
-    name = _named(words)
-    method = None if name is None else _method(name)
-    parser.add_argument(
-        "method",
-        metavar="POLICY" if method is None else method.name,
-        choices=names(),
-        help="a method, see above",
-    )
-    if method is not None:
-        add_settings(parser, method.settings(method.presets[0]), positional=True)
-    add_traces(parser, measured=True)
-    parser.add_argument(
-        "--out",
-        required=True,
-        type=out_path(".json", folder=True),
-        metavar="PATH",
-        help="a .json file, or a directory that gets policy.json",
-    )
-    presets = PRESETS if method is None else method.presets
-    default = "corrected" if "corrected" in presets else presets[0]
-    parser.add_argument(
-        "--preset",
-        choices=sorted(presets),
-        default=default,
-        help=f"with the paper's defects mended, or as its code ran (default: {default})",
-    )
-    parser.add_argument(
-        "--split",
-        default=FIT_SPLIT,
-        metavar="S",
-        help=f"questions to fit on (default: {FIT_SPLIT})",
-    )
-    if not isinstance(method, TellingMethod):  # which has it among its own
-        add_settings(parser, ScoredSettings, only=("metric",))
-    add_json(parser)
-    parser.set_defaults(run=run)
-    if method is None:
-        parser.description = (
-            "Calibrates or trains a policy on recorded rounds. Its own options are listed by: suffice fit "
-            f"POLICY --help. Methods: {'; '.join(map(_summary, names()))}."
-        )
-        return
-    parser.helped_by = f"{parser.prog} {method.name}"
-    parser.description = f"{_sentence(method.summary)} {f'({method.source})' * bool(method.source)}"
-    about = _sentence(method.about).replace("%", "%%") if method.about else None
-    group = parser.add_argument_group(method.name, about)
-    for preset in method.presets:
-        add_settings(group, method.settings(preset))
-        if isinstance(method, PlanMethod):
-            add_settings(group, method.plan_settings(preset))
-
-
-def _named(words: Sequence[str]) -> str | None:
-    """The method among these words: the first that is neither an option nor an option's value."""
-    value = False
-    for word in words:
-        if value:
-            value = False
-        elif word.startswith("-") and word != "-":
-            value = word not in _FLAGS and "=" not in word
-        else:
-            return word
-    return None
-
-
-def _summary(name: str) -> str:
+def __getattr__(name: str) -> Command:
+    """The command of a method."""
+    if name not in NAMES:
+        raise AttributeError(name)
     try:
-        method = _method(name)
+        return _command(_method(name))
     except UsageError as error:  # somebody else's; the others are still to be listed
-        return f"{name}: {error}"
-    return f"{name}: {'' if method is None else method.summary}"
+        said = error
+
+        def broken() -> int:
+            raise said
+
+        broken.__doc__ = str(said)
+        return broken
 
 
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."
+def known_methods() -> Iterator[Method]:
+    """Every method that can be loaded."""
+    for name in NAMES:
+        with contextlib.suppress(UsageError):  # somebody else's
+            yield _method(name)
 
 
-# --- running ---------------------------------------------------------------------------------------
-def run(arguments: argparse.Namespace) -> int:
-    """Fit and write the policy file."""
-    method = _method(arguments.method)
-    if method is None:
-        raise InternalError(f"argparse let {arguments.method!r} through")
-    _refuse_unknown(method, arguments)
-    on_plans = isinstance(method, PlanMethod) and schema_of(arguments.traces) is PLANS
-    with waiting(f"fitting {method.name}"):
-        fitted = _fit_plans(method, arguments) if on_plans else _fit(method, arguments)
-    written = save_policy(fitted.policy, arguments.out, max_rounds=fitted.max_rounds)
-    document = policy_document(fitted.policy)
-    if arguments.json:
-        print_json(
-            {
-                "out": str(written),
-                "hash": policy_hash(fitted.policy),
-                "policy": document,
-                **fitted.document,
-            }
-        )
-    else:
-        put(f"wrote {written}")
-        for line in fitted.lines:
-            text = line.replace("{traces}", str(arguments.traces))
-            _print_line(text.replace("{policy}", str(written)))
-    for note in fitted.notes:
-        say(f"note: {note}")
-    return 0
+def _method(name: str) -> Method:
+    if name not in _ABOVE_POLICIES:
+        return find_method(name)
+    module, _, attribute = _ABOVE_POLICIES[name].partition(":")
+    method: Method = getattr(import_module(module), attribute)
+    return method
+
+
+def _command(method: Method) -> Command:
+    default = "corrected" if "corrected" in method.presets else method.presets[0]
+    preset = FieldOption(
+        field="preset",
+        type=str,
+        default=default,
+        option=Option(
+            choices=tuple(sorted(method.presets)),
+            help="with the paper's defects mended, or as its code ran",
+        ),
+    )
+    scored = (
+        [] if isinstance(method, TellingMethod) else field_options(ScoredSettings, only=("metric",))
+    )
+    own = (option for kind in _types(method) for option in field_options(kind, group=method.name))
+
+    @command(preset, *scored, *own)
+    def run(
+        traces: Traces,
+        *,
+        given: Given,
+        out: Annotated[
+            str,
+            Option(
+                metavar="PATH",
+                parse=out_path(".json", folder=True),
+                help="a .json file, or a directory that gets policy.json",
+            ),
+        ],
+        split: Annotated[str, Option(metavar="S", help="questions to fit on")] = FIT_SPLIT,
+        reading: Measuring,
+        json: Json = False,
+    ) -> int:
+        preset = given.get("preset", default)
+        with waiting(f"fitting {method.name}"):
+            if isinstance(method, PlanMethod) and schema_of(traces) is PLANS:
+                fitted = _fit_plans(method, preset, split, given, traces, reading)
+            else:
+                fitted = _fit(method, preset, split, given, traces, reading, Path(out))
+        written = save_policy(fitted.policy, out, max_rounds=fitted.max_rounds)
+        if json:
+            print_json(
+                {
+                    "out": str(written),
+                    "hash": policy_hash(fitted.policy),
+                    "policy": policy_document(fitted.policy),
+                    **fitted.document,
+                }
+            )
+        else:
+            put(f"wrote {written}")
+            for line in fitted.lines:
+                _print_line(line.replace("{traces}", traces).replace("{policy}", str(written)))
+        for note in fitted.notes:
+            say(f"note: {note}")
+        return 0
+
+    summary = f"{method.summary[:1].upper()}{method.summary[1:]}."
+    about = f"{method.about[:1].upper()}{method.about[1:]}." if method.about else ""
+    run.__doc__ = "\n\n".join(filter(None, (summary, method.source, about)))
+    run.explain = lambda flag: _explained(method, flag)  # type: ignore[attr-defined]
+    return run
 
 
 def _print_line(line: str) -> None:
@@ -198,40 +146,44 @@ def _print_line(line: str) -> None:
         print_lines(text, lead=lead, indent=len(lead))
 
 
-def _fit(method: Method, arguments: argparse.Namespace) -> Fitted:
+def _fit(
+    method: Method,
+    preset: Any,
+    split: str,
+    given: Given,
+    traces: str,
+    reading: Measuring,
+    out: Path,
+) -> Fitted:
     """Fit on recorded questions."""
-    preset = arguments.preset
     types = {name: method.settings(name) for name in method.presets}
-    options = _given(method, arguments)
-    for name, option in options.items():
-        plans_only = isinstance(method, PlanMethod) and not any(
-            name in _options(settings) for settings in types.values()
-        )
-        if plans_only:
+    known = {name: [option.dest for option in field_options(types[name])] for name in types}
+    stated = {option.dest: option.flag for kind in _types(method) for option in field_options(kind)}
+    for dest, flag in stated.items():
+        if dest in given and not any(dest in names for names in known.values()):
             raise UsageError(
-                f"{option.flag} goes with 'fit {method.name}' on plan traces only; leave it out"
+                f"{flag} goes with 'fit {method.name}' on plan traces only; leave it out"
             )
-    known = {name: list(_options(types[name])) for name in types}
-    refuse_options(method.name, preset, options, known)
-    settings = read_settings(arguments, types[preset])
-    measures = open_measures(arguments, say)
-    traces = measures.traces
-    out = Path(arguments.out)
+    refuse_options(method.name, preset, [dest for dest in stated if dest in given], known)
+    settings = given.settings(types[preset])
+    measures = reading.measures(traces)
+    budget = measures.traces.full_budget
     watched = FitRun(
         progress=fit_progress(),
         checkpoint=FitRun.checkpoint_of(out),
         folder=out.parent if out.suffix == ".json" else out,
     )
     if isinstance(method, TellingMethod):
-        told = method.fit_told(measures, preset, settings, arguments.split, watched)
-        return replace(told, max_rounds=traces.full_budget)
-    measures = measures.by(arguments.metric)
-    policy = method.fit(measures, preset, settings, arguments.split, watched)
+        told = method.fit_told(measures, preset, settings, split, watched)
+        return replace(told, max_rounds=budget)
+    metric = given.get("metric")
+    measures = measures.by(metric)
+    policy = method.fit(measures, preset, settings, split, watched)
     return Fitted(
         policy=policy,
-        max_rounds=traces.full_budget,
+        max_rounds=budget,
         lines=_told(policy, method),
-        notes=tuple(measures.notes(arguments.metric)) if LABELS in policy.facts.fitted_on else (),
+        notes=tuple(measures.notes(metric)) if LABELS in policy.facts.fitted_on else (),
     )
 
 
@@ -257,29 +209,30 @@ def _told(policy: StopPolicy, method: Method) -> tuple[str, ...]:
     return (*lines, "use    suffice replay {traces} --policy {policy}")
 
 
-def _fit_plans(method: Any, arguments: argparse.Namespace) -> Fitted:
+def _fit_plans(
+    method: Any, preset: Any, split: str, given: Given, traces: str, reading: Measuring
+) -> Fitted:
     """Fit on recorded runs of planning agents."""
-    types = {name: method.plan_settings(name) for name in method.presets}
+    settings = method.plan_settings(preset)
+    read = {option.dest for option in field_options(settings)}
     unread = [
         option.flag
-        for name, option in _given(method, arguments).items()
-        if name not in _options(types[arguments.preset])
+        for kind in _types(method)
+        for option in field_options(kind)
+        if option.dest in given and option.dest not in read
     ]
-    unread += ["--metric"] if arguments.metric is not None else []
-    if unread or arguments.split != FIT_SPLIT:
-        option = unread[0] if unread else "--split"
+    unread += ["--metric"] * ("metric" in given) + ["--split"] * (split != FIT_SPLIT)
+    if unread:
         raise UsageError(
-            f"{option} has no meaning for a {method.name} on plan traces; leave it out"
+            f"{unread[0]} has no meaning for a {method.name} on plan traces; leave it out"
         )
-    settings = read_settings(arguments, types[arguments.preset])
-    plans = read_plans(arguments.traces, skip_invalid=arguments.skip_invalid)
+    plans = read_plans(traces, skip_invalid=reading.skip_invalid)
     if plans.skipped:
         say(f"skipped {len(plans.skipped)} invalid parts; the first: {plans.skipped[0]}")
-    fitted: Fitted = method.fit_plans(plans, arguments.preset, settings)
+    fitted: Fitted = method.fit_plans(plans, preset, given.settings(settings))
     return fitted
 
 
-# --- options that were given -----------------------------------------------------------------------
 def _types(method: Method) -> list[type[Any]]:
     """The settings of every preset, and of plan traces."""
     types = [method.settings(preset) for preset in method.presets]
@@ -288,47 +241,25 @@ def _types(method: Method) -> list[type[Any]]:
     return types
 
 
-def _options(settings: type[Any]) -> dict[str, FieldOption]:
-    return {option.dest: option for option in field_options(settings)}
-
-
-def _given(method: Method, arguments: argparse.Namespace) -> dict[str, FieldOption]:
-    """The method's options that were given."""
-    return {
-        name: _options(settings)[name]
-        for settings in _types(method)
-        for name in given_options(arguments, settings)
-    }
-
-
-def _refuse_unknown(method: Method, arguments: argparse.Namespace) -> None:
-    """Refuse a word that this method would pass over in silence, saying where it belongs."""
-    if not arguments.unread:
-        return
-    words = (word.partition("=")[0] for word in arguments.unread)
-    flag = next((word for word in words if word.startswith("--")), None)
-    help_named = f"see 'suffice fit {method.name} --help'"
-    if flag is None:
-        raise UsageError(f"{arguments.unread[0]!r} is one word too many; {help_named}")
+def _explained(method: Method, flag: str) -> str:
+    """Where an option belongs that this method does not have."""
     owners: dict[str, str] = {}
     for other in known_methods():
-        for settings in () if other.name == method.name else _types(other):
-            for option in field_options(settings):
+        for kind in () if other.name == method.name else _types(other):
+            for option in field_options(kind):
                 if option.flag == flag and option.option.goes_with:
-                    raise UsageError(f"{flag} goes {said_with(option)}; leave it out")
+                    return f"{flag} goes {said_with(option)}; leave it out"
                 if option.flag == flag:
-                    on_plans = settings not in map(other.settings, other.presets)
-                    owners.setdefault(
-                        other.name, f"'fit {other.name}'{' on plan traces' * on_plans}"
-                    )
-    if not owners:
-        own = [option.flag for settings in _types(method) for option in field_options(settings)]
-        near = did_you_mean(flag, dict.fromkeys([*own, "--out", "--preset", "--split", *_FLAGS]))
-        raise UsageError(f"there is no option {flag}; {help_named}{near}")
-    where = " or ".join(owners.values())
-    takes = sorted(_options(method.settings(arguments.preset)))
-    said = f"takes {', '.join(takes)}" if takes else "takes no options"
-    raise UsageError(
-        f"{flag} goes with {where} only: the {arguments.preset} preset of {method.name} {said}; leave "
-        f"{flag[2:].replace('-', '_')} out; {help_named}"
-    )
+                    on_plans = kind not in map(other.settings, other.presets)
+                    owners[other.name] = f"'fit {other.name}'{' on plan traces' * on_plans}"
+    if owners:
+        preset = "corrected" if "corrected" in method.presets else method.presets[0]
+        takes = sorted(option.dest for option in field_options(method.settings(preset)))
+        said = f"takes {', '.join(takes)}" if takes else "takes no options"
+        return (
+            f"{flag} goes with {' or '.join(owners.values())} only: the {preset} preset of {method.name} "
+            f"{said}; leave {flag[2:].replace('-', '_')} out"
+        )
+    own = [option.flag for kind in _types(method) for option in field_options(kind)]
+    usual = ("--out", "--preset", "--split", "--json", "--skip-invalid", "--help")
+    return f"there is no option {flag}{did_you_mean(flag, dict.fromkeys([*own, *usual]))}"

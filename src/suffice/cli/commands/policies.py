@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from typing import Any
 
 from suffice.cli.commands.fit import known_methods
-from suffice.cli.output import add_format, print_result
-from suffice.policies.method import Method
+from suffice.cli.output import Form, print_result
+from suffice.cli.parser import command
 from suffice.policies.registry import nameable_methods
 from suffice.results.table import Column, Table
 
@@ -25,25 +24,6 @@ _NOTES = (
     "A rule of your own is its text, under --stop-when; 'suffice fit rule' writes it as a file. 'suffice fit "
     "NAME --help' lists the options of a method, 'suffice signals --list' the signals.",
 )
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Declare what the command takes."""
-    parser.description = (
-        "Lists every policy by name: what it does, which commands take the name, its presets and the "
-        "splits it is fitted on. 'suffice signals --list' does the same for signals."
-    )
-    add_format(parser)
-    parser.set_defaults(run=run)
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Print the list."""
-    table = Table(name="policies", columns=_COLUMNS, rows=list(_rows()), notes=_NOTES)
-    print_result(arguments, [table], lambda: {"policies": table.to_arrow().to_pylist()})
-    return 0
-
-
 _COLUMNS = (
     Column(name="policy"),
     Column(name="meaning", head="what it does"),
@@ -54,22 +34,21 @@ _COLUMNS = (
 )
 
 
+@command()
+def policies(form: Form) -> int:
+    """List every policy: what it does, which commands take its name, its presets, its splits."""
+    table = Table(name="policies", columns=_COLUMNS, rows=list(_rows()), notes=_NOTES)
+    print_result(form, [table], lambda: {"policies": table.to_arrow().to_pylist()})
+    return 0
+
+
 def _rows() -> Iterator[list[Any]]:
     for name, meaning, used in _REFERENCES:
         yield [name, meaning, used, "", "", ""]
     for method in known_methods():
+        named = ["replay"] if method.name in nameable_methods() else []
+        used = ", ".join(["fit", *named, *(["ask"] if method.unfitted else [])])
         presets = ", ".join(method.presets) if len(method.presets) > 1 else ""
-        used = _used(method)
-        yield [method.name, method.summary, used, presets, _splits(method), method.source]
-
-
-def _splits(method: Method) -> str:
-    if not method.fitted:
-        return ""
-    return " or ".join(" and ".join(sorted(splits)) for splits in method.reads)
-
-
-def _used(method: Method) -> str:
-    """Which commands take its bare name; all take its file."""
-    replay = ["replay"] if method.name in nameable_methods() else []
-    return ", ".join(["fit", *replay, *(["ask"] if method.unfitted else [])])
+        splits = " or ".join(" and ".join(sorted(splits)) for splits in method.reads)
+        fitted = splits if method.fitted else ""
+        yield [method.name, method.summary, used, presets, fitted, method.source]

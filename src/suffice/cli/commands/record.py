@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from suffice.cli.fields import Given, only_one, shared_options
 from suffice.cli.options import (
-    add_json,
-    add_model,
-    add_ray,
-    add_shard,
-    argument_type,
-    connect_model,
-    natural,
-    out_path,
-    positive,
+    Json,
+    ModelOptions,
+    RayOption,
+    Seed,
+    ShardOption,
+    SkipInvalid,
+    TracesOut,
     ray_workers,
 )
 from suffice.cli.output import (
@@ -30,17 +28,14 @@ from suffice.cli.output import (
     say,
     waiting,
 )
-from suffice.cli.retrieval_options import (
+from suffice.cli.parser import command
+from suffice.cli.retrieval import (
     SEARCHED,
-    add_clustering,
-    add_pipeline,
-    add_retrieval,
-    check_finds_its_own,
-    connect_retrieval,
-    finds_its_own,
+    ClusterCosine,
+    PipelineName,
+    RetrievalOptions,
     read_passages,
 )
-from suffice.cli.settings_options import add_shared_options, chosen_options
 from suffice.concurrency import added, tallies_of
 from suffice.datasets.example import Example
 from suffice.datasets.files import TABLE_SUFFIXES
@@ -59,6 +54,7 @@ from suffice.loops.record.dataset_run import CorpusKind, Recording, record_examp
 from suffice.loops.record.session import RecordSummary
 from suffice.loops.registry import LOOPS
 from suffice.loops.settings import LoopSettings
+from suffice.options import Option
 from suffice.policies.file import load_filter
 from suffice.trace.durable import Shard
 from suffice.trace.recording import failures_of
@@ -66,147 +62,189 @@ from suffice.trace.rounds.derive import parse_splits
 from suffice.trace.rounds.records import sampled_ids
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Declare what the command takes."""
-    parser.description = (
-        "Runs every question of a data set to the full budget and keeps each round. Resumable: the same "
-        "command goes on where it stopped, and tries failed questions anew."
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordOptions:
+    """What is recorded, and how; ``loop`` is filled from the options that loops share."""
+
+    dataset: Annotated[
+        str,
+        Option(
+            metavar="NAME|FILE",
+            parse=dataset_name,
+            help=f"a data set ({', '.join(DATASETS)}), or a file of your own questions, which ends in "
+            f"{', '.join(TABLE_SUFFIXES)}",
+        ),
+    ]
+    data: Annotated[
+        str | None,
+        Option(metavar="PATH", help="the named data set's file, plain or .gz (generated: none)"),
+    ] = None
+    columns: Annotated[
+        str | None,
+        Option(
+            metavar="ROLE=NAME,...",
+            help="question=..,answers=..,id=..,type=.. of your file (default: those with such names)",
+        ),
+    ] = None
+    out: TracesOut
+    limit: Annotated[
+        int | None, Option(metavar="N", at_least=1, help="only the first N questions")
+    ] = None
+    sample: Annotated[
+        int | None,
+        Option(
+            metavar="N",
+            at_least=1,
+            help="only N questions, drawn by --seed; a larger N adds to them",
+        ),
+    ] = None
+    shard: ShardOption = None
+    ray: RayOption = None
+    corpus: Annotated[
+        str | None,
+        Option(
+            metavar="own|pooled|PATH",
+            help="each question's own paragraphs (default), all, or a folder or file of txt, md and jsonl",
+        ),
+    ] = None
+    splits: Annotated[str, Option(metavar="NAME=SHARE,...", help="how questions are split")] = (
+        "tune=0.4,eval=0.6"
     )
-    parser.add_argument(
-        "--dataset",
-        required=True,
-        type=argument_type(dataset_name),
-        metavar="NAME|FILE",
-        help=f"a data set ({', '.join(DATASETS)}), or a file of your own questions, which ends in "
-        f"{', '.join(TABLE_SUFFIXES)}",
-    )
-    parser.add_argument(
-        "--data", metavar="PATH", help="the named data set's file, plain or .gz (generated: none)"
-    )
-    parser.add_argument(
-        "--columns",
-        metavar="ROLE=NAME,...",
-        help="which columns of your file hold what: question=..,answers=..,id=..,type=.. (default: those "
-        "with such names; all but the question may be missing)",
-    )
-    parser.add_argument(
-        "--out",
-        required=True,
-        type=out_path(".parquet", folder=True),
-        metavar="TRACES",
-        help="a directory, or a .parquet file",
-    )
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument("--limit", type=positive, metavar="N", help="only the first N questions")
-    which.add_argument(
-        "--sample",
-        type=positive,
-        metavar="N",
-        help="only N questions, drawn by --seed; a larger N later adds to them",
-    )
-    add_shard(parser, "--limit or --sample")
-    add_ray(parser, "the shards are recorded by the workers of a Ray cluster, one each")
-    parser.add_argument(
-        "--corpus",
-        metavar="own|pooled|PATH",
-        help="what is searched: each question's own paragraphs (the default where it brings some), all "
-        "paragraphs of the data set, or a folder or file of txt, md and jsonl of yours",
-    )
-    parser.add_argument(
-        "--splits",
-        default="tune=0.4,eval=0.6",
-        metavar="NAME=SHARE,...",
-        help="how questions are split (tune=0.4,eval=0.6)",
-    )
-    parser.add_argument("--seed", type=natural, default=42, help="of data, splits and samples (42)")
-    parser.add_argument(
-        "--skip-invalid", action="store_true", help="leave out questions without passages"
-    )
-    _add_rounds(parser)
-    add_retrieval(parser)
-    add_model(parser)
-    add_json(parser)
-    parser.set_defaults(run=run)
+    seed: Seed = 42
+    skip_invalid: SkipInvalid = False
+    pipeline: PipelineName = None
+    cluster_cosine: ClusterCosine = None
+    filter: Annotated[
+        str | None,
+        Option(
+            metavar="POLICY",
+            help="drop passages by the filter of this micp policy; its own questions are left out",
+        ),
+    ] = None
+    retrieval: RetrievalOptions
+    model: ModelOptions
+    loop: Mapping[str, Any] = field(default_factory=dict)
+
+    def settings(self) -> LoopSettings:
+        """The loop's settings; what was not given is the loop's own default."""
+        loop = LOOPS[self.pipeline or CumulativeSettings.pipeline]
+        return loop(**self.loop, seed=self.seed, cluster_cosine=self.cluster_cosine)
+
+    def searched(self) -> CorpusKind:
+        """What is searched, refused where there is nothing or it is said twice."""
+        if self.retrieval.finds_its_own(corpus=self.corpus):
+            return "retriever"
+        if self.corpus not in (None, "own", "pooled"):
+            return "files"
+        if self.dataset not in WITH_PASSAGES:
+            raise UsageError(
+                f"{self.dataset} holds questions without passages; what is searched? Type {SEARCHED}"
+            )
+        return "pooled" if self.corpus == "pooled" else "own"
+
+    def stated_columns(self, columns: Columns | None) -> Mapping[str, str] | None:
+        """The columns that a file of questions was read by, said; ``None`` for a named data set."""
+        if not is_question_file(self.dataset):
+            return None
+        held = columns_of(self.dataset, columns).named
+        missing = "" if "id" in held else "; ids are made of the questions' texts"
+        missing += "" if "answers" in held else "; without answers nothing can be scored"
+        say(f"columns: {', '.join(f'{role}={name}' for role, name in held.items())}{missing}")
+        return held
+
+    def examples(
+        self, columns: Columns | None, filtered_by: frozenset[str]
+    ) -> tuple[Sequence[Example], Mapping[str, int] | None]:
+        """The questions to record, and what a run document says of a sample.
+
+        Those that set the filter are not among them.
+        """
+        limit = None if filtered_by else self.limit
+        asked: Sequence[Example] = load(
+            self.dataset, self.data, limit=limit, seed=self.seed, columns=columns
+        )
+        if filtered_by:
+            left = [one for one in asked if one.question.id not in filtered_by]
+            if gone := len(asked) - len(left):
+                say(f"{gone} questions on which the passage filter was calibrated are left out")
+            asked = left[: self.limit]
+        if self.sample is None:
+            return asked, None
+        by_id = {example.question.id: example for example in asked}
+        drawn = sampled_ids(by_id, self.sample, seed=self.seed)
+        say(f"a sample: {len(drawn):,} of {len(by_id):,} questions, seed {self.seed}")
+        stated = {"questions": len(drawn), "of": len(by_id), "seed": self.seed}
+        return [by_id[name] for name in drawn], stated
 
 
-def _add_rounds(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("rounds")
-    add_pipeline(group, "cumulative")
-    add_shared_options(group, LOOPS)
-    add_clustering(group)
-    group.add_argument(
-        "--filter",
-        metavar="POLICY",
-        help="drop passages by the filter of this micp policy file before the answerer sees them; the "
-        "questions it was calibrated on are left out",
-    )
+@command(*shared_options(LOOPS, group="Rounds"))
+def record(given: Given, options: RecordOptions, *, json: Json = False) -> int:
+    """Run every question of a data set to the full budget and keep each round.
+
+    Resumable: the same command goes on where it stopped, and tries failed questions anew.
+    """
+    only_one({"--limit": options.limit, "--sample": options.sample})
+    name = options.pipeline or CumulativeSettings.pipeline
+    options = replace(options, loop=given.chosen(LOOPS, name, by="--pipeline"))
+    summary = recorded(options) if options.ray is None else _recorded_on_ray(options, options.ray)
+    return show_summary(summary, options.out, json=json)
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Record here or on a cluster, and summarise."""
-    summary = _recorded(arguments) if arguments.ray is None else _recorded_on_ray(arguments)
-    return show_summary(summary, arguments)
-
-
-def _recorded_on_ray(arguments: argparse.Namespace) -> RecordSummary:
+def _recorded_on_ray(options: RecordOptions, address: str) -> RecordSummary:
     """Each worker records a shard; what failed there is tried here once more, and told in one file."""
-    if arguments.shard is not None:
+    if options.shard is not None:
         raise UsageError(
             "--ray gives each worker a shard of its own; leave --shard away, or --ray where another "
             "scheduler starts the shards"
         )
-    here = {**vars(arguments), "ray": None}
+    here = replace(options, ray=None)
     line = ProgressLine("shards recorded")
     summaries: list[RecordSummary] = []
-    with ray_workers(arguments.ray) as workers:
+    with ray_workers(address) as workers:
         shards = [Shard(number, workers.count) for number in range(1, workers.count + 1)]
-        shards[0].check_place(Path(arguments.out))
-        tasks = [
-            workers.submit(_recorded, argparse.Namespace(**{**here, "shard": shard}))
-            for shard in shards
-        ]
+        shards[0].check_place(Path(options.out))
+        tasks = [workers.submit(recorded, replace(here, shard=shard)) for shard in shards]
         with waiting("recording"):
             for task in tasks:
                 summaries.append(task.result())
                 line.show(len(summaries), len(tasks))
-    recorded = sum(summary.recorded for summary in summaries)
+    done = sum(summary.recorded for summary in summaries)
     before = sum(summary.before for summary in summaries)
     if not any(summary.failed for summary in summaries):
-        return RecordSummary(recorded=recorded, before=before, failed=0)
-    last = _recorded(argparse.Namespace(**here))
-    return replace(last, recorded=last.recorded + recorded, before=before)
+        return RecordSummary(recorded=done, before=before, failed=0)
+    last = recorded(here)
+    return replace(last, recorded=last.recorded + done, before=before)
 
 
-def _recorded(arguments: argparse.Namespace) -> RecordSummary:
+def recorded(options: RecordOptions) -> RecordSummary:
     """Load, connect, record."""
-    chosen = None if arguments.filter is None else load_filter(arguments.filter)
+    chosen = None if options.filter is None else load_filter(options.filter)
     if chosen is not None and chosen.values and not chosen.question_ids:
         say(
-            f"{arguments.filter} does not name the questions its filter was calibrated on, so none is left "
+            f"{options.filter} does not name the questions its filter was calibrated on, so none is left "
             "out; name the policy file that the filter was fitted for, unless these are other questions"
         )
-    columns = None if arguments.columns is None else Columns.parse(arguments.columns)
-    corpus = _corpus(arguments)
-    with waiting(f"reading {arguments.dataset}"):
-        examples, sample = _sampled(
-            _examples(arguments, columns, frozenset() if chosen is None else chosen.question_ids),
-            arguments,
-        )
+    columns = None if options.columns is None else Columns.parse(options.columns)
+    corpus = options.searched()
+    with waiting(f"reading {options.dataset}"):
+        filtered = frozenset() if chosen is None else frozenset(chosen.question_ids)
+        examples, sample = options.examples(columns, filtered)
     pool = None
-    if corpus == "pooled" and arguments.data is not None:
+    if corpus == "pooled" and options.data is not None:
         # --limit and --sample choose questions, not what they are asked over
-        pool = load(arguments.dataset, arguments.data, seed=arguments.seed)
-    files = read_passages(arguments.corpus) if corpus == "files" else None
-    settings = _settings(arguments)
-    retrieval, encoder = connect_retrieval(arguments, encode=settings.compares_evidence)
-    model = connect_model(arguments)
-    with waiting(f"asking {arguments.llm} what it gives"):
+        pool = load(options.dataset, options.data, seed=options.seed)
+    files = read_passages(str(options.corpus)) if corpus == "files" else None
+    settings = options.settings()
+    retrieval, encoder = options.retrieval.connect(encode=settings.compares_evidence)
+    model = options.model.connect()
+    with waiting(f"asking {options.model.llm} what it gives"):
         settled, reasons = settings.settled(model)
     for name, why in reasons.items():
         say(f"{name}: {getattr(settled, name)} ({why})")
+    own_file = is_question_file(options.dataset)  # which may move, so its name alone is stated
     recording = Recording(
-        dataset=_stated_name(arguments),
-        columns=_stated_columns(arguments, columns),
+        dataset=Path(options.dataset).name if own_file else options.dataset,
+        columns=options.stated_columns(columns),
         settings=settings,
         retrieval=retrieval,
         encoder=encoder,
@@ -216,16 +254,16 @@ def _recorded(arguments: argparse.Namespace) -> RecordSummary:
         pool=pool,
         files=files,
         sample=sample,
-        source=arguments.data,
-        splits=parse_splits(arguments.splits),
-        skip_invalid=arguments.skip_invalid,
-        shard=arguments.shard,
+        source=options.data,
+        splits=parse_splits(options.splits),
+        skip_invalid=options.skip_invalid,
+        shard=options.shard,
         on_encoded=ProgressLine("encoded").show,
         on_start=partial(_tell_cost, settled),
     )
     with waiting("recording"):
         summary = record_examples(
-            examples, model, Path(arguments.out), recording, question_progress("recorded")
+            examples, model, Path(options.out), recording, question_progress("recorded")
         )
     calls = added(tally.total for tally in tallies_of(model))
     if calls.failed:
@@ -233,81 +271,6 @@ def _recorded(arguments: argparse.Namespace) -> RecordSummary:
             f"{calls.failed:,} of {calls.calls:,} calls failed ({calls.share:.0%}); see docs/reliability.md"
         )
     return summary
-
-
-def _stated_name(arguments: argparse.Namespace) -> str:
-    """What a run document calls the data set: a file may move."""
-    name = str(arguments.dataset)
-    return Path(name).name if is_question_file(name) else name
-
-
-def _stated_columns(
-    arguments: argparse.Namespace, columns: Columns | None
-) -> Mapping[str, str] | None:
-    """The columns that a file of questions was read by, said; ``None`` for a named data set."""
-    if not is_question_file(arguments.dataset):
-        return None
-    held = columns_of(arguments.dataset, columns).named
-    missing = "" if "id" in held else "; ids are made of the questions' texts"
-    missing += "" if "answers" in held else "; without answers nothing can be scored"
-    say(f"columns: {', '.join(f'{role}={name}' for role, name in held.items())}{missing}")
-    return held
-
-
-def _corpus(arguments: argparse.Namespace) -> CorpusKind:
-    """What is searched, refused where there is nothing or it is said twice."""
-    wanted, dataset = arguments.corpus, arguments.dataset
-    if finds_its_own(arguments):
-        check_finds_its_own(arguments, ("corpus",))
-        return "retriever"
-    if wanted not in (None, "own", "pooled"):
-        return "files"
-    if dataset not in WITH_PASSAGES:
-        raise UsageError(
-            f"{dataset} holds questions without passages; what is searched? Type {SEARCHED}"
-        )
-    return "pooled" if wanted == "pooled" else "own"
-
-
-def _examples(
-    arguments: argparse.Namespace, columns: Columns | None, filtered_by: Collection[str]
-) -> Sequence[Example]:
-    """The questions to record; those that set the filter are not among them."""
-    if not filtered_by:
-        return load(
-            arguments.dataset,
-            arguments.data,
-            limit=arguments.limit,
-            seed=arguments.seed,
-            columns=columns,
-        )
-    fresh = list(load(arguments.dataset, arguments.data, seed=arguments.seed, columns=columns))
-    left = [example for example in fresh if example.question.id not in frozenset(filtered_by)]
-    if len(left) < len(fresh):
-        say(
-            f"{len(fresh) - len(left)} questions on which the passage filter was calibrated are left out"
-        )
-    return left[: arguments.limit]
-
-
-def _sampled(
-    examples: Sequence[Example], arguments: argparse.Namespace
-) -> tuple[Sequence[Example], Mapping[str, int] | None]:
-    """The questions that ``--sample`` draws, in the order drawn, and what a run document says of them."""
-    if arguments.sample is None:
-        return examples, None
-    by_id = {example.question.id: example for example in examples}
-    drawn = sampled_ids(by_id, arguments.sample, seed=arguments.seed)
-    say(f"a sample: {len(drawn):,} of {len(by_id):,} questions, seed {arguments.seed}")
-    stated = {"questions": len(drawn), "of": len(by_id), "seed": arguments.seed}
-    return [by_id[name] for name in drawn], stated
-
-
-def _settings(arguments: argparse.Namespace) -> LoopSettings:
-    """The loop's settings; what was not given is the loop's own default."""
-    name = arguments.pipeline or CumulativeSettings.pipeline
-    options = chosen_options(arguments, LOOPS, name, by="--pipeline")
-    return LOOPS[name](**options, seed=arguments.seed, cluster_cosine=arguments.cluster_cosine)
 
 
 def _tell_cost(settings: LoopSettings, questions: int) -> None:
@@ -318,36 +281,38 @@ def _tell_cost(settings: LoopSettings, questions: int) -> None:
         say(lacking)
     rounds = questions * settings.rounds
     calls = rounds * settings.calls + questions * settings.closed_book
-    sampled = f", {rounds * settings.samples:,} of them samples" if settings.samples else ""
+    samples = f", {rounds * settings.samples:,} of them samples" if settings.samples else ""
     more = ", and once each without passages" if settings.closed_book else ""
     more += ", and more where one has to be repeated" if settings.own_calls else ""
     say(
-        f"up to {calls:,} model calls{sampled}: {questions:,} questions x {settings.rounds} rounds x "
+        f"up to {calls:,} model calls{samples}: {questions:,} questions x {settings.rounds} rounds x "
         f"{settings.calls}{more}"
     )
 
 
 def show_summary(
-    summary: RecordSummary, arguments: argparse.Namespace, *, done: str = "recorded", **more: Any
+    summary: RecordSummary, out: str, *, json: bool, done: str = "recorded", **more: Any
 ) -> int:
     """Print what a recording did, and for JSON what ``more`` there is; the exit code."""
-    if arguments.json:
+    questions = summary.recorded + summary.before
+    if json:
         print_json(
             {
-                "out": arguments.out,
+                "out": out,
                 "recorded": summary.recorded,
                 "before": summary.before,
                 "failed": summary.failed,
-                "questions": summary.recorded + summary.before,
+                "questions": questions,
                 "interrupted": summary.interrupted,
                 **more,
             }
         )
     else:
-        put(f"{arguments.out}: {summary.recorded + summary.before} questions", end="")
-        put(f" ({summary.recorded} {done} now, {summary.before} before)")
+        put(
+            f"{out}: {questions} questions ({summary.recorded} {done} now, {summary.before} before)"
+        )
     if summary.failed:
-        why = [f"{n}: {said}" for n, (said, _) in failures_of(Path(arguments.out)).items()]
+        why = [f"{n}: {said}" for n, (said, _) in failures_of(Path(out)).items()]
         say(f"{summary.failed} questions failed ({'; '.join(why[:3])}); run again to retry them")
     if summary.interrupted:
         say("interrupted; run the same command again to go on")

@@ -2,100 +2,89 @@
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
 from suffice.cli.options import (
-    add_policy_out,
-    add_replay,
-    add_traces,
-    comparison_settings,
-    open_measures,
-    open_more,
-    sampled,
+    Compared,
+    MoreTraces,
+    PolicyOut,
+    Sampling,
+    Traces,
+    tell_policy,
     write_policy,
 )
-from suffice.cli.output import add_format, fit_progress, print_result, say, waiting
+from suffice.cli.output import Form, fit_progress, print_result, say, waiting
+from suffice.cli.parser import command
 from suffice.errors import UsageError
+from suffice.options import Option
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Declare what the command takes."""
-    parser.description = (
-        "Scores policies on recorded rounds: what each would have cost and scored, with "
-        "paired intervals."
-    )
-    add_traces(parser, sampled=True, measured=True)
-    add_replay(parser)
-    parser.add_argument(
-        "--macro",
-        action="append",
-        default=[],
-        metavar="TRACES2",
-        help="replay these traces too and average over the sets, each counting the same; questions "
-        "that stand in several sets are resampled together; may be given several times",
-    )
-    parser.add_argument(
-        "--per-question", action="store_true", help="with --json: the stop round of every question"
-    )
-    parser.add_argument(
-        "--write-signals",
-        metavar="TRACES2",
-        help="also write the traces with the values q_stop and q_cont of the one stop-rag policy replayed",
-    )
-    add_policy_out(parser, "the rule of the one --stop-when")
-    add_format(parser)
-    parser.set_defaults(run=run)
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Replay and print."""
+@command()
+def replay(
+    traces: Traces,
+    *,
+    reading: Sampling,
+    compared: Compared,
+    macro: MoreTraces = (),
+    per_question: Annotated[
+        bool, Option(help="with --json: the stop round of every question")
+    ] = False,
+    write_signals: Annotated[
+        str | None,
+        Option(
+            metavar="TRACES2",
+            help="also write the traces with q_stop and q_cont of the stop-rag policy",
+        ),
+    ] = None,
+    out: PolicyOut = None,
+    form: Form,
+) -> int:
+    """Score policies on recorded rounds: what each would have cost and scored, with paired intervals."""
     from suffice.policies.method import FitRun
     from suffice.replay.run.compare import compare, with_q_values
     from suffice.replay.run.macro import macro_means
     from suffice.trace.rounds.writer import write_trace_set
 
-    settings = comparison_settings(arguments)
-    if arguments.out is not None and len(settings.rules) != 1:
+    settings = compared.read(reading)
+    if out is not None and len(settings.rules) != 1:
         raise UsageError(
             f"--out writes the rule of one --stop-when, found {len(settings.rules)}; a method is fitted and "
             "written by: suffice fit METHOD TRACES --out policy.json"
         )
-    measures = open_measures(arguments, say)
-    traces = measures.traces
+    measures = reading.drawn_measures(traces)
     watched = FitRun(progress=fit_progress())
     with waiting("replaying"):
         comparison = compare(measures, settings, run=watched)
-    if arguments.write_signals is not None:
-        written = write_trace_set(with_q_values(measures, comparison), arguments.write_signals)
-        say(f"wrote {written}")
+    result = comparison.result
+    if write_signals is not None:
+        say(f"wrote {write_trace_set(with_q_values(measures, comparison), write_signals)}")
     kept: dict[str, Any] = {}
-    if arguments.out is not None:
+    if out is not None:
         (rule,) = settings.rules
-        replayed = {policy.name: policy.policy for policy in comparison.result.policies}
-        policy = replayed.get(rule)
+        policy = {policy.name: policy.policy for policy in result.policies}.get(rule)
         if policy is None:
-            raise UsageError(f"{rule!r} cannot run here: {comparison.result.left_out.get(rule)}")
-        kept = write_policy(arguments.out, policy, traces)
-    more = (sampled(open_more(path, arguments, say), arguments, say) for path in arguments.macro)
+            raise UsageError(f"{rule!r} cannot run here: {result.left_out.get(rule)}")
+        place = write_policy(out, policy, measures.traces)
+        kept = tell_policy(place, policy, measures.traces)
+    more = map(reading.drawn, macro)
     with waiting("replaying"):
         others = [compare(traces, settings, run=watched) for traces in more]
-        macro = macro_means([comparison, *others]) if others else None
-    comparisons = [comparison, *others]
-    tables = [
-        table
-        if macro is None or number
-        else replace(table, title="\n".join([entry.result.source, *entry.result.banners]))
-        for entry in comparisons
-        for number, table in enumerate(entry.tables())
-    ]
-    tables += () if macro is None else macro.tables()
+    mean = macro_means([comparison, *others]) if others else None
+    tables = list(comparison.tables())
+    if mean is not None:
+        entries = [comparison, *others]
+        titles = ["\n".join([entry.result.source, *entry.result.banners]) for entry in entries]
+        tables = [
+            table if number else replace(table, title=title)
+            for entry, title in zip(entries, titles, strict=True)
+            for number, table in enumerate(entry.tables())
+        ]
+        tables += mean.tables()
 
     def document() -> Any:
-        replayed = comparison.result.to_json(per_question=arguments.per_question)
-        return {**replayed, **({} if macro is None else {"macro": macro.to_json()}), **kept}
+        means = {} if mean is None else {"macro": mean.to_json()}
+        return {**result.to_json(per_question=per_question), **means, **kept}
 
-    notes = (*comparison.result.banners, *comparison.result.notes)
-    print_result(arguments, tables, document, notes)
+    print_result(form, tables, document, (*result.banners, *result.notes))
     return 0

@@ -2,88 +2,71 @@
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
-from suffice.cli.options import (
-    add_policy_out,
-    add_traces,
-    number,
-    open_measures,
-    positive,
-    write_policy,
-)
-from suffice.cli.output import add_format, print_result, say, waiting
-from suffice.cli.settings_options import add_settings, read_settings
+from suffice.cli.options import PolicyOut, Sampling, Traces, tell_policy, write_policy
+from suffice.cli.output import Form, print_result, waiting
+from suffice.cli.parser import command
 from suffice.errors import UsageError
+from suffice.options import Option
 from suffice.replay.settings import SearchSettings
 
 _CALLS = (None, "llm_calls", "calls", "rounds")
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Declare what the command takes."""
-    parser.description = (
-        "Evaluates every rule of a form over a few signals. Thresholds and order come from "
-        "the tune split, figures from the eval split, with intervals that hold for all rules together. "
-        "Every rule is one line that 'replay --stop-when' accepts."
-    )
-    add_traces(parser, sampled=True, measured=True)
-    add_settings(parser, SearchSettings)
-    parser.add_argument(
-        "--max-calls", type=number, metavar="C", help="the cap of --max-cost, on model calls"
-    )
-    parser.add_argument(
-        "--report-naive",
-        action="store_true",
-        help="also show the intervals that ignore how many rules were looked at",
-    )
-    parser.add_argument(
-        "--top", type=positive, default=15, metavar="N", help="rules to print (default: 15)"
-    )
-    add_policy_out(parser, "the first rule")
-    parser.add_argument(
-        "--pick",
-        type=positive,
-        metavar="N",
-        help="with --out: the rule listed as number N (default: 1)",
-    )
-    add_format(parser)
-    parser.set_defaults(run=run)
+@command()
+def search(
+    traces: Traces,
+    *,
+    reading: Sampling,
+    settings: SearchSettings,
+    max_calls: Annotated[
+        float | None, Option(metavar="C", help="the cap of --max-cost, on model calls")
+    ] = None,
+    report_naive: Annotated[
+        bool, Option(help="also show intervals that ignore the search")
+    ] = False,
+    top: Annotated[int, Option(metavar="N", at_least=1, help="rules to print")] = 15,
+    out: PolicyOut = None,
+    pick: Annotated[
+        int | None,
+        Option(
+            metavar="N", at_least=1, help="with --out: the rule listed as number N (default: 1)"
+        ),
+    ] = None,
+    form: Form,
+) -> int:
+    """Evaluate every rule of a form over a few signals.
 
-
-def run(arguments: argparse.Namespace) -> int:
-    """Search and print."""
+    Thresholds and order come from the tune split, figures from the eval split, with intervals that hold for
+    all rules together. Every rule is one line that 'replay --stop-when' accepts.
+    """
     from suffice.policies.fitting import fit_rule
-    from suffice.replay.choose.search import search
+    from suffice.replay.choose import search as searching
 
-    if arguments.pick is not None and arguments.out is None:
+    if pick is not None and out is None:
         raise UsageError("--pick chooses the rule that --out writes; give --out PATH")
-    measures = open_measures(arguments, say)
-    settings = _settings(arguments)
+    if max_calls is not None:
+        if settings.max_cost is not None:
+            raise UsageError("give --max-calls or --max-cost, not both")
+        if settings.cost not in _CALLS:
+            raise UsageError(f"--max-calls caps calls; for --cost {settings.cost} give --max-cost")
+        settings = replace(settings, max_cost=max_calls)
+    measures = reading.drawn_measures(traces)
     with waiting("searching"):
-        result = search(measures, settings)
+        result = searching.search(measures, settings)
     written: dict[str, Any] = {}
-    if arguments.out is not None:
-        rule = result.pick(arguments.pick or 1).rule
+    if out is not None:
+        rule = result.pick(pick or 1).rule
         policy = fit_rule(rule, measures, split=settings.tune_split, metric=settings.metric)
         policy = replace(policy, answer=settings.answer)
-        written = write_policy(arguments.out, policy, measures.traces)
+        place = write_policy(out, policy, measures.traces)
+        written = tell_policy(place, policy, measures.traces)
     print_result(
-        arguments,
-        result.tables(top=arguments.top, naive=arguments.report_naive),
-        lambda: {**result.to_json(naive=arguments.report_naive), **written},
+        form,
+        result.tables(top=top, naive=report_naive),
+        lambda: {**result.to_json(naive=report_naive), **written},
         [f"note: {note}" for note in result.notes],
     )
     return 0
-
-
-def _settings(arguments: argparse.Namespace) -> SearchSettings:
-    calls = arguments.max_calls
-    if calls is not None and arguments.max_cost is not None:
-        raise UsageError("give --max-calls or --max-cost, not both")
-    if calls is not None and arguments.cost not in _CALLS:
-        raise UsageError(f"--max-calls caps calls; for --cost {arguments.cost} give --max-cost")
-    capped = {} if calls is None else {"max_cost": calls}
-    return read_settings(arguments, SearchSettings, **capped)

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from suffice.cli.options import add_model, add_traces, connect_model, open_traces, out_path
+from suffice.cli.options import ModelOptions, Reading, out_path
 from suffice.cli.output import (
     INTERRUPTED,
+    Form,
     ProgressLine,
-    add_format,
     print_json,
     print_result,
     put,
     say,
     waiting,
 )
-from suffice.cli.retrieval_options import add_clustering
+from suffice.cli.parser import command
+from suffice.cli.retrieval import ClusterCosine, EncoderModel
 from suffice.errors import UsageError
 from suffice.loops.models import connect_encoder, connect_reranker
+from suffice.options import Option
 from suffice.results.table import Column, Table
 from suffice.retrieval.pairs.nli import NliCrossEncoder
 from suffice.signals.asking.meaning_clusters import (
@@ -37,71 +37,163 @@ from suffice.trace.parquet import only_file
 from suffice.trace.rounds.writer import write_trace_set
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Declare what the command takes."""
-    parser.description = (
-        "Computes every signal that the record allows and stores it in the 'signals' map. "
-        "With --llm a judge rates every round's answer (judge_support), with --reranker passages are "
-        "scored (rerank_top_score and its kin); both count their calls. With --encoder answers are "
-        "compared with the passages (evidence_consistency and its kin), with --nli a model checks "
-        "whether a passage entails the answer (evidence_entailment). With --encoder and "
-        "--cluster-cosine samples are clustered by meaning (the column sample_clusters; "
-        "--only sample_clusters for nothing else). Stored values stay as they "
-        "stand; all columns are kept. Rounds whose call failed get no value: run it again on TRACES2."
-    )
-    add_traces(parser)
-    parser.add_argument(
-        "--out",
-        required=True,
-        type=out_path(".parquet", folder=True),
-        metavar="TRACES2",
-        help="a .parquet file, or a directory that gets one",
-    )
-    parser.add_argument(
-        "--list",
-        action=_List,
-        nargs=0,
-        default=False,
-        help="list all signals, with what each needs and charges, and end",
-    )
-    parser.add_argument("--only", metavar="A,B", help="just these signals")
-    parser.add_argument(
-        "--reranker",
-        metavar="PATH",
-        help="a cross-encoder, as sentence-transformers saved it or a .gguf file: scores the passages "
-        "without a score",
-    )
-    parser.add_argument(
-        "--encoder",
-        metavar="NAME|PATH|URL",
-        help="minilm, a sentence-transformers model, or the base URL of a server that gives embeddings",
-    )
-    parser.add_argument("--encoder-model", metavar="M", help="the model of --encoder's server")
-    add_clustering(parser)
-    parser.add_argument(
-        "--recluster",
-        action="store_true",
-        help="with --cluster-cosine: replace the clusters that are there",
-    )
-    parser.add_argument(
-        "--nli",
-        metavar="PATH",
-        help="a three-label cross-encoder that sentence-transformers saved",
-    )
-    add_model(parser, default=None)
-    add_format(parser)
-    parser.set_defaults(run=run)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeOptions(ModelOptions):
+    """A language model that is asked only where it is named."""
+
+    llm: str | None = None
 
 
-class _List(argparse.Action):
-    """Asks for the list, beside which nothing is required."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignalOptions:
+    """Which signals, and the models that compute them."""
 
-    def __call__(
-        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, *_: Any
-    ) -> None:
-        namespace.list = True
-        for action in parser._actions:  # noqa: SLF001 - argparse has no other way
-            action.required = False
+    only: Annotated[tuple[str, ...] | None, Option(metavar="A,B", help="just these signals")] = None
+    reranker: Annotated[
+        str | None,
+        Option(
+            metavar="PATH", help="a cross-encoder's folder or a .gguf file, which scores passages"
+        ),
+    ] = None
+    encoder: Annotated[
+        str | None,
+        Option(
+            metavar="NAME|PATH|URL", help="minilm, a sentence-transformers model, or a server's URL"
+        ),
+    ] = None
+    encoder_model: EncoderModel = None
+    cluster_cosine: ClusterCosine = None
+    recluster: Annotated[
+        bool, Option(help="with --cluster-cosine: replace the clusters that are there")
+    ] = False
+    nli: Annotated[
+        str | None,
+        Option(metavar="PATH", help="a three-label cross-encoder of sentence-transformers"),
+    ] = None
+    judge: JudgeOptions
+
+    def check(self) -> None:
+        """Refuse, before a file is read or a model loaded, options that do not go together."""
+        if self.cluster_cosine is not None:
+            if self.encoder is None:
+                raise UsageError("--cluster-cosine needs an encoder; add --encoder minilm")
+            check_clustering(self.cluster_cosine)
+        elif self.recluster:
+            raise UsageError("--recluster goes with --cluster-cosine")
+        elif CLUSTERS in (self.only or ()):
+            raise UsageError(f"{CLUSTERS} needs --encoder minilm --cluster-cosine")
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """The signals chosen; ``sample_clusters`` is a column, which has its own option."""
+        return None if self.only is None else tuple(n for n in self.only if n != CLUSTERS)
+
+    def models(self) -> SignalModels:
+        """What was named, connected; a model that nothing chosen needs is refused."""
+        asked = self.judge.llm or self.judge.model
+        named = {
+            "--llm": asked,
+            "--reranker": self.reranker,
+            "--encoder": self.encoder if self.cluster_cosine is None else None,
+            "--nli": self.nli,
+        }
+        for option, value in named.items():
+            needing = [name for name, spec in SIGNALS.items() if spec.asks == option]
+            if value is not None and self.only is not None and not set(needing) & set(self.only):
+                raise UsageError(
+                    f"--only leaves out all that asks {option}: {', '.join(needing)}; add one"
+                )
+        if self.encoder_model is not None and self.encoder is None:
+            raise UsageError(
+                "--encoder-model names the model of a server; name it with --encoder URL"
+            )
+        return SignalModels(
+            judge=None if asked is None else self.judge.connect(),
+            reranker=None if self.reranker is None else connect_reranker(self.reranker),
+            encoder=None
+            if self.encoder is None
+            else connect_encoder(self.encoder, self.encoder_model),
+            entailment=None if self.nli is None else NliCrossEncoder.load(self.nli),
+        )
+
+
+@command()
+def signals(
+    traces: Annotated[
+        str | None, Option(positional=True, metavar="TRACES", help="the record to read")
+    ] = None,
+    *,
+    out: Annotated[
+        str | None,
+        Option(
+            metavar="TRACES2",
+            parse=out_path(".parquet", folder=True),
+            help="a .parquet file, or a directory that gets one",
+        ),
+    ] = None,
+    list_all: Annotated[bool, Option(name="list", help="list all signals, and end")] = False,
+    reading: Reading,
+    options: SignalOptions,
+    form: Form,
+) -> int:
+    """Compute every signal that the record allows and store it in the 'signals' map.
+
+    With --llm a judge rates every round's answer (judge_support), with --reranker passages are scored
+    (rerank_top_score and its kin); both count their calls. With --encoder answers are compared with the
+    passages (evidence_consistency and its kin), with --nli a model checks whether a passage entails the
+    answer (evidence_entailment). With --encoder and --cluster-cosine samples are clustered by meaning (the
+    column sample_clusters; --only sample_clusters for nothing else).
+
+    Stored values stay as they stand; all columns are kept. Rounds whose call failed get no value: run it
+    again on TRACES2.
+    """
+    if list_all:
+        table = _listed()
+        print_result(form, [table], lambda: {"signals": table.to_arrow().to_pylist()})
+        return 0
+    if traces is None or out is None:
+        raise UsageError(f"{'TRACES' if traces is None else '--out'} is missing; or type --list")
+    if form.name not in ("text", "json"):
+        raise UsageError(f"--format {form.name} goes with --list only; leave it out")
+    options.check()
+    record = reading.open(traces, keep_unknown=True)
+    only_file(out)  # before a model is asked
+    with waiting("loading models"):
+        models = options.models()
+    progress = _progress()
+    clustered = None
+    if models.encoder is not None and options.cluster_cosine is not None:
+        clustered = cluster_traces(
+            record,
+            models.encoder,
+            options.cluster_cosine,
+            again=options.recluster,
+            on_progress=progress,
+        )
+        record = clustered.traces
+        if clustered.replies.interrupted:
+            models = SignalModels()
+    stored = with_signals(record, options.names, models=models, on_progress=progress)
+    written = str(write_trace_set(stored.traces, out))
+    told = [*_told(stored, clustered)]
+    if form.name == "json":
+        print_json(
+            {
+                "out": written,
+                "computed": list(stored.computed),
+                "skipped": dict(stored.skipped),
+                **dict.fromkeys((*(asking.name for asking in askings()), "clusters")),
+                **{asked.name: asked.summary for asked in told},
+            }
+        )
+    else:
+        put(f"wrote {written}")
+        put(f"  computed {', '.join(stored.computed) or 'nothing new'}")
+        for asked in told:
+            put(f"  {asked.line}")
+        for name, reason in stored.skipped.items():
+            put(f"  skipped {name}: {reason}")
+    return max((_ended(asked, written) for asked in told), default=0)
 
 
 def _listed() -> Table:
@@ -126,91 +218,6 @@ def _listed() -> Table:
         for name, spec in SIGNALS.items()
     ]
     return Table(name="signals", columns=columns, rows=rows)
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Compute, write, and list what was skipped and why."""
-    if arguments.list:
-        table = _listed()
-        print_result(arguments, [table], lambda: {"signals": table.to_arrow().to_pylist()})
-        return 0
-    if arguments.format not in ("text", "json"):
-        raise UsageError(f"--format {arguments.format} goes with --list only; leave it out")
-    _check_clustering(arguments)
-    only = _only(arguments)
-    traces = open_traces(arguments, say, keep_unknown=True)
-    only_file(arguments.out)  # before a model is asked
-    with waiting("loading models"):
-        models = _models(arguments, only)
-    progress = _progress()
-    clustered = None
-    if models.encoder is not None and arguments.cluster_cosine is not None:
-        clustered = cluster_traces(
-            traces,
-            models.encoder,
-            arguments.cluster_cosine,
-            again=arguments.recluster,
-            on_progress=progress,
-        )
-        traces = clustered.traces
-        if clustered.replies.interrupted:
-            models = SignalModels()
-    stored = with_signals(traces, only, models=models, on_progress=progress)
-    written = write_trace_set(stored.traces, arguments.out)
-    told = [*_told(stored, clustered)]
-    if arguments.format == "json":
-        print_json(_document(stored, written, told))
-    else:
-        _print(stored, written, told)
-    return _ended(told, written)
-
-
-def _check_clustering(arguments: argparse.Namespace) -> None:
-    """Refuse, before a file is read or a model loaded, options that do not go together."""
-    if arguments.cluster_cosine is None:
-        if arguments.recluster:
-            raise UsageError("--recluster goes with --cluster-cosine")
-    elif arguments.encoder is None:
-        raise UsageError("--cluster-cosine needs an encoder; add --encoder minilm")
-    else:
-        check_clustering(arguments.cluster_cosine)
-
-
-def _only(arguments: argparse.Namespace) -> tuple[str, ...] | None:
-    """The signals chosen; ``sample_clusters`` among them is the column, which has its own option."""
-    if arguments.only is None:
-        return None
-    names = tuple(name.strip() for name in arguments.only.split(","))
-    if CLUSTERS in names and arguments.cluster_cosine is None:
-        raise UsageError(f"{CLUSTERS} needs --encoder minilm --cluster-cosine")
-    return tuple(name for name in names if name != CLUSTERS)
-
-
-def _models(arguments: argparse.Namespace, only: tuple[str, ...] | None) -> SignalModels:
-    """Connect what was named; a model that nothing chosen needs is refused."""
-    encoder, nli = arguments.encoder, arguments.nli
-    named = {
-        "--llm": arguments.llm or arguments.model,
-        "--reranker": arguments.reranker,
-        "--encoder": encoder if arguments.cluster_cosine is None else None,
-        "--nli": nli,
-    }
-    for option, value in named.items():
-        needing = [name for name, spec in SIGNALS.items() if spec.asks == option]
-        if value is not None and only is not None and not set(needing) & set(only):
-            raise UsageError(
-                f"--only leaves out all that asks {option}: {', '.join(needing)}; add one"
-            )
-    if arguments.encoder_model is not None and encoder is None:
-        raise UsageError("--encoder-model names the model of a server; name it with --encoder URL")
-    if named["--llm"] is not None:
-        arguments.llm = arguments.llm or "embedded"
-    return SignalModels(
-        judge=None if named["--llm"] is None else connect_model(arguments),
-        reranker=None if arguments.reranker is None else connect_reranker(arguments.reranker),
-        encoder=None if encoder is None else connect_encoder(encoder, arguments.encoder_model),
-        entailment=None if nli is None else NliCrossEncoder.load(nli),
-    )
 
 
 def _progress() -> Callable[[Asked], None]:
@@ -256,36 +263,14 @@ def _told(stored: StoredSignals, clustered: ClusteredTraces | None) -> Iterator[
         yield _Told(name=name, who=asking.who, replies=replies, summary=summary, line=line)
 
 
-def _document(stored: StoredSignals, written: Path, told: Sequence[_Told]) -> dict[str, Any]:
-    return {
-        "out": str(written),
-        "computed": list(stored.computed),
-        "skipped": dict(stored.skipped),
-        **dict.fromkeys((*(asking.name for asking in askings()), "clusters")),
-        **{asked.name: asked.summary for asked in told},
-    }
-
-
-def _print(stored: StoredSignals, written: Path, told: Sequence[_Told]) -> None:
-    put(f"wrote {written}")
-    put(f"  computed {', '.join(stored.computed) or 'nothing new'}")
-    for asked in told:
-        put(f"  {asked.line}")
-    for name, reason in stored.skipped.items():
-        put(f"  skipped {name}: {reason}")
-
-
-def _ended(told: Sequence[_Told], written: Path) -> int:
+def _ended(asked: _Told, written: str) -> int:
     """Tell what a model left undone; the exit code."""
-    code = 0
-    for asked in told:
-        replies = asked.replies
-        if not (replies.failures or replies.left or replies.interrupted):
-            continue
-        if replies.failures:
-            reason = next(iter(replies.failures.values()))
-            say(f"{len(replies.failures)} calls of the {asked.who} failed, the first: {reason}")
-        why = "interrupted" if replies.interrupted else f"the {asked.who} is not done"
-        say(f"{why}; run the same command on {written} to ask about the rounds without a value")
-        code = max(code, INTERRUPTED if replies.interrupted else 1)
-    return code
+    replies = asked.replies
+    if not (replies.failures or replies.left or replies.interrupted):
+        return 0
+    if replies.failures:
+        reason = next(iter(replies.failures.values()))
+        say(f"{len(replies.failures)} calls of the {asked.who} failed, the first: {reason}")
+    why = "interrupted" if replies.interrupted else f"the {asked.who} is not done"
+    say(f"{why}; run the same command on {written} to ask about the rounds without a value")
+    return INTERRUPTED if replies.interrupted else 1

@@ -2,40 +2,37 @@
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import replace
 from typing import Any
 
-from suffice.cli.options import add_policy_out, add_traces, open_measures, write_policy
-from suffice.cli.output import add_format, print_result, say, waiting
-from suffice.cli.settings_options import add_settings, read_settings
+from suffice.cli.options import PolicyOut, Sampling, Traces, tell_policy, write_policy
+from suffice.cli.output import Form, print_result, waiting
+from suffice.cli.parser import command
 from suffice.replay.settings import SweepSettings
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Declare what the command takes."""
-    parser.description = (
-        "Tries a grid of numbers in place of the '?' in a rule: out of fold on tune, then on "
-        "eval, with the knee of the curve and a five-fold cross-validation of the choice."
-    )
-    add_traces(parser, sampled=True, measured=True)
-    add_settings(parser, SweepSettings)
-    add_policy_out(parser, "the rule with the number chosen")
-    add_format(parser)
-    parser.set_defaults(run=run)
+@command()
+def sweep(
+    traces: Traces,
+    *,
+    reading: Sampling,
+    settings: SweepSettings,
+    out: PolicyOut = None,
+    form: Form,
+) -> int:
+    """Try a grid of numbers in place of the '?' in a rule.
 
-
-def run(arguments: argparse.Namespace) -> int:
-    """Sweep and print."""
+    It is tried out of fold on tune, then on eval, with the knee of the curve and a five-fold
+    cross-validation of the choice.
+    """
     from suffice.policies.fitting import fit_rule
-    from suffice.replay.choose.sweep import sweep
+    from suffice.replay.choose import sweep as sweeping
 
-    measures = open_measures(arguments, say)
-    settings = read_settings(arguments, SweepSettings)
+    measures = reading.drawn_measures(traces)
     with waiting("sweeping"):
-        result = sweep(measures, settings)
+        result = sweeping.sweep(measures, settings)
     written: dict[str, Any] = {}
-    if arguments.out is not None:
+    if out is not None:
         policy = fit_rule(
             result.chosen_rule,
             measures,
@@ -44,7 +41,8 @@ def run(arguments: argparse.Namespace) -> int:
             metric=settings.metric,
         )
         policy = replace(policy, answer=settings.answer)
-        written = write_policy(arguments.out, policy, measures.traces)
+        place = write_policy(out, policy, measures.traces)
+        written = tell_policy(place, policy, measures.traces)
     notes = [f"note: {note}" for note in result.notes]
-    print_result(arguments, result.tables(), lambda: {**result.to_json(), **written}, notes)
+    print_result(form, result.tables(), lambda: {**result.to_json(), **written}, notes)
     return 0

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.commands import run, run_json
 
-from suffice.cli import retrieval_options
+from suffice.cli import retrieval
 from suffice.cli.main import main
 from suffice.policies.ab_rag.policy import ABRagPolicy
 from suffice.policies.file import save_policy
@@ -34,7 +34,7 @@ def corpus(tmp_path: Path) -> Path:
 def _hashing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Encoders by name cost nothing here."""
     monkeypatch.setattr(
-        retrieval_options,
+        retrieval,
         "connect_encoder",
         lambda name, *_: HashingEncoder(32 if name == "other" else 64),
     )

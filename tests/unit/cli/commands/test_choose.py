@@ -124,7 +124,7 @@ def test_options_of_the_record_and_of_what_is_charged(
         (("--confidence", "1"), "above"),
         (("--max-cost", "0"), "max_cost"),
         (("--cost", "joule"), "joules"),
-        (("--metric", "bleu"), "invalid choice: 'bleu'"),
+        (("--metric", "bleu"), "found 'bleu'"),
         (("--signals", "nonsense"), "nonsense"),
         (("--path", "nonsense > x", "--levels", "1"), "nonsense"),
         (("--policy", "nonsense"), "nonsense"),

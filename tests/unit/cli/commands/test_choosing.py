@@ -279,7 +279,7 @@ def test_a_certified_fit_is_one_document(traces: str, tmp_path: Path) -> None:
         (["--cost", "usd"], "--price-model MODEL"),
         (["--split", "dev"], "splits"),
         (["--calibrator", "platt"], "leave calibrator out"),
-        (["--preset", "published"], "choose from 'corrected'"),
+        (["--preset", "published"], "must be 'corrected'"),
         (["--rule", "own > ?"], "--rule"),
         (["--family", "fixed", "--grid", "0.5"], "--grid"),
         (["--family", "fixed", "--signals", "own"], "--signals"),

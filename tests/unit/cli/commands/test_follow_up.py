@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from tests.commands import run_json
 
-from suffice.cli.commands import ask, record
 from suffice.cli.main import main
+from suffice.cli.options import ModelOptions
 from suffice.llm.cache import CachedModel
 from suffice.testing.models import ScriptedModel
 from suffice.trace.recording import recorded_rows, stores_at
@@ -117,7 +117,7 @@ def test_what_it_will_take_is_said_before_it_starts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     model = ScriptedModel()
-    monkeypatch.setattr(record, "connect_model", lambda _: model)
+    monkeypatch.setattr(ModelOptions, "connect", lambda _: model)
     recorded(tmp_path / "t", *arguments)
     assert f" {most} model calls" in capsys.readouterr().err
     assert sum(each.n for each in model.requests) <= most
@@ -133,12 +133,12 @@ def test_the_cache_keeps_eight_samples_a_round(
         models.append(ScriptedModel())
         return CachedModel(models[-1], tmp_path / "replies.sqlite")
 
-    monkeypatch.setattr(record, "connect_model", connect)
+    monkeypatch.setattr(ModelOptions, "connect", connect)
     command = ("--pipeline", name, "--rounds", "2", "--llm-stop")
     first = recorded(tmp_path / "a", *command)
     second = recorded(tmp_path / "b", *command)
     plain = ScriptedModel()
-    monkeypatch.setattr(record, "connect_model", lambda _: plain)
+    monkeypatch.setattr(ModelOptions, "connect", lambda _: plain)
     without = recorded(tmp_path / "c", *command)
     assert models[1].requests == ()
     assert untimed(first) == untimed(second) == untimed(without)
@@ -152,10 +152,10 @@ def test_the_cache_keeps_eight_samples_a_round(
 
 KILLED = """
 import sys, time
-from suffice.cli.commands import record
 from suffice.cli.main import main
+from suffice.cli.options import ModelOptions
 from suffice.testing.models import ScriptedModel
-record.connect_model = lambda _: ScriptedModel(delay_s=0.005)
+ModelOptions.connect = lambda _: ScriptedModel(delay_s=0.005)
 sys.exit(main(sys.argv[1:]))
 """
 
@@ -205,7 +205,7 @@ def corpus(tmp_path: Path) -> Path:
 @pytest.fixture
 def model(monkeypatch: pytest.MonkeyPatch) -> ScriptedModel:
     found = ScriptedModel()
-    monkeypatch.setattr(ask, "connect_model", lambda _: found)
+    monkeypatch.setattr(ModelOptions, "connect", lambda _: found)
     return found
 
 

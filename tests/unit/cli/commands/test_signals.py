@@ -13,6 +13,7 @@ from tests.commands import run_json
 
 from suffice.cli.commands import signals
 from suffice.cli.main import main
+from suffice.cli.options import ModelOptions
 from suffice.testing.encoders import HashingEncoder
 from suffice.testing.models import Failures, ScriptedModel
 from suffice.testing.traces import make_record
@@ -34,7 +35,7 @@ def judged_by(monkeypatch: pytest.MonkeyPatch, model: ScriptedModel) -> None:
         assert arguments.llm == "embedded"
         return model
 
-    monkeypatch.setattr(signals, "connect_model", connect)
+    monkeypatch.setattr(ModelOptions, "connect", connect)
 
 
 def test_failed_calls_are_told_kept_out_and_asked_again(
@@ -150,11 +151,7 @@ def test_clustering_options_that_do_not_go_together(
     traces: Path, options: list[str], says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = traces.with_name("out.parquet")
-    try:
-        code: object = main(["signals", str(traces), "--out", str(out), *options])
-    except SystemExit as ended:  # argparse's own way
-        code = ended.code
-    assert code == 2
+    assert main(["signals", str(traces), "--out", str(out), *options]) == 2
     assert says in capsys.readouterr().err
     assert not out.exists()
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 import pytest
 
-from suffice.cli.settings_options import add_settings, given_options, read_settings
+from suffice.cli import parser
+from suffice.cli.fields import Given, annotated_option, field_options
+from suffice.cli.parser import command, make_app
 from suffice.costs.usage import CostModel
 from suffice.errors import UsageError
 from suffice.options import Option
@@ -38,29 +39,39 @@ class Settings:
     match: Annotated[float | None, Option(help="least F1", name="match-f1")] = None
     loud: Annotated[bool, Option(help="say more")] = False
     kept: Annotated[bool, Option(help="throw away")] = True
+    half: Annotated[float | None, Option(help="?", bare=0.5, older="older-half")] = None
     inner: Inner = field(default_factory=Inner)
     cost_model: CostModel = field(default_factory=CostModel)
     split: str = "tune"
 
 
-def parsed(*words: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(exit_on_error=False)
-    add_settings(parser, Settings)
-    return parser.parse_args(words)
+def parsed(*words: str) -> Given:
+    taken: list[Given] = []
+
+    @command(*field_options(Settings))
+    def run(given: Given) -> int:
+        taken.append(given)
+        return 0
+
+    app = make_app("suffice", "")
+    app.default(run)
+    parser.run(app, words)
+    return taken[0]
 
 
 def test_nothing_given_is_the_default() -> None:
-    assert read_settings(parsed(), Settings) == Settings()
-    assert given_options(parsed(), Settings) == {}
+    given = parsed("--names", "a,b")
+    assert given.settings(Settings) == Settings()
+    assert given.of(Settings) == {"names": ("a", "b")}
 
 
 def test_every_kind_of_field() -> None:
-    arguments = parsed(
+    given = parsed(
         *("--share", "0.25", "--limit", "0", "--names", "x,y", "--rules", "a > 1", "--rules", "b"),
         *("--pair", "1:2", "--match-f1", "0.5", "--loud", "--no-kept", "--how", "fast"),
-        *("--gears", "3", "--energy", "prompt=1"),
+        *("--gears", "3", "--energy", "prompt=1", "--older-half", "2"),
     )
-    found = read_settings(arguments, Settings, split="eval")
+    found = given.settings(Settings, split="eval")
     assert found == Settings(
         share=0.25,
         limit=0,
@@ -72,10 +83,12 @@ def test_every_kind_of_field() -> None:
         kept=False,
         inner=Inner(how="fast", gears=3),
         cost_model=found.cost_model,
+        half=2.0,
         split="eval",
     )
     assert found.cost_model != CostModel()
-    assert given_options(parsed("--match-f1", "0.5"), Settings) == {"match_f1": 0.5}
+    assert parsed("--match-f1", "0.5").of(Settings) == {"match_f1": 0.5}
+    assert parsed("--half").settings(Settings).half == 0.5
 
 
 @pytest.mark.parametrize(
@@ -83,37 +96,25 @@ def test_every_kind_of_field() -> None:
     [
         (["--share", "nan"], "'nan'"),
         (["--limit", "-1"], "found -1"),
-        (["--how", "well"], "'slow'"),
+        (["--how", "well"], "'slow' or 'fast'"),
         (["--pair", "3"], "must be A:B, found '3'"),
         (["--names", ""], "separated"),
+        (["--shar", "1"], "'--share'"),
+        (["--share"], "needs a value"),
+        (["one"], "one"),
     ],
 )
 def test_what_cannot_be_read_is_said(words: list[str], said: str) -> None:
-    with pytest.raises(argparse.ArgumentError, match=said):
+    with pytest.raises(UsageError, match=said):
         parsed(*words)
 
 
 def test_an_option_that_goes_with_another_is_refused_alone() -> None:
     with pytest.raises(UsageError, match="--gears"):
-        read_settings(parsed("--gears", "3"), Settings)
-
-
-def test_some_fields_can_be_left_to_the_caller() -> None:
-    parser = argparse.ArgumentParser(exit_on_error=False)
-    add_settings(parser, Settings, without=("share", "cost_model"))
-    add_settings(parser, Settings, only=("share", "limit"))  # what is there is not added again
-    with pytest.raises(argparse.ArgumentError, match="must be a finite number"):
-        parser.parse_known_args(["--share", "x"])
-    arguments, unknown = parser.parse_known_args(["--energy", "prompt=1", "--limit", "3"])
-    assert unknown == ["--energy", "prompt=1"]
-    assert read_settings(arguments, Settings) == Settings(limit=3)
+        parsed("--gears", "3").settings(Settings)
 
 
 def test_a_type_nobody_can_read_is_the_programmers_mistake() -> None:
-    @dataclass(frozen=True)
-    class Odd:
-        when: Annotated[complex, Option(help="?")] = 1j
-
-    globals()["Odd"] = Odd
+    option = annotated_option("when", Annotated[complex, Option(help="?")], 1j)
     with pytest.raises(TypeError, match="--when"):
-        add_settings(argparse.ArgumentParser(), Odd)
+        option.read("1")  # type: ignore[union-attr]

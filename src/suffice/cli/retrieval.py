@@ -1,0 +1,171 @@
+"""Options of commands that retrieve and answer, and what they connect."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from suffice.cli.fields import listed_prices
+from suffice.cli.output import ProgressLine, say, waiting
+from suffice.errors import UsageError, unknown_name, without_credentials
+from suffice.integrations.own_retrievers import FORMS, connect_own, is_own
+from suffice.live.ask import AskSettings
+from suffice.live.budgets import Budgets
+from suffice.loops.models import connect_encoder, connect_reranker, reranker_name
+from suffice.loops.registry import LOOPS
+from suffice.options import Option
+from suffice.protocols import Encoder, Retriever
+from suffice.retrieval.corpus import read_corpus
+from suffice.retrieval.indexes import IndexMaker
+from suffice.retrieval.retrievers import (
+    RETRIEVERS,
+    Retrieval,
+    check_reranking,
+    corpus_retriever,
+    first_stage,
+    kinds_of,
+)
+from suffice.serve.settings import AnswerSettings, BudgetSettings, RankingSettings
+from suffice.signals.asking.meaning_clusters import DEFAULT_COSINE
+from suffice.trace.rounds.records import Passage
+
+SEARCHED = (
+    f"--corpus PATH, a folder or file of txt, md and jsonl, or --retriever X of {', '.join(FORMS)}"
+)
+"""What to type where nothing is said to be searched."""
+_NO_ENCODER = "none"
+_SUMMARIES = "; ".join(f"{name}: {loop.summary}" for name, loop in LOOPS.items())
+
+PipelineName = Annotated[
+    str | None,
+    Option(
+        choices=tuple(LOOPS),
+        help=f"{_SUMMARIES} (default: cumulative; ask and serve: budgeted for ab-rag)",
+    ),
+]
+ClusterCosine = Annotated[
+    float | None,
+    Option(
+        metavar="C",
+        bare=DEFAULT_COSINE,
+        help="cluster each round's samples by meaning, as --encoder sees it: answers are joined while "
+        f"their mean cosine is above C ({DEFAULT_COSINE:g} when no C is given); the column sample_clusters",
+    ),
+]
+EncoderModel = Annotated[str | None, Option(metavar="M", help="the embedding server's model name")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetrievalOptions(RankingSettings):
+    """Which retriever, and the models it reads with."""
+
+    GROUP: ClassVar = "Retrieval"
+
+    retriever: Annotated[
+        str,
+        Option(
+            metavar="X",
+            help=f"what ranks passages: {', '.join(RETRIEVERS)}; hybrid fuses bm25 and dense, X+rerank "
+            "reranks what X finds first. Or what finds passages of its own: "
+            f"{', '.join(FORMS)}, these also with +rerank",
+        ),
+    ] = "bm25"
+
+    def finds_its_own(self, **others: object) -> bool:
+        """Whether it searches a place of its own; ``others`` say what another retriever searches."""
+        self._check()
+        if not is_own(self.retriever):
+            return False
+        for name, value in others.items():
+            if value is not None:
+                raise UsageError(
+                    f"--retriever {without_credentials(self.retriever)} finds passages of its own; drop "
+                    f"--{name} {value}, or --retriever"
+                )
+        return True
+
+    def connect(self, *, encode: bool) -> tuple[Retrieval, Encoder | None]:
+        """The retriever and the encoder.
+
+        ``encode``: whether the command has a use for an encoder beside the retriever's. An encoder that
+        is named is loaded in any case; ``None``: there is none.
+        """
+        name, wanted = self.retriever, self.encoder
+        vectors = "dense" in kinds_of(name)
+        own = connect_own(first_stage(name)) if is_own(name) else None
+        encoder = None
+        if wanted != _NO_ENCODER and (wanted is not None or encode or vectors):
+            wanted = wanted or "minilm"
+            with waiting(f"loading the encoder {without_credentials(wanted.partition('?')[0])}"):
+                encoder = connect_encoder(wanted, self.encoder_model, self.query_prefix)
+        reranker = None
+        if self.reranker is not None:
+            with waiting(f"loading the reranker {self.reranker}"):
+                reranker = connect_reranker(self.reranker)
+        retrieval = Retrieval(
+            name=name if own is None else name.replace(first_stage(name), own.name),
+            source=None if own is None else own.retriever,
+            encoder=encoder if vectors else None,
+            query_prefix=self.query_prefix,
+            reranker=reranker,
+            reranker_name=None if self.reranker is None else reranker_name(self.reranker),
+            pool=self.pool,
+        )
+        return retrieval, encoder
+
+    def _check(self) -> None:
+        """Refuse, before anything is loaded, options that do not go together."""
+        name, encoder = without_credentials(self.retriever), self.encoder
+        if self.retriever not in RETRIEVERS and not is_own(self.retriever):
+            raise UsageError(unknown_name("retriever", name, (*RETRIEVERS, *FORMS)))
+        check_reranking(name, reranker=self.reranker is not None, pool=self.pool)
+        served = encoder is not None and encoder.startswith(("http://", "https://"))
+        if self.encoder_model is not None and not served:
+            raise UsageError("--encoder-model goes with the URL of a server: --encoder URL")
+        if self.query_prefix is not None and "dense" not in kinds_of(name):
+            raise UsageError(
+                f"--query-prefix is for a retriever with vectors, not for {name!r}; type --retriever dense "
+                "or --retriever hybrid"
+            )
+
+
+def read_passages(path: str) -> tuple[Passage, ...]:
+    """The passages of a folder or file; says what was skipped, and why."""
+    with waiting(f"reading {path}"):
+        corpus = read_corpus(Path(path))
+    for file in corpus.skipped:
+        say(f"skipped {file.path}: {file.reason}")
+    return corpus.passages
+
+
+def ask_settings(answers: AnswerSettings, budgets: BudgetSettings, **more: Any) -> AskSettings:
+    """How questions are asked."""
+    return AskSettings(
+        pipeline=answers.pipeline,
+        rounds=budgets.rounds,
+        samples=answers.samples,
+        seed=answers.seed,
+        budgets=Budgets(
+            tokens=budgets.tokens,
+            seconds=budgets.seconds,
+            usd=budgets.usd,
+            prices=listed_prices(budgets),
+        ),
+        choose=answers.answer,
+        decline_below=answers.decline_below,
+        speculate=answers.speculate,
+        **more,
+    )
+
+
+def indexed(
+    retrieval: Retrieval, passages: tuple[Passage, ...], index: str | None, *, renew: bool = False
+) -> Retriever:
+    """What searches the passages, or its own place."""
+    with waiting("indexing"):
+        if retrieval.source is not None:
+            return retrieval.over(())
+        make = IndexMaker(encoder=retrieval.encoder, on_progress=ProgressLine("encoded").show)
+        folder = None if index is None else Path(index)
+        return corpus_retriever(passages, retrieval, make, folder, renew=renew)
