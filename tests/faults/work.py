@@ -17,6 +17,7 @@ from tests.builders import drawn_records, written_traces
 from tests.commands import run
 from tests.stop_rag_traces import stop_rag_records
 
+from suffice.live.watch import Watch
 from suffice.testing.traces import make_record, sampled_records
 from suffice.trace.recording import recorded_rows
 from suffice.trace.rounds.records import Passage, Question, QuestionRecord, Round
@@ -170,10 +171,6 @@ WORKS = (
         replaces="rule.json",
     ),
     Work(
-        name="measure",
-        words="measure GIVEN/drawn.parquet",
-    ),
-    Work(
         name="report",
         words="report GIVEN/drawn.parquet --bootstrap 20 --out OUT/report.html",
         replaces="report.html",
@@ -212,7 +209,7 @@ LONG = (
         seconds=60.0,
     ),
     Work(
-        name="demo", words="demo --questions 5 --out OUT/demo", resumes=True, kills=4, seconds=60.0
+        name="demo", words="demo --questions 5 --out OUT/demo", resumes=True, kills=4, seconds=150.0
     ),
 )
 """With networks of their own, MiniLM and Gemma: seconds each, so only killed and signalled."""
@@ -222,7 +219,8 @@ READS = (
     Work(name="serve-check", words="serve --check --llm scripted --corpus GIVEN/notes"),
     Work(name="signals-list", words="signals --list"),
     Work(name="info", words="traces info GIVEN/recorded"),
-    Work(name="prune", words="traces prune GIVEN/recorded --keep-days 10000 --json"),
+    Work(name="measure", words="measure GIVEN/drawn.parquet"),
+    Work(name="prune", words="traces prune GIVEN/live.db --keep-days 10000 --json"),
     Work(name="validate", words="traces validate GIVEN/drawn.parquet --json"),
     Work(name="diagnose", words="diagnose GIVEN/drawn.parquet --json"),
     Work(name="replay", words="replay GIVEN/drawn.parquet --policy tasr --bootstrap 50"),
@@ -250,6 +248,10 @@ def make_given(folder: Path) -> Path:
     foreign = [make_record("Å", ["Skien", "Ålesund"], gold=["Ålesund"])]
     write_traces(foreign, folder / "foreign.parquet")
     write_traces([unasked(f"u{number}") for number in range(6)], folder / "unasked.parquet")
+    watch = Watch(record=folder / "live.db")
+    for number in range(6):
+        with watch.question("Where?", question_id=f"l{number}") as loop:
+            loop.observe(answer="Oslo")
     notes = folder / "notes"
     notes.mkdir()
     for name in ("Ardel", "Borel", "Cadel", "Dorel"):

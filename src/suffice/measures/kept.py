@@ -37,6 +37,7 @@ class Kept:
         place = hashlib.sha256(str(source.absolute()).encode()).hexdigest()[:16]
         beside = source.absolute().with_name(f"{source.absolute().name}.measures")
         self.folders = (beside, cache / "suffice" / "measures" / place)
+        self.place: Path | None = None  # the folder that was last read or written
 
     @classmethod
     def of(cls, traces: TraceSet) -> Kept | None:
@@ -63,6 +64,7 @@ class Kept:
                     table = parquet.read(use_threads=False)
             except (*_UNREADABLE, ValueError):
                 continue
+            self.place = file.parent
             return np.stack([np.asarray(cells, np.float64) for cells in table.columns])
         return None
 
@@ -84,6 +86,7 @@ class Kept:
                         older.unlink(missing_ok=True)
             except OSError:
                 continue
+            self.place = file.parent
             return
 
     def _files(self, key: str) -> Iterator[Path]:

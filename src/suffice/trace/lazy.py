@@ -173,11 +173,6 @@ class LazyTable:
         """Whether a column is not null throughout."""
         if (name, ()) in self._columns:
             return bool(self._columns[name, ()].null_count < self.num_rows)
-        said = {span.file.holds(name) for span in self.spans}
-        if said == {False}:
-            return False
-        if True in said and self.num_rows == sum(span.file.rows for span in self.spans):
-            return True
         read = self.batches(name, self.slimmest(name))
         return any(cells.null_count < len(cells) for cells in read)
 

@@ -177,13 +177,6 @@ class StoredFile:
         """How many rows it has."""
         return sum(self.row_groups)
 
-    def holds(self, name: str) -> bool | None:
-        """Whether a column is not null throughout; ``None``: its footer does not say."""
-        if name not in self.names:
-            return False
-        with readable(self.file):
-            return _holds(footer_of(self.file), name)
-
     def read(self, names: Sequence[str] | None = None) -> pa.Table:
         """Columns in the schema's types; all wanted ones unless some are named."""
         with readable(self.file), opened(self.file) as parquet:
@@ -278,21 +271,6 @@ def _opened_again(file: Path, names: tuple[str, ...], kind: str) -> StoredFile:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SufficeWarning)  # said when it was opened first
         return StoredFile.open(file, names, QUESTIONS if kind == QUESTIONS.name else PLANS)
-
-
-def _holds(footer: pq.FileMetaData, name: str) -> bool | None:
-    paths = [footer.schema.column(leaf).path for leaf in range(len(footer.schema))]
-    leaves = [leaf for leaf, path in enumerate(paths) if f"{path}.".startswith(f"{name}.")]
-    for group in range(footer.num_row_groups):
-        for leaf in leaves:
-            column = footer.row_group(group).column(leaf)
-            counted = column.statistics
-            if counted is None or not counted.has_null_count:
-                return None
-            if counted.null_count < column.num_values:
-                return True
-    # of a list that is empty its leaves are null too
-    return False if paths[leaves[0]] == name else None
 
 
 @lru_cache(maxsize=64)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -65,6 +68,37 @@ def test_a_file_that_grew_since_it_was_opened_is_not_read_on(tmp_path: Path) -> 
     write_traces(records, tmp_path / "t.parquet")
     with pytest.raises(DataError, match="written anew since it was opened; read the record again"):
         traces.table.column("answer")
+
+
+_READS = """
+import sys
+from suffice.errors import DataError
+from suffice.trace.rounds.reader import read_traces
+try:
+    traces = read_traces(sys.argv[1], lazily_above=0)
+    for name in traces.table.column_names:
+        traces.has(name)
+except DataError:
+    sys.exit(2)
+"""
+
+
+def test_a_footer_with_sizes_that_differ_is_refused(tmp_path: Path) -> None:
+    """Arrow ends the process where it is asked what such a footer says of a column."""
+    whole, file = GENERATED.read_bytes(), tmp_path / "damaged.parquet"
+    begin = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    draw = random.Random(1)
+    while True:
+        damaged = bytearray(whole)
+        damaged[draw.randrange(begin, len(whole) - 8)] ^= 1 << draw.randrange(8)
+        try:
+            pq.ParquetFile(pa.BufferReader(bytes(damaged))).read(use_threads=False)
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            if "histogram" in str(error):
+                break
+    file.write_bytes(damaged)
+    ended = subprocess.run([sys.executable, "-c", _READS, str(file)], check=False)
+    assert ended.returncode == 2
 
 
 def test_where_every_question_is_invalid_nothing_is_left_to_read(tmp_path: Path) -> None:

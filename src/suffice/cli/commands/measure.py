@@ -13,6 +13,7 @@ def measure(traces: Traces, *, reading: Measuring, json: Json = False) -> int:
 
     Other commands measure what they need and keep it there too.
     """
+    from suffice.errors import BackendError
     from suffice.scoring import F1_KINDS
     from suffice.signals.available import given_signals
 
@@ -22,7 +23,12 @@ def measure(traces: Traces, *, reading: Measuring, json: Json = False) -> int:
         for kind in F1_KINDS:
             measures.measure(names, kind)
     questions, rounds = measures.traces.n_questions, measures.traces.table.num_rows
-    kept = None if measures.kept is None else str(measures.kept.folders[0])
+    kept = None
+    if measures.kept is not None:
+        if measures.kept.place is None:
+            places = " nor in ".join(map(str, measures.kept.folders))
+            raise BackendError(f"measured, but nothing can be kept in {places}; make room in one")
+        kept = str(measures.kept.place)
     if json:
         print_json({"questions": questions, "rounds": rounds, "signals": names, "kept": kept})
         return 0
