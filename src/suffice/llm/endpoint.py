@@ -15,6 +15,7 @@ from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Self, TypeVar
 from urllib.parse import parse_qsl, urlsplit
@@ -30,6 +31,7 @@ Send = Callable[[Any], AbstractAsyncContextManager[Any]]
 """Opens the reply to a request, given the client."""
 
 _NO_KEY = "none"  # local servers ask for a key and read none
+_RETRIES_OF_NOBODY = 4  # of a server that never answered: some 4 s
 _LONGEST_PAUSE_S = 8.0  # of those that are ours
 _LOGGING_URLS = ("httpx", "httpx2")
 _OF_EVENTS = (b"data:", b"event:", b":")
@@ -130,6 +132,28 @@ def _hang_up(clients: dict[int, Once[Any]]) -> Future[None] | None:
     return None if client is None else asyncio.run_coroutine_threadsafe(client().close(), _loop())
 
 
+class _Cut:
+    """Ends a request, called in its loop's thread.
+
+    By ``anyio``, as time-outs do: asyncio's own cancelling would end the closing of connections as well.
+    """
+
+    def __init__(self) -> None:
+        self._scope: Any = None
+        self._over = False
+
+    def ends(self, scope: Any) -> None:
+        """What to cancel: at once where the cut came before."""
+        self._scope = scope
+        if self._over:
+            scope.cancel()
+
+    def __call__(self) -> None:
+        self._over = True
+        if self._scope is not None:
+            self._scope.cancel()
+
+
 class Endpoint:
     """A server that speaks the OpenAI protocol; safe to use from several threads."""
 
@@ -137,6 +161,7 @@ class Endpoint:
         address = Address.parse(url)
         openai = require("openai", extra="openai", purpose="A model server")
         self._tenacity = require("tenacity", extra="openai", purpose="A model server")
+        self._anyio = importlib.import_module("anyio")  # of openai
         key = settings.api_key or os.environ.get("OPENAI_API_KEY") or _NO_KEY
         keep_secret(key)
         for name in _LOGGING_URLS:  # they log whole URLs where a program asks for its log
@@ -207,7 +232,7 @@ class Endpoint:
             retry=tenacity.retry_if_exception(
                 lambda error: isinstance(error, NoReply) and error.again
             ),
-            stop=tenacity.stop_after_attempt(settings.max_retries + 1),
+            stop=self._enough,
             wait=pause_s,
             sleep=rest,
             reraise=True,
@@ -234,14 +259,22 @@ class Endpoint:
             raise
         return made
 
+    def _enough(self, state: Any) -> bool:
+        """Whether it was asked often enough; sooner where nobody ever listened: the URL may be wrong."""
+        retries, total = self._settings.max_retries, self.tally.total
+        if state.outcome.exception().nobody and total.calls == total.failed:
+            retries = min(retries, _RETRIES_OF_NOBODY)
+        return bool(state.attempt_number > retries)
+
     def _reply(self, send: Send, model: str, events: EventReply | None) -> object:
         """The JSON of one attempt's reply."""
         if events is not None:
             events.begin()
         client = self._clients.setdefault(os.getpid(), Once(self._new_client))()
-        under_way = asyncio.run_coroutine_threadsafe(self._content(send(client), events), _loop())
+        cut, loop = _Cut(), _loop()
+        under_way = asyncio.run_coroutine_threadsafe(self._content(send(client), events, cut), loop)
         try:
-            with may_be_cut(under_way.cancel):
+            with may_be_cut(partial(loop.call_soon_threadsafe, cut)):
                 content = under_way.result()
         except TimeoutError as error:
             raise NoReply(late(self.url)) from error
@@ -249,7 +282,7 @@ class Endpoint:
             failure = translate(error, url=self.url, model=model)
             raise failure from (None if failure is error.__cause__ else error)
         except KeyboardInterrupt:
-            under_way.cancel()
+            loop.call_soon_threadsafe(cut)
             raise
         if events is not None and content.lstrip().startswith(_OF_EVENTS):
             return joined_events(content, self.url)
@@ -265,20 +298,22 @@ class Endpoint:
         return reply
 
     async def _content(
-        self, opening: AbstractAsyncContextManager[Any], events: EventReply | None
+        self, opening: AbstractAsyncContextManager[Any], events: EventReply | None, cut: _Cut
     ) -> bytes:
         """A whole reply, in time and not too long; a byte now and then makes no read late by itself."""
         most, content = self._settings.max_reply_bytes, bytearray()
-        async with asyncio.timeout(self._settings.timeout_s), opening as response:
-            async for chunk in response.iter_bytes():
-                content += chunk
-                if len(content) > most:
-                    raise BrokenReply(
-                        f"{self.url} sent more than {most:,} bytes in one reply; where that is meant, raise "
-                        "OpenAISettings(max_reply_bytes=...)"
-                    )
-                if events is not None:
-                    events.feed(without_keys(chunk))
+        with self._anyio.fail_after(self._settings.timeout_s) as scope:
+            cut.ends(scope)
+            async with opening as response:
+                async for chunk in response.iter_bytes():
+                    content += chunk
+                    if len(content) > most:
+                        raise BrokenReply(
+                            f"{self.url} sent more than {most:,} bytes in one reply; where that is meant, "
+                            "raise OpenAISettings(max_reply_bytes=...)"
+                        )
+                    if events is not None:
+                        events.feed(without_keys(chunk))
         return without_keys(bytes(content))
 
 

@@ -44,7 +44,10 @@ _ABOUT_THE_RATE = ("rate limit", "rate_limit", "ratelimit", "too many requests")
 
 
 class NoReply(BackendError):  # noqa: N818 - reads as what it is
-    """A server gave no reply, whatever it was asked: another one, or the same one later, may."""
+    """A server gave no reply, whatever it was asked: another one, or the same one later, may.
+
+    ``nobody``: no connection was made at all.
+    """
 
     passing = True
 
@@ -55,11 +58,13 @@ class NoReply(BackendError):  # noqa: N818 - reads as what it is
         pause_s: float = 0.0,
         until: datetime | None = None,
         again: bool = True,
+        nobody: bool = False,
     ) -> None:
         super().__init__(message)
         self.pause_s = pause_s
         self.until = until
         self.again = again
+        self.nobody = nobody
 
 
 class BrokenReply(NoReply):
@@ -93,7 +98,8 @@ def translate(error: Exception, *, url: str, model: str) -> SufficeError:
             )
         return NoReply(
             f"{url} cannot be reached ({cause}); check that the server runs there and that the URL "
-            "is its base URL, for example http://127.0.0.1:8000/v1"
+            "is its base URL, for example http://127.0.0.1:8000/v1",
+            nobody=True,
         )
     if isinstance(error, openai.APIStatusError):
         return _of_status(error, url, model)

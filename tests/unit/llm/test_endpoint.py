@@ -7,6 +7,8 @@ import sys
 import threading
 import time
 import tracemalloc
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from email.utils import formatdate
 
@@ -16,12 +18,13 @@ from tests.faulty_server import ABSURD_USAGE, FAULTS, REDIRECT, Amounts, FaultyS
 from suffice.concurrency import Aside
 from suffice.errors import BackendError, UsageError
 from suffice.llm.embedding_endpoint import EndpointEncoder
-from suffice.llm.endpoint import OpenAISettings
+from suffice.llm.endpoint import Endpoint, OpenAISettings
 from suffice.llm.openai_compatible import OpenAICompatibleModel
 from suffice.llm.translation import BrokenReply, NoReply
 from suffice.protocols import Generation, GenerationRequest, Message
 
 pytest.importorskip("openai", reason="the extra 'openai' is not installed")
+anyio = pytest.importorskip("anyio")  # of openai
 
 SAMPLES = GenerationRequest(
     prompt=(Message(role="user", content="Hi"),), n=2, seed=3, temperature=0.7, top_logprobs=2
@@ -195,6 +198,42 @@ def test_a_call_that_is_cut_ends_at_once(fault: str) -> None:
         assert ended.is_set()
         assert time.perf_counter() - begun < 5
         assert model.generate(SAMPLES).completions
+
+
+@pytest.mark.parametrize(("answered", "attempts"), [(False, 5), (True, 7)])
+def test_where_nobody_ever_listened_it_is_told_sooner(answered: bool, attempts: int) -> None:
+    with (
+        planned() as server,
+        OpenAICompatibleModel(server.url, "m", settings=settings()) as model,
+    ):
+        if answered:
+            model.generate(SAMPLES)
+            model.close()  # else it asks on by the connection it has
+        with server.away(), pytest.raises(NoReply, match="cannot be reached"):
+            model.generate(SAMPLES)
+        (tally,) = model.tallies
+    assert tally.total.failed == attempts
+
+
+def test_a_time_out_does_not_reach_into_the_closing_of_connections() -> None:
+    closed = []
+
+    class Response:
+        async def iter_bytes(self) -> AsyncIterator[bytes]:
+            yield b"{}"
+
+    @asynccontextmanager
+    async def opening(_: object) -> AsyncIterator[Response]:
+        yield Response()
+        with anyio.CancelScope(shield=True):  # as the client does
+            for number in range(3):
+                await anyio.sleep(0.5)
+                closed.append(number)
+
+    endpoint = Endpoint("http://127.0.0.1:9/v1", settings(timeout_s=0.5, max_retries=0))
+    assert endpoint.ask(opening, lambda reply: reply, model="m") == {}
+    assert closed == [0, 1, 2]
+    endpoint.close()
 
 
 ASKING = """
