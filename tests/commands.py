@@ -59,3 +59,9 @@ def refused(done: CompletedProcess[str], *parts: str) -> None:
     assert len(done.stderr.strip().splitlines()) == 1, done.stderr
     for part in parts:
         assert part in done.stderr
+
+
+def forget_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have every command loaded again: its options are made of the methods and loops there are."""
+    for name in [name for name in sys.modules if name.startswith("suffice.cli.commands.")]:
+        monkeypatch.delitem(sys.modules, name)

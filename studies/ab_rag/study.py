@@ -365,7 +365,7 @@ def _loop_examples(
 def _run(request: Request) -> ABRagStudy:
     elsewhere = request.read(FittedElsewhere).fit_on
     fit_on = None if elsewhere is None else request.open(elsewhere)
-    comparison = request.read(ABRagComparison, fit_on=fit_on)
+    comparison = request.read(ABRagComparison, fit_on=fit_on, cost_model=CostModel())
     return ab_rag_study(request.traces, request.read(ABRagStudySettings, comparison=comparison))
 
 

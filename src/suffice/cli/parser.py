@@ -26,6 +26,7 @@ from suffice.errors import UsageError, did_you_mean
 
 Command = Callable[..., int]
 _OLDER = "older_name_of_"
+_DASH = "\0"  # stands for -, a file's name, which is no option
 _ARGUMENTS, _OPTIONS = Group("Arguments", sort_key=0), Group("Options", sort_key=1)
 
 
@@ -125,6 +126,8 @@ def _value(option: FieldOption, said: Any) -> Any:
     """An option's value; a flag that was given is what its default is not."""
     if option.type is bool:
         return option.default is not True
+    said = ["-" if one == _DASH else one for one in said] if isinstance(said, list) else said
+    said = "-" if said == _DASH else said
     try:
         if option.option.repeats:
             return tuple(map(option.read, said))
@@ -162,7 +165,6 @@ def _parameters(options: Iterable[FieldOption]) -> Iterator[inspect.Parameter]:
             show_default=False,
             required=option.required,
             allow_repeating=None if told.repeats else True,
-            allow_leading_hyphen=told.metavar == "FILE",  # - is one
             **more,
         )
         default = inspect.Parameter.empty if option.required else None
@@ -192,7 +194,10 @@ def run(app: App, words: Sequence[str]) -> int:
     """Parse the words and run the command that they name; its exit code."""
     try:
         called, bound, *_ = app.parse_args(
-            list(words), exit_on_error=False, print_error=False, help_on_error=False
+            [_DASH if word == "-" else word for word in words],
+            exit_on_error=False,
+            print_error=False,
+            help_on_error=False,
         )
     except CycloptsError as error:
         raise UsageError(_refusal(error, app, words)) from error

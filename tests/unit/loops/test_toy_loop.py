@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, ClassVar
 
 import pytest
+from tests.commands import forget_commands
 
 from suffice.cli.main import main
 from suffice.loops import registry
@@ -64,6 +65,7 @@ class ShoutPipeline(GrowingLoop):
 # --- the line ----------------------------------------------------------------------------------------
 @pytest.fixture(autouse=True)
 def line(monkeypatch: pytest.MonkeyPatch) -> None:
+    forget_commands(monkeypatch)
     monkeypatch.setitem(registry._PIPELINES, "shout", f"{__name__}:ShoutPipeline")
 
 

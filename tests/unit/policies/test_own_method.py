@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from tests.builders import written_traces
 from tests.certifying import certify
+from tests.commands import forget_commands
 
 from suffice import Controller, fit_method, load_policy
 from suffice.cli.main import main
@@ -47,6 +48,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     folder = tmp_path / "site"
     folder.mkdir()
     monkeypatch.syspath_prepend(folder)
+    forget_commands(monkeypatch)
     forget()
     yield folder
     forget()

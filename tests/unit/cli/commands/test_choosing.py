@@ -268,7 +268,7 @@ def test_a_certified_fit_is_one_document(traces: str, tmp_path: Path) -> None:
     [
         (["--max-loss", "0"], "0"),
         (["--confidence", "0"], "above 0 and below 1"),
-        (["--family", "all"], "'rule', 'thresholds', 'fixed'"),
+        (["--family", "all"], "'thresholds'"),
         (["--signals", "flat"], "is 1 in every round"),
         (["--signals", "own,own"], "named twice"),
         (["--signals", ""], "separated"),
