@@ -63,5 +63,6 @@ def refused(done: CompletedProcess[str], *parts: str) -> None:
 
 def forget_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have every command loaded again: its options are made of the methods and loops there are."""
-    for name in [name for name in sys.modules if name.startswith("suffice.cli.commands.")]:
+    made = ("suffice.cli.commands.", "suffice.cli.retrieval")
+    for name in [name for name in sys.modules if name.startswith(made)]:
         monkeypatch.delitem(sys.modules, name)

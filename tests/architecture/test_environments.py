@@ -20,6 +20,7 @@ OWN = {"suffice", "tests", "benchmarks", "examples", "studies", "tools"}
 
 # by the first part of a module's name
 DISTRIBUTIONS = {
+    "anyio": "anyio",
     "axe_playwright_python": "axe-playwright-python",
     "bm25s": "bm25s",
     "cyclopts": "cyclopts",

@@ -168,7 +168,9 @@ def test_a_broken_entry_point_is_named(site: Path, capsys: Say) -> None:
         registry.find_method("toy")
     assert registry.find_method("tasr") is not None
     assert main(["fit", "--help"]) == 0
-    assert "cannot be loaded" in capsys.readouterr().out  # the others are still listed
+    assert "cannot be loaded" in " ".join(
+        capsys.readouterr().out.split()
+    )  # the others are still listed
 
 
 @pytest.mark.parametrize(
