@@ -332,7 +332,7 @@ def _span(text: str) -> tuple[float, float]:
 class NewJudge(ModelOptions):
     """A judge that is asked only where it is named."""
 
-    llm: str | None = None
+    llm: str | None = None  # type: ignore[assignment]  # asked only where it is named
 
 
 Records = Annotated[

@@ -33,11 +33,11 @@ _ARGUMENTS, _OPTIONS = Group("Arguments", sort_key=0), Group("Options", sort_key
 class _Unframed:
     """Help without frames, to be copied."""
 
-    def __call__(self, *panel: Any) -> None:
+    def __call__(self, console: Any, options: Any, panel: Any) -> None:
         from cyclopts.help import DefaultFormatter, PanelSpec
         from rich.box import Box
 
-        DefaultFormatter(panel_spec=PanelSpec(box=Box("    \n" * 8)))(*panel)
+        DefaultFormatter(panel_spec=PanelSpec(box=Box("    \n" * 8)))(console, options, panel)
 
     def render_usage(self, console: Any, _: Any, usage: Any) -> None:
         """The first line."""
@@ -202,9 +202,10 @@ def run(app: App, words: Sequence[str]) -> int:
     except CycloptsError as error:
         raise UsageError(_refusal(error, app, words)) from error
     if getattr(called, "__name__", "") == "help_print":
-        chain, apps, _ = app.parse_commands(list(words))
+        asked = [word for word in words if word not in ("--help", "-h")]
+        chain, apps, _ = app.parse_commands(asked)
         names = _names(apps[-1])
-        if not {"--help", "-h"} & set(words):
+        if len(asked) == len(words):
             typed = " ".join([app.name[0], *chain])
             raise UsageError(f"name one of {', '.join(names)}; see '{typed} --help'")
         for name in names if chain else ():
@@ -234,7 +235,7 @@ def _refusal(error: CycloptsError, app: App, words: Sequence[str]) -> str:
         case UnusedCliTokensError(unused_tokens=unused):
             said = f"unrecognized arguments: {' '.join(unused or ())}"
         case MissingArgumentError(argument=argument) if argument is not None:
-            flag = argument.parameter.name[0]
+            flag = next(iter(argument.parameter.name or ()))
             typed_it = any(word == flag for word in words)
             said = f"{flag} needs a value" if typed_it else f"{flag} is missing"
             unknown = [w for w in words if w.startswith("--") and w.partition("=")[0] not in flags]

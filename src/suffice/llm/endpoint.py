@@ -31,7 +31,7 @@ Send = Callable[[Any], AbstractAsyncContextManager[Any]]
 """Opens the reply to a request, given the client."""
 
 _NO_KEY = "none"  # local servers ask for a key and read none
-_RETRIES_OF_NOBODY = 4  # of a server that never answered: some 4 s
+_RETRIES_OF_NOBODY = 4  # of a server that never answered, once ten first pauses have passed
 _LONGEST_PAUSE_S = 8.0  # of those that are ours
 _LOGGING_URLS = ("httpx", "httpx2")
 _OF_EVENTS = (b"data:", b"event:", b":")
@@ -263,7 +263,8 @@ class Endpoint:
         """Whether it was asked often enough; sooner where nobody ever listened: the URL may be wrong."""
         retries, total = self._settings.max_retries, self.tally.total
         if state.outcome.exception().nobody and total.calls == total.failed:
-            retries = min(retries, _RETRIES_OF_NOBODY)
+            soon = state.seconds_since_start < 10 * self._settings.first_pause_s
+            retries = retries if soon else min(retries, _RETRIES_OF_NOBODY)
         return bool(state.attempt_number > retries)
 
     def _reply(self, send: Send, model: str, events: EventReply | None) -> object:

@@ -54,8 +54,8 @@ def choose(
         choice = procedure.choose(measures, settings)
     with waiting("writing the page"), replaced_together(folder, _FILES) as aside:
         write_policy(aside, choice.policy, measures.traces)
-        if choice.guess is not None:
-            guessed = choice.guess.policy.policy
+        guessed = None if choice.guess is None else choice.guess.policy.policy
+        if guessed is not None:
             write_policy(aside / "guess.json", guessed, measures.traces, _GUESS)
         write_choice(choice, aside)
     policy, page, guess = folder / "policy.json", folder / "index.html", folder / "guess.json"

@@ -64,11 +64,11 @@ def known_methods() -> Iterator[Method]:
 
 
 def _method(name: str) -> Method:
-    if name not in _ABOVE_POLICIES:
-        return find_method(name)
+    if (method := find_method(name)) is not None:
+        return method
     module, _, attribute = _ABOVE_POLICIES[name].partition(":")
-    method: Method = getattr(import_module(module), attribute)
-    return method
+    above: Method = getattr(import_module(module), attribute)
+    return above
 
 
 def _command(method: Method) -> Command:

@@ -41,7 +41,7 @@ from suffice.trace.rounds.writer import write_trace_set
 class JudgeOptions(ModelOptions):
     """A language model that is asked only where it is named."""
 
-    llm: str | None = None
+    llm: str | None = None  # type: ignore[assignment]  # asked only where it is named
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from suffice.cli.output import put, say, waiting
 from suffice.cli.parser import command
 from suffice.concurrency import started
 from suffice.options import Option
-from suffice.scoring import METRICS
+from suffice.scoring import MetricName
 
 _TURN_S = 0.0005  # for which measuring keeps the interpreter from what answers the page
 
@@ -37,8 +37,8 @@ def view(
         Option(metavar="RULE", repeats=True, help="a rule to show; may be given several times"),
     ] = (),
     metric: Annotated[
-        str | None,
-        Option(choices=tuple(METRICS), help="what answers are scored by, as of suffice replay"),
+        MetricName | None,
+        Option(help="what answers are scored by, as of suffice replay"),
     ] = None,
     cost: Annotated[
         str | None, Option(metavar="NAME", help="the cost that is shown, as of suffice replay")
