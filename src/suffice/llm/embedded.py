@@ -278,7 +278,8 @@ class EmbeddedModel:
                     api=self._api,
                     api_key="none",
                     timeout_s=_TIMEOUT_S,
-                    max_retries=0,
+                    max_retries=2,  # it may close a connection as the next request comes
+                    first_pause_s=0.1,
                     extra_body={"top_k": settings.top_k, "min_p": settings.min_p},
                 ),
             )
