@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import re
 import resource
 import subprocess
 import sys
@@ -26,12 +27,12 @@ def _once() -> tuple[float, float]:
 
 
 def installed_megabytes() -> float:
-    """Our own files; numpy and pyarrow are the only packages a core install brings."""
+    """Our own files; a core install brings cyclopts, numpy, pyarrow and rich besides."""
     import suffice
 
     requires = importlib.metadata.requires("suffice") or []
-    core = sorted(line.split(">")[0] for line in requires if "extra ==" not in line)
-    if core != ["numpy", "pyarrow"]:
+    core = sorted(re.split("[<>=]", line)[0] for line in requires if "extra ==" not in line)
+    if core != ["cyclopts", "numpy", "pyarrow", "rich"]:
         raise SystemExit(f"the core requires {core}")
     folder = Path(str(suffice.__file__)).parent
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) / 1e6
