@@ -277,7 +277,7 @@ def _fields(settings: type) -> Iterator[tuple[dataclasses.Field[Any], Any]]:
 
 
 def annotations_of(settings: Any) -> dict[str, Any]:
-    """Those of every field or parameter; a name imported for the type checker alone stands for no option."""
+    """Type hints by name; names that only the type checker imports describe no option."""
     absent: dict[str, Any] = {}
     while True:
         try:

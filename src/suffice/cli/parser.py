@@ -26,7 +26,7 @@ from suffice.errors import UsageError, did_you_mean
 
 Command = Callable[..., int]
 _OLDER = "older_name_of_"
-_DASH = "\0"  # stands for -, a file's name, which is no option
+_DASH = "\0"  # replaces "-" (stdin or stdout), which cyclopts takes for an option
 _ARGUMENTS, _OPTIONS = Group("Arguments", sort_key=0), Group("Options", sort_key=1)
 
 
@@ -139,7 +139,7 @@ def _value(option: FieldOption, said: Any) -> Any:
 
 
 def _parameters(options: Iterable[FieldOption]) -> Iterator[inspect.Parameter]:
-    """What cyclopts is told of the options."""
+    """The parameters that cyclopts parses."""
     groups: dict[str, Group] = {}
     for option in options:
         told = option.option
@@ -184,7 +184,7 @@ def _parameters(options: Iterable[FieldOption]) -> Iterator[inspect.Parameter]:
 
 
 def _metavar(option: FieldOption) -> str:
-    """What stands for the value in the help."""
+    """The placeholder of the value in the help."""
     if option.option.metavar is not None or option.choices is None:
         return option.option.metavar or ("N" if option.type in (int, float) else "TEXT")
     return "|".join(map(str, option.choices))

@@ -47,21 +47,6 @@ def auroc(values: NDArray[np.float64], right: NDArray[np.bool_]) -> float:
     return float(above / (n_right * n_wrong))
 
 
-def auroc_of_counts(right: NDArray[np.int64], wrong: NDArray[np.int64]) -> float:
-    """:func:`auroc` of rows that were counted by value, lowest first, (n_values,) each.
-
-    >>> auroc_of_counts(np.array([0, 1]), np.array([1, 1]))  # values 1, 2 and 2, as there
-    0.75
-    """
-    n_right, n_wrong = int(right.sum()), int(wrong.sum())
-    if n_right == 0 or n_wrong == 0:
-        return math.nan
-    both = right + wrong
-    ranks = np.cumsum(both) - (both - 1) / 2.0
-    above = float((ranks * right).sum()) - n_right * (n_right + 1) / 2
-    return above / (n_right * n_wrong)
-
-
 def auroc_influence(
     values: NDArray[np.float64],
     right: NDArray[np.bool_],
