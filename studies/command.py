@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
 from cyclopts import App
 
@@ -18,23 +18,30 @@ from suffice.cli.parser import command, make_app
 from suffice.options import Option
 from suffice.protocols import ChatModel
 from suffice.results.as_json import as_json
-from suffice.results.table import Table
+from suffice.results.table import Table, notes_table
+from suffice.results.tabular import Tabular
 from suffice.trace.durable import replace_file
 from suffice.trace.rounds.table import TraceSet
 
 T = TypeVar("T")
 
 
-class StudyResult(Protocol):
-    """What a study finds."""
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Found(Tabular):
+    """What a study found: its document, the tables read from it, and what a reader must know."""
 
-    @property
-    def notes(self) -> Sequence[str]: ...
-    def tables(self) -> Sequence[Table]: ...
-    def to_json(self) -> dict[str, Any]: ...
+    document: Mapping[str, Any]
+    shown: Sequence[Table]
+    notes: Sequence[str] = ()
 
+    def tables(self) -> Sequence[Table]:
+        """Those that have rows or say something, then the notes."""
+        shown = (table for table in self.shown if table.rows or not table.columns)
+        return (*shown, *notes_table(self.notes))
 
-R = TypeVar("R", bound=StudyResult)
+    def to_json(self) -> dict[str, Any]:
+        """Strict JSON."""
+        return {name: as_json(value) for name, value in self.document.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +87,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Study(Generic[R]):
+class Study:
     """A published experiment; ``run`` gives ``None`` when it was interrupted.
 
     ``failure`` says why the work failed for all that was found; ``out`` is the help of ``--out``,
@@ -90,12 +97,12 @@ class Study(Generic[R]):
     name: str
     description: str
     options: tuple[Options, ...]
-    run: Callable[[Request], R | None]
+    run: Callable[[Request], Found | None]
     traces: Literal["", "several"] = ""
     asks_model: bool = False
     out: str | None = None
     wrote: str = ""
-    failure: Callable[[R, Path | None], str | None] = lambda *_: None
+    failure: Callable[[Found, Path | None], str | None] = lambda *_: None
 
     def offered(self) -> Iterator[FieldOption]:
         """All its options but the form of what it prints."""
@@ -144,10 +151,9 @@ class Study(Generic[R]):
             say(text)
         return 0 if failure is None else 1
 
-    def write(self, result: R, folder: Path) -> str:
+    def write(self, result: Found, folder: Path) -> str:
         """Write the document, and say so."""
-        document = as_json(result.to_json())
-        text = json.dumps(document, allow_nan=False, ensure_ascii=False, indent=1)
+        text = json.dumps(result.to_json(), allow_nan=False, ensure_ascii=False, indent=1)
         folder.mkdir(parents=True, exist_ok=True)
         file = folder / f"{self.name}.json"
         replace_file(file, f"{text}\n".encode())

@@ -6,12 +6,11 @@ import json
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from suffice.errors import BackendError, StorageError, UsageError
 from suffice.protocols import ChatModel, GenerationRequest, Message, Verdict
-from suffice.results.formats import counted, percent
 
 SYSTEM = (
     "You are a strict judge. Return ONLY a single JSON object and nothing else. "
@@ -169,96 +168,34 @@ def _confidence(reply: Mapping[str, Any]) -> float | None:
 
 
 # --- agreement -------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Agreement:
-    """How often a judge and the deterministic checker say the same of a plan.
+def agreement(
+    judged: Sequence[bool], checked: Sequence[bool], unreadable: int = 0
+) -> dict[str, Any]:
+    """How often a judge and the deterministic checker say the same of the same plans.
 
+    ``share`` of the plans on which they do; ``kappa`` is Cohen's, in [-1, 1], ``None`` where
+    ``kappa_undefined`` says why: a rater that says the same of every plan cannot agree beyond chance.
     ``unreadable`` verdicts of the judge stand among those it does not find to satisfy.
     """
-
-    both: int
-    judge_only: int
-    checker_only: int
-    neither: int
-    unreadable: int = 0
-
-    @property
-    def plans(self) -> int:
-        return self.both + self.judge_only + self.checker_only + self.neither
-
-    @property
-    def judge_ok(self) -> int:
-        return self.both + self.judge_only
-
-    @property
-    def checker_ok(self) -> int:
-        return self.both + self.checker_only
-
-    @property
-    def share(self) -> float | None:
-        """Plans of which both say the same over all, in [0, 1]; ``None`` without plans."""
-        return (self.both + self.neither) / self.plans if self.plans else None
-
-    @property
-    def kappa(self) -> float | None:
-        """Cohen's kappa, agreement beyond chance, in [-1, 1]; ``None``: :attr:`kappa_undefined` says why."""
-        if self.kappa_undefined is not None:
-            return None
-        n = self.plans
-        chance = self.judge_ok * self.checker_ok + (n - self.judge_ok) * (n - self.checker_ok)
-        # (p - e) / (1 - e) times n squared, so that whole numbers cancel exactly
-        return (n * (self.both + self.neither) - chance) / (n * n - chance)
-
-    @property
-    def kappa_undefined(self) -> str | None:
-        """Why there is no kappa: a rater that says the same of every plan cannot agree beyond chance."""
-        if not self.plans:
-            return "there are no plans"
-        for who, ok in (("judge", self.judge_ok), ("checker", self.checker_ok)):
-            if ok in (0, self.plans):
-                return f"the {who} finds {'all' if ok else 'none'} of the {self.plans} plans to satisfy"
-        return None
-
-    def sentence(self, lead: str) -> str:
-        """Both raters in words."""
-        why = self.kappa_undefined
-        kappa = f"kappa {self.kappa:.2f}" if why is None else f"no kappa, as {why}"
-        return (
-            f"{lead}: they agree on {percent(self.share)}% of {counted(self.plans, 'plan')}, {kappa}; both "
-            f"satisfied {self.both:,}, the judge alone {self.judge_only:,}, the checker alone "
-            f"{self.checker_only:,}, neither {self.neither:,}; {counted(self.unreadable, 'verdict')} of the "
-            "judge could not be read."
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            **asdict(self),
-            "share": self.share,
-            "kappa": self.kappa,
-            "kappa_undefined": self.kappa_undefined,
-        }
-
-
-def agreement(
-    judge_verdicts: Sequence[Verdict | bool], checker_verdicts: Sequence[Verdict | bool]
-) -> Agreement:
-    """Compare verdicts on the same plans in the same order."""
-    if len(judge_verdicts) != len(checker_verdicts):
-        raise UsageError(
-            f"{len(judge_verdicts)} verdicts of the judge cannot be compared with "
-            f"{len(checker_verdicts)} of the checker; give both of every plan"
-        )
-    judged, checked = (
-        [verdict.ok if isinstance(verdict, Verdict) else verdict for verdict in verdicts]
-        for verdicts in (judge_verdicts, checker_verdicts)
-    )
     pairs = list(zip(judged, checked, strict=True))
-    return Agreement(
-        both=pairs.count((True, True)),
-        judge_only=pairs.count((True, False)),
-        checker_only=pairs.count((False, True)),
-        neither=pairs.count((False, False)),
-        unreadable=sum(
-            isinstance(verdict, Verdict) and verdict.parsed is None for verdict in judge_verdicts
-        ),
-    )
+    n, both, neither = len(pairs), pairs.count((True, True)), pairs.count((False, False))
+    ok = {"judge": sum(judged), "checker": sum(checked)}
+    why = None if n else "there are no plans"
+    for who, count in ok.items():
+        if n and why is None and count in (0, n):
+            why = f"the {who} finds {'all' if count else 'none'} of the {n} plans to satisfy"
+    kappa = None
+    if why is None:
+        # (p - e) / (1 - e) times n squared, so that whole numbers cancel exactly
+        chance = ok["judge"] * ok["checker"] + (n - ok["judge"]) * (n - ok["checker"])
+        kappa = (n * (both + neither) - chance) / (n * n - chance)
+    return {
+        "both": both,
+        "judge_only": ok["judge"] - both,
+        "checker_only": ok["checker"] - both,
+        "neither": neither,
+        "unreadable": unreadable,
+        "share": (both + neither) / n if n else None,
+        "kappa": kappa,
+        "kappa_undefined": why,
+    }
