@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from studies.command import Options, Request, Study
+from studies.command import Found, Options, Request, Study
 from studies.training.interaction import InteractionModel
 from studies.training.record import (
     HELD_OUT_IDS,
@@ -29,9 +29,8 @@ from suffice.errors import DataError, UsageError
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
 from suffice.options import Option
 from suffice.protocols import Reranker
-from suffice.results.as_json import as_json, fields_as_json
+from suffice.results.as_json import as_json
 from suffice.results.table import Column, Table
-from suffice.results.tabular import Tabular
 from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index
 from suffice.retrieval.pairs.cross_encoder import CrossEncoderReranker
 from suffice.trace.durable import writable
@@ -52,8 +51,6 @@ def ranking_scores(order: Sequence[str], gold: Sequence[str]) -> tuple[float, fl
     >>> ranking_scores(["c", "a", "b"], ["a", "b"])
     (0.5, 1.0, 0.5)
     """
-    if not gold:
-        raise UsageError("a ranking is scored by its gold passages; this question has none")
     wanted = set(gold)
     ranks = [rank for rank, name in enumerate(order, start=1) if name in wanted]
     recalls = [sum(rank <= k for rank in ranks) / len(wanted) for k in (2, 5)]
@@ -120,25 +117,23 @@ _HEAD_RATE = 10.0  # the head starts nearly empty and is one row of weights
 
 
 # --- what it is trained on -----------------------------------------------------------------------
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuestionSplit:
+class QuestionSplit(NamedTuple):
     """Questions to train on and questions kept apart, each with gold and other paragraphs.
 
     ``unusable`` counts questions of the data set without a gold paragraph or with nothing else.
     """
 
-    train: tuple[Example, ...]
-    held_out: tuple[Example, ...]
+    train: Sequence[Example]
+    held_out: Sequence[Example]
     unusable: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class Group(NamedTuple):
     """A question with some of its paragraphs; ``gold[i]`` says whether ``texts[i]`` supports it."""
 
     question: str
-    texts: tuple[str, ...]
-    gold: tuple[bool, ...]
+    texts: Sequence[str]
+    gold: Sequence[bool]
 
 
 def _usable(example: Example) -> bool:
@@ -335,48 +330,31 @@ class RerankerOptions:
     holdout: Annotated[float, Option(metavar="X", help="share held out")] = 0.4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class RerankerStudy(Tabular):
-    """A reranker in ``folder`` with what is recorded of its training, and its worth on held-out questions."""
-
-    folder: str
-    record: Mapping[str, Any]
-    held_out: RankingComparison
-    notes: Sequence[str] = ()
-
-    def tables(self) -> Sequence[Table]:
-        trained, found = self.record["train_questions"], self.held_out
-        seconds = self.record["train_seconds"]
-        gains = found.gains["reranked"]
-        return (
-            Table(
-                name="rankings",
-                title=f"{trained} questions trained on in {seconds:.0f} s, {found.n_questions} held out.",
-                columns=[
-                    Column(name="system"),
-                    *(Column(name=name, kind="number", digits=3) for name in METRICS),
-                ],
-                rows=[
-                    (name, *(m[metric] for metric in METRICS)) for name, m in found.means.items()
-                ],
-            ),
-            Table(
-                name="gains",
-                title="Reranked over BM25, paired by question.",
-                columns=[
-                    Column(name="metric"),
-                    Column(name="gain", kind="number", digits=3, interval=True, signed=True),
-                ],
-                rows=[(metric, gains[metric]) for metric in METRICS],
-            ),
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        known = {k: v for k, v in self.record.items() if k not in (TRAIN_IDS, HELD_OUT_IDS)}
-        return {**known, "held_out": fields_as_json(self.held_out), "folder": self.folder}
+def _tables(record: Mapping[str, Any], found: RankingComparison) -> tuple[Table, Table]:
+    trained, seconds = record["train_questions"], record["train_seconds"]
+    return (
+        Table(
+            name="rankings",
+            title=f"{trained} questions trained on in {seconds:.0f} s, {found.n_questions} held out.",
+            columns=[
+                Column(name="system"),
+                *(Column(name=name, kind="number", digits=3) for name in METRICS),
+            ],
+            rows=[(name, *(m[metric] for metric in METRICS)) for name, m in found.means.items()],
+        ),
+        Table(
+            name="gains",
+            title="Reranked over BM25, paired by question.",
+            columns=[
+                Column(name="metric"),
+                Column(name="gain", kind="number", digits=3, interval=True, signed=True),
+            ],
+            rows=list(found.gains["reranked"].items()),
+        ),
+    )
 
 
-def _run(request: Request) -> RerankerStudy:
+def _run(request: Request) -> Found:
     asked, settings = request.read(RerankerOptions), request.read(RerankerSettings)
     out = writable(asked.out, folder=True)
     examples = load(asked.dataset, asked.data, limit=asked.limit, seed=settings.seed)
@@ -409,7 +387,9 @@ def _run(request: Request) -> RerankerStudy:
         on_progress=ProgressLine("held-out questions scored").show,
     )
     write_training(asked.out, record | {"held_out": as_json(comparison)})
-    return RerankerStudy(folder=asked.out, record=record, held_out=comparison)
+    known = {k: v for k, v in record.items() if k not in (TRAIN_IDS, HELD_OUT_IDS)}
+    document = {**known, "held_out": comparison, "folder": asked.out}
+    return Found(document=document, shown=_tables(record, comparison))
 
 
 def _publish(model: InteractionModel, folder: Path, record: dict[str, Any]) -> None:
