@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+import numpy as np
 from cyclopts import App
 
 from suffice.cli.fields import FieldOption, Given, annotated_option, field_options
@@ -42,6 +43,37 @@ class Found(Tabular):
     def to_json(self) -> dict[str, Any]:
         """Strict JSON."""
         return {name: as_json(value) for name, value in self.document.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """Mean, least and greatest over repetitions on the same questions; no confidence interval."""
+
+    mean: float
+    low: float
+    high: float
+
+    @property
+    def estimate(self) -> float:
+        """The mean, as a table names it."""
+        return self.mean
+
+    @classmethod
+    def of(cls, values: Sequence[float | None]) -> Band | None:
+        """The band of values; ``None`` where one is undefined."""
+        known = [value for value in values if value is not None]
+        if not known or len(known) < len(values):
+            return None
+        return cls(float(np.mean(known)), min(known), max(known))
+
+
+def seeds_named(first: int, count: int) -> str:
+    """The seeds of repetitions, each 1 more than the one before.
+
+    >>> seeds_named(42, 1), seeds_named(42, 3)
+    ('seed 42', 'seeds 42 to 44')
+    """
+    return f"seed {first}" if count == 1 else f"seeds {first} to {first + count - 1}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,10 +6,9 @@ import json
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
-from suffice.errors import BackendError, StorageError, UsageError
+from suffice.errors import BackendError, StorageError
 from suffice.protocols import ChatModel, GenerationRequest, Message, Verdict
 
 SYSTEM = (
@@ -30,35 +29,17 @@ _LINE = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgeSettings:
-    """How a judge is asked; the defaults are the published ones.
-
-    ``constraint_text``: it is told the ``token`` (published), or the token with the ``requirement`` in
-    brackets. ``retries`` of a model that fails or says nothing come after ``backoff_s`` each.
-    """
-
-    constraint_text: Literal["token", "requirement"] = "token"
-    max_tokens: int = 64
-    retries: int = 2
-    backoff_s: float = 0.75
-
-    def __post_init__(self) -> None:
-        if self.constraint_text not in ("token", "requirement"):
-            raise UsageError(
-                f"constraint_text must be token or requirement, found {self.constraint_text!r}"
-            )
-        for name, low in (("max_tokens", 1), ("retries", 0), ("backoff_s", 0)):
-            if not getattr(self, name) >= low:
-                raise UsageError(f"{name} must be at least {low}, found {getattr(self, name)}")
+MAX_TOKENS, RETRIES, BACKOFF_S = 64, 2, 0.75
+"""How a judge is asked, as published: retries of one that fails or says nothing come after so long."""
 
 
 class LLMJudge:
     """A model as a :class:`suffice.protocols.Judge`, by the published protocol; safe for several threads.
 
-    It is asked at temperature 0. A request that fails, or an answer without text, is tried again. A reply
-    that says neither yes nor no is not asked again: the plan counts as not satisfying. So is silence, unless
-    every request failed. ``requirements`` are plain sentences by token.
+    It is asked at temperature 0 and told the token (published), or, where plain sentences by token are
+    given as ``requirements``, the token with its sentence in brackets. A request that fails, or an answer
+    without text, is tried again. A reply that says neither yes nor no is not: the plan counts as not
+    satisfying. So is silence, unless every request failed.
     """
 
     def __init__(
@@ -66,15 +47,11 @@ class LLMJudge:
         model: ChatModel,
         *,
         requirements: Mapping[str, str] | None = None,
-        settings: JudgeSettings | None = None,
+        backoff_s: float = BACKOFF_S,
     ) -> None:
-        self.settings = JudgeSettings() if settings is None else settings
-        if self.settings.constraint_text == "requirement" and not requirements:
-            raise UsageError(
-                'constraint_text="requirement" tells the judge a plain sentence; give requirements=...'
-            )
         self._model = model
-        self._requirements = dict(requirements or {})
+        self._requirements = requirements
+        self._backoff_s = backoff_s
 
     @property
     def name(self) -> str:
@@ -82,13 +59,15 @@ class LLMJudge:
 
     def judge(self, constraint: str, plan: str) -> Verdict:
         """The verdict on a plan; ``parsed`` is ``None`` when it said neither yes nor no."""
-        prompt = asked(self._model, self._told(constraint), plan)
-        request = GenerationRequest(prompt=prompt, max_tokens=self.settings.max_tokens)
+        told = constraint
+        if self._requirements is not None:
+            told = f"{constraint} ({self._requirements[constraint]})"
+        request = GenerationRequest(prompt=asked(self._model, told, plan), max_tokens=MAX_TOKENS)
         failure: BackendError | None = None
         silent = False
-        for attempt in range(self.settings.retries + 1):
+        for attempt in range(RETRIES + 1):
             if attempt:
-                time.sleep(self.settings.backoff_s)
+                time.sleep(self._backoff_s)
             try:
                 text = self._model.generate(request).completions[0].text
             except StorageError:
@@ -101,16 +80,9 @@ class LLMJudge:
             silent = True
         if failure is not None and not silent:
             raise BackendError(
-                f"no verdict after {self.settings.retries + 1} requests; the last one: {failure}"
+                f"no verdict after {RETRIES + 1} requests; the last one: {failure}"
             ) from failure
         return Verdict(ok=False, reason="the judge said nothing")
-
-    def _told(self, constraint: str) -> str:
-        if self.settings.constraint_text == "token":
-            return constraint
-        if constraint not in self._requirements:
-            raise UsageError(f"no requirement is known of the constraint {constraint!r:.80}")
-        return f"{constraint} ({self._requirements[constraint]})"
 
 
 def asked(model: ChatModel, constraint: str, plan: str) -> str | tuple[Message, ...]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from studies.command import Found
 from studies.hidden_constraints.checker import CHECKER
-from studies.hidden_constraints.judge import JudgeSettings, LLMJudge, agreement
+from studies.hidden_constraints.judge import LLMJudge, agreement
 from studies.hidden_constraints.sheet import (
     NEEDED,
     Recorded,
@@ -84,7 +84,7 @@ def new_verdicts(
         raise UsageError(
             "--told requirement needs records of 'python -m studies.hidden_constraints'; type --told token"
         )
-    judge = LLMJudge(model, requirements=requirements, settings=JudgeSettings(constraint_text=told))
+    judge = LLMJudge(model, requirements=requirements if told == "requirement" else None)
     asked = list(dict.fromkeys((run.constraint, run.record.outcome.plan) for run in runs))
     said: dict[tuple[str, str], Verdict] = {}
     with ThreadPoolExecutor(width_of(model)) as pool:

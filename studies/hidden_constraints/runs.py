@@ -157,6 +157,37 @@ class HiddenConstraintsSettings:
         return fields_as_json(self) | {"gates": sorted(self.gates)}
 
 
+_STATED: Mapping[str, Any] = {
+    "subset": "hard-small",
+    "agents": tuple(AGENTS),
+    "retrievers": ("tfidf", "dense", "dense-30", "oracle"),
+    "seeds": 3,
+    "seed": 42,
+    "experiments": EXPERIMENTS,
+    "detector": MARKERS,
+}
+
+
+def as_published(asked: HiddenConstraintsSettings) -> HiddenConstraintsSettings:
+    """The settings with all that the paper states; what says otherwise is refused, but for a limit."""
+    usual = HiddenConstraintsSettings()
+    drawn = {name: getattr(usual.planning, name) for name in ("candidates", "temperature")}
+    for name, stated in (drawn | _STATED).items():
+        place, default = (asked.planning, usual.planning) if name in drawn else (asked, usual)
+        found = getattr(place, name)
+        if found not in (stated, getattr(default, name)):
+            raise UsageError(
+                f"--as-published sets --{name} {said(stated)}, found --{name} {said(found)}; leave out "
+                "one of the two"
+            )
+    return replace(asked, **_STATED)
+
+
+def said(value: object, between: str = ",") -> str:
+    """A setting as it is typed, or listed."""
+    return between.join(map(str, value)) if isinstance(value, tuple | range) else str(value)
+
+
 # --- the runs -------------------------------------------------------------------------------------
 VANILLA = "vanilla"
 ORACLE = "oracle"

@@ -15,7 +15,6 @@ from studies.hidden_constraints.checker import CHECKER, CheckerJudge, satisfies
 from studies.hidden_constraints.corpus.generate import generate
 from studies.hidden_constraints.corpus.tasks import Benchmark, BenchmarkSettings, PlanningTask
 from studies.hidden_constraints.judge import LLMJudge, agreement
-from studies.hidden_constraints.published import as_published
 from studies.hidden_constraints.results import failed_runs, notes_of, tables_of
 from studies.hidden_constraints.runs import (
     VANILLA,
@@ -23,6 +22,7 @@ from studies.hidden_constraints.runs import (
     HiddenConstraintsSettings,
     Retrievers,
     Variant,
+    as_published,
     built_retrievers,
     gate_agent,
     jobs_of,
@@ -369,7 +369,7 @@ def _experimenters(
         model = request.connect(llm, request.model.model)
     judge: Judge
     if asked.judge == CHECKER or (asked.judge is None and scripted):
-        judge, judge_name = CheckerJudge.of(task.constraint for task in made.tasks), CHECKER
+        judge, judge_name = CheckerJudge(task.constraint for task in made.tasks), CHECKER
     else:
         named = asked.judge
         judge = LLMJudge(model if named is None else request.connect(named, asked.judge_model))

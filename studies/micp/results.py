@@ -8,7 +8,7 @@ from fractions import Fraction
 from pathlib import PurePath
 from typing import Annotated, Any, Literal, get_args
 
-from studies.repetitions import seeds_named
+from studies.command import seeds_named
 from suffice.errors import UsageError
 from suffice.numbers.conformal.order_statistics import exact_level
 from suffice.numbers.intervals.bootstrap import Interval

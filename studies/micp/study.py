@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from studies.command import Found, Options, Request, Study
+from studies.command import Band, Found, Options, Request, Study
 from studies.micp.results import (
     BASELINE,
     FIGURES,
@@ -22,7 +22,6 @@ from studies.micp.results import (
     Way,
     tables_of,
 )
-from studies.repetitions import Band
 from suffice._version import VERSION
 from suffice.errors import UsageError
 from suffice.measures.scores import gold_answers

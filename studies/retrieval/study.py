@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from studies.command import Found, Options, Request, Study
 from studies.tfidf import TfidfIndex
-from studies.training.interaction import trained_reranker
-from studies.training.record import trained_on
+from studies.training.interaction import trained_on, trained_reranker
 from suffice.cli.output import ProgressLine
 from suffice.datasets.example import Example
 from suffice.datasets.registry import WITH_PASSAGES, load

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from studies.repetitions import Band, seeds_named
+from studies.command import Band, seeds_named
 from suffice.errors import UsageError
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
 from suffice.options import Option, read_names

@@ -262,7 +262,7 @@ def _contenders(
                 scored, seconds = questions.policy(member.policy, member.fit.seed)
                 runs.append(scored)
                 facts.append(_facts(member, seconds))
-                on_progress(FitProgress(fit=member.fit, stage="scored"))
+                on_progress(FitProgress(member.fit, "scored"))
         yield Contender(name=variant, kind="learned", runs=runs, fits=facts)
     if LLM_STOP.name in questions.traces.signal_names:
         scored, _ = questions.policy(fitted_rule(LLM_STOP.name, None))

@@ -4,13 +4,12 @@ from collections.abc import Sequence
 
 import pytest
 from studies.hidden_constraints.judge import (
-    JudgeSettings,
     LLMJudge,
     agreement,
     read_verdict,
 )
 
-from suffice.errors import BackendError, UsageError
+from suffice.errors import BackendError
 from suffice.protocols import Message, Verdict
 from suffice.testing.models import Failures, ScriptedModel
 
@@ -105,24 +104,15 @@ def test_the_published_prompt() -> None:
 
 def test_the_judge_can_be_told_the_requirement() -> None:
     model = ScriptedModel([YES], api="chat")
-    judge = LLMJudge(
-        model,
-        requirements={TOKEN: "No HTTP."},
-        settings=JudgeSettings(constraint_text="requirement"),
-    )
-    assert judge.judge(TOKEN, PLAN).ok
+    assert LLMJudge(model, requirements={TOKEN: "No HTTP."}).judge(TOKEN, PLAN).ok
     told = model.requests[0].prompt[-1]
     assert isinstance(told, Message)
     assert f'Hidden constraint: "{TOKEN} (No HTTP.)" Final' in told.content
-    with pytest.raises(UsageError, match="no requirement is known of the constraint 'other_001'"):
-        judge.judge("other_001", PLAN)
-    with pytest.raises(UsageError, match="give requirements"):
-        LLMJudge(model, settings=JudgeSettings(constraint_text="requirement"))
 
 
 def judge_of(replies: Sequence[str], *, failures: int = 0) -> tuple[LLMJudge, ScriptedModel]:
     model = ScriptedModel(replies, api="chat", failures=Failures(first=failures))
-    return LLMJudge(model, settings=JudgeSettings(backoff_s=0)), model
+    return LLMJudge(model, backoff_s=0), model
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ class Counting(ScriptedPlanner):
 
 
 def who(made: Benchmark, model: ScriptedPlanner | None = None) -> Experimenters:
-    judge = CheckerJudge.of(task.constraint for task in made.tasks)
+    judge = CheckerJudge(task.constraint for task in made.tasks)
     model = ScriptedPlanner(made) if model is None else model
     return Experimenters(model=model, judge=judge, judge_name="checker")
 

@@ -32,7 +32,7 @@ def made() -> Benchmark:
 
 
 def who(made: Benchmark, judge_name: str = "checker") -> Experimenters:
-    judge = CheckerJudge.of(task.constraint for task in made.tasks)
+    judge = CheckerJudge(task.constraint for task in made.tasks)
     return Experimenters(model=ScriptedPlanner(made), judge=judge, judge_name=judge_name)
 
 

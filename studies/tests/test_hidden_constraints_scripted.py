@@ -5,7 +5,6 @@ from studies.hidden_constraints.checker import CheckerJudge, satisfies
 from studies.hidden_constraints.corpus.generate import generate
 from studies.hidden_constraints.corpus.tasks import Benchmark, PlanningTask
 from studies.hidden_constraints.judge import (
-    JudgeSettings,
     LLMJudge,
     agreement,
 )
@@ -107,14 +106,9 @@ def plans_for(task: PlanningTask) -> list[str]:
 def test_the_judge_protocol_carries_the_checkers_word(
     benchmark: Benchmark, planner: ScriptedPlanner, told: str
 ) -> None:
-    judge = LLMJudge(
-        planner,
-        requirements={
-            task.constraint.token: task.constraint.requirement for task in benchmark.tasks
-        },
-        settings=JudgeSettings(constraint_text=told),  # type: ignore[arg-type]
-    )
-    checker = CheckerJudge.of(task.constraint for task in benchmark.tasks)
+    requirements = {task.constraint.token: task.constraint.requirement for task in benchmark.tasks}
+    judge = LLMJudge(planner, requirements=requirements if told == "requirement" else None)
+    checker = CheckerJudge(task.constraint for task in benchmark.tasks)
     cases = [(task.constraint.token, plan) for task in benchmark.tasks for plan in plans_for(task)]
     judged = [judge.judge(*case) for case in cases]
     checked = [checker.judge(*case) for case in cases]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -13,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from studies.command import Found, Options, Request, Study
-from studies.training.interaction import InteractionModel
-from studies.training.record import (
+from studies.training.interaction import (
+    HEADER,
     HELD_OUT_IDS,
     TRAIN_IDS,
-    trained_on,
+    InteractionModel,
     write_training,
 )
 from suffice._optional import require
@@ -26,7 +25,7 @@ from suffice.cli.output import ProgressLine
 from suffice.datasets.example import Example
 from suffice.datasets.registry import WITH_PASSAGES, load
 from suffice.errors import DataError, UsageError
-from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
+from suffice.numbers.intervals.bootstrap import percentile_interval, resampled_means
 from suffice.options import Option
 from suffice.protocols import Reranker
 from suffice.results.as_json import as_json
@@ -57,51 +56,42 @@ def ranking_scores(order: Sequence[str], gold: Sequence[str]) -> tuple[float, fl
     return recalls[0], recalls[1], 1.0 / ranks[0] if ranks else 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankingComparison:
-    """Mean scores of every system, and differences to BM25 with 95% paired bootstrap intervals.
-
-    ``means[system][metric]`` and ``gains[system][metric]`` over ``n_questions``; BM25 has no gain.
-    """
-
-    n_questions: int = field(metadata={"json": "questions"})
-    means: Mapping[str, Mapping[str, float]]
-    gains: Mapping[str, Mapping[str, Interval]] = field(metadata={"json": "gains_over_bm25"})
-
-
 def compare_rankings(
     examples: Sequence[Example],
     rerankers: Mapping[str, Reranker],
     *,
     seed: int = 42,
-    on_progress: Callable[[int, int], None] | None = None,
-) -> RankingComparison:
-    """Rank every question's own paragraphs with BM25, rerank them all, and compare."""
+    on_progress: Callable[[int, int], None] = lambda *_: None,
+) -> dict[str, Any]:
+    """Rank every question's own paragraphs with BM25, rerank them all, and compare.
+
+    ``means`` of every system by metric; ``gains_over_bm25`` of every other with 95% paired bootstrap
+    intervals.
+    """
     examples = sorted(examples, key=lambda example: example.question.id)
     rows = []
     for number, example in enumerate(examples, start=1):
         rows.append(_row(example, rerankers))
-        if on_progress:
-            on_progress(number, len(examples))
+        on_progress(number, len(examples))
     scores: NDArray[np.float64] = np.array(rows)  # (n_questions, n_systems, n_metrics)
     gains = scores[:, 1:] - scores[:, :1]
     flat = gains.reshape(len(examples), -1)
     draws = resampled_means(flat, seed=seed).reshape(-1, *gains.shape[1:])
     means = scores.mean(axis=0)
-    return RankingComparison(
-        n_questions=len(examples),
-        means={
+    return {
+        "questions": len(examples),
+        "means": {
             name: dict(zip(METRICS, means[i].tolist(), strict=True))
             for i, name in enumerate((BM25, *rerankers))
         },
-        gains={
+        "gains_over_bm25": {
             name: {
                 metric: percentile_interval(float(gains[:, i, j].mean()), draws[:, i, j])
                 for j, metric in enumerate(METRICS)
             }
             for i, name in enumerate(rerankers)
         },
-    )
+    }
 
 
 def _row(example: Example, rerankers: Mapping[str, Reranker]) -> list[tuple[float, float, float]]:
@@ -136,19 +126,14 @@ class Group(NamedTuple):
     gold: Sequence[bool]
 
 
-def _usable(example: Example) -> bool:
-    gold = set(example.gold.passage_ids)
-    count = sum(passage.id in gold for passage in example.passages)
-    return 0 < count < len(example.passages)
-
-
 def split_questions(
     examples: Sequence[Example], *, holdout: float = 0.4, seed: int = 42
 ) -> QuestionSplit:
     """Keep a share of the questions apart, drawn by seed."""
     if not 0 < holdout < 1:
         raise UsageError(f"the share held out must lie between 0 and 1, found {holdout!r}")
-    usable = [example for example in examples if _usable(example)]
+    golds = [{passage.id in one.gold.passage_ids for passage in one.passages} for one in examples]
+    usable = [one for one, gold in zip(examples, golds, strict=True) if gold == {True, False}]
     if len(usable) < 2:
         raise DataError(
             f"{len(usable)} of {len(examples)} questions have both a gold paragraph and another one; "
@@ -330,17 +315,15 @@ class RerankerOptions:
     holdout: Annotated[float, Option(metavar="X", help="share held out")] = 0.4
 
 
-def _tables(record: Mapping[str, Any], found: RankingComparison) -> tuple[Table, Table]:
+def _tables(record: Mapping[str, Any], found: Mapping[str, Any]) -> tuple[Table, Table]:
     trained, seconds = record["train_questions"], record["train_seconds"]
+    scores = [Column(name=name, kind="number", digits=3) for name in METRICS]
     return (
         Table(
             name="rankings",
-            title=f"{trained} questions trained on in {seconds:.0f} s, {found.n_questions} held out.",
-            columns=[
-                Column(name="system"),
-                *(Column(name=name, kind="number", digits=3) for name in METRICS),
-            ],
-            rows=[(name, *(m[metric] for metric in METRICS)) for name, m in found.means.items()],
+            title=f"{trained} questions trained on in {seconds:.0f} s, {found['questions']} held out.",
+            columns=[Column(name="system"), *scores],
+            rows=[(name, *means.values()) for name, means in found["means"].items()],
         ),
         Table(
             name="gains",
@@ -349,7 +332,7 @@ def _tables(record: Mapping[str, Any], found: RankingComparison) -> tuple[Table,
                 Column(name="metric"),
                 Column(name="gain", kind="number", digits=3, interval=True, signed=True),
             ],
-            rows=list(found.gains["reranked"].items()),
+            rows=list(found["gains_over_bm25"]["reranked"].items()),
         ),
     )
 
@@ -379,7 +362,10 @@ def _run(request: Request) -> Found:
     untrained = InteractionModel.start(
         asked.base or _packaged_base(), max_length=settings.max_length
     )
-    _publish(model, out, record)
+    # weights are never usable without a record of what they saw
+    (out / HEADER).unlink(missing_ok=True)
+    write_training(out, record)
+    model.save(out)
     comparison = compare_rankings(
         split.held_out,
         {"untrained": CrossEncoderReranker(untrained), "reranked": CrossEncoderReranker(model)},
@@ -390,20 +376,6 @@ def _run(request: Request) -> Found:
     known = {k: v for k, v in record.items() if k not in (TRAIN_IDS, HELD_OUT_IDS)}
     document = {**known, "held_out": comparison, "folder": asked.out}
     return Found(document=document, shown=_tables(record, comparison))
-
-
-def _publish(model: InteractionModel, folder: Path, record: dict[str, Any]) -> None:
-    """Save the weights so that none can be used whose questions the record beside them lacks.
-
-    Until the new ones are whole, the record names the questions of the old ones too.
-    """
-    before: frozenset[str] = frozenset()
-    with suppress(DataError):  # a damaged record, which tells nothing
-        before = trained_on(folder)
-    both = [*record[TRAIN_IDS], *sorted(before - set(record[TRAIN_IDS]))]
-    write_training(folder, record | {TRAIN_IDS: both})
-    model.save(folder)
-    write_training(folder, record)
 
 
 STUDY = Study(
