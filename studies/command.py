@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
+import numpy as np
 from cyclopts import App
 
 from suffice.cli.fields import FieldOption, Given, annotated_option, field_options
@@ -18,23 +19,61 @@ from suffice.cli.parser import command, make_app
 from suffice.options import Option
 from suffice.protocols import ChatModel
 from suffice.results.as_json import as_json
-from suffice.results.table import Table
+from suffice.results.table import Table, notes_table
+from suffice.results.tabular import Tabular
 from suffice.trace.durable import replace_file
 from suffice.trace.rounds.table import TraceSet
 
 T = TypeVar("T")
 
 
-class StudyResult(Protocol):
-    """What a study finds."""
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Found(Tabular):
+    """What a study found: its document, the tables read from it, and what a reader must know."""
+
+    document: Mapping[str, Any]
+    shown: Sequence[Table]
+    notes: Sequence[str] = ()
+
+    def tables(self) -> Sequence[Table]:
+        """Those that have rows or say something, then the notes."""
+        shown = (table for table in self.shown if table.rows or not table.columns)
+        return (*shown, *notes_table(self.notes))
+
+    def to_json(self) -> dict[str, Any]:
+        """Strict JSON."""
+        return {name: as_json(value) for name, value in self.document.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """Mean, least and greatest over repetitions on the same questions; no confidence interval."""
+
+    mean: float
+    low: float
+    high: float
 
     @property
-    def notes(self) -> Sequence[str]: ...
-    def tables(self) -> Sequence[Table]: ...
-    def to_json(self) -> dict[str, Any]: ...
+    def estimate(self) -> float:
+        """The mean, as a table names it."""
+        return self.mean
+
+    @classmethod
+    def of(cls, values: Sequence[float | None]) -> Band | None:
+        """The band of values; ``None`` where one is undefined."""
+        known = [value for value in values if value is not None]
+        if not known or len(known) < len(values):
+            return None
+        return cls(float(np.mean(known)), min(known), max(known))
 
 
-R = TypeVar("R", bound=StudyResult)
+def seeds_named(first: int, count: int) -> str:
+    """The seeds of repetitions, each 1 more than the one before.
+
+    >>> seeds_named(42, 1), seeds_named(42, 3)
+    ('seed 42', 'seeds 42 to 44')
+    """
+    return f"seed {first}" if count == 1 else f"seeds {first} to {first + count - 1}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +119,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Study(Generic[R]):
+class Study:
     """A published experiment; ``run`` gives ``None`` when it was interrupted.
 
     ``failure`` says why the work failed for all that was found; ``out`` is the help of ``--out``,
@@ -90,12 +129,12 @@ class Study(Generic[R]):
     name: str
     description: str
     options: tuple[Options, ...]
-    run: Callable[[Request], R | None]
+    run: Callable[[Request], Found | None]
     traces: Literal["", "several"] = ""
     asks_model: bool = False
     out: str | None = None
     wrote: str = ""
-    failure: Callable[[R, Path | None], str | None] = lambda *_: None
+    failure: Callable[[Found, Path | None], str | None] = lambda *_: None
 
     def offered(self) -> Iterator[FieldOption]:
         """All its options but the form of what it prints."""
@@ -144,10 +183,9 @@ class Study(Generic[R]):
             say(text)
         return 0 if failure is None else 1
 
-    def write(self, result: R, folder: Path) -> str:
+    def write(self, result: Found, folder: Path) -> str:
         """Write the document, and say so."""
-        document = as_json(result.to_json())
-        text = json.dumps(document, allow_nan=False, ensure_ascii=False, indent=1)
+        text = json.dumps(result.to_json(), allow_nan=False, ensure_ascii=False, indent=1)
         folder.mkdir(parents=True, exist_ok=True)
         file = folder / f"{self.name}.json"
         replace_file(file, f"{text}\n".encode())

@@ -2,207 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from suffice.costs.prices import Prices
 from suffice.numbers.intervals.bootstrap import Interval
-from suffice.numbers.intervals.estimate import Estimate
 from suffice.replay.diagnose.reliability import wilson
-from suffice.replay.diagnose.selective import SelectiveResult
 from suffice.replay.run.compare import Comparison
 from suffice.replay.run.results import PolicyResult
-from suffice.results.as_json import as_json, fields_as_json
+from suffice.results.as_json import as_json
 from suffice.results.formats import amount
-from suffice.results.table import Column, Table, Value, notes_table
-from suffice.results.tabular import Tabular
+from suffice.results.table import Column, Table, Value
 
 METHOD = "ab-rag"
 _SPENT = ("llm_calls", "prompt_tokens", "completion_tokens", "seconds", "usd")
-
-
-@dataclass(frozen=True, slots=True)
-class SignalForm:
-    """A form of S1, S2 or S3: a signal, counted upwards or (``sign`` -1) as a penalty."""
-
-    part: str
-    name: str = field(metadata={"json": "form"})
-    signal: str
-    sign: float = 1.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SignalWorth:
-    """AUROC of a form in round 1 against exact match there, over the questions where it is defined."""
-
-    form: SignalForm
-    defined: int
-    auroc: Estimate
-
-    def to_json(self) -> dict[str, Any]:
-        worth = {"defined": self.defined, "auroc": as_json(self.auroc)}
-        return {**fields_as_json(self.form), **worth}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweptTau:
-    """The published confidence stopped at another threshold, with the interval of its exact match."""
-
-    tau: float
-    result: PolicyResult
-    em: Interval
-
-    def to_json(self) -> dict[str, Any]:
-        return {"tau": self.tau, **self.result.to_json()}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LongAnswer:
-    """An answer that is no exact match and holds a gold answer word for word."""
-
-    question_id: str
-    question: str
-    gold: str
-    answer: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LongAnswers:
-    """Those of one policy: how many, of how many that are no exact match, and the first of them."""
-
-    policy: str
-    labelled: int
-    wrong: int
-    holding: int
-    examples: tuple[LongAnswer, ...]
-
-    @property
-    def share(self) -> Interval | None:
-        """The share of the wrong answers that hold gold, with its Wilson interval."""
-        if not self.wrong:
-            return None
-        low, high = wilson(self.holding, self.wrong)
-        return Interval(estimate=self.holding / self.wrong, low=low, high=high)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoopExample:
-    """A question through the loop: answer and confidence of every round up to the stop."""
-
-    question_id: str
-    question: str
-    gold: str
-    answers: tuple[str, ...]
-    confidence: tuple[float | None, ...] = ()
-    first_em: float = 0.0
-    last_em: float = 0.0
-
-    @property
-    def outcome(self) -> str:
-        rounds = len(self.answers)
-        did = "stops at once" if rounds == 1 else f"goes on to round {rounds}"
-        changes = {
-            (0.0, 1.0): "wrong, then right",
-            (1.0, 0.0): "right, then wrong",
-            (1.0, 1.0): "right",
-        }
-        return f"{did}: {changes.get((self.first_em, self.last_em), 'wrong')}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordStudy:
     """AB-RAG on one record beside static retrieval, a fixed number of rounds charged as it is run.
 
-    ``em`` has the exact match of ``static`` and ``ab-rag`` with resampled intervals, ``gain`` their paired
-    difference; ``not_in_record`` names the signals that the record cannot give.
+    Its ``document`` holds the comparison's own, then: ``selective``, answers above and below the threshold;
+    ``signals``, the AUROC of every form of S1, S2 and S3 in round 1 against exact match there, over the
+    ``defined`` questions; ``not_in_record``, the signals that the record cannot give; ``exact_match`` of
+    ``static`` and ``ab-rag``, ``exact_match_gain``, their paired difference; ``long_answers``, those that are
+    no exact match and hold a gold answer; ``loops``, questions through the loop.
     """
 
     name: str
     model: str
     comparison: Comparison
-    selective: tuple[SelectiveResult, ...]
-    swept: tuple[SweptTau, ...]
-    signals: tuple[SignalWorth, ...]
-    not_in_record: tuple[str, ...]
-    static: str
-    em: dict[str, Interval]
-    gain: Interval
-    long_answers: tuple[LongAnswers, ...]
-    loops: tuple[LoopExample, ...]
-    prices: Prices | None
+    swept: Mapping[float, PolicyResult]
+    document: Mapping[str, Any]
 
     @property
     def policies(self) -> tuple[PolicyResult, PolicyResult]:
         """Static retrieval and AB-RAG."""
         by_name = {policy.name: policy for policy in self.comparison.result.policies}
-        return by_name[self.static], by_name[METHOD]
+        return by_name[self.document["static"]], by_name[METHOD]
 
     @property
     def questions(self) -> int:
         return self.comparison.result.questions
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "record": self.name,
-            "model": self.model or None,
-            **self.comparison.result.to_json(),
-            "selective": as_json(self.selective),
-            "tau_sweep": as_json(self.swept),
-            "signals": as_json(self.signals),
-            "not_in_record": list(self.not_in_record),
-            "static": self.static,
-            "exact_match": as_json(self.em),
-            "exact_match_gain": as_json(self.gain),
-            "exact_match_swept": [as_json(swept.em) for swept in self.swept],
-            "long_answers": as_json(self.long_answers),
-            "loops": as_json(self.loops),
-            "prices": as_json(self.prices),
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class ABRagStudy(Tabular):
-    """Every record's study, with the price list that was asked for."""
-
-    records: tuple[RecordStudy, ...]
-    priced_by: str | None = None
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return tuple(
-            f"{record.name}: {note}"
-            for record in self.records
-            for note in record.comparison.result.notes
-        )
-
-    def tables(self) -> Sequence[Table]:
-        """Of one record the whole comparison; the paper's tables in their order; notes."""
-        alone = self.records[0].comparison.tables() if len(self.records) == 1 else ()
-        paper = (
-            costs_table(self),
-            static_table(self),
-            groups_table(self),
-            thresholds_table(self),
-            signals_table(self),
-            *long_answers_tables(self),
-            loops_table(self),
-        )
-        return (*alone, *(table for table in paper if table.rows), *notes_table(self.notes))
-
-    def to_json(self) -> dict[str, Any]:
-        """Of one record its own document."""
-        if len(self.records) == 1:
-            return self.records[0].to_json()
-        return {"records": as_json(self.records), "priced_by": self.priced_by}
+        """Strict JSON."""
+        return {name: as_json(value) for name, value in self.document.items()}
 
 
 # --- tables ---------------------------------------------------------------------------------------
 _POLICY = Column(name="policy")
 
 
+def paper_tables(records: Sequence[RecordStudy], priced_by: str | None) -> Iterator[Table]:
+    """The paper's tables in their order."""
+    yield _costs(records, priced_by)
+    for make in (_static, _groups, _thresholds, _signals, _held_gold, _held_examples, _loops):
+        yield make(records)
+
+
 def _table(
-    study: ABRagStudy,
+    records: Sequence[RecordStudy],
     name: str,
     title: str,
     columns: Sequence[Column],
@@ -214,19 +74,18 @@ def _table(
         name=name,
         title=title,
         columns=[Column(name="record", once=True), *columns],
-        rows=[(record.name, *row) for record in study.records for row in rows(record)],
+        rows=[(record.name, *row) for record in records for row in rows(record)],
         notes=notes,
         names=2,
     )
 
 
-def costs_table(study: ABRagStudy) -> Table:
-    """The paper's Table IV."""
+def _costs(records: Sequence[RecordStudy], priced_by: str | None) -> Table:
     lacking = sorted(
-        {one.name for one in study.records for p in one.policies if p.costs.get("usd") is None}
+        {one.name for one in records for p in one.policies if p.costs.get("usd") is None}
     )
     notes = []
-    if study.priced_by is None:
+    if priced_by is None:
         notes = ["No prices were given: --prices input=1,output=5, or a file with rates a model."]
     elif lacking:
         notes = [
@@ -241,7 +100,7 @@ def costs_table(study: ABRagStudy) -> Table:
             spent = (policy.costs.get(name) for name in _SPENT)
             yield record.model, policy.name, record.questions, *spent, in_all
 
-    by = "." if study.priced_by is None else f"; prices: {study.priced_by}."
+    by = "." if priced_by is None else f"; prices: {priced_by}."
     columns = [
         Column(name="model", once=True),
         _POLICY,
@@ -254,17 +113,15 @@ def costs_table(study: ABRagStudy) -> Table:
         Column(name="usd_in_all", head="USD\nin all", kind="number", digits=4),
     ]
     title = f"Table IV: costs, means per question, as the policy would be run{by}"
-    return _table(study, "costs", title, columns, rows, notes)
+    return _table(records, "costs", title, columns, rows, notes)
 
 
-def static_table(study: ABRagStudy) -> Table:
-    """The paper's Table VI."""
-
+def _static(records: Sequence[RecordStudy]) -> Table:
     def rows(record: RecordStudy) -> Iterator[Sequence[Value]]:
         for policy in record.policies:
-            gain = record.gain if policy.name == METHOD else None
-            figures = (policy.f1, policy.mean_rounds, policy.auroc, gain, beyond(policy))
-            yield policy.name, record.em[policy.name], *figures
+            gain = record.document["exact_match_gain"] if policy.name == METHOD else None
+            figures = (policy.f1, policy.mean_rounds, policy.auroc, gain, _beyond(policy))
+            yield policy.name, record.document["exact_match"][policy.name], *figures
 
     columns = [
         _POLICY,
@@ -280,19 +137,17 @@ def static_table(study: ABRagStudy) -> Table:
         "by question; 0 [0, 0]: no question's score differs here. Beyond: questions whose record ends "
         "before the round it wanted."
     )
-    return _table(study, "static and adaptive", title, columns, rows)
+    return _table(records, "static and adaptive", title, columns, rows)
 
 
-def beyond(policy: PolicyResult) -> str:
+def _beyond(policy: PolicyResult) -> str:
     """How many questions end before the round wanted; empty: none."""
     return str(policy.beyond_record) if policy.beyond_record else ""
 
 
-def groups_table(study: ABRagStudy) -> Table:
-    """The paper's Table VII."""
-
+def _groups(records: Sequence[RecordStudy]) -> Table:
     def rows(record: RecordStudy) -> Iterator[Sequence[Value]]:
-        for group in record.selective:
+        for group in record.document["selective"]:
             sides = (group.above.questions, group.above.em, group.below.questions, group.below.em)
             yield group.policy, group.threshold, *sides
 
@@ -305,17 +160,15 @@ def groups_table(study: ABRagStudy) -> Table:
         Column(name="below", head="EM below [95%]", kind="percent", interval=True),
     ]
     title = "Table VII: EM of the answers at or above the threshold, and below it, in percent."
-    return _table(study, "high and low confidence", title, columns, rows)
+    return _table(records, "high and low confidence", title, columns, rows)
 
 
-def thresholds_table(study: ABRagStudy) -> Table:
-    """The paper's Table VIII."""
-
+def _thresholds(records: Sequence[RecordStudy]) -> Table:
     def rows(record: RecordStudy) -> Iterator[Sequence[Value]]:
-        for swept in record.swept:
-            result = swept.result
+        bands = record.document["exact_match_swept"]
+        for (tau, result), em in zip(record.swept.items(), bands, strict=True):
             gain = result.frontier_gain
-            yield f"{swept.tau:g}", result.mean_rounds, swept.em, result.f1, gain, beyond(result)
+            yield f"{tau:g}", result.mean_rounds, em, result.f1, gain, _beyond(result)
 
     columns = [
         Column(name="threshold"),
@@ -330,16 +183,14 @@ def thresholds_table(study: ABRagStudy) -> Table:
         "chosen on the questions it is scored on. Where a record ended at a lower threshold (beyond), its "
         "last round is taken."
     )
-    return _table(study, "thresholds", title, columns, rows)
+    return _table(records, "thresholds", title, columns, rows)
 
 
-def signals_table(study: ABRagStudy) -> Table:
-    """The paper's Tables IX and X."""
-
+def _signals(records: Sequence[RecordStudy]) -> Table:
     def rows(record: RecordStudy) -> Iterator[Sequence[Value]]:
-        for worth in record.signals:
-            form = worth.form
-            yield f"{form.part} {form.name}", form.signal, worth.defined, worth.auroc
+        for one in record.document["signals"]:
+            named = f"{one['part']} {one['form']}"
+            yield named, one["signal"], one["defined"], one["auroc"]
 
     columns = [
         Column(name="form"),
@@ -349,68 +200,82 @@ def signals_table(study: ABRagStudy) -> Table:
     ]
     title = "Tables IX and X: AUROC of single signals in round 1 against exact match there."
     notes = [
-        f"{record.name} does not hold: {', '.join(record.not_in_record)}."
-        for record in study.records
-        if record.not_in_record
+        f"{record.name} does not hold: {', '.join(lacking)}."
+        for record in records
+        if (lacking := record.document["not_in_record"])
     ]
-    return _table(study, "signals", title, columns, rows, notes)
+    return _table(records, "signals", title, columns, rows, notes)
 
 
-def long_answers_tables(study: ABRagStudy) -> tuple[Table, Table]:
-    """How often the paper's Table XI is met, and the first of AB-RAG's answers that meet it."""
-    counts = _table(
-        study,
-        "answers that hold gold",
+def _held_gold(records: Sequence[RecordStudy]) -> Table:
+    """How often the paper's Table XI is met; the share with its Wilson interval."""
+
+    def rows(record: RecordStudy) -> Iterator[Sequence[Value]]:
+        for long in record.document["long_answers"]:
+            holding, wrong, share = long["holding"], long["wrong"], None
+            if wrong:
+                low, high = wilson(holding, wrong)
+                share = Interval(estimate=holding / wrong, low=low, high=high)
+            yield long["policy"], long["labelled"], wrong, holding, share
+
+    columns = [
+        _POLICY,
+        Column(name="labelled", kind="count"),
+        Column(name="wrong", head="EM 0", kind="count"),
+        Column(name="holding", head="of these\nwith gold", kind="count"),
+        Column(name="share", head="share % [95%]", kind="percent", interval=True),
+    ]
+    title = (
         "Table XI, counted: answers that are no exact match and hold a gold answer word for word, and their "
-        "share of all answers that are no exact match. Yes and no are not counted.",
-        [
-            _POLICY,
-            Column(name="labelled", kind="count"),
-            Column(name="wrong", head="EM 0", kind="count"),
-            Column(name="holding", head="of these\nwith gold", kind="count"),
-            Column(name="share", head="share % [95%]", kind="percent", interval=True),
-        ],
-        lambda record: [
-            (long.policy, long.labelled, long.wrong, long.holding, long.share)
-            for long in record.long_answers
-        ],
+        "share of all answers that are no exact match. Yes and no are not counted."
     )
-    examples = _table(
-        study,
+    return _table(records, "answers that hold gold", title, columns, rows)
+
+
+def _held_examples(records: Sequence[RecordStudy]) -> Table:
+    names = ("question", "gold", "answer")
+    return _table(
+        records,
         "examples of answers that hold gold",
         f"Table XI: the first of these answers of {METHOD}, in the record's order.",
-        [
-            Column(name="question_id", in_text=False),
-            *(Column(name=name) for name in ("question", "gold", "answer")),
-        ],
+        [Column(name="question_id", in_text=False), *(Column(name=name) for name in names)],
         lambda record: [
-            (one.question_id, one.question, one.gold, one.answer)
-            for long in record.long_answers
-            if long.policy == METHOD
-            for one in long.examples
+            tuple(one.values())
+            for long in record.document["long_answers"]
+            if long["policy"] == METHOD
+            for one in long["examples"]
         ],
         [
             'A wrong answer may hold the gold one too, as the sentence "A is older than B" does where B is '
             "right: the count bounds from above how many are right in substance."
         ],
     )
-    return counts, examples
 
 
-def loops_table(study: ABRagStudy) -> Table:
-    """The paper's Table XII."""
+def _loops(records: Sequence[RecordStudy]) -> Table:
     names = ("question", "gold", "answers", "confidence", "outcome")
     return _table(
-        study,
+        records,
         "loops",
         "Table XII: the loop on single questions, first those that it went on with and put right. "
         "Confidence by round, then what it did.",
         [Column(name="question_id", in_text=False), *(Column(name=name) for name in names)],
         lambda record: [
             (
-                *(one.question_id, one.question, one.gold, " > ".join(one.answers)),
-                *(" > ".join(map(amount, one.confidence)), one.outcome),
+                *(one["question_id"], one["question"], one["gold"], " > ".join(one["answers"])),
+                *(" > ".join(map(amount, one["confidence"])), _outcome(one)),
             )
-            for one in record.loops
+            for one in record.document["loops"]
         ],
     )
+
+
+def _outcome(loop: Mapping[str, Any]) -> str:
+    rounds = len(loop["answers"])
+    did = "stops at once" if rounds == 1 else f"goes on to round {rounds}"
+    changes = {
+        (0.0, 1.0): "wrong, then right",
+        (1.0, 0.0): "right, then wrong",
+        (1.0, 1.0): "right",
+    }
+    return f"{did}: {changes.get((loop['first_em'], loop['last_em']), 'wrong')}"

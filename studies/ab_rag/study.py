@@ -6,24 +6,14 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from studies.ab_rag.prices import PriceList, read_price_list
-from studies.ab_rag.results import (
-    METHOD,
-    ABRagStudy,
-    LongAnswer,
-    LongAnswers,
-    LoopExample,
-    RecordStudy,
-    SignalForm,
-    SignalWorth,
-    SweptTau,
-)
-from studies.command import Options, Request, Study
+from studies.ab_rag.results import METHOD, RecordStudy, paper_tables
+from studies.command import Found, Options, Request, Study
 from suffice.costs.usage import CostModel
 from suffice.datasets.files import unique_ids
 from suffice.errors import UsageError
@@ -53,18 +43,19 @@ from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.rounds.table import TraceSet
 
 SWEPT = tuple(round(0.05 * step, 2) for step in range(6, 17))
-FORMS: tuple[SignalForm, ...] = (
-    *(SignalForm("S1", name, name) for name in CERTAINTIES),
-    SignalForm("S2", "mean of the passages (published)", "evidence_consistency"),
-    SignalForm("S2", "best passage", "evidence_consistency_max"),
-    SignalForm("S2", "first passage", "evidence_consistency_top1"),
-    SignalForm("S2", "answer in evidence (corrected)", "answer_in_evidence"),
-    SignalForm("S2", "entailment", "evidence_entailment"),
-    SignalForm("S3", "normalised variance (published)", "rerank_variance"),
-    SignalForm("S3", "minus raw variance", "rerank_variance_raw", -1.0),
-    SignalForm("S3", "raw variance", "rerank_variance_raw"),
-    SignalForm("S3", "mean score", "rerank_mean"),
+FORMS = (
+    *(("S1", name, name, 1.0) for name in CERTAINTIES),
+    ("S2", "mean of the passages (published)", "evidence_consistency", 1.0),
+    ("S2", "best passage", "evidence_consistency_max", 1.0),
+    ("S2", "first passage", "evidence_consistency_top1", 1.0),
+    ("S2", "answer in evidence (corrected)", "answer_in_evidence", 1.0),
+    ("S2", "entailment", "evidence_entailment", 1.0),
+    ("S3", "normalised variance (published)", "rerank_variance", 1.0),
+    ("S3", "minus raw variance", "rerank_variance_raw", -1.0),
+    ("S3", "raw variance", "rerank_variance_raw", 1.0),
+    ("S3", "mean score", "rerank_mean", 1.0),
 )
+"""Part, name, signal, and whether it counts upwards or (-1) as a penalty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,16 +104,23 @@ class ABRagStudySettings:
 
 def ab_rag_study(
     traces: Sequence[TraceSet], settings: ABRagStudySettings | None = None
-) -> ABRagStudy:
+) -> list[RecordStudy]:
     """Evaluate AB-RAG on each record."""
     settings = ABRagStudySettings() if settings is None else settings
     names = unique_ids(PurePath(one.origin.source).stem for one in traces)
-    return ABRagStudy(
-        records=tuple(
-            _record(one, name, settings) for one, name in zip(traces, names, strict=True)
-        ),
-        priced_by=None if settings.prices is None else settings.prices.source,
-    )
+    return [_record(one, name, settings) for one, name in zip(traces, names, strict=True)]
+
+
+def found_in(records: Sequence[RecordStudy], settings: ABRagStudySettings) -> Found:
+    """Of one record its own document and the whole comparison; the paper's tables."""
+    priced_by = None if settings.prices is None else settings.prices.source
+    tables = paper_tables(records, priced_by)
+    notes = [f"{one.name}: {note}" for one in records for note in one.comparison.result.notes]
+    if len(records) == 1:
+        shown = (*records[0].comparison.tables(), *tables)
+        return Found(document=records[0].document, shown=shown, notes=notes)
+    document = {"records": records, "priced_by": priced_by}
+    return Found(document=document, shown=tuple(tables), notes=notes)
 
 
 def _record(traces: TraceSet, name: str, settings: ABRagStudySettings) -> RecordStudy:
@@ -137,29 +135,29 @@ def _record(traces: TraceSet, name: str, settings: ABRagStudySettings) -> Record
     compared = (by_name[static], by_name[METHOD])
     bands, gain = _exact_matches(comparison, [*compared, *swept])
     worth, missing = _single_signals(comparison)
-    return RecordStudy(
-        name=name,
-        model=model,
-        comparison=comparison,
-        selective=selective_prediction(
+    by_tau = dict(zip(settings.taus, swept, strict=True))
+    document = {
+        "record": name,
+        "model": model or None,
+        **result.to_json(),
+        "selective": selective_prediction(
             comparison.measures,
             result,
             SelectiveSettings(resamples=result.resamples, seed=result.seed),
         ),
-        swept=tuple(
-            SweptTau(tau=tau, result=policy, em=em)
-            for tau, policy, em in zip(settings.taus, swept, bands[2:], strict=True)
-        ),
-        signals=worth,
-        not_in_record=missing,
-        static=static,
-        em={static: bands[0], METHOD: bands[1]},
-        gain=gain,
-        long_answers=tuple(
-            long_answers(comparison, policy, settings.examples) for policy in compared
-        ),
-        loops=_loop_examples(comparison, by_name[METHOD], settings.examples),
-        prices=prices,
+        "tau_sweep": [{"tau": tau, **policy.to_json()} for tau, policy in by_tau.items()],
+        "signals": worth,
+        "not_in_record": missing,
+        "static": static,
+        "exact_match": {static: bands[0], METHOD: bands[1]},
+        "exact_match_gain": gain,
+        "exact_match_swept": bands[2:],
+        "long_answers": [long_answers(comparison, one, settings.examples) for one in compared],
+        "loops": _loop_examples(comparison, by_name[METHOD], settings.examples),
+        "prices": prices,
+    }
+    return RecordStudy(
+        name=name, model=model, comparison=comparison, swept=by_tau, document=document
     )
 
 
@@ -243,11 +241,11 @@ def _exact_matches(
     return bands, percentile_interval(means[1] - means[0], drawn[:, 1] - drawn[:, 0])
 
 
-def _single_signals(comparison: Comparison) -> tuple[tuple[SignalWorth, ...], tuple[str, ...]]:
+def _single_signals(comparison: Comparison) -> tuple[list[dict[str, Any]], list[str]]:
     result, traces = comparison.result, comparison.traces
-    missing = {form.signal for form in FORMS if lack(resolve(form.signal), traces)}
-    held = [form for form in FORMS if form.signal not in missing]
-    table = comparison.measures.signals(form.signal for form in held)
+    missing = {signal for _, _, signal, _ in FORMS if lack(resolve(signal), traces)}
+    held = [form for form in FORMS if form[2] not in missing]
+    table = comparison.measures.signals(signal for _, _, signal, _ in held)
     em = comparison.measures.score("em")[:, 0]
     labelled = np.isfinite(em)
     count = int(labelled.sum())
@@ -255,15 +253,16 @@ def _single_signals(comparison: Comparison) -> tuple[tuple[SignalWorth, ...], tu
     draws = list(drawn)
     counts = np.concatenate(draws).T if draws else np.empty((0, 0))
     worth = []
-    for form in held:
-        values = form.sign * table.signal(form.signal)[labelled, 0]
+    for part, form, signal, sign in held:
+        values = sign * table.signal(signal)[labelled, 0]
         defined = int(np.isfinite(values).sum())
         if not defined:
-            missing.add(form.signal)
+            missing.add(signal)
             continue
         area = _auroc(values, em[labelled] == 1.0, counts)
-        worth.append(SignalWorth(form=form, defined=defined, auroc=area))
-    return tuple(worth), tuple(sorted(missing))
+        about = {"part": part, "form": form, "signal": signal, "sign": sign}
+        worth.append({**about, "defined": defined, "auroc": area})
+    return worth, sorted(missing)
 
 
 def _auroc(
@@ -307,7 +306,7 @@ def _returned(
             yield row, record, taken, score
 
 
-def long_answers(comparison: Comparison, policy: PolicyResult, examples: int) -> LongAnswers:
+def long_answers(comparison: Comparison, policy: PolicyResult, examples: int) -> dict[str, Any]:
     """The answers of a policy that hold gold and are no exact match, in the record's order."""
     labelled = wrong = 0
     found = []
@@ -317,56 +316,49 @@ def long_answers(comparison: Comparison, policy: PolicyResult, examples: int) ->
         answer, question = record.rounds[taken - 1].answer or "", record.question
         gold = held_gold(answer, record.gold.answers) if em == 0.0 else None
         if gold is not None:
-            found.append(
-                LongAnswer(
-                    question_id=question.id, question=question.text, gold=gold, answer=answer
-                )
-            )
-    return LongAnswers(
-        policy=policy.name,
-        labelled=labelled,
-        wrong=wrong,
-        holding=len(found),
-        examples=tuple(found[:examples]),
-    )
+            about = {"question_id": question.id, "question": question.text}
+            found.append({**about, "gold": gold, "answer": answer})
+    counts = {"labelled": labelled, "wrong": wrong, "holding": len(found)}
+    return {"policy": policy.name, **counts, "examples": found[:examples]}
 
 
 def _loop_examples(
     comparison: Comparison, policy: PolicyResult, number: int
-) -> tuple[LoopExample, ...]:
+) -> list[dict[str, Any]]:
     """Questions on which the loop went on, those that it put right first, then some that stop at once."""
     published = policy.policy
     if not isinstance(published, ABRagPolicy):
-        return ()
+        return []
     confidence = published.confidence(comparison.measures.signals(published.specs))
     em = comparison.measures.score("em")
-    made = [
-        LoopExample(
-            question_id=record.question.id,
-            question=record.question.text,
-            gold=record.gold.answers[0],
-            answers=tuple(round_.answer or "" for round_ in record.rounds[:taken]),
-            confidence=tuple(
+    made: list[dict[str, Any]] = [
+        {
+            "question_id": record.question.id,
+            "question": record.question.text,
+            "gold": record.gold.answers[0],
+            "answers": [round_.answer or "" for round_ in record.rounds[:taken]],
+            "confidence": [
                 None if np.isnan(value) else float(value) for value in confidence[row, :taken]
-            ),
-            first_em=float(em[row, 0]),
-            last_em=last_em,
-        )
+            ],
+            "first_em": float(em[row, 0]),
+            "last_em": last_em,
+        }
         for row, record, taken, last_em in _returned(comparison, policy)
     ]
-    going = [one for one in made if len(one.answers) > 1]
-    going.sort(key=lambda one: one.first_em - one.last_em)
-    stopping = [one for one in made if len(one.answers) == 1]
+    going = [one for one in made if len(one["answers"]) > 1]
+    going.sort(key=lambda one: one["first_em"] - one["last_em"])
+    stopping = [one for one in made if len(one["answers"]) == 1]
     first = going[: number - number // 2]
-    return (*first, *stopping[: number - len(first)])
+    return [*first, *stopping[: number - len(first)]]
 
 
 # --- the command ----------------------------------------------------------------------------------
-def _run(request: Request) -> ABRagStudy:
+def _run(request: Request) -> Found:
     elsewhere = request.read(FittedElsewhere).fit_on
     fit_on = None if elsewhere is None else request.open(elsewhere)
     comparison = request.read(ABRagComparison, fit_on=fit_on, cost_model=CostModel())
-    return ab_rag_study(request.traces, request.read(ABRagStudySettings, comparison=comparison))
+    settings = request.read(ABRagStudySettings, comparison=comparison)
+    return found_in(ab_rag_study(request.traces, settings), settings)
 
 
 STUDY = Study(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from studies.hidden_constraints.corpus.tasks import Constraint
 from studies.hidden_constraints.negation import LACKS, NAMED, Stance, clauses, reaches, stance
@@ -56,21 +56,10 @@ def satisfies(constraint: Constraint, plan: str) -> Verdict:
 
 
 class CheckerJudge:
-    """:func:`satisfies` as a :class:`suffice.protocols.Judge`. Safe to call from several threads.
+    """:func:`satisfies` as a :class:`suffice.protocols.Judge`. Safe to call from several threads."""
 
-    Parameters
-    ----------
-    constraints
-        By token.
-    """
-
-    def __init__(self, constraints: Mapping[str, Constraint]) -> None:
-        self._constraints = dict(constraints)
-
-    @classmethod
-    def of(cls, constraints: Iterable[Constraint]) -> CheckerJudge:
-        """Of these constraints."""
-        return cls({constraint.token: constraint for constraint in constraints})
+    def __init__(self, constraints: Iterable[Constraint]) -> None:
+        self._constraints = {constraint.token: constraint for constraint in constraints}
 
     def judge(self, constraint: str, plan: str) -> Verdict:
         """The verdict on a plan."""

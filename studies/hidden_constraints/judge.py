@@ -6,12 +6,10 @@ import json
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from suffice.errors import BackendError, StorageError, UsageError
+from suffice.errors import BackendError, StorageError
 from suffice.protocols import ChatModel, GenerationRequest, Message, Verdict
-from suffice.results.formats import counted, percent
 
 SYSTEM = (
     "You are a strict judge. Return ONLY a single JSON object and nothing else. "
@@ -31,35 +29,17 @@ _LINE = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgeSettings:
-    """How a judge is asked; the defaults are the published ones.
-
-    ``constraint_text``: it is told the ``token`` (published), or the token with the ``requirement`` in
-    brackets. ``retries`` of a model that fails or says nothing come after ``backoff_s`` each.
-    """
-
-    constraint_text: Literal["token", "requirement"] = "token"
-    max_tokens: int = 64
-    retries: int = 2
-    backoff_s: float = 0.75
-
-    def __post_init__(self) -> None:
-        if self.constraint_text not in ("token", "requirement"):
-            raise UsageError(
-                f"constraint_text must be token or requirement, found {self.constraint_text!r}"
-            )
-        for name, low in (("max_tokens", 1), ("retries", 0), ("backoff_s", 0)):
-            if not getattr(self, name) >= low:
-                raise UsageError(f"{name} must be at least {low}, found {getattr(self, name)}")
+MAX_TOKENS, RETRIES, BACKOFF_S = 64, 2, 0.75
+"""How a judge is asked, as published: retries of one that fails or says nothing come after so long."""
 
 
 class LLMJudge:
     """A model as a :class:`suffice.protocols.Judge`, by the published protocol; safe for several threads.
 
-    It is asked at temperature 0. A request that fails, or an answer without text, is tried again. A reply
-    that says neither yes nor no is not asked again: the plan counts as not satisfying. So is silence, unless
-    every request failed. ``requirements`` are plain sentences by token.
+    It is asked at temperature 0 and told the token (published), or, where plain sentences by token are
+    given as ``requirements``, the token with its sentence in brackets. A request that fails, or an answer
+    without text, is tried again. A reply that says neither yes nor no is not: the plan counts as not
+    satisfying. So is silence, unless every request failed.
     """
 
     def __init__(
@@ -67,15 +47,11 @@ class LLMJudge:
         model: ChatModel,
         *,
         requirements: Mapping[str, str] | None = None,
-        settings: JudgeSettings | None = None,
+        backoff_s: float = BACKOFF_S,
     ) -> None:
-        self.settings = JudgeSettings() if settings is None else settings
-        if self.settings.constraint_text == "requirement" and not requirements:
-            raise UsageError(
-                'constraint_text="requirement" tells the judge a plain sentence; give requirements=...'
-            )
         self._model = model
-        self._requirements = dict(requirements or {})
+        self._requirements = requirements
+        self._backoff_s = backoff_s
 
     @property
     def name(self) -> str:
@@ -83,13 +59,15 @@ class LLMJudge:
 
     def judge(self, constraint: str, plan: str) -> Verdict:
         """The verdict on a plan; ``parsed`` is ``None`` when it said neither yes nor no."""
-        prompt = asked(self._model, self._told(constraint), plan)
-        request = GenerationRequest(prompt=prompt, max_tokens=self.settings.max_tokens)
+        told = constraint
+        if self._requirements is not None:
+            told = f"{constraint} ({self._requirements[constraint]})"
+        request = GenerationRequest(prompt=asked(self._model, told, plan), max_tokens=MAX_TOKENS)
         failure: BackendError | None = None
         silent = False
-        for attempt in range(self.settings.retries + 1):
+        for attempt in range(RETRIES + 1):
             if attempt:
-                time.sleep(self.settings.backoff_s)
+                time.sleep(self._backoff_s)
             try:
                 text = self._model.generate(request).completions[0].text
             except StorageError:
@@ -102,16 +80,9 @@ class LLMJudge:
             silent = True
         if failure is not None and not silent:
             raise BackendError(
-                f"no verdict after {self.settings.retries + 1} requests; the last one: {failure}"
+                f"no verdict after {RETRIES + 1} requests; the last one: {failure}"
             ) from failure
         return Verdict(ok=False, reason="the judge said nothing")
-
-    def _told(self, constraint: str) -> str:
-        if self.settings.constraint_text == "token":
-            return constraint
-        if constraint not in self._requirements:
-            raise UsageError(f"no requirement is known of the constraint {constraint!r:.80}")
-        return f"{constraint} ({self._requirements[constraint]})"
 
 
 def asked(model: ChatModel, constraint: str, plan: str) -> str | tuple[Message, ...]:
@@ -169,96 +140,34 @@ def _confidence(reply: Mapping[str, Any]) -> float | None:
 
 
 # --- agreement -------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Agreement:
-    """How often a judge and the deterministic checker say the same of a plan.
+def agreement(
+    judged: Sequence[bool], checked: Sequence[bool], unreadable: int = 0
+) -> dict[str, Any]:
+    """How often a judge and the deterministic checker say the same of the same plans.
 
+    ``share`` of the plans on which they do; ``kappa`` is Cohen's, in [-1, 1], ``None`` where
+    ``kappa_undefined`` says why: a rater that says the same of every plan cannot agree beyond chance.
     ``unreadable`` verdicts of the judge stand among those it does not find to satisfy.
     """
-
-    both: int
-    judge_only: int
-    checker_only: int
-    neither: int
-    unreadable: int = 0
-
-    @property
-    def plans(self) -> int:
-        return self.both + self.judge_only + self.checker_only + self.neither
-
-    @property
-    def judge_ok(self) -> int:
-        return self.both + self.judge_only
-
-    @property
-    def checker_ok(self) -> int:
-        return self.both + self.checker_only
-
-    @property
-    def share(self) -> float | None:
-        """Plans of which both say the same over all, in [0, 1]; ``None`` without plans."""
-        return (self.both + self.neither) / self.plans if self.plans else None
-
-    @property
-    def kappa(self) -> float | None:
-        """Cohen's kappa, agreement beyond chance, in [-1, 1]; ``None``: :attr:`kappa_undefined` says why."""
-        if self.kappa_undefined is not None:
-            return None
-        n = self.plans
-        chance = self.judge_ok * self.checker_ok + (n - self.judge_ok) * (n - self.checker_ok)
-        # (p - e) / (1 - e) times n squared, so that whole numbers cancel exactly
-        return (n * (self.both + self.neither) - chance) / (n * n - chance)
-
-    @property
-    def kappa_undefined(self) -> str | None:
-        """Why there is no kappa: a rater that says the same of every plan cannot agree beyond chance."""
-        if not self.plans:
-            return "there are no plans"
-        for who, ok in (("judge", self.judge_ok), ("checker", self.checker_ok)):
-            if ok in (0, self.plans):
-                return f"the {who} finds {'all' if ok else 'none'} of the {self.plans} plans to satisfy"
-        return None
-
-    def sentence(self, lead: str) -> str:
-        """Both raters in words."""
-        why = self.kappa_undefined
-        kappa = f"kappa {self.kappa:.2f}" if why is None else f"no kappa, as {why}"
-        return (
-            f"{lead}: they agree on {percent(self.share)}% of {counted(self.plans, 'plan')}, {kappa}; both "
-            f"satisfied {self.both:,}, the judge alone {self.judge_only:,}, the checker alone "
-            f"{self.checker_only:,}, neither {self.neither:,}; {counted(self.unreadable, 'verdict')} of the "
-            "judge could not be read."
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            **asdict(self),
-            "share": self.share,
-            "kappa": self.kappa,
-            "kappa_undefined": self.kappa_undefined,
-        }
-
-
-def agreement(
-    judge_verdicts: Sequence[Verdict | bool], checker_verdicts: Sequence[Verdict | bool]
-) -> Agreement:
-    """Compare verdicts on the same plans in the same order."""
-    if len(judge_verdicts) != len(checker_verdicts):
-        raise UsageError(
-            f"{len(judge_verdicts)} verdicts of the judge cannot be compared with "
-            f"{len(checker_verdicts)} of the checker; give both of every plan"
-        )
-    judged, checked = (
-        [verdict.ok if isinstance(verdict, Verdict) else verdict for verdict in verdicts]
-        for verdicts in (judge_verdicts, checker_verdicts)
-    )
     pairs = list(zip(judged, checked, strict=True))
-    return Agreement(
-        both=pairs.count((True, True)),
-        judge_only=pairs.count((True, False)),
-        checker_only=pairs.count((False, True)),
-        neither=pairs.count((False, False)),
-        unreadable=sum(
-            isinstance(verdict, Verdict) and verdict.parsed is None for verdict in judge_verdicts
-        ),
-    )
+    n, both, neither = len(pairs), pairs.count((True, True)), pairs.count((False, False))
+    ok = {"judge": sum(judged), "checker": sum(checked)}
+    why = None if n else "there are no plans"
+    for who, count in ok.items():
+        if n and why is None and count in (0, n):
+            why = f"the {who} finds {'all' if count else 'none'} of the {n} plans to satisfy"
+    kappa = None
+    if why is None:
+        # (p - e) / (1 - e) times n squared, so that whole numbers cancel exactly
+        chance = ok["judge"] * ok["checker"] + (n - ok["judge"]) * (n - ok["checker"])
+        kappa = (n * (both + neither) - chance) / (n * n - chance)
+    return {
+        "both": both,
+        "judge_only": ok["judge"] - both,
+        "checker_only": ok["checker"] - both,
+        "neither": neither,
+        "unreadable": unreadable,
+        "share": (both + neither) / n if n else None,
+        "kappa": kappa,
+        "kappa_undefined": why,
+    }

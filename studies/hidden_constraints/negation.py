@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Collection, Iterator, Sequence
 from enum import StrEnum
+from pathlib import Path
 
 NAMED = "\ue000"
 """Stands in a clause for the control whose token the text names; no text holds it otherwise."""
@@ -19,68 +21,16 @@ _MARKS = frozenset("()[]{}:\"'`“”‘’*-–—=>«»…")
 _LISTS = frozenset({",", "and", "or", "nor", "&"})
 
 
-def _split(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-# words a denial reaches its object through: "do not enforce the control X", "unable to comply with X"
-_ENFORCE = _split(
-    "enforce enforces enforcing apply applies applying implement implements implementing comply complying "
-    "follow following honour honouring honor honoring satisfy satisfying meet meeting use using add adding "
-    "include including adopt adopting observe observing respect respecting set setting enable enabling "
-    "enforcement application require requires requiring mandate mandates mandating demand demanding"
+_WORDS = {
+    name: frozenset(words.split())
+    for name, words in tomllib.loads(Path(__file__).with_suffix(".toml").read_text()).items()
+}
+_COPULAS, _LEFT = _WORDS["copulas"], _WORDS["left"]
+_FILLERS = frozenset[str]().union(
+    *(_WORDS[name] for name in ("enforce", "things", "links", "tries", "copulas"))
 )
-_THINGS = _split(
-    "a an the any this that these those all its our both control controls identifier identifiers constraint "
-    "constraints rule rules policy policies requirement requirements check step named called id s "
-    "automatic automated scheduled regular periodic mandatory strict full"
-)
-_LINKS = _split(
-    "with of to for than by through via on from up at as able ever yet currently now still here longer need"
-)
-_TRIES = _split(
-    "attempt try trying bother bothering intend plan planning want going reason grant granting request "
-    "requesting"
-)
-_COPULAS = _split(
-    "is are was were be been being will would shall should must can could may might has have had do does "
-    "did get gets remain remains stay stays turned switched ruled left"
-)
-_FILLERS = _ENFORCE | _THINGS | _LINKS | _TRIES | _COPULAS
-_AFTER = _THINGS | _split(
-    "of which it to here therefore currently now yet still longer also for in found deemed judged"
-)
-
-_NOT = _split("not never cannot cant dont wont neither unable instead rather")
+_AFTER = _WORDS["after"] | _WORDS["things"]
 LACKS = frozenset({"no", "without"})
-_TO = _split("refuse refuses refusing fail fails failing")
-_LEAVES = _split(
-    "skip skips skipping ignore ignores ignoring omit omits omitting bypass bypasses bypassing waive waives "
-    "waiving disregard disregards disregarding neglect neglecting avoid avoids avoiding exclude excludes "
-    "excluding drop drops dropping remove removes removing lift lifts lifting disable disables disabling "
-    "relax relaxes relaxing withdraw withdraws withdrawing delete deletes deleting suspend suspends "
-    "suspending stop stops stopping cease undo undoing revoke revokes revoking cancel cancels "
-    "deactivate deactivates deactivating defer defers deferring postpone postpones postponing "
-    "decline declines declining exempt exempts exempting exemption exemptions exception exceptions"
-)
-_LEFT = _split(
-    "skipped ignored omitted bypassed waived disregarded neglected avoided excluded dropped removed lifted "
-    "disabled relaxed withdrawn deleted suspended stopped undone revoked cancelled canceled deactivated "
-    "deferred postponed"
-)
-_UNFIT = _split(
-    "inapplicable irrelevant unnecessary infeasible impossible unenforced unenforceable n/a na off out later"
-)
-_FIT = _split(
-    "enforced applied applicable apply applies needed required relevant necessary feasible possible "
-    "supported used implemented met satisfied followed honoured honored observed respected considered "
-    "adopted enabled enforceable enforce implement obeyed configured "
-    "available set"
-)
-_REFUSALS = _split(
-    "refuse refuses refused reject rejects rejected deny denies denied block blocks blocked forbid forbids "
-    "forbidden prohibit prohibits prohibited disallow disallowed quarantine quarantined fail fails"
-)
 _PARTICLES = {
     "off": ("turn", "turning", "switch", "switching"),
     "out": ("leave", "leaving", "opt", "opting"),
@@ -218,18 +168,18 @@ def _denies(clause: Sequence[str], i: int, words: Collection[str], *, marked: bo
     if item in _PARTICLES:
         return i > 0 and clause[i - 1] in _PARTICLES[item]
     # "Skip: X" is said of X, "the listener to disable: X" is not
-    leaves = (item in _LEAVES and (i == 0 or not marked)) or (item in _LEFT and i == 0)
-    return leaves or item == "no" or (item in _TO and following == "to") or _is_not(item)
+    leaves = (item in _WORDS["leaves"] and (i == 0 or not marked)) or (item in _LEFT and i == 0)
+    return leaves or item == "no" or (item in _WORDS["to"] and following == "to") or _is_not(item)
 
 
 def _is_required(clause: Sequence[str], i: int) -> bool:
     """Whether what "without" stands before is refused or denied: then it is what is required."""
-    refused = not _REFUSALS.isdisjoint(clause)
+    refused = not _WORDS["refusals"].isdisjoint(clause)
     return refused or any(_is_not(word) or word == "no" for word in clause[:i])
 
 
 def _is_not(item: str) -> bool:
-    return item in _NOT or item.endswith(("n't", "n’t"))
+    return item in _WORDS["not"] or item.endswith(("n't", "n’t"))
 
 
 def _denied_after(clause: Sequence[str], at: int, words: Collection[str]) -> bool:
@@ -242,9 +192,9 @@ def _denied_after(clause: Sequence[str], at: int, words: Collection[str]) -> boo
             linked = True
         elif (_is_not(item) or item == "no") and item not in words:
             denials += 1
-        elif item in _FIT and item not in words:
+        elif item in _WORDS["fit"] and item not in words:
             return denials % 2 == 1
-        elif (item in _LEFT or item in _UNFIT) and item not in words:
+        elif (item in _LEFT or item in _WORDS["unfit"]) and item not in words:
             ends = not following or following in _MARKS or following == ","
             if item == "out" and following != "of":
                 return False

@@ -6,15 +6,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from studies.hidden_constraints.judge import Agreement, JudgeSettings, LLMJudge, agreement
+from studies.command import Found
+from studies.hidden_constraints.checker import CHECKER
+from studies.hidden_constraints.judge import LLMJudge, agreement
 from studies.hidden_constraints.sheet import (
     NEEDED,
-    Labels,
     Recorded,
     Run,
     drawn_runs,
@@ -30,22 +31,19 @@ from suffice.cli.output import Form, ProgressLine, print_result, say
 from suffice.cli.parser import command, make_app
 from suffice.concurrency import width_of
 from suffice.errors import UsageError
-from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_counts
+from suffice.numbers.intervals.bootstrap import percentile_interval, resampled_counts
 from suffice.options import Option
 from suffice.protocols import ChatModel, Verdict
-from suffice.results.as_json import as_json
 from suffice.results.formats import counted
-from suffice.results.table import Column, Table, notes_table
-from suffice.results.tabular import Tabular
+from suffice.results.table import Column, Table
 
 COMMANDS = ("sheet", "judge", "table7")
 TOGETHER = "together"
-PEOPLE, JUDGE, CHECKER = "people", "judge", "checker"
+PEOPLE, JUDGE = "people", "judge"
 PAIRS = ((PEOPLE, JUDGE), (PEOPLE, CHECKER), (CHECKER, JUDGE))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rated:
+class Rated(NamedTuple):
     """A run and what each rater says of it; ``None``: nothing."""
 
     run: Run
@@ -53,77 +51,28 @@ class Rated:
     unreadable: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Agreed:
-    """Two raters on the runs of a record that both rated; the judge's or the checker's is ``second``.
-
-    Intervals are 95%, of resampled tasks. ``undefined`` is the share of resamples without a kappa.
-    """
-
-    record: str
-    first: str
-    second: str
-    counts: Agreement
-    tasks: int
-    share: Interval
-    kappa: Interval | None
-    undefined: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Judging(Tabular):
-    """What raters say of every record and of all."""
-
-    rated: Mapping[str, Sequence[Rated]]
-    judges: Mapping[str, str]
-    agreements: Sequence[Agreed]
-    notes: Sequence[str]
-
-    def tables(self) -> Sequence[Table]:
-        """Satisfied plans, then agreement."""
-        agreed = [_agreements(self.agreements)] if self.agreements else []
-        return (_satisfied(self), *agreed, *notes_table(self.notes))
-
-    def to_json(self) -> dict[str, Any]:
-        """Strict JSON."""
-        return {
-            "satisfied": _satisfied(self).data(),
-            "agreement": [
-                {
-                    "record": one.record,
-                    "raters": [one.first, one.second],
-                    "runs": one.counts.plans,
-                    "tasks": one.tasks,
-                    "both": one.counts.both,
-                    "first_alone": one.counts.checker_only,
-                    "second_alone": one.counts.judge_only,
-                    "neither": one.counts.neither,
-                    "share": as_json(one.share),
-                    "kappa": as_json(one.kappa),
-                    "undefined": one.undefined,
-                }
-                for one in self.agreements
-            ],
-            "notes": list(self.notes),
-        }
-
-
 # --- verdicts -------------------------------------------------------------------------------------
-def recorded_verdicts(records: Sequence[Recorded], labels: Labels | None) -> dict[str, list[Rated]]:
+def recorded_verdicts(
+    records: Sequence[Recorded], labels: Mapping[str, bool]
+) -> dict[str, list[Rated]]:
     """The recorded judge's verdicts by record; where the checker was the judge, the checker's alone."""
-    rated: dict[str, list[Rated]] = {}
-    for record in records:
-        alone = record.judge == CHECKER
-        rated[record.name] = [
-            _rated(run, labels, judged=None if alone else run.recorded, unreadable=run.unreadable)
+    return {
+        record.name: [
+            _rated(
+                run,
+                labels,
+                judged=None if record.judge == CHECKER else run.record.outcome.semantic,
+                unreadable=run.unreadable,
+            )
             for run in record.runs
         ]
-    return rated
+        for record in records
+    }
 
 
 def new_verdicts(
     records: Sequence[Recorded],
-    labels: Labels | None,
+    labels: Mapping[str, bool],
     model: ChatModel,
     told: Literal["token", "requirement"],
     show: Callable[[int, int], None],
@@ -135,30 +84,26 @@ def new_verdicts(
         raise UsageError(
             "--told requirement needs records of 'python -m studies.hidden_constraints'; type --told token"
         )
-    judge = LLMJudge(model, requirements=requirements, settings=JudgeSettings(constraint_text=told))
+    judge = LLMJudge(model, requirements=requirements if told == "requirement" else None)
     asked = list(dict.fromkeys((run.constraint, run.record.outcome.plan) for run in runs))
     said: dict[tuple[str, str], Verdict] = {}
     with ThreadPoolExecutor(width_of(model)) as pool:
-        for number, (question, verdict) in enumerate(
-            zip(asked, pool.map(lambda pair: judge.judge(*pair), asked), strict=True), start=1
+        for question, verdict in zip(
+            asked, pool.map(lambda pair: judge.judge(*pair), asked), strict=True
         ):
             said[question] = verdict
-            show(number, len(asked))
-    rated: dict[str, list[Rated]] = {}
-    for record in records:
-        rated[record.name] = []
-        for run in record.runs:
-            verdict = said[run.constraint, run.record.outcome.plan]
-            rated[record.name].append(
-                _rated(run, labels, judged=verdict.ok, unreadable=verdict.parsed is None)
-            )
-    return rated
+            show(len(said), len(asked))
+
+    def rated(run: Run) -> Rated:
+        verdict = said[run.constraint, run.record.outcome.plan]
+        return _rated(run, labels, judged=verdict.ok, unreadable=verdict.parsed is None)
+
+    return {record.name: [rated(run) for run in record.runs] for record in records}
 
 
-def _rated(run: Run, labels: Labels | None, *, judged: bool | None, unreadable: bool) -> Rated:
-    people = None if labels is None else labels.by_run.get(run.id)
-    verdicts = {PEOPLE: people, JUDGE: judged, CHECKER: run.checked}
-    return Rated(run=run, verdicts=verdicts, unreadable=unreadable)
+def _rated(run: Run, labels: Mapping[str, bool], *, judged: bool | None, unreadable: bool) -> Rated:
+    verdicts = {PEOPLE: labels.get(run.id), JUDGE: judged, CHECKER: run.checked}
+    return Rated(run, verdicts, unreadable)
 
 
 # --- agreement ------------------------------------------------------------------------------------
@@ -169,7 +114,7 @@ def judging(
     resamples: int,
     seed: int,
     notes: Sequence[str] = (),
-) -> Judging:
+) -> Found:
     """What raters say of every record, and of all together where there are several."""
     shown = dict(rated)
     if len(rated) > 1:
@@ -181,13 +126,21 @@ def judging(
         if (agreed := agree(name, runs, pair, resamples=resamples, seed=seed)) is not None
     ]
     told = [*notes, *_notes(agreements)]
-    return Judging(rated=shown, judges=judges, agreements=agreements, notes=told)
+    satisfied = _satisfied(shown, judges)
+    return Found(
+        document={"satisfied": satisfied.data(), "agreement": agreements, "notes": told},
+        shown=(satisfied, _agreements(agreements)),
+        notes=told,
+    )
 
 
 def agree(
     record: str, runs: Sequence[Rated], pair: tuple[str, str], *, resamples: int, seed: int
-) -> Agreed | None:
-    """Two raters on the runs that both rated; ``None``: they share none."""
+) -> dict[str, Any] | None:
+    """Two raters on the runs that both rated; ``None``: they share none.
+
+    Intervals are 95%, of resampled tasks. ``undefined`` is the share of resamples without a kappa.
+    """
     both = [one for one in runs if None not in (one.verdicts[pair[0]], one.verdicts[pair[1]])]
     if not both:
         return None
@@ -200,25 +153,27 @@ def agree(
             for counts in resampled_counts(len(both), resamples=resamples, seed=seed, units=tasks)
         ]
     )
-    shares, kappas = _shares(drawn), _kappas(drawn)
-    counts = agreement(second.tolist(), first.tolist())
+    kappas, counts = _kappas(drawn), agreement(second.tolist(), first.tolist())
     defined = kappas[np.isfinite(kappas)]
-    return Agreed(
-        record=record,
-        first=pair[0],
-        second=pair[1],
-        counts=counts,
-        tasks=int(tasks.max()) + 1,
-        share=percentile_interval(float(_shares(cells.sum(axis=0))), shares),
-        kappa=None
-        if counts.kappa is None or not len(defined)
-        else percentile_interval(counts.kappa, defined),
-        undefined=1.0 - len(defined) / len(kappas),
-    )
+    return {
+        "record": record,
+        "raters": list(pair),
+        "runs": len(both),
+        "tasks": int(tasks.max()) + 1,
+        "both": counts["both"],
+        "first_alone": counts["checker_only"],
+        "second_alone": counts["judge_only"],
+        "neither": counts["neither"],
+        "share": percentile_interval(counts["share"], _shares(drawn)),
+        "kappa": None
+        if counts["kappa"] is None or not len(defined)
+        else percentile_interval(counts["kappa"], defined),
+        "undefined": 1.0 - len(defined) / len(kappas),
+    }
 
 
 def _shares(counts: NDArray[np.float64]) -> NDArray[np.float64]:
-    return np.asarray((counts[..., 0] + counts[..., 3]) / counts.sum(axis=-1))
+    return np.asarray((counts[:, 0] + counts[:, 3]) / counts.sum(axis=1))
 
 
 def _kappas(counts: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -232,23 +187,26 @@ def _kappas(counts: NDArray[np.float64]) -> NDArray[np.float64]:
     return kappas
 
 
-def _notes(agreements: Sequence[Agreed]) -> Iterator[str]:
+def _notes(agreements: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for one in agreements:
-        who = f"{one.record}, {one.first} and {one.second}"
-        if one.counts.kappa is None:
+        who = f"{one['record']}, {' and '.join(one['raters'])}"
+        if one["kappa"] is None:
             yield f"{who}: a rater that says the same of all runs leaves kappa undefined"
-        elif one.undefined > 0.05:
-            yield f"{who}: {one.undefined:.0%} of the resamples have no kappa; its interval is of the others"
-        if one.share.estimate == 1.0:
-            most = 1.0 - 0.025 ** (1.0 / one.tasks)
+        elif one["undefined"] > 0.05:
             yield (
-                f"{who}: no resample can disagree where no run does; with {one.tasks} tasks up to {most:.0%} "
-                "of tasks may (exact 95% bound)"
+                f"{who}: {one['undefined']:.0%} of the resamples have no kappa; its interval is of the "
+                "others"
+            )
+        if one["share"].estimate == 1.0:
+            most = 1.0 - 0.025 ** (1.0 / one["tasks"])
+            yield (
+                f"{who}: no resample can disagree where no run does; with {one['tasks']} tasks up to "
+                f"{most:.0%} of tasks may (exact 95% bound)"
             )
 
 
 # --- tables ---------------------------------------------------------------------------------------
-def _satisfied(result: Judging) -> Table:
+def _satisfied(rated: Mapping[str, Sequence[Rated]], judges: Mapping[str, str]) -> Table:
     def mean(runs: Sequence[Rated], rater: str) -> float | None:
         said = [float(ok) for one in runs if (ok := one.verdicts[rater]) is not None]
         return sum(said) / len(said) if said else None
@@ -268,20 +226,20 @@ def _satisfied(result: Judging) -> Table:
         ),
         rows=[
             [
-                name,
-                result.judges.get(name),
-                len(runs),
+                *(name, judges.get(name), len(runs)),
                 len({one.run.record.task.id for one in runs}),
                 *(mean(runs, rater) for rater in raters),
                 sum(one.verdicts[PEOPLE] is not None for one in runs),
                 sum(one.unreadable for one in runs),
             ]
-            for name, runs in result.rated.items()
+            for name, runs in rated.items()
         ],
     )
 
 
-def _agreements(agreements: Sequence[Agreed]) -> Table:
+def _agreements(agreements: Sequence[Mapping[str, Any]]) -> Table:
+    heads = {"both": "both yes", "first_alone": "first alone", "second_alone": "second alone"}
+    counts = {"runs": "runs", **heads, "neither": "both no"}
     return Table(
         name="Agreement",
         title="Agreement of two raters on the runs that both judged, with 95% intervals of resampled tasks. "
@@ -291,20 +249,12 @@ def _agreements(agreements: Sequence[Agreed]) -> Table:
             Column(name="record", once=True),
             Column(name="first"),
             Column(name="second"),
-            Column(name="runs", kind="count"),
-            Column(name="both", kind="count", head="both yes"),
-            Column(name="first_alone", kind="count", head="first alone"),
-            Column(name="second_alone", kind="count", head="second alone"),
-            Column(name="neither", kind="count", head="both no"),
+            *(Column(name=name, kind="count", head=head) for name, head in counts.items()),
             Column(name="share", kind="percent", head="agree %", interval=True),
             Column(name="kappa", kind="number", digits=2, interval=True),
         ),
         rows=[
-            [
-                *(one.record, one.first, one.second),
-                *(one.counts.plans, one.counts.both, one.counts.checker_only),
-                *(one.counts.judge_only, one.counts.neither, one.share, one.kappa),
-            ]
+            [one["record"], *one["raters"], *(one[name] for name in (*counts, "share", "kappa"))]
             for one in agreements
         ],
     )
@@ -404,7 +354,7 @@ def rate(
     judge is the recorded one.
     """
     read = read_records(records)
-    verdicts = None if labels is None else read_labels(Path(labels), read)
+    verdicts, elsewhere = ({}, 0) if labels is None else read_labels(Path(labels), read)
     if judge.llm is None:
         if told is not None or judge.model is not None:
             raise UsageError(
@@ -421,10 +371,8 @@ def rate(
         for one in read
         if one.left_out
     ]
-    if verdicts is not None and verdicts.elsewhere:
-        notes.append(
-            f"{counted(verdicts.elsewhere, 'verdict')} of people are of runs in no record here"
-        )
+    if elsewhere:
+        notes.append(f"{counted(elsewhere, 'verdict')} of people are of runs in no record here")
     result = judging(rated, judges, resamples=bootstrap, seed=seed, notes=notes)
     print_result(form, result.tables(), result.to_json, result.notes)
     return 0
@@ -450,8 +398,8 @@ def seventh(
     Runs the gate on the tasks of hard-small with the paper's thresholds and compares mean documents, by
     budget, cool-down and agreement of the candidates.
     """
-    found = table7(budgets, cool_downs, *agreement)
-    print_result(form, found.tables(), found.to_json)
+    tables = table7(budgets, cool_downs, *agreement)
+    print_result(form, tables, lambda: {table.name: table.data() for table in tables})
     return 0
 
 

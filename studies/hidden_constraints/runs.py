@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, NamedTuple
 
 from studies.hidden_constraints.corpus.tasks import Benchmark, BenchmarkSettings, PlanningTask
 from studies.tfidf import TfidfIndex
@@ -21,37 +21,19 @@ from suffice.loops.planning.recorder import PlanJob
 from suffice.options import Option, read_names
 from suffice.policies.gate.risk import RiskModel
 from suffice.policies.gate.settings import DEFAULT_COSTS, MARKERS, GateCosts, GateSettings
-from suffice.protocols import ChatModel, ContradictionDetector, Encoder, Retriever
+from suffice.protocols import ChatModel, ContradictionDetector, Encoder, Judge, Retriever
+from suffice.results.as_json import fields_as_json
 from suffice.retrieval.indexes import IndexMaker
 from suffice.retrieval.ranking import check_k, corpus_fingerprint
-from suffice.retrieval.retrievers import (
-    Retrieval,
-    corpus_retriever,
-    pooled_retriever,
-)
+from suffice.retrieval.retrievers import Retrieval, corpus_retriever, pooled_retriever
 from suffice.trace.rounds.records import Passage
 
 EXPERIMENTS = ("main", "ablations", "sweep")
-Subset = Literal["hard", "hard-small"]
-SUBSETS: tuple[Subset, ...] = get_args(Subset)
+REGIMES: Mapping[str, int] = {"tfidf": 6, "dense": 6, "dense-30": 30, "hybrid": 6, "oracle": 6}
+"""How many documents agents ask a retriever for, by its name in ``--retrievers``.
 
-
-@dataclass(frozen=True, slots=True)
-class Regime:
-    """A retriever, and how many documents agents ask it for; a gate's most documents grow to it."""
-
-    retriever: str
-    k: int
-
-
-REGIMES: Mapping[str, Regime] = {
-    "tfidf": Regime("tfidf", 6),
-    "dense": Regime("dense", 6),
-    "dense-30": Regime("dense", 30),
-    "hybrid": Regime("hybrid", 6),
-    "oracle": Regime("oracle", 6),
-}
-"""By the name of ``--retrievers``; ``dense-30`` is the paper's "improved" one."""
+A gate's most documents grow to it; ``dense-30`` is the paper's "improved" dense one.
+"""
 
 
 def read_agents(text: str) -> tuple[str, ...]:
@@ -68,7 +50,9 @@ class HiddenConstraintsSettings:
     """
 
     benchmark: BenchmarkSettings = field(default_factory=BenchmarkSettings)
-    subset: Annotated[Subset, Option(help="which tasks (default: hard, all of them)")] = "hard"
+    subset: Annotated[
+        Literal["hard", "hard-small"], Option(help="which tasks (default: hard, all of them)")
+    ] = "hard"
     limit: Annotated[
         int | None,
         Option(metavar="N", at_least=1, help="only the first N tasks of the subset (default: all)"),
@@ -132,7 +116,7 @@ class HiddenConstraintsSettings:
             "otherwise is refused, --limit is not. Prints what the paper states and where it is silent"
         ),
     ] = False
-    folder: Path | None = None
+    folder: Path | None = field(default=None, metadata={"json": None})
 
     def __post_init__(self) -> None:
         for name, known in (
@@ -156,47 +140,52 @@ class HiddenConstraintsSettings:
                 f"ablations and sweep are compared with {GATED}; add it to --agents, or type "
                 "--experiments main"
             )
-        if self.subset not in SUBSETS:
-            raise UsageError(f"--subset must be one of {', '.join(SUBSETS)}, found {self.subset!r}")
-        self._check_gates()
-        GateCosts(
-            retrieval=self.retrieval_cost, failure=self.failure_loss
-        )  # refuses what is not above 0
-        for name in ("seeds", "resamples", "limit"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise UsageError(f"{name} must be at least 1, found {value}")
-
-    def _check_gates(self) -> None:
+        GateCosts(retrieval=self.retrieval_cost, failure=self.failure_loss)  # refuses 0 and less
         for name, gate in self.gates.items():
             if gate.detector != self.detector:
                 raise UsageError(
                     f"the gate {name} goes by the detector {gate.detector!r}, and the experiment by "
                     f"{self.detector!r}; type --detector {gate.detector}"
                 )
-            if name in AGENTS:
-                raise UsageError(f"a gate may not be called {name!r}, as an agent is")
+
+    @property
+    def all_seeds(self) -> range:
+        return range(self.seed, self.seed + self.seeds)
 
     def to_json(self) -> dict[str, Any]:
         """What a figure needs to say of it."""
-        return {
-            "benchmark": asdict(self.benchmark),
-            "subset": self.subset,
-            "limit": self.limit,
-            "agents": list(self.agents),
-            "retrievers": list(self.retrievers),
-            "seeds": self.seeds,
-            "seed": self.seed,
-            "experiments": list(self.experiments),
-            "encoder": self.encoder,
-            "detector": self.detector,
-            "gates": sorted(self.gates),
-            "planning": asdict(self.planning),
-            "retrieval_cost": self.retrieval_cost,
-            "failure_loss": self.failure_loss,
-            "resamples": self.resamples,
-            "as_published": self.as_published,
-        }
+        return fields_as_json(self) | {"gates": sorted(self.gates)}
+
+
+_STATED: Mapping[str, Any] = {
+    "subset": "hard-small",
+    "agents": tuple(AGENTS),
+    "retrievers": ("tfidf", "dense", "dense-30", "oracle"),
+    "seeds": 3,
+    "seed": 42,
+    "experiments": EXPERIMENTS,
+    "detector": MARKERS,
+}
+
+
+def as_published(asked: HiddenConstraintsSettings) -> HiddenConstraintsSettings:
+    """The settings with all that the paper states; what says otherwise is refused, but for a limit."""
+    usual = HiddenConstraintsSettings()
+    drawn = {name: getattr(usual.planning, name) for name in ("candidates", "temperature")}
+    for name, stated in (drawn | _STATED).items():
+        place, default = (asked.planning, usual.planning) if name in drawn else (asked, usual)
+        found = getattr(place, name)
+        if found not in (stated, getattr(default, name)):
+            raise UsageError(
+                f"--as-published sets --{name} {said(stated)}, found --{name} {said(found)}; leave out "
+                "one of the two"
+            )
+    return replace(asked, **_STATED)
+
+
+def said(value: object, between: str = ",") -> str:
+    """A setting as it is typed, or listed."""
+    return between.join(map(str, value)) if isinstance(value, tuple | range) else str(value)
 
 
 # --- the runs -------------------------------------------------------------------------------------
@@ -228,20 +217,20 @@ class OracleRetriever:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Players:
-    """Who plans, what is looked up where, and who finds contradictions (``None``: the markers).
+class Experimenters:
+    """The models an experiment needs; ``judge_name`` is what a recording calls the judge.
 
-    ``retrievers`` go by the name of their regime; the oracle's is ``None``, since every task has its own.
+    Without a detector the published markers find contradictions.
     """
 
     model: ChatModel
-    retrievers: Mapping[str, Retriever | None]
-    documents: Mapping[str, Passage]
+    judge: Judge
+    judge_name: str
+    encoder: Encoder | None = None
     detector: ContradictionDetector | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VariantSettings:
+class Variant(NamedTuple):
     """A published gate with other numbers; ``agent`` is what its runs are recorded as."""
 
     experiment: str
@@ -251,30 +240,32 @@ class VariantSettings:
 
     @property
     def agent(self) -> str:
-        """The agent's name in the plan trace."""
         return f"{GATED}: {self.name}"
+
+
+Retrievers = Mapping[str, Retriever | None]
+"""By the name of ``--retrievers``; the oracle's is ``None``, since every task has its own."""
 
 
 def built_retrievers(
     names: Sequence[str], benchmark: Benchmark, encoder: Encoder | None, folder: Path | None
-) -> dict[str, Retriever | None]:
-    """Retrievers over the corpus by their regime; ``None`` for the oracle, which has one a task."""
+) -> Retrievers:
+    """Retrievers over the corpus."""
     retrievers: dict[str, Retriever | None] = {}
-    make = IndexMaker(encoder=encoder)
+    make, documents = IndexMaker(encoder=encoder), benchmark.documents
     for name in names:
         if name == ORACLE:
             retrievers[name] = None
-            continue
-        if REGIMES[name].retriever == "tfidf":
-            retrievers[name] = TfidfIndex.build(benchmark.documents)
-            continue
-        kind = REGIMES[name].retriever
-        retrieval = Retrieval(name=kind, encoder=encoder, candidates=max(20, REGIMES[name].k))
-        if folder is None or "dense" not in retrieval.kinds:  # built in a moment
-            retrievers[name] = corpus_retriever(benchmark.documents, retrieval, make)
+        elif name == "tfidf":
+            retrievers[name] = TfidfIndex.build(documents)
         else:
-            place = folder / f"index-{corpus_fingerprint(benchmark.documents)[:12]}"
-            retrievers[name] = pooled_retriever(benchmark.documents, retrieval, place, make)
+            kind = name.removesuffix("-30")
+            retrieval = Retrieval(name=kind, encoder=encoder, candidates=max(20, REGIMES[name]))
+            if folder is None:
+                retrievers[name] = corpus_retriever(documents, retrieval, make)
+            else:
+                place = folder / f"index-{corpus_fingerprint(documents)[:12]}"
+                retrievers[name] = pooled_retriever(documents, retrieval, place, make)
     return retrievers
 
 
@@ -285,44 +276,44 @@ def published_gate(settings: HiddenConstraintsSettings, **changes: Any) -> GateS
         return GateSettings.published(detector=settings.detector, **changes)
 
 
-def variants(settings: HiddenConstraintsSettings) -> tuple[VariantSettings, ...]:
+def variants(settings: HiddenConstraintsSettings) -> Iterator[Variant]:
     """The gates of ablations and sweep."""
-    gates = []
     if "ablations" in settings.experiments:
-        gates += [
-            VariantSettings(
-                experiment="ablations", name=name, gate=published_gate(settings, risk=risk)
-            )
-            for name, risk in _WEIGHTLESS.items()
-        ]
+        for name, risk in _WEIGHTLESS.items():
+            yield Variant("ablations", name, published_gate(settings, risk=risk))
     if "sweep" in settings.experiments:
-        gates += [
-            VariantSettings(
-                experiment="sweep",
-                name=f"tau {low:g}, {high:g}",
-                gate=published_gate(settings, tau_low=low, tau_high=high),
-                taus=(low, high),
-            )
-            for low, high in TAUS
-        ]
-    return tuple(gates)
+        for taus in TAUS:
+            gate = published_gate(settings, tau_low=taus[0], tau_high=taus[1])
+            yield Variant("sweep", f"tau {taus[0]:g}, {taus[1]:g}", gate, taus)
 
 
 def jobs_of(
-    settings: HiddenConstraintsSettings, tasks: Sequence[PlanningTask], players: Players
+    settings: HiddenConstraintsSettings,
+    made: Benchmark,
+    who: Experimenters,
+    retrievers: Retrievers,
 ) -> list[PlanJob]:
     """Every run, in an order that finishes whole comparisons: seed by seed, task by task."""
-    seeds = range(settings.seed, settings.seed + settings.seeds)
+    documents = {document.id: document for document in made.documents}
+
+    def agent(task: PlanningTask, control: AgentControl, regime: str | None) -> PlanningAgent:
+        retriever = None if regime is None else retrievers[regime]
+        if regime == ORACLE:
+            retriever = OracleRetriever([documents[name] for name in task.document_ids])
+        return PlanningAgent(
+            who.model, control, retriever, settings=settings.planning, detector=who.detector
+        )
+
     return [
         PlanJob(
             task=task.visible,
-            agent=_agent(settings, players, task, control, regime),
+            agent=agent(task, control, regime),
             retriever=regime,
             seed=seed,
             gold=task.gold,
         )
-        for seed in seeds
-        for task in tasks
+        for seed in settings.all_seeds
+        for task in made.subset(settings.subset)[: settings.limit]
         for control, regime in _controls(settings, first_seed=seed == settings.seed)
     ]
 
@@ -340,13 +331,13 @@ def _controls(
         for name, gate in settings.gates.items():
             yield _at_depth(gated(gate, name), regime), regime
     if first_seed:
+        regime = settings.retrievers[0]
         for variant in variants(settings):
-            regime = settings.retrievers[0]
             yield _at_depth(gated(variant.gate, variant.agent), regime), regime
 
 
 def _at_depth(control: AgentControl, regime: str) -> AgentControl:
-    k = REGIMES[regime].k
+    k = REGIMES[regime]
     if control.gate is None:
         return replace(control, k=k)
     if k <= control.gate.k_max:
@@ -356,25 +347,8 @@ def _at_depth(control: AgentControl, regime: str) -> AgentControl:
         return replace(control, gate=replace(control.gate, k_max=k))
 
 
-def _agent(
-    settings: HiddenConstraintsSettings,
-    players: Players,
-    task: PlanningTask,
-    control: AgentControl,
-    regime: str | None,
-) -> PlanningAgent:
-    retriever = None if regime is None else players.retrievers[regime]
-    if regime is not None and retriever is None:
-        retriever = OracleRetriever(
-            [players.documents[document_id] for document_id in task.document_ids]
-        )
-    return PlanningAgent(
-        players.model, control, retriever, settings=settings.planning, detector=players.detector
-    )
-
-
 def run_document(
-    settings: HiddenConstraintsSettings, benchmark: Benchmark, players: Players, judge: str
+    settings: HiddenConstraintsSettings, benchmark: Benchmark, who: Experimenters
 ) -> dict[str, Any]:
     """What a recording states of itself; one that is gone on with must state the same.
 
@@ -387,13 +361,11 @@ def run_document(
         "benchmark": asdict(settings.benchmark),
         "corpus_fingerprint": corpus_fingerprint(benchmark.documents),
         "tasks_fingerprint": _hash(tasks),
-        "model": players.model.name,
-        "api": players.model.api,
-        "judge": judge,
+        "model": who.model.name,
+        "api": who.model.api,
+        "judge": who.judge_name,
         # a file's content goes with its name, so that another one in its place is noticed
-        "detector": settings.detector
-        if players.detector is None
-        else reranker_name(settings.detector),
+        "detector": settings.detector if who.detector is None else reranker_name(settings.detector),
         "encoder": settings.encoder,
         "planning": asdict(settings.planning),
         "version": VERSION,

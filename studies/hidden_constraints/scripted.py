@@ -86,7 +86,7 @@ class ScriptedPlanner:
             raise UsageError(
                 "two tasks have the same goal and context, by which a scripted planner knows them"
             )
-        self._checker = CheckerJudge.of(task.constraint for task in benchmark.tasks)
+        self._checker = CheckerJudge(task.constraint for task in benchmark.tasks)
 
     def generate(self, request: GenerationRequest) -> Generation:
         """The replies; a token counts as four letters."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,10 +41,6 @@ class Run:
     checked: bool | None
 
     @property
-    def recorded(self) -> bool | None:
-        return self.record.outcome.semantic
-
-    @property
     def unreadable(self) -> bool:
         """Whether the recorded judge's reply could not be read; it counts as not satisfied."""
         return (self.record.outcome.verdict or "").startswith(UNREADABLE)
@@ -72,9 +68,11 @@ def read_records(paths: Sequence[str]) -> tuple[Recorded, ...]:
 
 
 def _recorded(name: str, plans: PlanSet) -> Recorded:
-    tasks = _tasks(plans)
+    made, tasks = plans.run.get("benchmark"), dict[str, PlanningTask]()
+    if plans.run.get("experiment") == "hidden-constraints" and isinstance(made, dict):
+        tasks = {task.id: task for task in generate(BenchmarkSettings(**made)).tasks}
     runs = tuple(
-        _run(record, tasks.get(record.task.id))
+        _run(record, record.gold.constraints, tasks.get(record.task.id))
         for record in plans.records
         if record.gold is not None and record.gold.constraints
     )
@@ -84,27 +82,16 @@ def _recorded(name: str, plans: PlanSet) -> Recorded:
     return Recorded(name=name, judge=judge, runs=runs, left_out=len(plans.records) - len(runs))
 
 
-def _tasks(plans: PlanSet) -> dict[str, PlanningTask]:
-    """The benchmark's tasks, made again from the settings a record states."""
-    made = plans.run.get("benchmark")
-    if plans.run.get("experiment") != "hidden-constraints" or not isinstance(made, dict):
-        return {}
-    return {task.id: task for task in generate(BenchmarkSettings(**made)).tasks}
-
-
-def _run(record: PlanRecord, task: PlanningTask | None) -> Run:
-    tokens = () if record.gold is None else record.gold.constraints
-    known = task is not None and tokens == (task.constraint.token,)
+def _run(record: PlanRecord, tokens: tuple[str, ...], task: PlanningTask | None) -> Run:
+    constraint = None if task is None or tokens != (task.constraint.token,) else task.constraint
     named = json.dumps([*record.key, *tokens, record.outcome.plan])
     digest = hashlib.sha256(named.encode("utf-8", "surrogatepass")).hexdigest()[:12]
     return Run(
         id=f"run-{digest}",  # a spreadsheet takes 12e45678 for a number
         record=record,
         constraint="; ".join(tokens),
-        requirement=task.constraint.requirement if task is not None and known else "",
-        checked=satisfies(task.constraint, record.outcome.plan).ok
-        if task is not None and known
-        else None,
+        requirement="" if constraint is None else constraint.requirement,
+        checked=None if constraint is None else satisfies(constraint, record.outcome.plan).ok,
     )
 
 
@@ -147,16 +134,11 @@ def _in_form(path: Path, rows: Sequence[Sequence[str]]) -> str:
     raise UsageError(f"--out must end in .csv or .jsonl, found {path}")
 
 
-@dataclass(frozen=True, slots=True)
-class Labels:
-    """Verdicts of people by run; ``elsewhere`` are of runs in none of the records."""
+def read_labels(path: Path, records: Sequence[Recorded]) -> tuple[dict[str, bool], int]:
+    """Verdicts of people by run, and how many are of runs in none of the records.
 
-    by_run: Mapping[str, bool]
-    elsewhere: int
-
-
-def read_labels(path: Path, records: Sequence[Recorded]) -> Labels:
-    """Verdicts by run; rows whose verdict is empty are passed over."""
+    Rows whose verdict is empty are passed over.
+    """
     table = open_table(path)
     missing = [name for name in NEEDED if name not in table.names]
     if missing:
@@ -169,7 +151,10 @@ def read_labels(path: Path, records: Sequence[Recorded]) -> Labels:
     tasks = {_plain(run.record.task.id) for run in known.values()}
     labels: dict[str, bool] = {}
     rows: dict[str, int] = {}
-    for row in filter(_word, table.rows(NEEDED)):
+    for row in table.rows(NEEDED):
+        word = str(row.values.get("satisfied") or "").strip().lower().removesuffix(".0")
+        if not word:
+            continue
         name, task = row.required("run").strip(), _plain(row.required("task"))
         if task not in tasks:
             raise row.error(f"no task {task!r:.60} is recorded{did_you_mean(task, tasks)}", "task")
@@ -177,17 +162,20 @@ def read_labels(path: Path, records: Sequence[Recorded]) -> Labels:
             raise row.error(
                 f"the run {name!r:.60} has a verdict in row {rows[name]} already", "run"
             )
-        rows[name], verdict = row.number, _verdict(row)
+        if word not in _SAID:
+            found = row.values["satisfied"]
+            raise row.error(f"must be yes or no, found {found!r:.60}", "satisfied")
+        rows[name] = row.number
         if name in known:
             _check(row, known[name])
-            labels[name] = verdict
+            labels[name] = _SAID[word]
     if not labels:
         found = "no verdict is filled in; write yes or no under satisfied"
         if rows:
             named = ", ".join(record.name for record in records)
             found = f"none of its {len(rows)} runs is in {named}; name the record the sheet was written from"
         raise DataError(found, file=str(path))
-    return Labels(labels, len(rows) - len(labels))
+    return labels, len(rows) - len(labels)
 
 
 def _check(row: Row, run: Run) -> None:
@@ -202,15 +190,3 @@ def _check(row: Row, run: Run) -> None:
 def _plain(text: str) -> str:
     """A text as a sheet has it, without the apostrophe that keeps it from being computed."""
     return visible(text).removeprefix("'").strip()
-
-
-def _word(row: Row) -> str:
-    value = row.values.get("satisfied")
-    return "" if value is None else str(value).strip().lower().removesuffix(".0")
-
-
-def _verdict(row: Row) -> bool:
-    word = _word(row)
-    if word not in _SAID:
-        raise row.error(f"must be yes or no, found {row.values['satisfied']!r:.60}", "satisfied")
-    return _SAID[word]

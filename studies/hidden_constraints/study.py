@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 
-from studies.command import Options, Request, Study
+from studies.command import Found, Options, Request, Study
 from studies.hidden_constraints.checker import CHECKER, CheckerJudge, satisfies
 from studies.hidden_constraints.corpus.generate import generate
 from studies.hidden_constraints.corpus.tasks import Benchmark, BenchmarkSettings, PlanningTask
-from studies.hidden_constraints.judge import Agreement, LLMJudge, agreement
-from studies.hidden_constraints.published import as_published
-from studies.hidden_constraints.results import GateVariant, HiddenConstraintsStudy, Recall, notes_of
+from studies.hidden_constraints.judge import LLMJudge, agreement
+from studies.hidden_constraints.results import failed_runs, notes_of, tables_of
 from studies.hidden_constraints.runs import (
-    REGIMES,
     VANILLA,
+    Experimenters,
     HiddenConstraintsSettings,
-    Players,
+    Retrievers,
+    Variant,
+    as_published,
     built_retrievers,
     gate_agent,
     jobs_of,
@@ -29,8 +30,17 @@ from studies.hidden_constraints.runs import (
     run_document,
     variants,
 )
-from studies.hidden_constraints.scores import Board, contrasts, example_run, step_trace
+from studies.hidden_constraints.scores import (
+    Board,
+    Row,
+    board_of,
+    contrasts,
+    example_run,
+    figures,
+    step_trace,
+)
 from studies.hidden_constraints.scripted import ScriptedPlanner
+from suffice._version import VERSION
 from suffice.cli.output import ProgressLine, say
 from suffice.concurrency import width_of
 from suffice.errors import UsageError
@@ -44,7 +54,7 @@ from suffice.options import Option
 from suffice.policies.file import load_policy
 from suffice.policies.gate.policy import GatePolicy
 from suffice.policies.gate.settings import MARKERS, GateCosts, GateSettings, unreachable
-from suffice.protocols import ChatModel, ContradictionDetector, Encoder, Judge, Retriever, Verdict
+from suffice.protocols import ChatModel, Judge
 from suffice.replay.run.answers import Resampling
 from suffice.trace.plans.file import read_plans
 from suffice.trace.plans.records import PlanRecord, PlanSet
@@ -52,64 +62,33 @@ from suffice.trace.plans.records import PlanRecord, PlanSet
 _TOP = 10
 _RECALL_AT = (1, 5, _TOP)
 _PLANS = "plans"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Experimenters:
-    """The models an experiment needs; ``judge_name`` is what a recording calls the judge.
-
-    Without a detector the published markers find contradictions; without ``concurrency`` as many runs are
-    under way as suit the model.
-    """
-
-    model: ChatModel
-    judge: Judge
-    judge_name: str
-    encoder: Encoder | None = None
-    detector: ContradictionDetector | None = None
-    concurrency: int | None = None
+Tasks = Sequence[PlanningTask]
 
 
 def hidden_constraints_study(
     who: Experimenters,
-    settings: HiddenConstraintsSettings | None = None,
+    settings: HiddenConstraintsSettings,
     on_progress: Callable[[Progress], None] = lambda _: None,
     *,
-    benchmark: Benchmark | None = None,
-) -> HiddenConstraintsStudy | None:
+    made: Benchmark | None = None,
+) -> Found | None:
     """Run every agent with every retriever on the tasks, judge the plans, and compare.
 
-    ``benchmark`` must be the one of the settings where it is given. With a folder, what was recorded
+    ``made`` must be the benchmark of the settings where it is given. With a folder, what was recorded
     before is not run again. ``None`` when interrupted; run the same again to go on.
     """
-    wanted = HiddenConstraintsSettings() if settings is None else settings
-    if wanted.folder is None:
+    if settings.folder is None:
         with TemporaryDirectory() as folder:
-            return _study(who, wanted, Path(folder), on_progress, benchmark)
-    return _study(who, wanted, wanted.folder, on_progress, benchmark)
-
-
-def _study(
-    who: Experimenters,
-    settings: HiddenConstraintsSettings,
-    folder: Path,
-    on_progress: Callable[[Progress], None],
-    benchmark: Benchmark | None,
-) -> HiddenConstraintsStudy | None:
-    made = generate(settings.benchmark) if benchmark is None else benchmark
-    tasks = made.subset(settings.subset)[: settings.limit]
-    players = Players(
-        model=who.model,
-        retrievers=built_retrievers(settings.retrievers, made, who.encoder, settings.folder),
-        documents={document.id: document for document in made.documents},
-        detector=who.detector,
-    )
+            kept = replace(settings, folder=Path(folder))
+            return hidden_constraints_study(who, kept, on_progress, made=made)
+    made, folder = made or generate(settings.benchmark), settings.folder
+    retrievers = built_retrievers(settings.retrievers, made, who.encoder, folder)
     summary = record_plans(
-        jobs_of(settings, tasks, players),
+        jobs_of(settings, made, who, retrievers),
         folder / _PLANS,
         PlanRecorderSettings(
-            run=run_document(settings, made, players, who.judge_name),
-            concurrency=who.concurrency or width_of(who.model),
+            run=run_document(settings, made, who),
+            concurrency=width_of(who.model),
             judge=who.judge,
             on_progress=on_progress,
         ),
@@ -117,22 +96,29 @@ def _study(
     made.write(folder)  # only now: a folder of another benchmark was refused before
     if summary.interrupted:
         return None
-    return _measured(who, settings, made, players, read_plans(folder / _PLANS), summary)
+    document = _document(who, settings, made, retrievers, read_plans(folder / _PLANS))
+    notes = [*_about_runs(document, settings, summary), *notes_of(document, settings)]
+    return Found(
+        document=document | {"notes": notes, "version": VERSION},
+        shown=tuple(tables_of(document, settings)),
+        notes=notes,
+    )
 
 
-def _measured(
+def _document(
     who: Experimenters,
     settings: HiddenConstraintsSettings,
     made: Benchmark,
-    players: Players,
+    retrievers: Retrievers,
     plans: PlanSet,
-    summary: RecordSummary,
-) -> HiddenConstraintsStudy:
+) -> dict[str, Any]:
     tasks = made.subset(settings.subset)[: settings.limit]
-    seeds = range(settings.seed, settings.seed + settings.seeds)
     costs = GateCosts(retrieval=settings.retrieval_cost, failure=settings.failure_loss)
-    board = Board.of(plans.records, tasks, seeds, costs)
+    board = board_of(plans.records, tasks, settings.all_seeds, costs)
     draws = Resampling(resamples=settings.resamples, seed=settings.seed)
+    shape = len(tasks), settings.seeds
+    results = [figures(board, place, shape, draws) for place in _asked(settings)]
+    recalls = [_recall(name, tasks, retrievers, len(made.documents)) for name in retrievers]
     differences, critical = contrasts(board, _pairs(settings), settings.retrievers, draws)
     gates = _gates(settings)
     first = {
@@ -140,43 +126,42 @@ def _measured(
         for agent in gates
         for retriever in settings.retrievers
     }
-    examples = (
+    examples = [
         example_run(first[agent, settings.retrievers[0]], tasks, gate)
         for agent, gate in gates.items()
-    )
-    study = HiddenConstraintsStudy(
-        settings=settings,
-        model=who.model.name,
-        judge=who.judge_name,
-        tasks=len(made.tasks),
-        hard_small=len(made.subset("hard-small")),
-        documents=len(made.documents),
-        cells=tuple(
-            board.cell(agent, retriever, seeds=settings.seeds, draws=draws)
-            for agent, retriever in _asked(settings)
-        ),
-        recalls=tuple(_recalls(settings, tasks, players)),
-        contrasts=differences,
-        critical=critical,
-        variants=tuple(_variants(settings, board, draws)),
-        steps=tuple(
+    ]
+    return {
+        "benchmark": {
+            "tasks": len(made.tasks),
+            "hard_small": len(made.subset("hard-small")),
+            "documents": len(made.documents),
+        },
+        "results": results,
+        "recall": recalls,
+        "decomposition": list(_decomposition(results, recalls)),
+        "contrasts": differences,
+        "critical": critical,
+        "variants": list(_variants(settings, board, len(tasks), draws)),
+        "steps": [
             step_trace(PlanSet(records=chosen), *where) for where, chosen in first.items() if chosen
-        ),
-        examples=tuple(example for example in examples if example is not None),
-        agreement=None if who.judge_name == CHECKER else _agreement(settings, plans, tasks),
-        notes=(),
-    )
-    return replace(study, notes=(*_notes(study, summary), *notes_of(study)))
+        ],
+        "examples": [example for example in examples if example is not None],
+        "agreement": None if who.judge_name == CHECKER else _agreement(settings, plans, tasks),
+        "model": who.model.name,
+        "judge": who.judge_name,
+        "settings": settings,
+    }
 
 
-def _notes(study: HiddenConstraintsStudy, summary: RecordSummary) -> Iterator[str]:
-    settings, steps = study.settings, study.settings.planning.max_steps
+def _about_runs(
+    document: Mapping[str, Any], settings: HiddenConstraintsSettings, summary: RecordSummary
+) -> Iterator[str]:
     for name, gate in _gates(settings).items():
         who = "the published gate" if name == GATED else f"the gate {name}"
-        yield from (f"{who}: {action}" for action in unreachable(gate, steps))
-    if study.failed:
-        kept = "; their reasons are in plans/record.db, and running the same again tries them again"
-        yield f"{study.failed} runs failed and enter no mean" + (kept if settings.folder else "")
+        yield from (f"{who}: {action}" for action in unreachable(gate, settings.planning.max_steps))
+    if failed := failed_runs(document):
+        kept = "; with --out their reasons are in plans/record.db, and running the same again retries them"
+        yield f"{failed} runs failed and enter no mean{kept}"
     if summary.recorded == 0 and summary.failed == 0:
         yield "nothing was run anew: all runs were recorded before"
 
@@ -184,79 +169,8 @@ def _notes(study: HiddenConstraintsStudy, summary: RecordSummary) -> Iterator[st
 def _asked(settings: HiddenConstraintsSettings) -> Iterator[tuple[str, str | None]]:
     """Rows of the main table: agents in their order, each with every retriever."""
     for agent in (*settings.agents, *settings.gates):
-        if agent == VANILLA:
-            yield agent, None
-        else:
-            yield from ((agent, retriever) for retriever in settings.retrievers)
-
-
-def _pairs(settings: HiddenConstraintsSettings) -> list[tuple[str, str]]:
-    """Every gate against every agent, and each other gate against the published one."""
-    gates = [GATED] if GATED in settings.agents else []
-    others = [agent for agent in settings.agents if agent != GATED]
-    return [
-        (gate, other)
-        for gate in (*gates, *settings.gates)
-        for other in (*others, *gates)
-        if gate != other
-    ]
-
-
-def _recalls(
-    settings: HiddenConstraintsSettings, tasks: Sequence[PlanningTask], players: Players
-) -> Iterator[Recall]:
-    """Each retriever asked once a task with goal and context, over the whole corpus."""
-    for name in settings.retrievers:
-        retriever = players.retrievers[name]
-        if retriever is None:
-            yield Recall(
-                retriever=name,
-                recall=dict.fromkeys(_RECALL_AT, 1.0),
-                rank=1.0,
-                ranked=len(tasks),
-                in_ten=len(tasks),
-                rank_in_ten=1.0,
-            )
-            continue
-        ranks = np.array([_rank(task, retriever, len(players.documents)) for task in tasks])
-        known, top = np.isfinite(ranks), ranks <= _TOP
-        yield Recall(
-            retriever=name,
-            recall={k: float((ranks <= k).mean()) for k in _RECALL_AT},
-            rank=float(ranks[known].mean()) if known.any() else None,
-            ranked=int(known.sum()),
-            in_ten=int(top.sum()),
-            rank_in_ten=float(ranks[top].mean()) if top.any() else None,
-        )
-
-
-def _rank(task: PlanningTask, retriever: Retriever, documents: int) -> float:
-    """Of the first document that carries the constraint; infinite when none is returned."""
-    ranking = enumerate(retriever.retrieve(task.query, documents), start=1)
-    ranks = (rank for rank, document in ranking if document.id in task.document_ids)
-    return float(next(ranks, "inf"))
-
-
-def _variants(
-    settings: HiddenConstraintsSettings, board: Board, draws: Resampling
-) -> Iterator[GateVariant]:
-    asked, steps = variants(settings), settings.planning.max_steps
-    retriever = settings.retrievers[0]
-    if "ablations" in settings.experiments and GATED in settings.agents:
-        yield GateVariant(
-            experiment="ablations",
-            name="full",
-            cell=board.cell(GATED, retriever, seeds=1, draws=draws),
-            unreachable=tuple(map(str, unreachable(published_gate(settings), steps))),
-        )
-    for variant in asked:
-        yield GateVariant(
-            experiment=variant.experiment,
-            name=variant.name,
-            cell=board.cell(variant.agent, retriever, seeds=1, draws=draws),
-            unreachable=tuple(map(str, unreachable(variant.gate, steps))),
-            taus=variant.taus,
-        )
+        retrievers = (None,) if agent == VANILLA else settings.retrievers
+        yield from ((agent, retriever) for retriever in retrievers)
 
 
 def _gates(settings: HiddenConstraintsSettings) -> dict[str, GateSettings]:
@@ -265,11 +179,77 @@ def _gates(settings: HiddenConstraintsSettings) -> dict[str, GateSettings]:
     return published | dict(settings.gates)
 
 
+def _pairs(settings: HiddenConstraintsSettings) -> list[tuple[str, str]]:
+    """Every gate against every agent, and each other gate against the published one."""
+    published = [GATED] if GATED in settings.agents else []
+    others = [agent for agent in settings.agents if agent != GATED]
+    return [
+        (gate, other)
+        for gate in _gates(settings)
+        for other in (*others, *published)
+        if gate != other
+    ]
+
+
+def _recall(name: str, tasks: Tasks, retrievers: Retrievers, documents: int) -> Row:
+    """A retriever asked once a task with goal and context, over the whole corpus.
+
+    ``mean_rank`` is over the ``ranked`` tasks whose documents it returned (a fused pool ends early),
+    ``mean_rank_in_ten`` over the ``in_ten`` tasks that have one among the first ten, as the paper's Table 3.
+    """
+    retriever = retrievers[name]
+    ranks = np.ones(len(tasks))
+    if retriever is not None:
+        for row, task in enumerate(tasks):
+            ranking = enumerate(retriever.retrieve(task.query, documents), start=1)
+            found = (rank for rank, document in ranking if document.id in task.document_ids)
+            ranks[row] = next(found, np.inf)
+    known, top = np.isfinite(ranks), ranks <= _TOP
+    return {
+        "retriever": name,
+        **{f"recall@{k}": float((ranks <= k).mean()) for k in _RECALL_AT},
+        "mean_rank": float(ranks[known].mean()) if known.any() else None,
+        "ranked": int(known.sum()),
+        "in_ten": int(top.sum()),
+        "mean_rank_in_ten": float(ranks[top].mean()) if top.any() else None,
+    }
+
+
+def _decomposition(results: Sequence[Row], recalls: Sequence[Row]) -> Iterator[Row]:
+    """What each retriever allows; one none of whose runs was judged is left out."""
+    for recall in recalls:
+        name = recall["retriever"]
+        own = (row for row in results if row["retriever"] == name and row["semantic"] is not None)
+        best = max(own, key=lambda row: row["semantic"], default=None)
+        if best is not None:
+            yield {
+                "retriever": name,
+                "recall@10": recall["recall@10"],
+                "best_semantic": best["semantic"],
+                "agent": best["agent"],
+            }
+
+
+def _variants(
+    settings: HiddenConstraintsSettings, board: Board, tasks: int, draws: Resampling
+) -> Iterator[Row]:
+    """Gates with other numbers, in one seed; ``taus`` are (tau_low, tau_high) of one of the sweep."""
+    published = Variant("ablations", "full", published_gate(settings))
+    full = "ablations" in settings.experiments and GATED in settings.agents
+    for variant in (*([published] if full else []), *variants(settings)):
+        agent = GATED if variant is published else variant.agent
+        never = unreachable(variant.gate, settings.planning.max_steps)
+        yield {
+            "experiment": variant.experiment,
+            "name": variant.name,
+            "taus": variant.taus,
+            **figures(board, (agent, settings.retrievers[0]), (tasks, 1), draws),
+            "unreachable": list(map(str, never)),
+        }
+
+
 def _first_seed(
-    settings: HiddenConstraintsSettings,
-    plans: PlanSet,
-    tasks: Sequence[PlanningTask],
-    cell: tuple[str, str],
+    settings: HiddenConstraintsSettings, plans: PlanSet, tasks: Tasks, cell: tuple[str, str]
 ) -> tuple[PlanRecord, ...]:
     """The runs of an agent with a retriever in the first seed."""
     wanted = {task.id for task in tasks}
@@ -282,31 +262,26 @@ def _first_seed(
 
 
 def _agreement(
-    settings: HiddenConstraintsSettings, plans: PlanSet, tasks: Sequence[PlanningTask]
-) -> Agreement | None:
+    settings: HiddenConstraintsSettings, plans: PlanSet, tasks: Tasks
+) -> dict[str, Any] | None:
     """The judge against the deterministic checker, over the plans of the main table."""
-    constraints = {task.id: task.constraint for task in tasks}
-    asked, seeds = set(_asked(settings)), range(settings.seed, settings.seed + settings.seeds)
+    constraints, asked = {task.id: task.constraint for task in tasks}, set(_asked(settings))
     judged = [
         record
         for record in plans.records
         if record.outcome.semantic is not None
         and record.task.id in constraints
-        and record.seed in seeds
+        and record.seed in settings.all_seeds
         and (record.agent, record.retriever) in asked
     ]
     if not judged:
         return None
-    said = [
-        Verdict(
-            ok=bool(record.outcome.semantic),
-            # the recorder noted that the judge's reply could not be read
-            parsed=None if (record.outcome.verdict or "").startswith(UNREADABLE) else "json",
-        )
-        for record in judged
-    ]
-    checked = [satisfies(constraints[record.task.id], record.outcome.plan) for record in judged]
-    return agreement(said, checked)
+    return agreement(
+        [bool(record.outcome.semantic) for record in judged],
+        [satisfies(constraints[record.task.id], record.outcome.plan).ok for record in judged],
+        # the recorder noted that the judge's reply could not be read
+        sum((record.outcome.verdict or "").startswith(UNREADABLE) for record in judged),
+    )
 
 
 # --- the command ----------------------------------------------------------------------------------
@@ -361,7 +336,7 @@ class HiddenConstraintsOptions:
         return gates
 
 
-def _run(request: Request) -> HiddenConstraintsStudy | None:
+def _run(request: Request) -> Found | None:
     asked = request.read(HiddenConstraintsOptions)
     settings = request.read(HiddenConstraintsSettings, gates=asked.gates, folder=request.folder)
     if settings.as_published:
@@ -375,7 +350,7 @@ def _run(request: Request) -> HiddenConstraintsStudy | None:
     def progress(now: Progress) -> None:
         line.show(now.finished, now.planned, failed=now.failed)
 
-    return hidden_constraints_study(who, settings, progress, benchmark=made)
+    return hidden_constraints_study(who, settings, progress, made=made)
 
 
 def _experimenters(
@@ -388,19 +363,18 @@ def _experimenters(
     scripted = llm == "scripted"  # which knows this benchmark
     model: ChatModel
     if scripted:
-        model = (
-            ScriptedPlanner(made) if cache is None else CachedModel(ScriptedPlanner(made), cache)
-        )
+        planner = ScriptedPlanner(made)
+        model = planner if cache is None else CachedModel(planner, cache)
     else:
         model = request.connect(llm, request.model.model)
     judge: Judge
     if asked.judge == CHECKER or (asked.judge is None and scripted):
-        judge, judge_name = CheckerJudge.of(task.constraint for task in made.tasks), CHECKER
+        judge, judge_name = CheckerJudge(task.constraint for task in made.tasks), CHECKER
     else:
         named = asked.judge
         judge = LLMJudge(model if named is None else request.connect(named, asked.judge_model))
         judge_name = judge.name
-    dense = any(REGIMES[name].retriever in ("dense", "hybrid") for name in settings.retrievers)
+    dense = any(name.startswith(("dense", "hybrid")) for name in settings.retrievers)
     return Experimenters(
         model=model,
         judge=judge,
@@ -410,8 +384,8 @@ def _experimenters(
     )
 
 
-def _failure(study: HiddenConstraintsStudy, folder: Path | None) -> str | None:
-    if not study.failed:
+def _failure(found: Found, folder: Path | None) -> str | None:
+    if not failed_runs(found.document):
         return None
     if folder is None:
         return "some runs failed; with --out their reasons are kept, and running again retries them"

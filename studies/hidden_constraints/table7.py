@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +20,6 @@ from studies.hidden_constraints.runs import TAUS
 from suffice.errors import SufficeWarning
 from suffice.policies.gate.gate import Gate
 from suffice.results.table import Column, Table, Value
-from suffice.results.tabular import Tabular
 
 DOCUMENTS = (1.8, 6.0, 12.5, 14.9, 14.8, 15.8)
 """Mean documents of the paper's Table 7, by the thresholds of :data:`TAUS`."""
@@ -80,86 +78,46 @@ def expected(budget: int, cooldown: int, depths: Counter[int]) -> Values:
     return means / depths.total()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fit:
-    """One budget and cool-down against Table 7; errors are root mean squares over its six rows.
+def table7(
+    budgets: Sequence[int], cooldowns: Sequence[int], low: float, high: float
+) -> tuple[Table, Table]:
+    """How near budgets and cool-downs come to the paper's documents on the tasks of hard-small.
 
-    ``calm`` are errors by agreement where nothing contradicts; all below are those of the best fit.
+    Errors are root mean squares over the six thresholds: by agreement where nothing contradicts, with their
+    range for agreement from ``low`` to ``high``; then those of each budget's best fit.
     """
-
-    budget: int
-    cooldown: int
-    calm: Values
-    agreement: float
-    contradiction: float
-    documents: tuple[float, ...]
-    error: float
-
-
-def fit(budget: int, cooldown: int, depths: Counter[int]) -> Fit:
-    """How near a budget and a cool-down come to the paper's documents."""
-    means = expected(budget, cooldown, depths)
-    paper = np.array(DOCUMENTS)[:, None, None]
-    errors = np.sqrt(((means - paper) ** 2).mean(axis=0))
-    at = np.unravel_index(int(errors.argmin()), errors.shape)
-    return Fit(
-        budget=budget,
-        cooldown=cooldown,
-        calm=errors[:, 0],
-        agreement=float(SHARES[at[0]]),
-        contradiction=float(SHARES[at[1]]),
-        documents=tuple(float(mean) for mean in means[:, at[0], at[1]]),
-        error=float(errors[at]),
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Table7(Tabular):
-    """Fits of Table 7; ``low`` and ``high`` bound the agreement of the ranges."""
-
-    fits: Sequence[Fit]
-    low: float
-    high: float
-    tasks: int
-
-    def ranges(self) -> Iterator[tuple[float, float]]:
-        """Least and greatest error within the bounds of agreement, without contradictions."""
-        middle, reach = (self.low + self.high) / 2, (self.high - self.low) / 2
-        within = np.abs(SHARES - middle) <= reach + 1e-9
-        for one in self.fits:
-            yield float(one.calm[within].min()), float(one.calm[within].max())
-
-    def tables(self) -> Sequence[Table]:
-        """The errors by agreement, then the best fits beside the paper's documents."""
-        shown = [at for at in range(_WORDS + 1) if at in (0, 2, 4, 6, 8, 10, 15, 20)]
-        errors = Table(
+    tasks = generate().subset("hard-small")
+    depths = Counter(task.depth for task in tasks)
+    shown = [at for at in range(_WORDS + 1) if at in (0, 2, 4, 6, 8, 10, 15, 20)]
+    within = np.abs(SHARES - (low + high) / 2) <= (high - low) / 2 + 1e-9
+    calm: list[list[Value]] = []
+    fits: list[list[Value]] = [["paper", "", None, None, *DOCUMENTS, None]]
+    for budget, cooldown in product(budgets, cooldowns):
+        means = expected(budget, cooldown, depths)
+        errors = np.sqrt(((means - np.array(DOCUMENTS)[:, None, None]) ** 2).mean(axis=0))
+        own = errors[:, 0]
+        span = (float(own[within].min()), float(own[within].max()))
+        calm.append([budget, cooldown, *(float(own[at]) for at in shown), *span])
+        best = np.unravel_index(int(errors.argmin()), errors.shape)
+        shares = (float(SHARES[at]) for at in best)
+        found = (float(mean) for mean in means[:, best[0], best[1]])
+        fits.append([str(budget), str(cooldown), *shares, *found, float(errors[best])])
+    return (
+        Table(
             name="Errors",
             title="Table 7: root mean square error of the mean documents over the six thresholds, by the "
-            f"candidates' agreement SC where nothing contradicts, {self.tasks} tasks; then its range for SC "
-            f"from {self.low:g} to {self.high:g}.",
+            f"candidates' agreement SC where nothing contradicts, {len(tasks)} tasks; then its range for SC "
+            f"from {low:g} to {high:g}.",
             names=2,
             columns=(
                 Column(name="budget", kind="count"),
                 Column(name="cool_down", kind="count", head="cool-down"),
-                *(
-                    Column(
-                        name=f"sc_{SHARES[at]:g}", kind="number", digits=1, head=f"{SHARES[at]:g}"
-                    )
-                    for at in shown
-                ),
-                Column(name="least", kind="number", digits=1),
-                Column(name="greatest", kind="number", digits=1),
+                *(_figure(f"sc_{SHARES[at]:g}", f"{SHARES[at]:g}") for at in shown),
+                *(_figure("least"), _figure("greatest")),
             ),
-            rows=[
-                [one.budget, one.cooldown, *(float(one.calm[at]) for at in shown), *span]
-                for one, span in zip(self.fits, self.ranges(), strict=True)
-            ],
-        )
-        rows: list[list[Value]] = [["paper", "", None, None, *DOCUMENTS, None]]
-        for one in self.fits:
-            limits = (str(one.budget), str(one.cooldown))
-            rows.append([*limits, one.agreement, one.contradiction, *one.documents, one.error])
-        best = Table(
+            rows=calm,
+        ),
+        Table(
             name="Best fits",
             title="Table 7: mean documents by tau_low, of the paper and of each budget's best agreement and "
             "probability of a contradiction.",
@@ -167,26 +125,15 @@ class Table7(Tabular):
             columns=(
                 Column(name="budget"),
                 Column(name="cool_down", head="cool-down"),
-                Column(name="agreement", kind="number", digits=2, head="SC"),
-                Column(name="contradiction", kind="number", digits=2, head="P(CD)"),
-                *(
-                    Column(name=f"documents_{low:g}", kind="number", digits=1, head=f"{low:g}")
-                    for low, _ in TAUS
-                ),
-                Column(name="error", kind="number", digits=1),
+                _figure("agreement", "SC", digits=2),
+                _figure("contradiction", "P(CD)", digits=2),
+                *(_figure(f"documents_{low:g}", f"{low:g}") for low, _ in TAUS),
+                _figure("error"),
             ),
-            rows=rows,
-        )
-        return errors, best
-
-    def to_json(self) -> dict[str, Any]:
-        """Strict JSON."""
-        return {table.name: table.data() for table in self.tables()}
+            rows=fits,
+        ),
+    )
 
 
-def table7(budgets: Sequence[int], cooldowns: Sequence[int], low: float, high: float) -> Table7:
-    """Every budget with every cool-down on the tasks of hard-small."""
-    tasks = generate().subset("hard-small")
-    depths = Counter(task.depth for task in tasks)
-    fits = [fit(budget, cooldown, depths) for budget, cooldown in product(budgets, cooldowns)]
-    return Table7(fits=fits, low=low, high=high, tasks=len(tasks))
+def _figure(name: str, head: str | None = None, *, digits: int = 1) -> Column:
+    return Column(name=name, kind="number", digits=digits, head=head)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Literal, get_args
+from itertools import product
+from typing import Annotated, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from studies.command import Options, Study
+from studies.command import Found, Options, Study
 from suffice.errors import UsageError
 from suffice.numbers.conformal.order_statistics import exact_level
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
@@ -25,9 +26,7 @@ from suffice.policies.micp.stage2 import (
     calibrate_without_stopping,
     evaluate,
 )
-from suffice.results.as_json import as_json
 from suffice.results.table import Column, Table
-from suffice.results.tabular import Tabular
 
 Array = NDArray[np.float64]
 Kind = Literal["continuous", "10 samples", "5 samples"]
@@ -140,87 +139,7 @@ class PopulationSettings:
             raise UsageError(f"alphas must be given once each, found {self.alphas}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class PopulationStudy(Tabular):
-    """What MiCP did to every population.
-
-    ``values`` by kind, alpha, preset and way are rounds saved, coverage and set size, (populations, 3).
-    """
-
-    settings: PopulationSettings
-    values: dict[tuple[Kind, float, Preset, Way], Array]
-
-    notes: ClassVar[tuple[str, ...]] = ()
-
-    def figures(self, kind: Kind, alpha: float, preset: Preset, way: Way) -> tuple[Interval, ...]:
-        """Means over populations with their 95% intervals, in this order."""
-        return _intervals(self.values[kind, alpha, preset, way])
-
-    def box_less_shares(self, kind: Kind, alpha: float, preset: Preset) -> tuple[Interval, ...]:
-        """The same of what the box has over shares on the same populations."""
-        box, shares = (self.values[kind, alpha, preset, way] for way in GRIDS)
-        return _intervals(box - shares)
-
-    def tables(self) -> Sequence[Table]:
-        """Each preset's figures, then box less shares."""
-        wanted = self.settings
-        cells = [(kind, alpha) for kind in KINDS for alpha in wanted.alphas]
-        by_preset = [
-            Table(
-                name=preset,
-                title=f"MiCP, {preset}: rounds saved of {wanted.rounds}, coverage and set size, means "
-                "with 95% intervals",
-                columns=(*_ABOUT, Column(name="grid"), *_FIGURES),
-                names=3,
-                rows=[
-                    (kind, alpha, way, *self.figures(kind, alpha, preset, way))
-                    for kind, alpha in cells
-                    for way in WAYS
-                ],
-            )
-            for preset in PRESETS
-        ]
-        gap = Table(
-            name="box less shares",
-            title="Box less shares, on the same populations",
-            columns=(*_ABOUT, Column(name="preset"), *_GAPS),
-            names=3,
-            rows=[
-                (kind, alpha, preset, *self.box_less_shares(kind, alpha, preset))
-                for kind, alpha in cells
-                for preset in PRESETS
-            ],
-            notes=[
-                f"{wanted.populations} populations of each kind (seeds {wanted.seed} to "
-                f"{wanted.seed + wanted.populations - 1}): {wanted.optimize} questions divide the budget "
-                f"for mean rounds, {wanted.calibrate} calibrate, {wanted.fresh:,} fresh ones are scored. "
-                'Intervals: 1,000 resamples of the populations. Set sizes count "Can\'t Answer".'
-            ],
-        )
-        return (*by_preset, gap)
-
-    def to_json(self) -> dict[str, Any]:
-        """Strict JSON: what was asked, and every cell."""
-        names = [column.name for column in _FIGURES]
-        return {
-            "settings": as_json(self.settings),
-            "cells": [
-                {
-                    "questions": kind,
-                    "alpha": alpha,
-                    "preset": preset,
-                    "grid": way,
-                    **{
-                        name: as_json(figure)
-                        for name, figure in zip(names, _intervals(values), strict=True)
-                    },
-                }
-                for (kind, alpha, preset, way), values in self.values.items()
-            ],
-        }
-
-
-def _intervals(values: Array) -> tuple[Interval, ...]:
+def intervals(values: Array) -> tuple[Interval, ...]:
     drawn = resampled_means(values)
     return tuple(
         percentile_interval(float(mean), draws)
@@ -228,7 +147,11 @@ def _intervals(values: Array) -> tuple[Interval, ...]:
     )
 
 
-def micp_populations(settings: PopulationSettings) -> PopulationStudy:
+Values = dict[tuple[Kind, float, Preset, Way], Array]
+"""By kind, alpha, preset and way: rounds saved, coverage and set size, (populations, 3)."""
+
+
+def population_values(settings: PopulationSettings) -> Values:
     """Fit and score MiCP on fresh populations of every kind."""
     ends = np.cumsum([settings.optimize, settings.calibrate, settings.fresh])
     values: dict[tuple[Kind, float, Preset, Way], list[list[float]]] = {}
@@ -240,16 +163,64 @@ def micp_populations(settings: PopulationSettings) -> PopulationStudy:
             fresh = Population(
                 sampled=people.sampled.take(parts[2]), confidence=people.confidence[parts[2]]
             )
-            for alpha in settings.alphas:
-                for preset in PRESETS:
-                    for way, thresholds in _fitted(optimize, held, alpha, preset):
-                        seen = evaluate(fresh.sampled, thresholds)
-                        size = float(fresh.set_sizes(seen, thresholds.final).mean())
-                        figures = [settings.rounds - seen.mean_rounds, seen.coverage, size]
-                        values.setdefault((kind, alpha, preset, way), []).append(figures)
-    return PopulationStudy(
-        settings=settings, values={cell: np.array(each) for cell, each in values.items()}
+            for alpha, preset in product(settings.alphas, PRESETS):
+                for way, thresholds in _fitted(optimize, held, alpha, preset):
+                    seen = evaluate(fresh.sampled, thresholds)
+                    size = float(fresh.set_sizes(seen, thresholds.final).mean())
+                    found = [settings.rounds - seen.mean_rounds, seen.coverage, size]
+                    values.setdefault((kind, alpha, preset, way), []).append(found)
+    return {cell: np.array(each) for cell, each in values.items()}
+
+
+def micp_populations(settings: PopulationSettings) -> Found:
+    """Each preset's figures, then box less shares: means over populations with 95% intervals."""
+    values = population_values(settings)
+    names = [column.name for column in _FIGURES]
+    figures = {cell: intervals(own) for cell, own in values.items()}
+    pairs = list(product(KINDS, settings.alphas))
+    by_preset = [
+        Table(
+            name=preset,
+            title=f"MiCP, {preset}: rounds saved of {settings.rounds}, coverage and set size, means "
+            "with 95% intervals",
+            columns=(*_ABOUT, Column(name="grid"), *_FIGURES),
+            names=3,
+            rows=[(*pair, way, *figures[*pair, preset, way]) for pair in pairs for way in WAYS],
+        )
+        for preset in PRESETS
+    ]
+    last = settings.seed + settings.populations - 1
+    gaps = Table(
+        name="box less shares",
+        title="Box less shares, on the same populations",
+        columns=(*_ABOUT, Column(name="preset"), *_GAPS),
+        names=3,
+        rows=[
+            (*pair, preset, *intervals(box_less_shares(values, (*pair, preset))))
+            for pair in pairs
+            for preset in PRESETS
+        ],
+        notes=[
+            f"{settings.populations} populations of each kind (seeds {settings.seed} to {last}): "
+            f"{settings.optimize} questions divide the budget for mean rounds, {settings.calibrate} "
+            f"calibrate, {settings.fresh:,} fresh ones are scored. Intervals: 1,000 resamples of the "
+            'populations. Set sizes count "Can\'t Answer".'
+        ],
     )
+    cells = [
+        {
+            **dict(zip(("questions", "alpha", "preset", "grid"), cell, strict=True)),
+            **dict(zip(names, found, strict=True)),
+        }
+        for cell, found in figures.items()
+    ]
+    return Found(document={"settings": settings, "cells": cells}, shown=(*by_preset, gaps))
+
+
+def box_less_shares(values: Values, cell: tuple[Kind, float, Preset]) -> Array:
+    """What the box has over shares on the same populations."""
+    box, shares = (values[*cell, way] for way in GRIDS)
+    return box - shares
 
 
 def _fitted(

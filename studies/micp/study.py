@@ -6,23 +6,23 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import product
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from studies.command import Options, Request, Study
+from studies.command import Band, Found, Options, Request, Study
 from studies.micp.results import (
     BASELINE,
+    FIGURES,
     PARTS,
     WAYS,
-    DivisionScores,
-    MiCPCell,
-    MiCPStudy,
     MiCPStudySettings,
-    MiCPTraces,
-    RetentionCell,
     Way,
+    tables_of,
 )
+from suffice._version import VERSION
 from suffice.errors import UsageError
 from suffice.measures.scores import gold_answers
 from suffice.numbers.conformal.order_statistics import (
@@ -30,6 +30,7 @@ from suffice.numbers.conformal.order_statistics import (
     lower_order_statistic,
     smallest_sample,
 )
+from suffice.numbers.tests.tails import exact_interval
 from suffice.numbers.units import lots
 from suffice.policies.method import Preset
 from suffice.policies.micp.fit import draft_policy, few_notes, unsampled_notes
@@ -46,96 +47,81 @@ from suffice.policies.micp.stage2 import (
     calibrate_without_stopping,
     evaluate,
 )
-from suffice.protocols import Retention
 from suffice.trace.rounds.labels import names_passages
 from suffice.trace.rounds.table import TraceSet
 
 
 # --- what is read of a record, once ---------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetSizes:
-    """How many answers a set holds, for any threshold at any stop round.
-
-    For each round 1..T the questions of its entries, the confidence from which an entry counts, and how many
-    answers it then adds: 1, or less where it joins answers that were apart.
-    """
-
-    question: tuple[NDArray[np.intp], ...]
-    confidence: tuple[NDArray[np.float64], ...]
-    added: tuple[NDArray[np.int64], ...]
-
-    def answers(self, stops: NDArray[np.integer], final: float) -> NDArray[np.int64]:
-        """Answers in the set of every question (n,), stopped at rounds ``stops`` (n,); 0: not asked."""
-        sizes = np.zeros(len(stops), np.int64)
-        rounds = zip(self.question, self.confidence, self.added, strict=True)
-        for number, (question, confidence, added) in enumerate(rounds, start=1):
-            counts = (stops[question] == number) & (confidence >= final)
-            sizes += np.bincount(
-                question[counts], weights=added[counts], minlength=len(stops)
-            ).astype(np.int64)
-        return sizes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LabelledRecord:
     """A trace set's labelled questions.
 
-    ``samples`` is m; ``last_rounds`` (n,) are as recorded, at most ``rounds``. Ties in ``sampled`` are
-    drawn by some seed: take :meth:`drawn_by`.
+    ``steps`` of each round (n_entries, 3) say how many answers a set holds for any threshold: a question, the
+    confidence from which an entry counts, and how many answers it then adds, 1, or less where it joins
+    answers that were apart. Ties in ``sampled`` are drawn by some seed: take :meth:`drawn_by`.
     """
 
-    source: str
-    pipeline: str | None
-    filtered: bool
-    question_ids: tuple[str, ...]
+    traces: TraceSet
     unlabelled: int
-    rounds: int
-    samples: int
-    last_rounds: NDArray[np.int64]
+    draft: MiCPPolicy
     sampled: Sampled
-    sizes: SetSizes
+    steps: list[NDArray[np.float64]]
     relevances: Relevances | None
+
+    @property
+    def last_rounds(self) -> NDArray[np.int64]:
+        return np.minimum(self.traces.last_rounds, self.draft.rounds).astype(np.int64)
+
+    @property
+    def filtered(self) -> bool:
+        return self.traces.origin.run.get("passage_filter") is not None
 
     def drawn_by(self, seed: int) -> Sampled:
         """The samples, with ties broken by this seed."""
-        drawn = [lots(f"{seed}:{number + 1}", self.question_ids) for number in range(self.rounds)]
+        rounds = range(1, self.draft.rounds + 1)
+        drawn = [lots(f"{seed}:{number}", self.traces.question_ids) for number in rounds]
         return replace(self.sampled, draws=np.stack(drawn, axis=1))
+
+    def set_sizes(self, stops: NDArray[np.integer], final: float) -> NDArray[np.int64]:
+        """Answers in the set of every question (n,), stopped at rounds ``stops`` (n,); 0: not asked."""
+        sizes = np.zeros(len(stops), np.int64)
+        for number, steps in enumerate(self.steps, start=1):
+            question, confidence, added = steps[:, 0].astype(np.intp), steps[:, 1], steps[:, 2]
+            held = (stops[question] == number) & (confidence >= final)
+            added = np.bincount(question[held], weights=added[held], minlength=len(stops))
+            sizes += added.astype(np.int64)
+        return sizes
 
 
 def read_record(traces: TraceSet, settings: MiCPSettings) -> LabelledRecord:
     """Read scores, clusters and relevance of the labelled questions."""
-    source = traces.origin.source
     labelled = gold_answers(traces).labelled
     if not labelled.any():
-        raise UsageError(f"no question of {source} has gold answers; the evaluation needs them")
+        raise UsageError(
+            f"no question of {traces.origin.source} has gold answers; the evaluation needs them"
+        )
     chosen = traces.take(labelled)
     draft = draft_policy([chosen], settings)
-    run = traces.origin.run
-    pipeline, filtered = run.get("pipeline"), run.get("passage_filter") is not None
-    relevance = scored_by(chosen)
-    known = not filtered and relevance is not None and names_passages(chosen).any()
-    return LabelledRecord(
-        source=source,
-        pipeline=pipeline if isinstance(pipeline, str) else None,
-        filtered=filtered,
-        question_ids=chosen.question_ids,
+    record = LabelledRecord(
+        traces=chosen,
         unlabelled=int((~labelled).sum()),
-        rounds=draft.rounds,
-        samples=draft.samples,
-        last_rounds=np.minimum(chosen.last_rounds, draft.rounds).astype(np.int64),
+        draft=draft,
         sampled=read_samples(chosen, draft),
-        sizes=_set_sizes(chosen, draft),
-        relevances=Relevances.read(chosen, relevance) if known and relevance else None,
+        steps=_set_steps(chosen, draft),
+        relevances=None,
     )
+    relevance = None if record.filtered else scored_by(chosen)
+    if relevance is None or not names_passages(chosen).any():
+        return record
+    return replace(record, relevances=Relevances.read(chosen, relevance))
 
 
 _Cluster = tuple[float, frozenset[str]]
 
 
-def _set_sizes(traces: TraceSet, draft: MiCPPolicy) -> SetSizes:
-    events: list[list[tuple[int, float, int]]] = [[] for _ in range(draft.rounds)]
-    columns = ["samples", "sample_clusters", "signals"]
-    for index, views in enumerate(traces.views(columns)):
+def _set_steps(traces: TraceSet, draft: MiCPPolicy) -> list[NDArray[np.float64]]:
+    steps: list[list[tuple[int, float, int]]] = [[] for _ in range(draft.rounds)]
+    for index, views in enumerate(traces.views(["samples", "sample_clusters", "signals"])):
         so_far: list[_Cluster] = []
         recorded = views[-1].rounds
         for number in range(draft.rounds):
@@ -144,13 +130,8 @@ def _set_sizes(traces: TraceSet, draft: MiCPPolicy) -> SetSizes:
                     (confidence, cluster.members)
                     for cluster, confidence in draft.confidences(recorded[number])
                 ]
-            events[number] += [(index, *step) for step in _steps(so_far)]
-    columns_of = [tuple(zip(*own, strict=True)) or ((), (), ()) for own in events]
-    return SetSizes(
-        question=tuple(np.array(own[0], np.intp) for own in columns_of),
-        confidence=tuple(np.array(own[1], np.float64) for own in columns_of),
-        added=tuple(np.array(own[2], np.int64) for own in columns_of),
-    )
+            steps[number] += [(index, *step) for step in _steps(so_far)]
+    return [np.array(own, np.float64).reshape(-1, 3) for own in steps]
 
 
 def _steps(clusters: Sequence[_Cluster]) -> Iterator[tuple[float, int]]:
@@ -166,106 +147,116 @@ def _steps(clusters: Sequence[_Cluster]) -> Iterator[tuple[float, int]]:
 
 
 # --- the study ------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Division:
+class Division(NamedTuple):
     """Which questions optimise, calibrate and test, each (n,)."""
 
-    seed: int
     optimize: NDArray[np.bool_]
     calibrate: NDArray[np.bool_]
     test: NDArray[np.bool_]
 
     @property
-    def sizes(self) -> tuple[int, int, int]:
+    def sizes(self) -> tuple[int, ...]:
         """How many they are."""
-        return int(self.optimize.sum()), int(self.calibrate.sum()), int(self.test.sum())
+        return tuple(int(part.sum()) for part in self)
 
 
-def micp_study(traces: Sequence[TraceSet], settings: MiCPStudySettings | None = None) -> MiCPStudy:
+def micp_study(traces: Sequence[TraceSet], settings: MiCPStudySettings | None = None) -> Found:
     """Evaluate MiCP on every trace set."""
     wanted = MiCPStudySettings() if settings is None else settings
-    return MiCPStudy(
-        settings=wanted, traces=tuple(_study(trace_set, wanted) for trace_set in traces)
-    )
+    records = [_study(trace_set, wanted) for trace_set in traces]
+    fit = wanted.fit
+    names = ("grid", "steps", "weight", "stop_on", "penalty", "match_f1")
+    document = {
+        "alphas": wanted.alphas,
+        "presets": wanted.presets,
+        "seeds": wanted.seeds,
+        "shares": dict(zip(PARTS, wanted.shares, strict=True)),
+        "fit": {
+            **{name: getattr(fit, name) for name in names},
+            "clusters": fit.clusters or "string",
+        },
+        "band": "mean, least and greatest over divisions of the same questions",
+        "version": VERSION,
+        "trace_sets": records,
+    }
+    notes = [note for record in records for note in record["notes"]]
+    return Found(document=document, shown=tuple(tables_of(wanted, records)), notes=notes)
 
 
 def divide(n: int, shares: Sequence[float], seed: int) -> Division:
     """A random division of ``n`` questions by these shares."""
     order = np.random.default_rng(seed).permutation(n)
     ends = [round(n * share) for share in np.cumsum(shares).tolist()]
-    parts = []
-    for start, end in zip([0, *ends], ends, strict=False):
-        part = np.zeros(n, bool)
-        part[order[start:end]] = True
-        parts.append(part)
-    if not all(part.any() for part in parts):
+    found = Division(
+        *(np.isin(np.arange(n), part) for part in np.split(order[: ends[-1]], ends[:-1]))
+    )
+    if not all(found.sizes):
         raise UsageError(
             f"{n} labelled questions do not divide into {', '.join(PARTS)} by shares "
             f"{', '.join(f'{share:.3g}' for share in shares)}; record more questions"
         )
-    return Division(seed=seed, optimize=parts[0], calibrate=parts[1], test=parts[2])
+    return found
 
 
-def _study(traces: TraceSet, settings: MiCPStudySettings) -> MiCPTraces:
-    record = read_record(traces, settings.fit)
-    seeds = range(settings.seed, settings.seed + settings.divisions)
-    divisions = [divide(len(record.question_ids), settings.shares, seed) for seed in seeds]
-    scored: dict[tuple[float, Preset, Way], list[DivisionScores]] = {}
+def _study(traces: TraceSet, settings: MiCPStudySettings) -> dict[str, Any]:
+    record, fit = read_record(traces, settings.fit), settings.fit
+    n = record.traces.n_questions
+    divisions = [divide(n, settings.shares, seed) for seed in settings.seeds]
+    sizes = divisions[0].sizes
+    scored: dict[tuple[float, Preset, Way], list[dict[str, Any]]] = {}
     said: list[str] = []
     asked, never = Counter[Fraction](), Counter[Fraction]()  # fits, and those without an early stop
-    for division in divisions:
-        sampled = record.drawn_by(division.seed)
+    for seed, division in zip(settings.seeds, divisions, strict=True):
+        sampled = record.drawn_by(seed)
         optimise, held = sampled.take(division.optimize), sampled.take(division.calibrate)
         said += unsampled_notes(held)
-        for preset in settings.presets:
-            for alpha in settings.alphas:
-                level, fit = exact_level(alpha), settings.fit
-                best = search_allocations(
-                    optimise,
-                    level,
-                    preset,
-                    OBJECTIVES,
-                    steps=fit.steps,
-                    weight=fit.weight,
-                    grid=fit.grid,
-                )
-                thresholds: dict[Way, Stage2] = {
-                    BASELINE: calibrate_without_stopping(held, level, preset)
-                }
-                for objective, chosen in best.items():
-                    found = calibrate(held, level, chosen.levels, preset)
-                    thresholds[objective] = found
-                    asked[level] += 1
-                    sizes = divisions[0].sizes[:2]
-                    never[level] += bool(few_notes(sizes, level, chosen.levels, found, objective))
-                for way, threshold in thresholds.items():
-                    scores = _score(record, division, sampled, threshold, fit.weight)
-                    scored.setdefault((alpha, preset, way), []).append(scores)
-    notes = [*_about_the_record(record), *dict.fromkeys(said)]
-    notes += _few(divisions[0].sizes, asked, never)
-    return MiCPTraces(
-        source=record.source,
-        pipeline=record.pipeline,
-        unlabelled=record.unlabelled,
-        rounds=record.rounds,
-        samples=record.samples,
-        relevance=None if record.relevances is None else record.relevances.relevance,
-        parts=divisions[0].sizes,
-        questions=len(record.question_ids),
-        cells=tuple(
-            MiCPCell(
-                alpha=alpha,
-                preset=preset,
-                way=way,
-                divisions=tuple(scored[alpha, preset, way]),
+        for preset, alpha in product(settings.presets, settings.alphas):
+            level = exact_level(alpha)
+            best = search_allocations(
+                optimise,
+                level,
+                preset,
+                OBJECTIVES,
+                steps=fit.steps,
+                weight=fit.weight,
+                grid=fit.grid,
             )
-            for preset in settings.presets
-            for alpha in settings.alphas
-            for way in WAYS
-        ),
-        retention=_retention(record, divisions, settings),
-        notes=tuple(notes),
-    )
+            thresholds: dict[Way, Stage2] = {
+                BASELINE: calibrate_without_stopping(held, level, preset)
+            }
+            for objective, chosen in best.items():
+                found = calibrate(held, level, chosen.levels, preset)
+                thresholds[objective] = found
+                asked[level] += 1
+                never[level] += bool(few_notes(sizes[:2], level, chosen.levels, found, objective))
+            for way, threshold in thresholds.items():
+                scores = {"seed": seed, **_score(record, division, sampled, threshold, fit.weight)}
+                scored.setdefault((alpha, preset, way), []).append(scores)
+    notes = [*_about_the_record(record), *dict.fromkeys(said), *_few(sizes, asked, never)]
+    pipeline = record.traces.origin.run.get("pipeline")
+    return {
+        "traces": record.traces.origin.source,
+        "pipeline": pipeline if isinstance(pipeline, str) else None,
+        "questions": n,
+        "unlabelled": record.unlabelled,
+        **dict(zip(PARTS, sizes, strict=True)),
+        "rounds": record.draft.rounds,
+        "samples": record.draft.samples,
+        "relevance": None if record.relevances is None else record.relevances.relevance,
+        "cells": [
+            {
+                "alpha": alpha,
+                "preset": preset,
+                "budget_for": way,
+                **{name: Band.of([one[name] for one in own]) for name in FIGURES},
+                "divisions": own,
+            }
+            for preset, alpha, way in product(settings.presets, settings.alphas, WAYS)
+            for own in [scored[alpha, preset, way]]
+        ],
+        "retention": list(_retention(record, divisions, settings)),
+        "notes": notes,
+    }
 
 
 def _score(
@@ -274,54 +265,55 @@ def _score(
     sampled: Sampled,
     thresholds: Stage2,
     weight: float,
-) -> DivisionScores:
+) -> dict[str, Any]:
+    """Thresholds of one division on its ``questions`` to test; ``covered`` counts.
+
+    ``coverage_exact_95``: Clopper and Pearson's interval of the coverage of these thresholds.
+    """
     test = division.test
     seen = evaluate(sampled.take(test), thresholds)
     stops = np.zeros(len(test), np.int64)
     stops[test] = seen.stop
-    answers = record.sizes.answers(stops, thresholds.final)[test]
-    return DivisionScores(
-        seed=division.seed,
-        questions=len(seen.stop),
-        covered=int(seen.covered.sum()),
-        mean_rounds=float(np.minimum(seen.stop, record.last_rounds[test]).mean()),
-        set_size=float((answers + ~seen.early).mean()),
-        answer_rate=seen.answer_rate,
-        objective=seen.composite(weight),
-    )
+    answers = record.set_sizes(stops, thresholds.final)[test]
+    questions, covered = len(seen.stop), int(seen.covered.sum())
+    return {
+        "questions": questions,
+        "covered": covered,
+        "mean_rounds": float(np.minimum(seen.stop, record.last_rounds[test]).mean()),
+        "set_size": float((answers + ~seen.early).mean()),
+        "answer_rate": seen.answer_rate,
+        "objective": seen.composite(weight),
+        "coverage": covered / questions,
+        "coverage_exact_95": exact_interval(covered, questions, 0.05),
+    }
 
 
 def _retention(
     record: LabelledRecord, divisions: Sequence[Division], settings: MiCPStudySettings
-) -> tuple[RetentionCell, ...]:
+) -> Iterator[dict[str, Any]]:
+    """What the passage filter of every level and preset leaves of the questions to test."""
     held = record.relevances
     if held is None:
-        return ()
-
-    def left(division: Division, level: Fraction, preset: Preset) -> Retention:
-        values = held.values(division.calibrate, preset)
-        return held.kept(division.test, lower_order_statistic(values, level))
-
-    return tuple(
-        RetentionCell(
-            alpha=alpha,
-            preset=preset,
-            divisions=tuple(left(division, exact_level(alpha), preset) for division in divisions),
-        )
-        for preset in settings.presets
-        for alpha in settings.alphas
-    )
+        return
+    for preset, alpha in product(settings.presets, settings.alphas):
+        level, kept = exact_level(alpha), []
+        for division in divisions:
+            values = held.values(division.calibrate, preset)
+            kept.append(held.kept(division.test, lower_order_statistic(values, level)))
+        shares = ("passages", "all", "shown")
+        bands = {name: Band.of([getattr(one, name) for one in kept]) for name in shares}
+        yield {"alpha": alpha, "preset": preset, **bands, "divisions": kept}
 
 
 # --- notes ----------------------------------------------------------------------------------------
 def _about_the_record(record: LabelledRecord) -> Iterator[str]:
     if record.unlabelled:
         yield f"{record.unlabelled} questions without gold answers are left out"
-    short = int((record.last_rounds < record.rounds).sum())
+    short = int((record.last_rounds < record.draft.rounds).sum())
     if short:
         yield (
-            f"{short} questions hold fewer than {record.rounds} rounds: they sample nothing in the ones they "
-            "lack"
+            f"{short} questions hold fewer than {record.draft.rounds} rounds: they sample nothing in the "
+            "ones they lack"
         )
     if record.filtered:
         yield (
@@ -353,7 +345,7 @@ def _few(sizes: Sequence[int], asked: Counter[Fraction], never: Counter[Fraction
 
 
 # --- the command ----------------------------------------------------------------------------------
-def _run(request: Request) -> MiCPStudy:
+def _run(request: Request) -> Found:
     fit = request.read(MiCPSettings, seed=MiCPSettings().seed)  # --seed is that of the divisions
     return micp_study(request.traces, request.read(MiCPStudySettings, fit=fit))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,11 +10,9 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from studies.command import Options, Request, Study
-from studies.retrieval.results import DEPTHS, DataSetRecall, RetrievalStudy, RetrieverRecall
+from studies.command import Found, Options, Request, Study
 from studies.tfidf import TfidfIndex
-from studies.training.interaction import trained_reranker
-from studies.training.record import trained_on
+from studies.training.interaction import trained_on, trained_reranker
 from suffice.cli.output import ProgressLine
 from suffice.datasets.example import Example
 from suffice.datasets.registry import WITH_PASSAGES, load
@@ -23,6 +21,8 @@ from suffice.loops.models import connect_encoder
 from suffice.numbers.intervals.bootstrap import percentile_interval, resampled_means
 from suffice.options import Option, read_names
 from suffice.protocols import Encoder, Reranker, Retriever
+from suffice.results.formats import count
+from suffice.results.table import Column, Kind, Table
 from suffice.retrieval.indexes import IndexKind, IndexMaker
 from suffice.retrieval.retrievers import (
     RETRIEVERS,
@@ -33,6 +33,12 @@ from suffice.retrieval.retrievers import (
     reranks,
 )
 
+DEPTHS = (5, 10, 20, 50)
+NO_TRIVIAQA = (
+    "TriviaQA is not among these data sets: no file of it comes with this project. Its row: take a file with "
+    "evidence from the authors (triviaqa-rc, or unfiltered with its search results) or the Parquet of the "
+    "Hub's 'rc', then: python -m studies.retrieval --set triviaqa=FILE"
+)
 _TFIDF = "tfidf"
 COMPARED = (*RETRIEVERS, _TFIDF, f"{_TFIDF}+rerank")
 _FORM = "--set NAME=FILE, as in --set hotpotqa=hotpotqa.json.gz; --set generated needs no file"
@@ -138,8 +144,8 @@ class RetrievalSettings:
 
 def data_set_recall(
     examples: Sequence[Example], settings: RetrievalSettings, make: IndexMaker
-) -> DataSetRecall:
-    """Ask every question over the paragraphs of all questions."""
+) -> dict[str, Any]:
+    """Every retriever asked every question over the paragraphs of all questions."""
     passages = pooled_passages(example.passages for example in examples)
     asked = [example for example in examples if _gold_titles(example)]
     notes = [f"{len(examples) - len(asked)} questions name no gold passage and are left out"]
@@ -185,13 +191,13 @@ def data_set_recall(
         for pool, names in limits.items()
     ]
     gold = np.array([len(_gold_titles(example)) for example in kept], np.float64)
-    return DataSetRecall(
-        questions=len(kept),
-        passages=len(passages),
-        gold_passages=int(gold.sum()),
-        results=_results(hits, gold, settings),
-        notes=tuple(notes),
-    )
+    return {
+        "questions": len(kept),
+        "passages": len(passages),
+        "gold_passages": int(gold.sum()),
+        "results": list(_results(hits, gold, settings)),
+        "notes": notes,
+    }
 
 
 def _missing(name: str, settings: RetrievalSettings) -> str | None:
@@ -221,35 +227,67 @@ def _results(
     hits: dict[str, NDArray[np.float64]],
     gold: NDArray[np.float64],
     settings: RetrievalSettings,
-) -> tuple[RetrieverRecall, ...]:
+) -> Iterator[dict[str, Any]]:
+    """Every retriever's recall.
+
+    ``recall@k`` is the mean over questions of the share of gold passages, by title, among the first k;
+    ``gold_hits`` their number in all; ``against_bm25`` the paired difference (``None`` for BM25).
+    """
     columns = np.hstack([counts / gold[:, None] for counts in hits.values()])  # by retriever, depth
     drawn = resampled_means(columns, resamples=settings.resamples, seed=settings.seed)
     means = columns.mean(axis=0)
-    results = []
-    for number, (name, counts) in enumerate(hits.items()):
-        own = dict(enumerate(range(number * len(DEPTHS), (number + 1) * len(DEPTHS))))
-        results.append(
-            RetrieverRecall(
-                retriever=name,
-                recall={
-                    DEPTHS[i]: percentile_interval(float(means[c]), drawn[:, c])
-                    for i, c in own.items()
-                },
-                gold_hits={k: int(counts[:, i].sum()) for i, k in enumerate(DEPTHS)},
-                against_bm25=None
-                if name == "bm25"
-                else {
-                    DEPTHS[i]: percentile_interval(
-                        float(means[c] - means[i]), drawn[:, c] - drawn[:, i]
-                    )
-                    for i, c in own.items()
-                },
-            )
-        )
-    return tuple(results)
+    names = [f"recall@{k}" for k in DEPTHS]
+    for number, (retriever, counts) in enumerate(hits.items()):
+        recall, against = {}, {}
+        for at, name in enumerate(names):
+            own = number * len(DEPTHS) + at
+            recall[name] = percentile_interval(float(means[own]), drawn[:, own])
+            difference = float(means[own] - means[at])
+            against[name] = percentile_interval(difference, drawn[:, own] - drawn[:, at])
+        yield {
+            "retriever": retriever,
+            **{name: interval.estimate for name, interval in recall.items()},
+            "gold_hits": dict(zip(DEPTHS, counts.sum(axis=0).astype(int), strict=True)),
+            "intervals": recall,
+            "against_bm25": None if retriever == "bm25" else against,
+        }
 
 
-def _run(request: Request) -> RetrievalStudy:
+# --- tables ---------------------------------------------------------------------------------------
+def _tables(sets: Mapping[str, dict[str, Any]]) -> Iterator[Table]:
+    """The paper's Table V, and every retriever against BM25."""
+    held = "; ".join(
+        f"{name}: {count(one['questions'])} questions, {count(one['passages'])} passages"
+        for name, one in sets.items()
+    )
+    title = f"Table V: share of the gold titles among the first k, in percent. {held}."
+    yield _by_depth(sets, "recall", title, "percent", "intervals")
+    title = "Differences to BM25 in points, paired by question."
+    yield _by_depth(sets, "difference", title, "points", "against_bm25")
+
+
+def _by_depth(
+    sets: Mapping[str, dict[str, Any]], name: str, title: str, kind: Kind, figures: str
+) -> Table:
+    depths = [
+        Column(name=f"{name}@{k}", head=f"@{k} [95%]", kind=kind, interval=True) for k in DEPTHS
+    ]
+    return Table(
+        name=name,
+        title=title,
+        columns=[Column(name="dataset", once=True), Column(name="retriever"), *depths],
+        rows=[
+            (dataset, result["retriever"], *result[figures].values())
+            for dataset, one in sets.items()
+            for result in one["results"]
+            if result[figures] is not None
+        ],
+        names=2,
+    )
+
+
+# --- the command ----------------------------------------------------------------------------------
+def _run(request: Request) -> Found:
     asked = request.read(RetrievalOptions)
     encoder = (
         None if asked.encoder == "none" else connect_encoder(asked.encoder, asked.encoder_model)
@@ -261,18 +299,27 @@ def _run(request: Request) -> RetrievalStudy:
         left_out=trained_on(asked.reranker),
     )
     named = asked.sets if asked.dataset is None else [(asked.dataset, asked.data)]
-    loaded = [
-        (name, load(name, path and Path(path), limit=asked.limit, seed=settings.seed))
+    loaded = {
+        name: load(name, path and Path(path), limit=asked.limit, seed=settings.seed)
         for name, path in named
-    ]
+    }
     make = IndexMaker(encoder=encoder, on_progress=ProgressLine("passages encoded").show)
-    sets = []
-    for name, examples in loaded:
+    sets = {}
+    for name, examples in loaded.items():
         index = settings.index
         if index is not None and len(loaded) > 1:
             index = index / name
-        sets.append((name, data_set_recall(examples, replace(settings, index=index), make)))
-    return RetrievalStudy(sets=tuple(sets), alone=asked.dataset is not None)
+        sets[name] = data_set_recall(examples, replace(settings, index=index), make)
+    notes = [f"{name}: {note}" for name, one in sets.items() for note in one["notes"]]
+    document: Mapping[str, Any] = {
+        "sets": [{"dataset": name, **one} for name, one in sets.items()],
+        "notes": notes,
+    }
+    if asked.dataset is not None:
+        document = sets[asked.dataset]
+    elif "triviaqa" not in sets:
+        notes.append(NO_TRIVIAQA)
+    return Found(document=document, shown=tuple(_tables(sets)), notes=notes)
 
 
 STUDY = Study(

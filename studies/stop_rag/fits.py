@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from studies.stop_rag.results import LEARNED, SIGNALS, StopRAGStudySettings, Variant
 from suffice.errors import DataError
@@ -16,7 +16,6 @@ from suffice.policies.file import load_policy, save_policy
 from suffice.policies.method import FitRun
 from suffice.policies.stop_rag.fit import VALIDATION_SPLIT, fit_stop_rag
 from suffice.policies.stop_rag.policy import StopRAGPolicy
-from suffice.policies.stop_rag.settings import StopRAGSettings
 from suffice.policies.stop_rag.training import TrainingProgress
 from suffice.trace.rounds.table import TraceSet
 
@@ -34,8 +33,7 @@ _STUDY = "study"  # where a policy's provenance says what it was fitted for
 _ROWS = 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fit:
+class Fit(NamedTuple):
     """A variant in one seed, the ``number``-th of ``of``."""
 
     variant: Variant
@@ -48,8 +46,7 @@ class Fit:
         return f"{self.variant}-{self.seed}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FitProgress:
+class FitProgress(NamedTuple):
     """How far a fit is; ``training`` while that is under way."""
 
     fit: Fit
@@ -57,8 +54,7 @@ class FitProgress:
     training: TrainingProgress | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FittedPolicy:
+class FittedPolicy(NamedTuple):
     """What a fit gave; ``loaded``: it was found."""
 
     fit: Fit
@@ -74,18 +70,11 @@ def fitting_questions(traces: TraceSet, settings: StopRAGStudySettings) -> Mappi
     return {split: traces.only_split(split) for split in splits}
 
 
-def settings_of(settings: StopRAGStudySettings, variant: Variant, seed: int) -> StopRAGSettings:
-    """How a variant is trained in one seed."""
-    base = settings.signals if variant == SIGNALS else settings.text
-    reward = "f1" if settings.f1_kind == "squad" else f"f1-{settings.f1_kind}"
-    return replace(base, target=LEARNED[variant], reward=reward, seed=seed)
-
-
 def fit_variants(
     traces: TraceSet,
     settings: StopRAGStudySettings,
     on_progress: Callable[[FitProgress], None] = lambda _: None,
-) -> tuple[FittedPolicy, ...]:
+) -> list[FittedPolicy]:
     """Every variant in every seed, in this order.
 
     A policy that the folder holds is taken if it was fitted on the same questions in the same way; a
@@ -93,19 +82,19 @@ def fit_variants(
     """
     questions = fitting_questions(traces, settings)
     wanted = [(variant, seed) for variant in settings.variants for seed in settings.all_seeds]
-    fits = [
-        Fit(variant=variant, seed=seed, number=number, of=len(wanted))
+    digests = {False: _digest(questions.values(), _READ)}
+    if SIGNALS in settings.variants:
+        digests[True] = _digest(questions.values(), (*_READ, "signals"))
+    return [
+        _fitted(
+            traces,
+            settings,
+            Fit(variant, seed, number, len(wanted)),
+            digests[variant == SIGNALS],
+            on_progress,
+        )
         for number, (variant, seed) in enumerate(wanted, start=1)
     ]
-    text = _digest(questions.values(), _READ)
-    signals = (
-        _digest(questions.values(), (*_READ, "signals")) if SIGNALS in settings.variants else ""
-    )
-    fitted = []
-    for fit in fits:
-        digest = signals if fit.variant == SIGNALS else text
-        fitted.append(_fitted(traces, settings, fit, digest, on_progress))
-    return tuple(fitted)
 
 
 def _fitted(
@@ -115,36 +104,12 @@ def _fitted(
     digest: str,
     tell: Callable[[FitProgress], None],
 ) -> FittedPolicy:
-    how = settings_of(settings, fit.variant, fit.seed)
+    base = settings.signals if fit.variant == SIGNALS else settings.text
+    reward = "f1" if settings.f1_kind == "squad" else f"f1-{settings.f1_kind}"
+    how = replace(base, target=LEARNED[fit.variant], reward=reward, seed=fit.seed)
     schedule = asdict(how.schedule(settings.preset, traces.origin.run.get("dataset")))
-    stated = _stated(how, settings, schedule, digest)
-    folder = None if settings.folder is None else settings.folder / fit.name
-    if folder is not None and (folder / "policy.json").exists():
-        policy = _read_fit(folder, stated)
-        tell(FitProgress(fit=fit, stage="found"))
-        return FittedPolicy(fit=fit, policy=policy, loaded=True)
-
-    def watch(training: TrainingProgress) -> None:
-        tell(FitProgress(fit=fit, stage="training", training=training))
-
-    run = FitRun(
-        progress=watch, checkpoint=None if folder is None else FitRun.checkpoint_of(folder)
-    )
-    measures = Measures(traces).by(None)
-    fitted = fit_stop_rag(measures, settings.preset, settings.fit_split, how, run)
-    policy = replace(fitted, fitted_on={**fitted.fitted_on, _STUDY: stated})
-    if folder is not None:
-        save_policy(policy, folder, max_rounds=policy.rounds)
-    tell(FitProgress(fit=fit, stage="trained"))
-    return FittedPolicy(fit=fit, policy=policy, loaded=False)
-
-
-def _stated(
-    how: StopRAGSettings, settings: StopRAGStudySettings, schedule: dict[str, Any], digest: str
-) -> dict[str, Any]:
-    """All that a fit depends on, as JSON."""
     schedule.pop("device", None)
-    stated = {
+    depends_on = {
         "preset": settings.preset,
         "features": how.features,
         "reward": how.reward,
@@ -153,8 +118,23 @@ def _stated(
         **schedule,
         "questions": digest,
     }
-    document: dict[str, Any] = json.loads(json.dumps(stated))
-    return document
+    stated: dict[str, Any] = json.loads(json.dumps(depends_on))
+    folder = None if settings.folder is None else settings.folder / fit.name
+    if folder is not None and (folder / "policy.json").exists():
+        found = _read_fit(folder, stated)
+        tell(FitProgress(fit, "found"))
+        return FittedPolicy(fit, found, loaded=True)
+    run = FitRun(
+        progress=lambda training: tell(FitProgress(fit, "training", training)),
+        checkpoint=None if folder is None else FitRun.checkpoint_of(folder),
+    )
+    measures = Measures(traces).by(None)
+    fitted = fit_stop_rag(measures, settings.preset, settings.fit_split, how, run)
+    policy = replace(fitted, fitted_on={**fitted.fitted_on, _STUDY: stated})
+    if folder is not None:
+        save_policy(policy, folder, max_rounds=policy.rounds)
+    tell(FitProgress(fit, "trained"))
+    return FittedPolicy(fit, policy, loaded=False)
 
 
 def _read_fit(folder: Path, stated: Mapping[str, Any]) -> StopRAGPolicy:
@@ -179,12 +159,11 @@ def _read_fit(folder: Path, stated: Mapping[str, Any]) -> StopRAGPolicy:
     return policy
 
 
-def _digest(questions: Iterable[TraceSet], columns: Iterable[str]) -> str:
+def _digest(questions: Iterable[TraceSet], columns: Sequence[str]) -> str:
     """SHA-256 of what is fitted on."""
     fingerprint = hashlib.sha256()
-    wanted = tuple(columns)
     for part in questions:
-        held = [name for name in wanted if name in part.table.column_names]
+        held = [name for name in columns if name in part.table.column_names]
         for batch in part.table.select(held).to_batches(max_chunksize=_ROWS):
             fingerprint.update(json.dumps(batch.to_pylist()).encode())
     return fingerprint.hexdigest()

@@ -11,8 +11,7 @@ from typing import Annotated, Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from studies.repetitions import Band, seeds_named
-from suffice._version import VERSION
+from studies.command import Band, seeds_named
 from suffice.errors import UsageError
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
 from suffice.options import Option, read_names
@@ -23,8 +22,7 @@ from suffice.policies.stop_rag.settings import PACKAGED_ENCODER, StopRAGSettings
 from suffice.results.as_json import as_json
 from suffice.results.formats import amount, counted, points
 from suffice.results.markup import visible
-from suffice.results.table import Cell, Column, Table, Value, notes_table
-from suffice.results.tabular import Tabular
+from suffice.results.table import Cell, Column, Table, Value
 from suffice.scoring import F1Kind
 
 Variant = Literal["q-lambda", "mc", "q0", "binary", "signals"]
@@ -36,7 +34,6 @@ ORACLE = "oracle-f1"
 LEARNED: Mapping[Variant, Target] = MappingProxyType(
     {"q-lambda": "q-lambda", "mc": "mc", "q0": "q0", "binary": "binary", "signals": "q-lambda"}
 )
-Kind = Literal["learned", "llm-stop", "fixed", "oracle"]
 SCORES = {"em": "EM", "f1": "F1", "acc": "Acc"}
 RETRIEVAL = {"precision": "Prec", "recall": "Recall", "mean_rounds": "Steps"}
 _FIGURES = ("em", "f1", "acc", "mean_rounds", "llm_calls", "precision", "recall")
@@ -86,13 +83,6 @@ class StopRAGStudySettings:
                 f"variants must be of {', '.join(VARIANTS)}, each once, found "
                 f"{', '.join(self.variants) or 'none'}"
             )
-        if self.seeds < 1 or self.seed < 0 or self.resamples < 1:
-            raise UsageError(
-                f"seeds and resamples must be at least 1 and the first seed at least 0, found "
-                f"{self.seeds}, {self.resamples} and {self.seed}"
-            )
-        if (self.text.features, self.signals.features) != ("text", "signals"):
-            raise UsageError("text must be trained on features text, and signals on signals")
         if self.split in (self.fit_split, VALIDATION_SPLIT):
             raise UsageError(
                 f"split {self.split!r} is fitted on; name another one to score, as in --split {EVAL_SPLIT}"
@@ -151,36 +141,13 @@ class RunScores:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FitFacts:
-    """How one network was trained (``loaded``: found so), and what deciding with it takes.
-
-    Of ``trajectories`` (questions) with ``decisions`` (states before the last) the ``informative`` states are
-    in the loss; ``validated`` questions chose checkpoint and threshold. ``seconds`` are those of its last
-    sitting, ``truncated`` is the share of states that lost text (``None``: it reads none), ``state_seconds``
-    what a recorded state took to value on this machine.
-    """
-
-    seed: int
-    loaded: bool
-    threshold: float
-    trajectories: int
-    decisions: int
-    informative: int
-    validated: int
-    steps: int
-    seconds: float
-    truncated: float | None
-    state_seconds: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Contender:
-    """A policy, or a variant in its seeds; ``fits`` are those of ``runs``, empty unless it is learned."""
+    """A policy, or a variant in its seeds; ``fits`` say how each of its ``runs`` was trained, if it was."""
 
     name: str
-    kind: Kind
-    runs: tuple[RunScores, ...]
-    fits: tuple[FitFacts, ...] = ()
+    kind: Literal["learned", "llm-stop", "fixed", "oracle"]
+    runs: Sequence[RunScores]
+    fits: Sequence[Mapping[str, Any]] = ()
 
     def band(self, name: str) -> Band | None:
         """Mean, least and greatest over seeds of a figure; ``None``: unknown."""
@@ -189,10 +156,6 @@ class Contender:
     def mean(self, name: str) -> float | None:
         over_seeds = self.band(name)
         return None if over_seeds is None else over_seeds.mean
-
-    def shown(self, name: str) -> Value:
-        """The band where there are several seeds, else the mean."""
-        return self.band(name) if len(self.runs) > 1 else self.mean(name)
 
     def of_questions(self, name: str) -> NDArray[np.float64]:
         """A figure of each question (n_questions,), averaged over seeds."""
@@ -227,59 +190,31 @@ class F1Difference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unread:
-    """Actions (queries and verdicts) that could not be read, in ``rounds`` rounds of the questions."""
-
-    actions: int
-    questions: int
-    rounds: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RecordStudy:
-    """Every contender on the same questions of a record.
+    """Every contender on the same questions of a record, and what its document says beside them.
 
-    ``full`` and ``best`` are the fixed budgets compared with: all rounds, and the one with the best F1 where
-    policies are fitted. ``critical``: bootstrap errors on either side of an interval at once. ``unread`` is
-    ``None`` where the record does not count them; ``lacks`` is what it has not of the paper's.
+    There ``full_budget`` and ``best_fixed`` are the fixed budgets compared with: all rounds, and the one with
+    the best F1 where policies are fitted. ``critical`` is how many bootstrap errors an interval at once has
+    on either side. ``unread`` counts actions (queries and verdicts) that could not be read, ``None`` where
+    the record does not count them; ``lacks`` is what it has not of the paper's.
     """
 
     settings: StopRAGStudySettings
-    source: str
-    dataset: str
-    pipeline: str
+    document: Mapping[str, Any]
+    contenders: Sequence[Contender]
+    contrasts: Sequence[F1Difference]
     samples: int
-    questions: int
-    unlabelled: int
-    rounds: int
-    fitting: Mapping[str, int]
-    with_gold_passages: int
-    contenders: tuple[Contender, ...]
-    full: str
-    best: str
-    contrasts: tuple[F1Difference, ...]
-    critical: float
-    unread: Unread | None
-    lacks: tuple[str, ...]
-    notes: tuple[str, ...]
 
     @property
     def place(self) -> str:
-        return f"{self.dataset} {self.pipeline}"
+        return f"{self.document['dataset']} {self.document['pipeline']}"
 
     def contender(self, name: str) -> Contender | None:
         return next((policy for policy in self.contenders if policy.name == name), None)
 
-    def of_kind(self, *kinds: Kind) -> Sequence[Contender]:
-        return [policy for policy in self.contenders if policy.kind in kinds]
-
-    def contrast(self, of: str, against: str) -> F1Difference | None:
-        named = ((one.of, one.against, one) for one in self.contrasts)
-        return next((one for *pair, one in named if pair == [of, against]), None)
-
     def figure(self, method: str, name: str) -> Interval | None:
         """A mean over questions of what a method gives, averaged over seeds; ``None``: unknown."""
-        contender = self.contender({"full": self.full, "best": self.best}.get(method, method))
+        contender = self.contender(self.document.get(method, method))
         if contender is None:
             return None
         values = contender.of_questions(name)
@@ -291,153 +226,66 @@ class RecordStudy:
         return percentile_interval(float(known.mean()), draws[:, 0])
 
     def to_json(self) -> dict[str, Any]:
-        wanted = self.settings
-        return {
-            "dataset": self.dataset,
-            "pipeline": self.pipeline,
-            "lacks": list(self.lacks),
-            "traces": self.source,
-            "split": wanted.split,
-            "questions": self.questions,
-            "unlabelled": self.unlabelled,
-            "rounds": self.rounds,
-            "fitted_on": dict(self.fitting),
-            "with_gold_passages": self.with_gold_passages,
-            "variants": list(wanted.variants),
-            "seeds": list(wanted.all_seeds),
-            "preset": wanted.preset,
-            "encoder": wanted.text.encoder,
-            "f1_kind": wanted.f1_kind,
-            "bootstrap": wanted.resamples,
-            "version": VERSION,
-            "full_budget": self.full,
-            "best_fixed": self.best,
-            "policies": as_json(self.contenders),
-            "contrasts": as_json(self.contrasts),
-            "critical": self.critical,
-            "unread": as_json(self.unread),
-            "band": "mean, least and greatest over seeds",
-            "notes": list(self.notes),
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class StopRAGStudy(Tabular):
-    """The records' evaluations; ``refused``: records of which nothing can be said."""
-
-    records: tuple[RecordStudy, ...]
-    refused: Mapping[str, str]
-
-    @property
-    def notes(self) -> Sequence[str]:
-        """What a reader must know; of several records with those it is said of."""
-        if len(self.records) == 1 and not self.refused:
-            return self.records[0].notes
-        said: dict[str, list[str]] = {}
-        for record in self.records:
-            for note in record.notes:
-                said.setdefault(note, []).append(record.place)
-        notes = [f"{', '.join(where)}: {note}" for note, where in said.items()]
-        return [*notes, *(f"{path} is left out: {why}" for path, why in self.refused.items())]
-
-    def tables(self) -> Sequence[Table]:
-        """Of one record every policy, difference and training; of several the paper's tables 1 to 3."""
-        one = len(self.records) == 1
-        found = record_tables(self.records[0]) if one else paper_tables(self.records)
-        return (*found, *_about(self.records), *notes_table(self.notes))
-
-    def to_json(self) -> dict[str, Any]:
-        if len(self.records) == 1 and not self.refused:
-            return self.records[0].to_json()
-        tables = paper_tables(self.records)
-        return {
-            "records": as_json(self.records),
-            "tables": {table.name: table.data() for table in tables},
-            "refused": dict(self.refused),
-            "notes": list(self.notes),
-        }
-
-
-# --- words ----------------------------------------------------------------------------------------
-def of_what(study: RecordStudy) -> str:
-    """Questions, rounds and trainings in a sentence."""
-    wanted = study.settings
-    parts = " and ".join(f"{count:,} of {visible(name)}" for name, count in study.fitting.items())
-    return (
-        f"{visible(PurePath(study.source).name)}: {counted(study.questions, 'labelled question')} of split "
-        f"{visible(wanted.split)} scored, learned on {parts}; at most {study.rounds} rounds; "
-        f"{counted(len(wanted.variants), 'variant')} in {seeds_named(wanted.seed, wanted.seeds)}, preset "
-        f"{wanted.preset}; F1 and rewards as {wanted.f1_kind} scores them."
-    )
-
-
-def explained(study: RecordStudy) -> str:
-    """What the figures are."""
-    return (
-        "Scores, precision, recall and differences in percent; rounds and calls are means a question. In "
-        "brackets after a mean: least and greatest over seeds. Differences: F1 of a question averaged over "
-        f"seeds, 95% intervals of {study.settings.resamples} paired resamples of the questions (seed "
-        f"{study.settings.seed}), which say nothing of luck in training; those that hold at once cover all "
-        f"of them ({len(study.contrasts)}) together with 95%."
-    )
-
-
-def worth_of_text(study: RecordStudy) -> str:
-    """Whether reading documents earns what it costs, as far as both were trained; else empty."""
-    contrast = study.contrast(DEFAULT, SIGNALS)
-    text, signals = study.contender(DEFAULT), study.contender(SIGNALS)
-    if contrast is None or text is None or signals is None:
-        return ""
-    ms = [
-        amount(1000 * sum(fit.state_seconds for fit in one.fits) / len(one.fits))
-        for one in (text, signals)
-    ]
-    return (
-        f"Does text earn its cost? {DEFAULT} minus {SIGNALS}: {points(contrast.interval)} points of F1, all "
-        f"differences at once {points(contrast.at_once)}, at {ms[0]} ms a state against {ms[1]} ms."
-    )
-
-
-def roles(study: RecordStudy) -> str:
-    """What the fixed budgets stand for that others are compared with."""
-    if study.full == study.best:
-        return f"{study.full} is the full budget, and had the best F1 on the questions fitted on."
-    return (
-        f"{study.full} is the full budget; {study.best} had the best F1 on the questions fitted on, and was "
-        "chosen there."
-    )
+        """Strict JSON."""
+        return {name: as_json(value) for name, value in self.document.items()}
 
 
 # --- tables of one record -------------------------------------------------------------------------
 def record_tables(study: RecordStudy) -> Iterator[Table]:
-    worth = worth_of_text(study)
-    yield Table(name="record", title=of_what(study))
-    yield policies_table(study)
-    yield contrasts_table([study])
-    yield trainings_table(study)
-    if worth:
-        yield Table(name="worth of text", title=worth)
-    yield Table(name="explanation", title=explained(study))
+    """What was evaluated, every policy, difference and training, and what the figures are."""
+    wanted, told = study.settings, study.document
+    fitted_on = told["fitted_on"].items()
+    parts = " and ".join(f"{count:,} of {visible(name)}" for name, count in fitted_on)
+    yield Table(
+        name="record",
+        title=f"{visible(PurePath(told['traces']).name)}: {counted(told['questions'], 'labelled question')} "
+        f"of split {visible(wanted.split)} scored, learned on {parts}; at most {told['rounds']} rounds; "
+        f"{counted(len(wanted.variants), 'variant')} in {seeds_named(wanted.seed, wanted.seeds)}, preset "
+        f"{wanted.preset}; F1 and rewards as {wanted.f1_kind} scores them.",
+    )
+    yield _policies(study)
+    yield _contrasts([study])
+    yield _trainings(study)
+    text, signals = study.contender(DEFAULT), study.contender(SIGNALS)
+    for contrast in study.contrasts:
+        if text and signals and (contrast.of, contrast.against) == (DEFAULT, SIGNALS):
+            ms = [
+                amount(1000 * float(np.mean([fit["state_seconds"] for fit in one.fits])))
+                for one in (text, signals)
+            ]
+            yield Table(
+                name="worth of text",
+                title=f"Does text earn its cost? {DEFAULT} minus {SIGNALS}: {points(contrast.interval)} "
+                f"points of F1, all differences at once {points(contrast.at_once)}, at {ms[0]} ms a state "
+                f"against {ms[1]} ms.",
+            )
+    yield Table(
+        name="explanation",
+        title="Scores, precision, recall and differences in percent; rounds and calls are means a question. "
+        "In brackets after a mean: least and greatest over seeds. Differences: F1 of a question averaged "
+        f"over seeds, 95% intervals of {wanted.resamples} paired resamples of the questions (seed "
+        f"{wanted.seed}), which say nothing of luck in training; those that hold at once cover all of them "
+        f"({len(study.contrasts)}) together with 95%.",
+    )
 
 
-def policies_table(study: RecordStudy, *, every_run: bool = False) -> Table:
-    """Every policy, or every policy in every seed."""
-    quality = ("precision", "recall") if study.with_gold_passages else ()
+def _policies(study: RecordStudy) -> Table:
+    full, best = study.document["full_budget"], study.document["best_fixed"]
+    quality = ("precision", "recall") if study.document["with_gold_passages"] else ()
+    role = f"{full} is the full budget, and had the best F1 on the questions fitted on."
+    if full != best:
+        role = (
+            f"{full} is the full budget; {best} had the best F1 on the questions fitted on, and was chosen "
+            "there."
+        )
     rows: list[list[Value]] = []
     for policy in study.contenders:
-        for run in policy.runs if every_run else policy.runs[:1]:
-            named = policy.name if run.seed is None else f"{policy.name}, seed {run.seed}"
-            cell = run.mean if every_run else policy.mean
-            band = run.mean if every_run else policy.shown
-            rows.append(
-                [
-                    *(named if every_run else policy.name, cell("em"), band("f1"), cell("acc")),
-                    *(band("mean_rounds"), cell("llm_calls"), *map(cell, quality)),
-                ]
-            )
+        band = policy.band if len(policy.runs) > 1 else policy.mean
+        figures = (policy.mean("em"), band("f1"), policy.mean("acc"), band("mean_rounds"))
+        rows.append([policy.name, *figures, *map(policy.mean, ("llm_calls", *quality))])
     return Table(
         name="policies",
-        title=f"What each policy earns and costs. {roles(study)}",
+        title=f"What each policy earns and costs. {role}",
         columns=[
             Column(name="policy"),
             Column(name="em", head="EM", kind="percent"),
@@ -451,13 +299,14 @@ def policies_table(study: RecordStudy, *, every_run: bool = False) -> Table:
     )
 
 
-def contrasts_table(records: Sequence[RecordStudy], *, some: bool = False) -> Table:
+def _contrasts(records: Sequence[RecordStudy], *, some: bool = False) -> Table:
     """Differences of F1; ``some``: those of the paper's methods alone."""
     rows: list[list[Value]] = []
     for record in records:
-        methods, rivals = (DEFAULT, SIGNALS, LLM_STOPS), (record.full, record.best, LLM_STOPS)
+        told, methods = record.document, (DEFAULT, SIGNALS, LLM_STOPS)
+        rivals = (told["full_budget"], told["best_fixed"], LLM_STOPS)
         rows += [
-            [record.dataset, record.pipeline, one.of, one.against, one.interval, one.at_once]
+            [told["dataset"], told["pipeline"], one.of, one.against, one.interval, one.at_once]
             for one in record.contrasts
             if not some or (one.of in methods and one.against in rivals)
         ]
@@ -478,15 +327,17 @@ def contrasts_table(records: Sequence[RecordStudy], *, some: bool = False) -> Ta
     )
 
 
-def trainings_table(study: RecordStudy) -> Table:
+def _trainings(study: RecordStudy) -> Table:
     rows: list[list[Value]] = [
         [
-            *(policy.name, Cell(fit.seed, str(fit.seed)), run.mean("f1"), run.mean("mean_rounds")),
-            *(fit.threshold, fit.trajectories, f"{fit.informative:,}/{fit.decisions:,}"),
-            *(fit.validated, fit.steps, fit.seconds, fit.truncated, 1000 * fit.state_seconds),
+            *(policy.name, Cell(fit["seed"], str(fit["seed"]))),
+            *(run.mean("f1"), run.mean("mean_rounds"), fit["threshold"], fit["trajectories"]),
+            f"{fit['informative']:,}/{fit['decisions']:,}",
+            *(fit[name] for name in ("validated", "steps", "seconds", "truncated")),
+            1000 * fit["state_seconds"],
         ]
-        for policy in study.of_kind("learned")
-        for fit, run in zip(policy.fits, policy.runs, strict=True)
+        for policy in study.contenders
+        for fit, run in zip(policy.fits, policy.runs, strict=bool(policy.fits))
     ]
     return Table(
         name="trainings",
@@ -513,8 +364,8 @@ def trainings_table(study: RecordStudy) -> Table:
 
 # --- the paper's tables ---------------------------------------------------------------------------
 _METHODS = {
-    "full": "all rounds",
-    "best": "best fixed number",
+    "full_budget": "all rounds",
+    "best_fixed": "best fixed number",
     LLM_STOPS: "+ LLM-Stop",
     DEFAULT: "+ Stop-RAG",
     SIGNALS: "+ Stop-RAG on signals",
@@ -526,7 +377,7 @@ def paper_tables(records: Sequence[RecordStudy]) -> Sequence[Table]:
     """Tables 1 to 3 of the paper, and the differences."""
     wanted = records[0].settings
     seeds = seeds_named(wanted.seed, wanted.seeds)
-    tables = (
+    return (
         _paper_table(
             records,
             "table 1",
@@ -544,9 +395,8 @@ def paper_tables(records: Sequence[RecordStudy]) -> Sequence[Table]:
             RETRIEVAL,
         ),
         _paper_table(records, "table 3", "Targets learned towards.", _TARGETS, SCORES),
-        contrasts_table(records, some=True),
+        _contrasts(records, some=True),
     )
-    return [table for table in tables if table.rows]
 
 
 def _paper_table(
@@ -557,10 +407,10 @@ def _paper_table(
     figures: Mapping[str, str],
 ) -> Table:
     """Rows are a pipeline's methods, columns the data sets' figures."""
-    datasets = list(dict.fromkeys(record.dataset for record in records))
-    by_place = {(record.pipeline, record.dataset): record for record in records}
+    by_place = {(one.document["pipeline"], one.document["dataset"]): one for one in records}
+    datasets = list(dict.fromkeys(dataset for _, dataset in by_place))
     rows: list[list[Value]] = []
-    for pipeline in dict.fromkeys(record.pipeline for record in records):
+    for pipeline in dict.fromkeys(pipeline for pipeline, _ in by_place):
         for method, said in methods.items():
             cells: list[Value] = [
                 None if record is None else record.figure(method, figure)
@@ -584,7 +434,8 @@ def _paper_table(
     return Table(name=name, title=title, columns=[*lead, *columns], rows=rows, names=2)
 
 
-def _about(records: Sequence[RecordStudy]) -> Iterator[Table]:
+def about_records(records: Sequence[RecordStudy]) -> Iterator[Table]:
+    """What the records are, and what they lack of the paper's."""
     counts = ("rounds", "samples", "fitted on", "scored")
     yield Table(
         name="records",
@@ -596,8 +447,9 @@ def _about(records: Sequence[RecordStudy]) -> Iterator[Table]:
         ],
         rows=[
             (
-                *(one.dataset, one.pipeline, one.rounds, one.samples),
-                *(sum(one.fitting.values()), one.questions, one.source),
+                *(one.document["dataset"], one.document["pipeline"], one.document["rounds"]),
+                *(one.samples, sum(one.document["fitted_on"].values())),
+                *(one.document["questions"], one.document["traces"]),
             )
             for one in records
         ],
@@ -605,7 +457,7 @@ def _about(records: Sequence[RecordStudy]) -> Iterator[Table]:
     )
     lacking: dict[str, list[str]] = {}
     for record in records:
-        for lack in record.lacks:
+        for lack in record.document["lacks"]:
             lacking.setdefault(lack, []).append(record.place)
     yield Table(
         name="lacking",

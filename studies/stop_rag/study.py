@@ -6,18 +6,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from studies.command import Options, Request, Study
-from studies.stop_rag.fits import (
-    Fit,
-    FitProgress,
-    FittedPolicy,
-    fit_variants,
-    fitting_questions,
-)
+from studies.command import Found, Options, Request, Study
+from studies.stop_rag.fits import Fit, FitProgress, FittedPolicy, fit_variants, fitting_questions
 from studies.stop_rag.results import (
     DEFAULT,
     LLM_STOPS,
@@ -25,14 +20,15 @@ from studies.stop_rag.results import (
     SIGNALS,
     Contender,
     F1Difference,
-    FitFacts,
     RecordStudy,
     RunScores,
-    StopRAGStudy,
     StopRAGStudySettings,
     TrainingOptions,
-    Unread,
+    about_records,
+    paper_tables,
+    record_tables,
 )
+from suffice._version import VERSION
 from suffice.cli.output import ProgressLine, say
 from suffice.costs.usage import CostModel, CostReads
 from suffice.errors import UsageError
@@ -205,27 +201,42 @@ def record_study(
     dataset, pipeline = named(traces)
     samples = int(np.nanmax(traces.lengths("samples")))
     recall = at_stop(questions.quality.recall, known.last_rounds)
+    document = {
+        "dataset": dataset,
+        "pipeline": pipeline,
+        "lacks": list(_lacks(traces, samples)),
+        "traces": traces.origin.source,
+        "split": wanted.split,
+        "questions": known.n_questions,
+        "unlabelled": asked.n_questions - known.n_questions,
+        "rounds": known.n_rounds,
+        "fitted_on": {name: int(labelled(part).sum()) for name, part in fitting.items()},
+        "with_gold_passages": int(np.isfinite(recall).sum()),
+        "variants": wanted.variants,
+        "seeds": wanted.all_seeds,
+        "preset": wanted.preset,
+        "encoder": wanted.text.encoder,
+        "f1_kind": wanted.f1_kind,
+        "bootstrap": wanted.resamples,
+        "version": VERSION,
+        "full_budget": full,
+        "best_fixed": best,
+        "policies": contenders,
+        "contrasts": found,
+        "critical": critical,
+        "unread": _unread(known),
+        "band": "mean, least and greatest over seeds",
+        "notes": list[str](),
+    }
     study = RecordStudy(
         settings=wanted,
-        source=traces.origin.source,
-        dataset=dataset,
-        pipeline=pipeline,
-        samples=samples,
-        questions=known.n_questions,
-        unlabelled=asked.n_questions - known.n_questions,
-        rounds=known.n_rounds,
-        fitting={name: int(labelled(part).sum()) for name, part in fitting.items()},
-        with_gold_passages=int(np.isfinite(recall).sum()),
+        document=document,
         contenders=contenders,
-        full=full,
-        best=best,
         contrasts=found,
-        critical=critical,
-        unread=_unread(known),
-        lacks=tuple(_lacks(traces, samples)),
-        notes=(),
+        samples=samples,
     )
-    return replace(study, notes=tuple(_notes(study, known, fitted)))
+    document["notes"] = list(_notes(study, known, fitted))
+    return study
 
 
 def named(traces: TraceSet) -> tuple[str, str]:
@@ -251,8 +262,8 @@ def _contenders(
                 scored, seconds = questions.policy(member.policy, member.fit.seed)
                 runs.append(scored)
                 facts.append(_facts(member, seconds))
-                on_progress(FitProgress(fit=member.fit, stage="scored"))
-        yield Contender(name=variant, kind="learned", runs=tuple(runs), fits=tuple(facts))
+                on_progress(FitProgress(member.fit, "scored"))
+        yield Contender(name=variant, kind="learned", runs=runs, fits=facts)
     if LLM_STOP.name in questions.traces.signal_names:
         scored, _ = questions.policy(fitted_rule(LLM_STOP.name, None))
         yield Contender(name=LLM_STOPS, kind="llm-stop", runs=(scored,))
@@ -261,22 +272,27 @@ def _contenders(
     yield Contender(name=ORACLE, kind="oracle", runs=(questions.oracle(),))
 
 
-def _facts(fitted: FittedPolicy, state_seconds: float) -> FitFacts:
+def _facts(fitted: FittedPolicy, state_seconds: float) -> dict[str, Any]:
+    """How one network was trained (``loaded``: found so), and what deciding with it takes.
+
+    Of ``trajectories`` (questions) with ``decisions`` (states before the last) the ``informative`` states are
+    in the loss; ``validated`` questions chose checkpoint and threshold. ``seconds`` are those of its last
+    sitting, ``truncated`` is the share of states that lost text (``None``: it reads none), ``state_seconds``
+    what a recorded state took to value on this machine.
+    """
     policy = fitted.policy
     training, cut = policy.fitted_on["training"], policy.fitted_on["truncation"]
-    return FitFacts(
-        seed=fitted.fit.seed,
-        loaded=fitted.loaded,
-        threshold=policy.threshold,
-        trajectories=training["questions"],
-        decisions=training["decisions"],
-        informative=training["informative"],
-        validated=policy.fitted_on["validation"]["questions"],
-        steps=training["steps"],
-        seconds=training["seconds"],
-        truncated=None if cut is None else cut["states_cut"] / max(1, cut["states"]),
-        state_seconds=state_seconds,
-    )
+    return {
+        "seed": fitted.fit.seed,
+        "loaded": fitted.loaded,
+        "threshold": policy.threshold,
+        "trajectories": training["questions"],
+        **{name: training[name] for name in ("decisions", "informative")},
+        "validated": policy.fitted_on["validation"]["questions"],
+        **{name: training[name] for name in ("steps", "seconds")},
+        "truncated": None if cut is None else cut["states_cut"] / max(1, cut["states"]),
+        "state_seconds": state_seconds,
+    }
 
 
 def _pairs(contenders: Sequence[Contender], fixed: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -289,17 +305,17 @@ def _pairs(contenders: Sequence[Contender], fixed: Sequence[str]) -> Iterator[tu
         yield from ((DEFAULT, rival) for rival in learned if rival != DEFAULT)
 
 
-def _unread(traces: TraceSet) -> Unread | None:
+def _unread(traces: TraceSet) -> dict[str, int] | None:
     """The running count at the last round of each question."""
     if MALFORMED_ACTIONS.name not in traces.signal_names:
         return None
     values, _ = traces.stored_signal(MALFORMED_ACTIONS.name)
     counts = np.nan_to_num(values[np.arange(traces.n_questions), traces.last_rounds - 1])
-    return Unread(
-        actions=int(counts.sum()),
-        questions=int((counts > 0).sum()),
-        rounds=int(traces.exists.sum()),
-    )
+    return {
+        "actions": int(counts.sum()),
+        "questions": int((counts > 0).sum()),
+        "rounds": int(traces.exists.sum()),
+    }
 
 
 def _lacks(traces: TraceSet, samples: int) -> Iterator[str]:
@@ -322,22 +338,23 @@ def _lacks(traces: TraceSet, samples: int) -> Iterator[str]:
 
 # --- notes ----------------------------------------------------------------------------------------
 def _notes(study: RecordStudy, traces: TraceSet, fitted: Sequence[FittedPolicy]) -> Iterator[str]:
-    against = [one.interval for one in study.contrasts if one.against == study.full]
+    told = study.document
+    against = [one.interval for one in study.contrasts if one.against == told["full_budget"]]
     width = max(interval.high - interval.low for interval in against)
-    if study.questions < FEW:
+    if told["questions"] < FEW:
         yield (
-            f"only {counted(study.questions, 'question')} to score: 95% intervals against the full budget "
+            f"only {counted(told['questions'], 'question')} to score: 95% intervals against the full budget "
             f"are up to {100 * width:.1f} points of F1 wide, and small differences cannot be told from none"
         )
-    learned = sum(study.fitting.values())
+    learned = sum(told["fitted_on"].values())
     if learned < FEW:
         yield (
             f"only {counted(learned, 'labelled question')} to learn on and choose thresholds with: poor "
             "figures of learned policies may be for want of data"
         )
-    for variant in study.of_kind("learned"):
+    for variant in study.contenders:
         same = [run for run in variant.runs if len(np.unique(run.stops)) == 1]
-        if same:
+        if same and variant.kind == "learned":
             seeds = ", ".join(f"seed {run.seed} in round {run.stops[0]}" for run in same)
             yield f"{variant.name} stops every question in the same round: {seeds}. It decides nothing there"
     yield from _about_the_record(study, traces)
@@ -345,13 +362,14 @@ def _notes(study: RecordStudy, traces: TraceSet, fitted: Sequence[FittedPolicy])
 
 
 def _about_the_record(study: RecordStudy, traces: TraceSet) -> Iterator[str]:
+    told = study.document
     yield from Measures(traces).by(None).notes(None)
-    if study.unlabelled:
-        yield f"{counted(study.unlabelled, 'question')} without gold answers left out"
-    short = int((traces.last_rounds < study.rounds).sum())
+    if told["unlabelled"]:
+        yield f"{counted(told['unlabelled'], 'question')} without gold answers left out"
+    short = int((traces.last_rounds < told["rounds"]).sum())
     if short:
         yield (
-            f"{counted(short, 'question')} recorded for fewer than {study.rounds} rounds: whatever goes on "
+            f"{counted(short, 'question')} recorded for fewer than {told['rounds']} rounds: whatever goes on "
             "ends with the last one there is"
         )
     if study.contender(LLM_STOPS) is None:
@@ -363,18 +381,18 @@ def _about_the_record(study: RecordStudy, traces: TraceSet) -> Iterator[str]:
         silent = int((traces.exists & np.isnan(values)).sum())
         if silent:
             yield f"{counted(silent, 'round')} without a verdict: LLM-Stop goes on there"
-        unread = study.unread
-        if unread is not None and unread.actions:
+        unread = told["unread"]
+        if unread is not None and unread["actions"]:
             yield (
-                f"{counted(unread.actions, 'action')} of the model (queries and verdicts, in "
-                f"{counted(unread.rounds, 'round')}) could not be read, of "
-                f"{counted(unread.questions, 'question')}; an unread verdict goes on"
+                f"{counted(unread['actions'], 'action')} of the model (queries and verdicts, in "
+                f"{counted(unread['rounds'], 'round')}) could not be read, of "
+                f"{counted(unread['questions'], 'question')}; an unread verdict goes on"
             )
-    if study.with_gold_passages < study.questions:
-        rest = f" of {counted(study.questions, 'question')}"
-        which = f"{study.with_gold_passages}{rest}" if study.with_gold_passages else "no question"
+    gold = told["with_gold_passages"]
+    if gold < told["questions"]:
+        which = f"{gold} of {counted(told['questions'], 'question')}" if gold else "no question"
         yield f"precision and recall are known for {which}"
-    if study.with_gold_passages and traces.origin.run.get("corpus") == "pooled":
+    if gold and traces.origin.run.get("corpus") == "pooled":
         yield (
             "precision and recall tell passages apart by id: where the pooled corpus holds a paragraph "
             "under several, they come out too low"
@@ -385,7 +403,7 @@ def _about_fits(study: RecordStudy, fitted: Sequence[FittedPolicy]) -> Iterator[
     loaded = sum(fit.loaded for fit in fitted)
     if loaded:
         yield f"{loaded} of {counted(len(fitted), 'training')} found in {study.settings.folder}"
-    if len(study.fitting) == 1 and study.settings.seeds > 1:
+    if len(study.document["fitted_on"]) == 1 and study.settings.seeds > 1:
         yield (
             "no split validation: each seed holds other questions back to choose checkpoint and threshold "
             "on, which is part of its spread"
@@ -404,10 +422,15 @@ def stop_rag_study(
     traces: Sequence[TraceSet],
     settings: StopRAGStudySettings,
     on_progress: Callable[[FitProgress], None] = lambda _: None,
-) -> StopRAGStudy:
-    """Every record's evaluation; one of several that cannot be evaluated is named with the reason."""
+) -> Found:
+    """Every record's evaluation; one of several that cannot be evaluated is named with the reason.
+
+    Of one record every policy, difference and training is shown; of several the paper's tables 1 to 3.
+    """
     if len(traces) == 1:
-        return StopRAGStudy(records=(record_study(traces[0], settings, on_progress),), refused={})
+        record = record_study(traces[0], settings, on_progress)
+        shown = (*record_tables(record), *about_records([record]))
+        return Found(document=record.document, shown=shown, notes=record.document["notes"])
     places: dict[tuple[str, str], str] = {}
     for one in traces:
         place, path = named(one), one.origin.source
@@ -427,10 +450,24 @@ def stop_rag_study(
             refused[one.origin.source] = str(error)
     if not records:
         raise UsageError("; ".join(f"{path}: {why}" for path, why in refused.items()))
-    return StopRAGStudy(records=tuple(records), refused=refused)
+    said: dict[str, list[str]] = {}
+    for record in records:
+        for note in record.document["notes"]:
+            said.setdefault(note, []).append(record.place)
+    notes = [f"{', '.join(where)}: {note}" for note, where in said.items()]
+    notes += [f"{path} is left out: {why}" for path, why in refused.items()]
+    tables = [table for table in paper_tables(records) if table.rows]
+    document = {
+        "records": records,
+        "tables": {table.name: table.data() for table in tables},
+        "refused": refused,
+        "notes": notes,
+    }
+    alone = record_tables(records[0]) if len(records) == 1 else tables
+    return Found(document=document, shown=(*alone, *about_records(records)), notes=notes)
 
 
-def _run(request: Request) -> StopRAGStudy:
+def _run(request: Request) -> Found:
     training = request.read(TrainingOptions)
     steps = StopRAGSettings(epochs=training.epochs, min_steps=training.min_steps)
     settings = request.read(

@@ -220,11 +220,11 @@ def test_the_proxy_looks_for_the_token_alone() -> None:
 
 
 def test_the_judge_knows_its_constraints_by_token() -> None:
-    judge = CheckerJudge({H: HTTP, R: ROTATE})
+    judge = CheckerJudge([HTTP, ROTATE])
     plan = f"1) Enforce {H}."
     assert judge.judge(H, plan) == satisfies(HTTP, plan)
     assert not judge.judge(R, plan).ok
-    assert CheckerJudge.of([HTTP]).judge(H, plan).ok
+    assert CheckerJudge([HTTP]).judge(H, plan).ok
     with pytest.raises(UsageError, match=r"unknown constraint 'x_001'; .* given 2 others"):
         judge.judge("x_001", plan)
 

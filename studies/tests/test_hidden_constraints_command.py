@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from studies.command import Found
 from studies.hidden_constraints import study as study_module
 from studies.hidden_constraints.__main__ import main
 from studies.hidden_constraints.corpus.generate import generate
 from studies.hidden_constraints.corpus.tasks import Benchmark, BenchmarkSettings
 from studies.hidden_constraints.scripted import ScriptedPlanner
-from studies.tests.hidden_constraints import made_study
 
 from suffice.policies.file import save_policy
 from suffice.policies.gate.policy import GatePolicy
@@ -132,58 +132,48 @@ def test_who_judges(
     assert [each["semantic"] for each in document["results"]] == [0.0, 1.0]
 
 
-@pytest.mark.parametrize(
-    ("out", "said"),
-    [(True, "interrupted; run the same command again to go on"), (False, "nothing was kept")],
-)
+@pytest.mark.parametrize("out", [True, False])
 def test_an_interrupt_says_how_to_go_on(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
     out: bool,
-    said: str,
 ) -> None:
     monkeypatch.setattr(study_module, "hidden_constraints_study", lambda *_, **__: None)
     assert main([*NARROW, *(["--out", str(tmp_path)] if out else [])]) == 130
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert said in printed.err
+    assert ("same command again" in printed.err) == out
 
 
 def test_failed_runs_are_a_failure_of_the_work(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    made = made_study()
-    sound = replace(made, cells=tuple(replace(each, failed=0) for each in made.cells))
-    for study, code in ((made, 1), (sound, 0)):
+    for failed in (1, 0):
+        found = Found(document={"results": [{"failed": failed}], "variants": []}, shown=())
         monkeypatch.setattr(
-            study_module, "hidden_constraints_study", lambda *_, study=study, **__: study
+            study_module, "hidden_constraints_study", lambda *_, found=found, **__: found
         )
-        assert main([*NARROW, "--out", str(tmp_path)]) == code
-        failed = f"some runs failed, see {tmp_path / 'plans'}; run again to retry them"
-        assert (failed in capsys.readouterr().err) == bool(code)
+        assert main([*NARROW, "--out", str(tmp_path)]) == failed
+        assert ("run again to retry" in capsys.readouterr().err) == bool(failed)
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    "options",
     [
-        (["--agents", "best"], "--agents must be of vanilla, fixed-top-k"),
-        (["--retrievers", "bm25"], "--retrievers must be of tfidf"),
-        (["--retrievers", "tfidf,tfidf"], "--retrievers names one twice"),
-        (["--experiments", "all"], "--experiments must be of main, ablations, sweep"),
-        (["--gap", "2"], "gap must be a number in [0, 1]"),
-        (["--judge-model", "m"], "--judge-model goes with --judge URL"),
-        (["--judge", "checker", "--judge-model", "m"], "--judge-model goes with --judge URL"),
-        (["--detector", "best"], "no contradiction detector 'best'"),
-        (["--judge", "me"], "unknown language model 'me'"),
-        (["--gate", "/no/such/gate.json"], "/no/such/gate.json"),
+        ["--agents", "best"],
+        ["--retrievers", "bm25"],
+        ["--retrievers", "tfidf,tfidf"],
+        ["--experiments", "all"],
+        ["--gap", "2"],
+        ["--judge", "checker", "--judge-model", "m"],
+        ["--detector", "best"],
+        ["--judge", "me"],
+        ["--gate", "/no/such/gate.json"],
     ],
 )
-def test_wrong_usage_is_one_line(
-    capsys: pytest.CaptureFixture[str], options: list[str], said: str
-) -> None:
+def test_wrong_usage_is_one_line(capsys: pytest.CaptureFixture[str], options: list[str]) -> None:
     assert main([*NARROW, *options]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert said in printed.err
     assert len(printed.err.strip().splitlines()) == 1

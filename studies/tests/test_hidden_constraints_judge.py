@@ -4,14 +4,12 @@ from collections.abc import Sequence
 
 import pytest
 from studies.hidden_constraints.judge import (
-    Agreement,
-    JudgeSettings,
     LLMJudge,
     agreement,
     read_verdict,
 )
 
-from suffice.errors import BackendError, UsageError
+from suffice.errors import BackendError
 from suffice.protocols import Message, Verdict
 from suffice.testing.models import Failures, ScriptedModel
 
@@ -106,24 +104,15 @@ def test_the_published_prompt() -> None:
 
 def test_the_judge_can_be_told_the_requirement() -> None:
     model = ScriptedModel([YES], api="chat")
-    judge = LLMJudge(
-        model,
-        requirements={TOKEN: "No HTTP."},
-        settings=JudgeSettings(constraint_text="requirement"),
-    )
-    assert judge.judge(TOKEN, PLAN).ok
+    assert LLMJudge(model, requirements={TOKEN: "No HTTP."}).judge(TOKEN, PLAN).ok
     told = model.requests[0].prompt[-1]
     assert isinstance(told, Message)
     assert f'Hidden constraint: "{TOKEN} (No HTTP.)" Final' in told.content
-    with pytest.raises(UsageError, match="no requirement is known of the constraint 'other_001'"):
-        judge.judge("other_001", PLAN)
-    with pytest.raises(UsageError, match="give requirements"):
-        LLMJudge(model, settings=JudgeSettings(constraint_text="requirement"))
 
 
 def judge_of(replies: Sequence[str], *, failures: int = 0) -> tuple[LLMJudge, ScriptedModel]:
     model = ScriptedModel(replies, api="chat", failures=Failures(first=failures))
-    return LLMJudge(model, settings=JudgeSettings(backoff_s=0)), model
+    return LLMJudge(model, backoff_s=0), model
 
 
 @pytest.mark.parametrize(
@@ -156,12 +145,10 @@ def test_agreement_by_hand() -> None:
     judged = [True] * 10 + [False] * 10
     checked = [True] * 8 + [False] * 2 + [True] * 3 + [False] * 7
     found = agreement(judged, checked)
-    assert found == Agreement(both=8, judge_only=2, checker_only=3, neither=7)
-    assert (found.plans, found.judge_ok, found.checker_ok) == (20, 10, 11)
-    assert found.share == 0.75
+    parts = ("both", "judge_only", "checker_only", "neither", "share", "kappa_undefined")
+    assert [found[part] for part in parts] == [8, 2, 3, 7, 0.75, None]
     # chance: .5 * .55 + .5 * .45 = .5
-    assert found.kappa == pytest.approx((0.75 - 0.5) / (1 - 0.5))
-    assert found.kappa_undefined is None
+    assert found["kappa"] == pytest.approx((0.75 - 0.5) / (1 - 0.5))
 
 
 @pytest.mark.parametrize(
@@ -177,4 +164,4 @@ def test_kappa_is_undefined_where_one_rater_is_constant(
     judged: list[bool], checked: list[bool], why: str
 ) -> None:
     found = agreement(judged, checked)
-    assert (found.kappa, found.kappa_undefined) == (None, why)
+    assert (found["kappa"], found["kappa_undefined"]) == (None, why)

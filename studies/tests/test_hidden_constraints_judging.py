@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 from studies.hidden_constraints.__main__ import main
+from studies.hidden_constraints.checker import CHECKER
 from studies.hidden_constraints.corpus.generate import generate
 from studies.hidden_constraints.corpus.tasks import BenchmarkSettings
 from studies.hidden_constraints.people import (
-    CHECKER,
     JUDGE,
     PEOPLE,
     TOGETHER,
@@ -100,10 +100,10 @@ def test_a_sheet_is_blind_and_comes_back(record: str, tmp_path: Path) -> None:
     assert [row["task"] for row in rows] != sorted(row["task"] for row in rows)
     filled(sheet, lambda row: "Yes" if "Apply" in row["plan"] else " no ")
     records = read_records([record])
-    labels = read_labels(sheet, records)
-    assert labels.elsewhere == 0
+    labels, elsewhere = read_labels(sheet, records)
+    assert elsewhere == 0
     for run in records[0].runs:
-        assert labels.by_run[run.id] == (run.record.agent == "a") == run.checked
+        assert labels[run.id] == (run.record.agent == "a") == run.checked
 
 
 def change(column: str, value: str) -> Callable[[list[dict[str, str]]], None]:
@@ -164,15 +164,12 @@ def test_kappa_is_that_of_scikit_learn(record: str) -> None:
         ]
         found = agree("r", rows, (PEOPLE, JUDGE), resamples=400, seed=1)
         assert found is not None
-        assert found.kappa is not None
-        wanted = metrics.cohen_kappa_score(people, judge)
-        assert found.kappa.estimate == pytest.approx(wanted)
-        assert found.kappa.low <= found.kappa.estimate <= found.kappa.high
-        table = metrics.confusion_matrix(people, judge)
-        counts = found.counts
-        assert table.tolist() == [
-            [counts.neither, counts.judge_only],
-            [counts.checker_only, counts.both],
+        kappa = found["kappa"]
+        assert kappa.estimate == pytest.approx(metrics.cohen_kappa_score(people, judge))
+        assert kappa.low <= kappa.estimate <= kappa.high
+        assert metrics.confusion_matrix(people, judge).tolist() == [
+            [found["neither"], found["second_alone"]],
+            [found["first_alone"], found["both"]],
         ]
 
 
@@ -185,7 +182,7 @@ def test_several_records_stand_by_themselves_and_together(tmp_path: Path) -> Non
     paths.append(recorded(tmp_path / "checked", judge="checker"))
     records = read_records(paths)
     result = judging(
-        recorded_verdicts(records, None),
+        recorded_verdicts(records, {}),
         {one.name: one.judge for one in records},
         resamples=20,
         seed=1,
@@ -195,7 +192,7 @@ def test_several_records_stand_by_themselves_and_together(tmp_path: Path) -> Non
     assert table["judge"] == pytest.approx([0.5, 0.0, 1.0, None, 0.5])
     assert table["checker"] == [0.5] * 5
     assert table["runs"] == [12, 12, 12, 12, 48]
-    agreed = {one.record: one.counts.plans for one in result.agreements}
+    agreed = {one["record"]: one["runs"] for one in result.document["agreement"]}
     assert agreed == {paths[0]: 12, paths[1]: 12, paths[2]: 12, TOGETHER: 36}
     with pytest.raises(UsageError):
         read_records([paths[0], paths[0]])
@@ -211,9 +208,9 @@ def test_a_new_judge_is_asked_once_a_plan(record: str) -> None:
     records = read_records([record])
     for told in ("token", "requirement"):
         asked.clear()
-        found = new_verdicts(
-            records, None, ScriptedModel(reply, api="chat"), told, lambda *_: None
-        )[record]
+        found = new_verdicts(records, {}, ScriptedModel(reply, api="chat"), told, lambda *_: None)[
+            record
+        ]
         assert [one.verdicts[JUDGE] for one in found] == [one.run.checked for one in found]
         assert [one.unreadable for one in found] == [not one.run.checked for one in found]
         assert len(asked) == 12

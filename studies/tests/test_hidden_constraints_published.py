@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from studies.hidden_constraints.published import arrangement, as_published
-from studies.hidden_constraints.runs import HiddenConstraintsSettings
+from studies.hidden_constraints.results import arrangement
+from studies.hidden_constraints.runs import HiddenConstraintsSettings, as_published
 
 from suffice.errors import UsageError
 from suffice.loops.planning.agent import PlanningSettings

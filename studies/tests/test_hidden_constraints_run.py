@@ -4,14 +4,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from studies.command import Found
 from studies.hidden_constraints.checker import CheckerJudge
 from studies.hidden_constraints.corpus.generate import generate
 from studies.hidden_constraints.corpus.tasks import Benchmark, BenchmarkSettings
 from studies.hidden_constraints.judge import LLMJudge
-from studies.hidden_constraints.results import AgentFigures, HiddenConstraintsStudy
-from studies.hidden_constraints.runs import HiddenConstraintsSettings
+from studies.hidden_constraints.runs import Experimenters, HiddenConstraintsSettings
 from studies.hidden_constraints.scripted import ScriptedPlanner
-from studies.hidden_constraints.study import Experimenters, hidden_constraints_study
+from studies.hidden_constraints.study import hidden_constraints_study
 
 from suffice.errors import UsageError
 from suffice.protocols import Generation, GenerationRequest
@@ -41,7 +41,7 @@ class Counting(ScriptedPlanner):
 
 
 def who(made: Benchmark, model: ScriptedPlanner | None = None) -> Experimenters:
-    judge = CheckerJudge.of(task.constraint for task in made.tasks)
+    judge = CheckerJudge(task.constraint for task in made.tasks)
     model = ScriptedPlanner(made) if model is None else model
     return Experimenters(model=model, judge=judge, judge_name="checker")
 
@@ -56,55 +56,49 @@ def asked(**changes: Any) -> HiddenConstraintsSettings:
     return HiddenConstraintsSettings(**(given | changes))
 
 
-def studied(made: Benchmark, **changes: Any) -> HiddenConstraintsStudy:
+def studied(made: Benchmark, **changes: Any) -> Found:
     pytest.importorskip("sklearn", reason="the extra 'cluster' is missing")
-    found = hidden_constraints_study(who(made), asked(**changes), benchmark=made)
+    found = hidden_constraints_study(who(made), asked(**changes), made=made)
     assert found is not None
     return found
 
 
-def cell(study: HiddenConstraintsStudy, agent: str, retriever: str | None) -> AgentFigures:
-    [found] = [cell for cell in study.cells if (cell.agent, cell.retriever) == (agent, retriever)]
+def cell(study: Found, agent: str, retriever: str | None) -> dict[str, Any]:
+    cells: list[dict[str, Any]] = study.document["results"]
+    [found] = [one for one in cells if (one["agent"], one["retriever"]) == (agent, retriever)]
     return found
 
 
 @pytest.fixture(scope="module")
-def study(made: Benchmark) -> HiddenConstraintsStudy:
+def study(made: Benchmark) -> Found:
     return studied(made)
 
 
-def test_vanilla_scores_nothing_and_the_oracle_everything(study: HiddenConstraintsStudy) -> None:
+def test_vanilla_scores_nothing_and_the_oracle_everything(study: Found) -> None:
     vanilla = cell(study, "vanilla", None)
-    assert [vanilla.mean(name) for name in ("semantic", "proxy", "documents_read")] == [0, 0, 0]
+    assert [vanilla[name] for name in ("semantic", "proxy", "documents_read")] == [0, 0, 0]
     for agent in ("fixed-top-k", "always-retrieve", "self-rag", "confidence-gated"):
         found = cell(study, agent, "oracle")
-        assert [
-            found.mean(name) for name in ("semantic", "proxy", "grounded_proxy", "covered")
-        ] == [1] * 4
-        assert (found.satisfied_covered, found.satisfied_uncovered) == (1.0, None)
-        assert found.runs == 12
+        scores = ("semantic", "proxy", "grounded_proxy", "covered", "satisfied_covered")
+        assert [found[name] for name in scores] == [1] * 5
+        assert (found["satisfied_uncovered"], found["runs"]) == (None, 12)
 
 
-def test_under_the_scripted_planner_success_is_coverage(study: HiddenConstraintsStudy) -> None:
-    for cell in study.cells:
-        assert cell.mean("semantic") == cell.mean("covered") == cell.mean("checked")
-        assert cell.mean("malformed") == 0.0
+def test_under_the_scripted_planner_success_is_coverage(study: Found) -> None:
+    for row in study.document["results"]:
+        assert row["semantic"] == row["covered"] == row["checked"]
+        assert row["malformed"] == 0.0
 
 
-def test_the_gate_reads_less_than_always_retrieving(study: HiddenConstraintsStudy) -> None:
-    [saved] = [
-        contrast
-        for contrast in study.contrasts
-        if (contrast.retriever, contrast.measure, contrast.against)
-        == ("oracle", "documents_read", "always-retrieve")
-    ]
-    assert saved.difference.high < 0.0
+def test_the_gate_reads_less_than_always_retrieving(study: Found) -> None:
+    wanted = {"retriever": "oracle", "measure": "documents_read", "against": "always-retrieve"}
+    [saved] = [one for one in study.document["contrasts"] if wanted.items() <= one.items()]
+    assert saved["difference"].high < 0.0
     always, gated = (
-        cell(study, name, "oracle") for name in ("always-retrieve", "confidence-gated")
+        cell(study, name, "oracle")["documents_read"]
+        for name in ("always-retrieve", "confidence-gated")
     )
-    assert saved.difference.estimate == pytest.approx(
-        (gated.mean("documents_read") or 0) - (always.mean("documents_read") or 0)
-    )
+    assert saved["difference"].estimate == pytest.approx(gated - always)
 
 
 @pytest.mark.slow
@@ -113,59 +107,55 @@ def test_a_judge_is_compared_with_the_checker(made: Benchmark) -> None:
     planner = ScriptedPlanner(made)
     judged = Experimenters(model=planner, judge=LLMJudge(planner), judge_name="planner")
     wanted = asked(experiments=("main",), seeds=1)
-    found = hidden_constraints_study(judged, wanted, benchmark=made)
+    found = hidden_constraints_study(judged, wanted, made=made)
     assert found is not None
-    assert found.agreement is not None
-    assert (found.agreement.share, found.agreement.plans) == (1.0, 54)
+    agreed = found.document["agreement"]
+    assert (agreed["share"], agreed["both"] + agreed["neither"]) == (1.0, 54)
 
 
 def test_a_subset_narrows(made: Benchmark) -> None:
     found = studied(made, subset="hard-small", experiments=("main",), seeds=1)
-    assert cell(found, "vanilla", None).runs == 3
+    assert cell(found, "vanilla", None)["runs"] == 3
     assert found.to_json()["benchmark"] == {"tasks": 6, "hard_small": 3, "documents": 60}
     assert "one seed: no interval over seeds" in found.notes
     first = studied(made, limit=2, experiments=("main",), seeds=1, agents=("vanilla",))
-    assert cell(first, "vanilla", None).runs == 2
+    assert cell(first, "vanilla", None)["runs"] == 2
 
 
 def test_it_goes_on_where_it_was_interrupted(made: Benchmark, tmp_path: Path) -> None:
     pytest.importorskip("sklearn", reason="the extra 'cluster' is missing")
     wanted = asked(folder=tmp_path, experiments=("main",), seeds=1)
     cut = Counting(made, interrupt_at=100)
-    assert hidden_constraints_study(who(made, cut), wanted, benchmark=made) is None
+    assert hidden_constraints_study(who(made, cut), wanted, made=made) is None
     kept = len(read_plans(tmp_path / "plans").records)
     assert 0 < kept < 54
     rest = Counting(made)
-    first = hidden_constraints_study(who(made, rest), wanted, benchmark=made)
+    first = hidden_constraints_study(who(made, rest), wanted, made=made)
     assert first is not None
     assert rest.asked > 0
     again = Counting(made)
-    second = hidden_constraints_study(who(made, again), wanted, benchmark=made)
+    second = hidden_constraints_study(who(made, again), wanted, made=made)
     assert again.asked == 0
     assert second is not None
-    assert [cell.to_json() for cell in second.cells] == [cell.to_json() for cell in first.cells]
+    assert second.document["results"] == first.document["results"]
     assert "nothing was run anew: all runs were recorded before" in second.notes
 
 
 def test_a_folder_of_another_experiment_is_refused(made: Benchmark, tmp_path: Path) -> None:
     pytest.importorskip("sklearn", reason="the extra 'cluster' is missing")
     small = {"experiments": ("main",), "seeds": 1, "subset": "hard-small", "agents": ("vanilla",)}
-    hidden_constraints_study(who(made), asked(folder=tmp_path, **small), benchmark=made)
+    hidden_constraints_study(who(made), asked(folder=tmp_path, **small), made=made)
     other = Experimenters(
         model=ScriptedPlanner(made), judge=who(made).judge, judge_name="somebody else"
     )
     with pytest.raises(UsageError, match="judge was 'checker', now 'somebody else'"):
-        hidden_constraints_study(other, asked(folder=tmp_path, **small), benchmark=made)
+        hidden_constraints_study(other, asked(folder=tmp_path, **small), made=made)
 
 
-def test_a_run_costs_its_retrievals_and_its_failure(study: HiddenConstraintsStudy) -> None:
+def test_a_run_costs_its_retrievals_and_its_failure(study: Found) -> None:
     """J = c_r retrievals + L_f [fail] (paper 4, Eq. 5) with c_r 1 and L_f 2, run by run."""
-    for figures in study.cells:
-        retrievals, success = figures.mean("retrievals"), figures.mean("semantic")
-        assert retrievals is not None
-        assert success is not None
-        assert figures.mean("trajectory_cost") == pytest.approx(retrievals + 2.0 * (1.0 - success))
-    assert cell(study, "vanilla", None).mean("trajectory_cost") == 2.0
-    document = study.to_json()
-    assert document["settings"]["failure_loss"] == 2.0
-    assert all("trajectory_cost" in result for result in document["results"])
+    for row in study.document["results"]:
+        cost = row["retrievals"] + 2.0 * (1.0 - row["semantic"])
+        assert row["trajectory_cost"] == pytest.approx(cost)
+    assert cell(study, "vanilla", None)["trajectory_cost"] == 2.0
+    assert study.to_json()["settings"]["failure_loss"] == 2.0

@@ -5,12 +5,13 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from studies.hidden_constraints.checker import CheckerJudge
 from studies.hidden_constraints.corpus.generate import generate
 from studies.hidden_constraints.corpus.tasks import Benchmark, BenchmarkSettings
 from studies.hidden_constraints.runs import (
+    Experimenters,
     HiddenConstraintsSettings,
     OracleRetriever,
-    Players,
     jobs_of,
     run_document,
 )
@@ -18,6 +19,7 @@ from studies.hidden_constraints.scripted import ScriptedPlanner
 
 from suffice.errors import SufficeWarning
 from suffice.loops.planning.controls import AGENTS
+from suffice.loops.planning.recorder import PlanJob
 from suffice.policies.gate.settings import GateSettings
 from suffice.retrieval.lexical.bm25 import BM25Index
 
@@ -29,14 +31,16 @@ def made() -> Benchmark:
     return generate(SMALL)
 
 
-def players(made: Benchmark, *names: str) -> Players:
+def who(made: Benchmark, judge_name: str = "checker") -> Experimenters:
+    judge = CheckerJudge(task.constraint for task in made.tasks)
+    return Experimenters(model=ScriptedPlanner(made), judge=judge, judge_name=judge_name)
+
+
+def jobs(made: Benchmark, wanted: HiddenConstraintsSettings) -> list[PlanJob]:
     pytest.importorskip("bm25s", reason="the extra 'bm25' is missing")
     index = BM25Index.build(made.documents)
-    return Players(
-        model=ScriptedPlanner(made),
-        retrievers={name: None if name == "oracle" else index for name in names},
-        documents={document.id: document for document in made.documents},
-    )
+    retrievers = {name: None if name == "oracle" else index for name in wanted.retrievers}
+    return jobs_of(wanted, made, who(made), retrievers)
 
 
 def settings(**changes: Any) -> HiddenConstraintsSettings:
@@ -51,9 +55,11 @@ def gate(**changes: Any) -> GateSettings:
 
 
 def test_every_agent_meets_every_retriever_in_every_seed(made: Benchmark) -> None:
-    jobs = jobs_of(settings(), made.tasks, players(made, "tfidf", "oracle"))
-    assert len({job.key for job in jobs}) == len(jobs)
-    main = Counter((job.agent.control.name, job.retriever) for job in jobs if ":" not in job.key[1])
+    every = jobs(made, settings())
+    assert len({job.key for job in every}) == len(every)
+    main = Counter(
+        (job.agent.control.name, job.retriever) for job in every if ":" not in job.key[1]
+    )
     retrieving = [name for name in AGENTS if name != "vanilla"]
     expected: dict[tuple[str, str | None], int] = {("vanilla", None): 8}
     expected |= {(name, entry): 8 for name in retrieving for entry in ("tfidf", "oracle")}
@@ -61,21 +67,23 @@ def test_every_agent_meets_every_retriever_in_every_seed(made: Benchmark) -> Non
 
 
 def test_the_oracle_of_a_task_has_its_documents(made: Benchmark) -> None:
-    jobs = jobs_of(settings(), made.tasks, players(made, "tfidf", "oracle"))
-    [job] = [job for job in jobs if job.key == (made.tasks[1].id, "fixed-top-k", "oracle", 42)]
+    [job] = [
+        job
+        for job in jobs(made, settings())
+        if job.key == (made.tasks[1].id, "fixed-top-k", "oracle", 42)
+    ]
     assert isinstance(job.agent.retriever, OracleRetriever)
     found = job.agent.retriever.retrieve("anything", 9)
     assert {entry.id for entry in found} == set(made.tasks[1].document_ids)
 
 
 def test_a_deep_regime_asks_for_more(made: Benchmark) -> None:
-    wanted = settings(retrievers=("tfidf", "dense-30"), experiments=("main",))
-    jobs = jobs_of(wanted, made.tasks[:1], players(made, "tfidf", "dense-30"))
+    wanted = settings(retrievers=("tfidf", "dense-30"), experiments=("main",), limit=1)
     depth = {
         (job.agent.control.name, job.retriever): job.agent.control.gate.k_max
         if job.agent.control.gate
         else job.agent.control.k
-        for job in jobs
+        for job in jobs(made, wanted)
     }
     assert depth["fixed-top-k", "tfidf"] == 6
     assert depth["fixed-top-k", "dense-30"] == 30
@@ -84,11 +92,11 @@ def test_a_deep_regime_asks_for_more(made: Benchmark) -> None:
 
 
 def test_the_run_document_tells_what_a_resumed_run_must_share(made: Benchmark) -> None:
-    who = players(made, "tfidf", "oracle")
-    first = run_document(settings(), made, who, "checker")
+    checked = who(made)
+    first = run_document(settings(), made, checked)
     # more agents, retrievers, seeds and experiments may join later
     grown = settings(seeds=5, retrievers=("oracle",), experiments=("main",), subset="hard-small")
-    assert run_document(grown, made, who, "checker") == first
-    assert run_document(settings(), made, who, "another") != first
-    assert run_document(settings(gates={"mine": gate(budget=1)}), made, who, "checker") == first
-    assert run_document(settings(encoder="another"), made, who, "checker") != first
+    assert run_document(grown, made, checked) == first
+    assert run_document(settings(), made, who(made, "another")) != first
+    assert run_document(settings(gates={"mine": gate(budget=1)}), made, checked) == first
+    assert run_document(settings(encoder="another"), made, checked) != first

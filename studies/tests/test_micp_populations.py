@@ -15,8 +15,11 @@ from studies.micp.populations import (
     WAYS,
     Kind,
     PopulationSettings,
-    micp_populations,
+    Values,
+    box_less_shares,
+    intervals,
     population,
+    population_values,
 )
 
 from suffice.policies.micp.stage2 import calibrate, evaluate
@@ -27,8 +30,8 @@ SMALL = PopulationSettings(
 
 
 @pytest.fixture(scope="module")
-def small() -> Any:
-    return micp_populations(SMALL)
+def small() -> Values:
+    return population_values(SMALL)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -50,12 +53,12 @@ def test_set_sizes_are_those_of_a_loop_over_questions(kind: Kind) -> None:
     assert 0 < seen.early.sum() < 200
 
 
-def test_every_cell_holds_what_it_must(small: Any) -> None:
-    assert set(small.values) == {
+def test_every_cell_holds_what_it_must(small: Values) -> None:
+    assert set(small) == {
         (kind, 0.2, preset, way) for kind in KINDS for preset in PRESETS for way in WAYS
     }
-    for (kind, alpha, preset, way), values in small.values.items():
-        saved, coverage, size = small.figures(kind, alpha, preset, way)
+    for (_, alpha, preset, way), values in small.items():
+        saved, coverage, size = intervals(values)
         assert values.shape == (6, 3)
         assert coverage.low <= coverage.estimate <= coverage.high
         assert 1.0 <= size.estimate <= 7.0
@@ -66,10 +69,10 @@ def test_every_cell_holds_what_it_must(small: Any) -> None:
             assert coverage.high > 1.0 - alpha
 
 
-def test_the_box_saves_no_more_than_shares_in_the_corrected_preset(small: Any) -> None:
+def test_the_box_saves_no_more_than_shares_in_the_corrected_preset(small: Values) -> None:
     for kind in KINDS:
-        saved, coverage, _ = small.box_less_shares(kind, 0.2, "corrected")
-        values = [small.values[kind, 0.2, "corrected", way] for way in ("box", "shares")]
+        saved, coverage, _ = intervals(box_less_shares(small, (kind, 0.2, "corrected")))
+        values = [small[kind, 0.2, "corrected", way] for way in ("box", "shares")]
         assert saved.estimate == pytest.approx(np.mean(values[0][:, 0] - values[1][:, 0]))
         assert saved.high < 0.0 < coverage.low
 

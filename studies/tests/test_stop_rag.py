@@ -67,7 +67,7 @@ def test_every_figure_is_that_of_the_records_own_evaluation(paths: list[str]) ->
     steps = found.table("table 2").data()
     for dataset, path, first in (("hotpotqa", paths[0], 0), ("musique", paths[1], 0)):
         alone = record_study(read_traces(path), ALONE)
-        names = (f"fixed-{ROUNDS}", alone.best, "llm-stop", "signals")
+        names = (f"fixed-{ROUNDS}", alone.document["best_fixed"], "llm-stop", "signals")
         for row, name in enumerate(names, start=first):
             contender = alone.contender(name)
             assert contender is not None
@@ -92,12 +92,12 @@ def test_of_a_redacted_record_its_own_scores_are_compared(tmp_path: Path) -> Non
     before = record_study(read_traces(whole), ALONE).contender(f"fixed-{ROUNDS}")
     assert before is not None
     for name in ("f1", "em"):
-        figure = found.figure("full", name)
+        figure = found.figure("full_budget", name)
         assert figure is not None
         assert figure.estimate == pytest.approx(before.mean(name))
-    assert found.figure("full", "acc") is None
+    assert found.figure("full_budget", "acc") is None
     assert found.contender("q-lambda") is None
-    assert [lack for lack in found.lacks if lack.startswith("texts")]
+    assert [lack for lack in found.document["lacks"] if lack.startswith("texts")]
     replayed = compare(
         read_traces(hidden), ComparisonSettings(policies=("fixed-1",), resamples=5)
     ).result.policies[0]
@@ -115,8 +115,8 @@ def test_a_record_that_cannot_be_evaluated_is_named_and_the_others_go_on(
     ]
     lacking = written(tmp_path, "bare", bare, dataset="hotpotqa", pipeline="react")
     found = stop_rag_study(opened([paths[0], lacking]), ALONE)
-    assert [record.source for record in found.records] == [paths[0]]
-    assert list(found.refused) == [lacking]
+    assert [record.document["traces"] for record in found.document["records"]] == [paths[0]]
+    assert list(found.document["refused"]) == [lacking]
     assert [note for note in found.notes if lacking in note]
     with pytest.raises(UsageError, match="samples"):
         stop_rag_study(opened([lacking]), ALONE)

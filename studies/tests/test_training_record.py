@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from studies.training.record import trained_on, training_ids, write_training
+from studies.training.interaction import trained_on, training_ids, write_training
 
 from suffice.errors import BackendError, DataError
 

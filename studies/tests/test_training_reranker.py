@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from studies.training.interaction import InteractionModel, trained_reranker
-from studies.training.record import trained_on, training_ids, write_training
+from studies.training.interaction import (
+    InteractionModel,
+    trained_on,
+    trained_reranker,
+    training_ids,
+    write_training,
+)
 from studies.training.reranker import (
     STUDY,
     RerankerSettings,
@@ -80,7 +86,7 @@ def test_two_hundred_steps_beat_a_random_order_and_an_untrained_head(
         SPLIT.held_out,
         {"untrained": CrossEncoderReranker(untrained), "trained": CrossEncoderReranker(model)},
     )
-    mrr = {name: values["mrr"] for name, values in scores.means.items()}
+    mrr = {name: values["mrr"] for name, values in scores["means"].items()}
     assert mrr["trained"] > random_order_mrr() + 0.15
     assert mrr["trained"] > mrr["untrained"] + 0.05
 
@@ -128,27 +134,23 @@ def test_the_command_writes_a_reranker_that_pipelines_can_use(
     check_retriever(scores, [examples[0].question.text], size=8)
 
 
-def run_small(base: Path, out: Path, *, seed: int = 7) -> int:
-    options = ["--dataset", "generated", "--limit", "12", "--out", str(out), "--base", str(base)]
-    small = ["--steps", "1", "--passages", "2", "--max-length", "16", "--seed", str(seed)]
-    return STUDY.main([*options, *small])
-
-
 def test_weights_are_never_usable_without_a_record_of_what_they_saw(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At the last moment of the old weights and the first of the new ones both are covered."""
     out = tmp_path / "reranker"
     write_training(out, {"train_ids": ["an old question"]})
-    seen: list[frozenset[str]] = []
-    save = InteractionModel.save
+    (out / "suffice_reranker.json").write_text("{}")
+    seen: list[tuple[bool, bool, frozenset[str]]] = []
 
-    def watched(self: InteractionModel, folder: str | Path) -> None:
-        seen.append(trained_on(folder))
-        save(self, folder)
-        seen.append(trained_on(folder))
+    def watched(folder: Path, record: dict[str, Any]) -> None:
+        before = InteractionModel.is_saved_in(folder)
+        write_training(folder, record)
+        seen.append((before, InteractionModel.is_saved_in(folder), trained_on(folder)))
 
-    monkeypatch.setattr(InteractionModel, "save", watched)
-    assert run_small(base, out) == 0
-    assert seen == [training_ids(out) | {"an old question"}] * 2
+    monkeypatch.setattr("studies.training.reranker.write_training", watched)
+    options = ["--dataset", "generated", "--limit", "12", "--out", str(out), "--base", str(base)]
+    small = ["--steps", "1", "--passages", "2", "--max-length", "16", "--seed", "7"]
+    assert STUDY.main([*options, *small]) == 0
+    now = training_ids(out)
+    assert seen == [(False, False, now), (True, True, now)]  # the second adds how it ranks
     assert len(training_ids(out)) == 7

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
-from studies.command import Options, Request, Study
+from studies.command import Found, Options, Request, Study
 from studies.training.template_pairs import KINDS, Pair, make_pairs, pole_phrases
 from suffice._version import VERSION
 from suffice.errors import UsageError
@@ -20,9 +20,7 @@ from suffice.numbers.intervals.estimate import Estimate, from_draws
 from suffice.numbers.logistic import least_cross_entropy
 from suffice.options import Option
 from suffice.protocols import ContradictionDetector, Encoder
-from suffice.results.as_json import as_json
 from suffice.results.table import Column, Table
-from suffice.results.tabular import Tabular
 from suffice.retrieval.dense.onnx_encoder import OnnxEncoder
 from suffice.retrieval.pairs.contradiction_features import VectorOf, pair_features
 from suffice.retrieval.pairs.contradiction_head import ContradictionHead, HeadWeights, kept_vectors
@@ -43,9 +41,6 @@ class ContradictionSettings:
     seed: Annotated[int, Option(at_least=0, help="of the pairs")] = 42
 
     def __post_init__(self) -> None:
-        for name, low in (("pairs", 1), ("seed", 0)):
-            if getattr(self, name) < low:
-                raise UsageError(f"{name} must be at least {low}, found {getattr(self, name)!r}")
         for name in ("pole_ridge", "ridge"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise UsageError(f"{name} must be above 0, found {getattr(self, name)!r}")
@@ -185,68 +180,46 @@ class ContradictionOptions:
     out: Annotated[str, Option(metavar="FILE", help="where the weights are written")]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class ContradictionStudy(Tabular):
-    """A head written to ``file``, and what it and the published markers are worth on held-out templates."""
-
-    file: str
-    encoder: str
-    settings: ContradictionSettings
-    test_pairs: int
-    held_out: Mapping[str, DetectorScores]
-    notes: Sequence[str] = ()
-
-    def tables(self) -> Sequence[Table]:
-        metrics = (*METRICS, "auroc")
-        shares = [
-            (name, what, key, share)
-            for name, scores in self.held_out.items()
-            for what, values in (
-                ("flagged, of a kind", scores.flagged_by_kind),
-                ("accuracy, of a family", scores.accuracy_by_family),
-            )
-            for key, share in values.items()
-        ]
-        return (
-            Table(
-                name="detectors",
-                title=f"{self.test_pairs} pairs of templates held out; microseconds a pair.",
-                columns=[
-                    Column(name="detector"),
-                    *(Column(name=m, kind="number", digits=3, interval=True) for m in metrics),
-                    Column(name="microseconds", kind="number", digits=0),
-                ],
-                rows=[
-                    (name, *(one.metrics[m] for m in metrics), 1e6 * one.seconds_a_pair)
-                    for name, one in self.held_out.items()
-                ],
-            ),
-            Table(
-                name="shares",
-                title="Shares by kind of pair and by family of templates.",
-                columns=[
-                    Column(name="detector", once=True),
-                    Column(name="share", once=True),
-                    Column(name="of"),
-                    Column(name="value", kind="number", digits=2),
-                ],
-                rows=shares,
-                names=3,
-            ),
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "version": VERSION,
-            "file": self.file,
-            "encoder": self.encoder,
-            "settings": asdict(self.settings),
-            "test_pairs": self.test_pairs,
-            "held_out": as_json(self.held_out),
-        }
+def _tables(held_out: Mapping[str, DetectorScores], pairs: int) -> tuple[Table, Table]:
+    metrics = (*METRICS, "auroc")
+    return (
+        Table(
+            name="detectors",
+            title=f"{pairs} pairs of templates held out; microseconds a pair.",
+            columns=[
+                Column(name="detector"),
+                *(Column(name=m, kind="number", digits=3, interval=True) for m in metrics),
+                Column(name="microseconds", kind="number", digits=0),
+            ],
+            rows=[
+                (name, *(one.metrics[m] for m in metrics), 1e6 * one.seconds_a_pair)
+                for name, one in held_out.items()
+            ],
+        ),
+        Table(
+            name="shares",
+            title="Shares by kind of pair and by family of templates.",
+            columns=[
+                Column(name="detector", once=True),
+                Column(name="share", once=True),
+                Column(name="of"),
+                Column(name="value", kind="number", digits=2),
+            ],
+            rows=[
+                (name, what, key, share)
+                for name, scores in held_out.items()
+                for what, values in (
+                    ("flagged, of a kind", scores.flagged_by_kind),
+                    ("accuracy, of a family", scores.accuracy_by_family),
+                )
+                for key, share in values.items()
+            ],
+            names=3,
+        ),
+    )
 
 
-def _run(request: Request) -> ContradictionStudy:
+def _run(request: Request) -> Found:
     asked = request.read(ContradictionOptions)
     out = writable(asked.out)
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -259,13 +232,16 @@ def _run(request: Request) -> ContradictionStudy:
         "markers": MarkerDetector(),
         "head": ContradictionHead(weights, encoder),
     }
-    return ContradictionStudy(
-        file=asked.out,
-        encoder=encoder.name,
-        settings=settings,
-        test_pairs=len(pairs),
-        held_out={name: measure(detector, pairs) for name, detector in detectors.items()},
-    )
+    held_out = {name: measure(detector, pairs) for name, detector in detectors.items()}
+    document = {
+        "version": VERSION,
+        "file": asked.out,
+        "encoder": encoder.name,
+        "settings": settings,
+        "test_pairs": len(pairs),
+        "held_out": held_out,
+    }
+    return Found(document=document, shown=_tables(held_out, len(pairs)))
 
 
 STUDY = Study(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,9 +16,10 @@ from suffice.loops.models import connect_reranker
 from suffice.protocols import Reranker
 from suffice.retrieval.networks import without_bars
 from suffice.retrieval.pairs.cross_encoder import CrossEncoderReranker
+from suffice.trace.durable import replace_file
 
 _PURPOSE = "A cross-encoder"
-_HEADER = "suffice_reranker.json"
+HEADER = "suffice_reranker.json"
 _HEAD = "head.safetensors"
 _BODY = "encoder"  # apart, so that no other library takes it for a whole cross-encoder
 _SCHEMA = 1
@@ -69,12 +70,12 @@ class InteractionModel:
     @staticmethod
     def is_saved_in(folder: str | Path) -> bool:
         """Whether the folder holds what :meth:`save` wrote."""
-        return (Path(folder) / _HEADER).is_file()
+        return (Path(folder) / HEADER).is_file()
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
         """Read what :meth:`save` wrote."""
-        path = Path(folder) / _HEADER
+        path = Path(folder) / HEADER
         try:
             header = json.loads(path.read_text(encoding="ascii"))
             schema, max_length = int(header["schema"]), int(header["max_length"])
@@ -100,12 +101,12 @@ class InteractionModel:
         weights = require("safetensors.torch", extra="rerank", purpose=_PURPOSE)
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / _HEADER).unlink(missing_ok=True)
+        (folder / HEADER).unlink(missing_ok=True)
         self.body.save_pretrained(folder / _BODY)
         self.tokenizer.save_pretrained(folder / _BODY)
         weights.save_file(self.head.state_dict(), folder / _HEAD)
         header = {"schema": _SCHEMA, "kind": "interaction", "max_length": self.max_length}
-        (folder / _HEADER).write_text(json.dumps(header) + "\n", encoding="ascii")
+        (folder / HEADER).write_text(json.dumps(header) + "\n", encoding="ascii")
 
     def logits(self, pairs: Sequence[tuple[str, str]]) -> Any:
         """Raw scores as a tensor (n_pairs,), with gradients where they are enabled."""
@@ -152,6 +153,42 @@ class InteractionModel:
             return np.zeros(0, dtype=np.float32)
         whole: NDArray[np.float32] = torch.cat(batches).numpy().astype(np.float32)
         return whole
+
+
+# --- what it has seen ------------------------------------------------------------------------------
+TRAINING_RECORD = "training.json"
+TRAIN_IDS = "train_ids"
+HELD_OUT_IDS = "held_out_ids"
+
+
+def training_ids(folder: str | Path) -> frozenset[str]:
+    """Ids of the questions that a trained reranker has seen; leave them out when you measure it."""
+    path = Path(folder) / TRAINING_RECORD
+    try:
+        record = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"not the record of a training ({error!r})", file=str(path)) from error
+    ids = record.get(TRAIN_IDS) if isinstance(record, dict) else None
+    if not isinstance(ids, list):
+        raise DataError(
+            f"not the record of a training: it lacks the list {TRAIN_IDS!r}", file=str(path)
+        )
+    return frozenset(map(str, ids))
+
+
+def trained_on(reranker: str | Path | None) -> frozenset[str]:
+    """The same for whatever ``--reranker`` names; none where nothing tells."""
+    if reranker is None or not (Path(reranker) / TRAINING_RECORD).is_file():
+        return frozenset()
+    return training_ids(reranker)
+
+
+def write_training(folder: str | Path, record: Mapping[str, Any]) -> None:
+    """Replace the record, whole or not at all; the folder is made where there is none."""
+    text = json.dumps(dict(record), indent=1, ensure_ascii=False, allow_nan=False)
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    replace_file(folder / TRAINING_RECORD, f"{text}\n".encode(errors="backslashreplace"))
 
 
 def trained_reranker(path: str) -> Reranker:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from studies.command import Options, Request, Study
-from studies.training.interaction import InteractionModel
-from studies.training.record import (
+from studies.command import Found, Options, Request, Study
+from studies.training.interaction import (
+    HEADER,
     HELD_OUT_IDS,
     TRAIN_IDS,
-    trained_on,
+    InteractionModel,
     write_training,
 )
 from suffice._optional import require
@@ -26,12 +25,11 @@ from suffice.cli.output import ProgressLine
 from suffice.datasets.example import Example
 from suffice.datasets.registry import WITH_PASSAGES, load
 from suffice.errors import DataError, UsageError
-from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
+from suffice.numbers.intervals.bootstrap import percentile_interval, resampled_means
 from suffice.options import Option
 from suffice.protocols import Reranker
-from suffice.results.as_json import as_json, fields_as_json
+from suffice.results.as_json import as_json
 from suffice.results.table import Column, Table
-from suffice.results.tabular import Tabular
 from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index
 from suffice.retrieval.pairs.cross_encoder import CrossEncoderReranker
 from suffice.trace.durable import writable
@@ -52,24 +50,10 @@ def ranking_scores(order: Sequence[str], gold: Sequence[str]) -> tuple[float, fl
     >>> ranking_scores(["c", "a", "b"], ["a", "b"])
     (0.5, 1.0, 0.5)
     """
-    if not gold:
-        raise UsageError("a ranking is scored by its gold passages; this question has none")
     wanted = set(gold)
     ranks = [rank for rank, name in enumerate(order, start=1) if name in wanted]
     recalls = [sum(rank <= k for rank in ranks) / len(wanted) for k in (2, 5)]
     return recalls[0], recalls[1], 1.0 / ranks[0] if ranks else 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankingComparison:
-    """Mean scores of every system, and differences to BM25 with 95% paired bootstrap intervals.
-
-    ``means[system][metric]`` and ``gains[system][metric]`` over ``n_questions``; BM25 has no gain.
-    """
-
-    n_questions: int = field(metadata={"json": "questions"})
-    means: Mapping[str, Mapping[str, float]]
-    gains: Mapping[str, Mapping[str, Interval]] = field(metadata={"json": "gains_over_bm25"})
 
 
 def compare_rankings(
@@ -77,34 +61,37 @@ def compare_rankings(
     rerankers: Mapping[str, Reranker],
     *,
     seed: int = 42,
-    on_progress: Callable[[int, int], None] | None = None,
-) -> RankingComparison:
-    """Rank every question's own paragraphs with BM25, rerank them all, and compare."""
+    on_progress: Callable[[int, int], None] = lambda *_: None,
+) -> dict[str, Any]:
+    """Rank every question's own paragraphs with BM25, rerank them all, and compare.
+
+    ``means`` of every system by metric; ``gains_over_bm25`` of every other with 95% paired bootstrap
+    intervals.
+    """
     examples = sorted(examples, key=lambda example: example.question.id)
     rows = []
     for number, example in enumerate(examples, start=1):
         rows.append(_row(example, rerankers))
-        if on_progress:
-            on_progress(number, len(examples))
+        on_progress(number, len(examples))
     scores: NDArray[np.float64] = np.array(rows)  # (n_questions, n_systems, n_metrics)
     gains = scores[:, 1:] - scores[:, :1]
     flat = gains.reshape(len(examples), -1)
     draws = resampled_means(flat, seed=seed).reshape(-1, *gains.shape[1:])
     means = scores.mean(axis=0)
-    return RankingComparison(
-        n_questions=len(examples),
-        means={
+    return {
+        "questions": len(examples),
+        "means": {
             name: dict(zip(METRICS, means[i].tolist(), strict=True))
             for i, name in enumerate((BM25, *rerankers))
         },
-        gains={
+        "gains_over_bm25": {
             name: {
                 metric: percentile_interval(float(gains[:, i, j].mean()), draws[:, i, j])
                 for j, metric in enumerate(METRICS)
             }
             for i, name in enumerate(rerankers)
         },
-    )
+    }
 
 
 def _row(example: Example, rerankers: Mapping[str, Reranker]) -> list[tuple[float, float, float]]:
@@ -120,31 +107,23 @@ _HEAD_RATE = 10.0  # the head starts nearly empty and is one row of weights
 
 
 # --- what it is trained on -----------------------------------------------------------------------
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuestionSplit:
+class QuestionSplit(NamedTuple):
     """Questions to train on and questions kept apart, each with gold and other paragraphs.
 
     ``unusable`` counts questions of the data set without a gold paragraph or with nothing else.
     """
 
-    train: tuple[Example, ...]
-    held_out: tuple[Example, ...]
+    train: Sequence[Example]
+    held_out: Sequence[Example]
     unusable: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class Group(NamedTuple):
     """A question with some of its paragraphs; ``gold[i]`` says whether ``texts[i]`` supports it."""
 
     question: str
-    texts: tuple[str, ...]
-    gold: tuple[bool, ...]
-
-
-def _usable(example: Example) -> bool:
-    gold = set(example.gold.passage_ids)
-    count = sum(passage.id in gold for passage in example.passages)
-    return 0 < count < len(example.passages)
+    texts: Sequence[str]
+    gold: Sequence[bool]
 
 
 def split_questions(
@@ -153,7 +132,8 @@ def split_questions(
     """Keep a share of the questions apart, drawn by seed."""
     if not 0 < holdout < 1:
         raise UsageError(f"the share held out must lie between 0 and 1, found {holdout!r}")
-    usable = [example for example in examples if _usable(example)]
+    golds = [{passage.id in one.gold.passage_ids for passage in one.passages} for one in examples]
+    usable = [one for one, gold in zip(examples, golds, strict=True) if gold == {True, False}]
     if len(usable) < 2:
         raise DataError(
             f"{len(usable)} of {len(examples)} questions have both a gold paragraph and another one; "
@@ -335,48 +315,29 @@ class RerankerOptions:
     holdout: Annotated[float, Option(metavar="X", help="share held out")] = 0.4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class RerankerStudy(Tabular):
-    """A reranker in ``folder`` with what is recorded of its training, and its worth on held-out questions."""
-
-    folder: str
-    record: Mapping[str, Any]
-    held_out: RankingComparison
-    notes: Sequence[str] = ()
-
-    def tables(self) -> Sequence[Table]:
-        trained, found = self.record["train_questions"], self.held_out
-        seconds = self.record["train_seconds"]
-        gains = found.gains["reranked"]
-        return (
-            Table(
-                name="rankings",
-                title=f"{trained} questions trained on in {seconds:.0f} s, {found.n_questions} held out.",
-                columns=[
-                    Column(name="system"),
-                    *(Column(name=name, kind="number", digits=3) for name in METRICS),
-                ],
-                rows=[
-                    (name, *(m[metric] for metric in METRICS)) for name, m in found.means.items()
-                ],
-            ),
-            Table(
-                name="gains",
-                title="Reranked over BM25, paired by question.",
-                columns=[
-                    Column(name="metric"),
-                    Column(name="gain", kind="number", digits=3, interval=True, signed=True),
-                ],
-                rows=[(metric, gains[metric]) for metric in METRICS],
-            ),
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        known = {k: v for k, v in self.record.items() if k not in (TRAIN_IDS, HELD_OUT_IDS)}
-        return {**known, "held_out": fields_as_json(self.held_out), "folder": self.folder}
+def _tables(record: Mapping[str, Any], found: Mapping[str, Any]) -> tuple[Table, Table]:
+    trained, seconds = record["train_questions"], record["train_seconds"]
+    scores = [Column(name=name, kind="number", digits=3) for name in METRICS]
+    return (
+        Table(
+            name="rankings",
+            title=f"{trained} questions trained on in {seconds:.0f} s, {found['questions']} held out.",
+            columns=[Column(name="system"), *scores],
+            rows=[(name, *means.values()) for name, means in found["means"].items()],
+        ),
+        Table(
+            name="gains",
+            title="Reranked over BM25, paired by question.",
+            columns=[
+                Column(name="metric"),
+                Column(name="gain", kind="number", digits=3, interval=True, signed=True),
+            ],
+            rows=list(found["gains_over_bm25"]["reranked"].items()),
+        ),
+    )
 
 
-def _run(request: Request) -> RerankerStudy:
+def _run(request: Request) -> Found:
     asked, settings = request.read(RerankerOptions), request.read(RerankerSettings)
     out = writable(asked.out, folder=True)
     examples = load(asked.dataset, asked.data, limit=asked.limit, seed=settings.seed)
@@ -401,7 +362,10 @@ def _run(request: Request) -> RerankerStudy:
     untrained = InteractionModel.start(
         asked.base or _packaged_base(), max_length=settings.max_length
     )
-    _publish(model, out, record)
+    # weights are never usable without a record of what they saw
+    (out / HEADER).unlink(missing_ok=True)
+    write_training(out, record)
+    model.save(out)
     comparison = compare_rankings(
         split.held_out,
         {"untrained": CrossEncoderReranker(untrained), "reranked": CrossEncoderReranker(model)},
@@ -409,21 +373,9 @@ def _run(request: Request) -> RerankerStudy:
         on_progress=ProgressLine("held-out questions scored").show,
     )
     write_training(asked.out, record | {"held_out": as_json(comparison)})
-    return RerankerStudy(folder=asked.out, record=record, held_out=comparison)
-
-
-def _publish(model: InteractionModel, folder: Path, record: dict[str, Any]) -> None:
-    """Save the weights so that none can be used whose questions the record beside them lacks.
-
-    Until the new ones are whole, the record names the questions of the old ones too.
-    """
-    before: frozenset[str] = frozenset()
-    with suppress(DataError):  # a damaged record, which tells nothing
-        before = trained_on(folder)
-    both = [*record[TRAIN_IDS], *sorted(before - set(record[TRAIN_IDS]))]
-    write_training(folder, record | {TRAIN_IDS: both})
-    model.save(folder)
-    write_training(folder, record)
+    known = {k: v for k, v in record.items() if k not in (TRAIN_IDS, HELD_OUT_IDS)}
+    document = {**known, "held_out": comparison, "folder": asked.out}
+    return Found(document=document, shown=_tables(record, comparison))
 
 
 STUDY = Study(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -10,10 +12,10 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from suffice.errors import UsageError
 from suffice.retrieval.pairs.contradiction_features import stems
 
 Side = Literal["train", "test"]
+SIDES: tuple[Side, ...] = get_args(Side)
 Kind = Literal[
     "opposite", "negated", "paraphrase", "double-negation", "aspect", "other-object", "unrelated"
 ]
@@ -39,7 +41,7 @@ _NO_COMMAND = frozenset(
     {"{o}", "Changes", "Clients", "Do", "Every", "First", "Hosts", "Never", "No", "Only"}
 )
 """First words of templates that "Do not" cannot stand before."""
-_FILE = "contradiction_templates.txt"
+_FILE = "contradiction_templates.toml"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,83 +67,29 @@ class TemplateFamily:
     name: str
     group: str
     side: Side
-    objects: tuple[str, ...]
-    says: tuple[str, ...]
-    against: tuple[str, ...]
-    aspects: tuple[str, ...]
-    values: tuple[str, ...]
+    objects: Sequence[str]
+    says: Sequence[str]
+    against: Sequence[str] = ()
+    aspects: Sequence[str] = ()
+    values: Sequence[str] = ()
 
 
-def _halves(text: str) -> dict[Side, tuple[str, ...]]:
-    train, test = text.split("|")
-    return {"train": _parts(train), "test": _parts(test)}
+_TEMPLATES = tomllib.loads(Path(__file__).with_name(_FILE).read_text(encoding="utf-8"))
+_OPENINGS, _ENDINGS = (
+    dict(zip(SIDES, _TEMPLATES[name], strict=True)) for name in ("openings", "endings")
+)
 
 
-def _parts(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(";"))
+def _families() -> Iterator[TemplateFamily]:
+    seen = Counter[str]()
+    for entry in _TEMPLATES["family"]:
+        side: Side = "test" if seen[entry["group"]] % _EVERY == _APART else "train"
+        seen[entry["group"]] += 1
+        objects = _TEMPLATES["objects"][entry["objects"]][SIDES.index(side)]
+        yield TemplateFamily(**{**entry, "side": side, "objects": objects})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Templates:
-    families: tuple[TemplateFamily, ...]
-    poles: tuple[tuple[str, bool], ...]
-    openings: Mapping[Side, tuple[str, ...]]
-    endings: Mapping[Side, tuple[str, ...]]
-
-
-def _read(text: str) -> _Templates:
-    pools: dict[str, dict[Side, tuple[str, ...]]] = {}
-    around: dict[str, dict[Side, tuple[str, ...]]] = {}
-    drafts: list[
-        tuple[str, str, str, dict[str, list[str]]]
-    ] = []  # name, group, kind, lines by mark
-    poles: list[tuple[str, bool]] = []
-    for line in text.splitlines():
-        mark, rest = line[:1], line[1:].strip()
-        if mark == "@":
-            kind, _, objects = rest.partition(":")
-            pools[kind] = _halves(objects)
-        elif mark in ("<", ">"):
-            poles.extend((phrase, mark == ">") for phrase in _parts(rest))
-        elif mark in ("%", "&"):
-            around[mark] = _halves(rest)
-        elif mark == "[":
-            group, _, names = rest.partition("]")
-            name, kind = names.split()
-            drafts.append((name, group, kind, {mark: [] for mark in "+-~="}))
-        elif mark == "=":
-            drafts[-1][3][mark].extend(_parts(rest))
-        elif mark in ("+", "-", "~"):
-            drafts[-1][3][mark].append(rest)
-    seen: dict[str, int] = {}
-    families = []
-    for name, group, kind, lines in drafts:
-        place = seen.get(group, 0)
-        seen[group] = place + 1
-        side: Side = "test" if place % _EVERY == _APART else "train"
-        says, against, aspects, values = map(tuple, lines.values())
-        families.append(
-            TemplateFamily(
-                name=name,
-                group=group,
-                side=side,
-                objects=pools[kind][side],
-                says=says,
-                against=against,
-                aspects=aspects,
-                values=values,
-            )
-        )
-    return _Templates(
-        families=tuple(families),
-        poles=tuple(poles),
-        openings=around["%"],
-        endings=around["&"],
-    )
-
-
-_TEMPLATES = _read(Path(__file__).with_name(_FILE).read_text(encoding="utf-8"))
-FAMILIES: tuple[TemplateFamily, ...] = _TEMPLATES.families
+FAMILIES = tuple(_families())
 """All families, in the order of the file."""
 
 
@@ -156,12 +104,17 @@ def pole_phrases() -> tuple[tuple[str, bool], ...]:
             stem
             for family in FAMILIES
             if family.side == side
-            for template in family.says + family.against
+            for template in (*family.says, *family.against)
             for stem in stems(template)
         }
-        for side in get_args(Side)
+        for side in SIDES
     )
-    return tuple(pole for pole in _TEMPLATES.poles if not (unseen - seen) & set(stems(pole[0])))
+    return tuple(
+        (phrase, name == "doing")
+        for name, phrases in _TEMPLATES["poles"].items()
+        for phrase in phrases
+        if not (unseen - seen) & set(stems(phrase))
+    )
 
 
 def make_pairs(side: Side, *, per_family: int = 60, seed: int = 42) -> tuple[Pair, ...]:
@@ -171,10 +124,6 @@ def make_pairs(side: Side, *, per_family: int = 60, seed: int = 42) -> tuple[Pai
     The others say the same in other words, or by refusing the opposite; or they speak of two objects,
     of another aspect of the object, or of something else altogether.
     """
-    if side not in get_args(Side):
-        raise UsageError(f"side must be one of {', '.join(get_args(Side))}, found {side!r}")
-    if per_family < 1:
-        raise UsageError(f"per_family must be at least 1, found {per_family}")
     own = [family for family in FAMILIES if family.side == side]
     pairs: list[Pair] = []
     for place, family in enumerate(FAMILIES):
@@ -196,15 +145,6 @@ class _Draw:
         self._family = family
         self._others = [other for other in all_of_side if other.group != family.group]
         self._generator = generator
-        self._make: Mapping[Kind, Callable[[], tuple[str, str]]] = {
-            "opposite": self._opposite,
-            "negated": self._negated,
-            "paraphrase": self._paraphrase,
-            "double-negation": self._double_negation,
-            "aspect": self._aspect,
-            "other-object": self._other_object,
-            "unrelated": self._unrelated,
-        }
 
     def pairs(self, wanted: int) -> list[Pair]:
         drawn: dict[frozenset[str], Pair] = {}
@@ -214,7 +154,7 @@ class _Draw:
             kind = KINDS[self._generator.choice(len(KINDS), p=[_SHARES[kind] for kind in KINDS])]
             if kind == "double-negation" and not _commands(self._family.against):
                 kind = "paraphrase"
-            texts = self._make[kind]()
+            texts: tuple[str, str] = getattr(self, f"_{kind.replace('-', '_')}")()
             step, candidate = (self._dressed(texts[i]) for i in self._generator.permutation(2))
             drawn.setdefault(
                 frozenset(texts),
@@ -281,14 +221,14 @@ class _Draw:
         )
 
     # --- parts -----------------------------------------------------------------------------------
-    def _decision(self) -> tuple[str, ...]:
+    def _decision(self) -> Sequence[str]:
         """The phrasings of one side of the decision."""
         sides = [phrasings for phrasings in (self._family.says, self._family.against) if phrasings]
         return sides[self._generator.integers(len(sides))]
 
     def _stated(self, family: TemplateFamily, thing: str) -> str:
         value = self._one(family.values) if family.values else ""
-        return _filled(self._one(family.says + family.against), thing, value)
+        return _filled(self._one((*family.says, *family.against)), thing, value)
 
     def _one(self, texts: Sequence[str]) -> str:
         return texts[int(self._generator.integers(len(texts)))]
@@ -300,9 +240,9 @@ class _Draw:
     def _dressed(self, text: str) -> str:
         side = self._family.side
         if self._generator.random() < _AROUND and not text.startswith("The "):
-            text = f"{self._one(_TEMPLATES.openings[side])} {text[0].lower()}{text[1:]}"
+            text = f"{self._one(_OPENINGS[side])} {text[0].lower()}{text[1:]}"
         if self._generator.random() < _AROUND:
-            text = f"{text} {self._one(_TEMPLATES.endings[side])}"
+            text = f"{text} {self._one(_ENDINGS[side])}"
         return f"{text}."
 
 

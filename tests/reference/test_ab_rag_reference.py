@@ -50,13 +50,13 @@ def test_the_published_preset(data_folder: Path, name: str) -> None:
 @pytest.fixture(scope="module", params=["ollama", "local"])
 def study(request: pytest.FixtureRequest, data_folder: Path) -> tuple[str, RecordStudy]:
     settings = ABRagStudySettings(comparison=ComparisonSettings(resamples=200))
-    return request.param, ab_rag_study([log(data_folder, request.param)], settings).records[0]
+    return request.param, ab_rag_study([log(data_folder, request.param)], settings)[0]
 
 
 def test_answers_above_and_below_the_threshold(study: tuple[str, RecordStudy]) -> None:
     wanted = {"ollama": (155, 0.516, 45, 0.222), "local": (182, 0.357, 18, 0.222)}
     name, found = study
-    (split,) = [each for each in found.selective if each.policy == "ab-rag"]
+    (split,) = [each for each in found.document["selective"] if each.policy == "ab-rag"]
     above, em_above, below, em_below = wanted[name]
     assert split.threshold == 0.6
     assert (split.above.questions, split.below.questions) == (above, below)
@@ -70,15 +70,16 @@ def test_single_signals_in_round_1(study: tuple[str, RecordStudy]) -> None:
         "local": {"S1": 0.607, "S2": 0.517, "S3": 0.571},
     }
     name, found = study
-    areas = {each.form.part: each.auroc.estimate for each in found.signals}
+    signals = found.document["signals"]
+    areas = {each["part"]: each["auroc"].estimate for each in signals}
     assert areas == pytest.approx(wanted[name], abs=5e-4)
-    assert all(each.defined == 200 for each in found.signals)
+    assert all(each["defined"] == 200 for each in signals)
 
 
 def test_thresholds_on_a_plateau_change_nothing(data_folder: Path) -> None:
     (found,) = ab_rag_study(
         [log(data_folder, "ollama")],
         ABRagStudySettings(comparison=ComparisonSettings(resamples=20), taus=(0.58, 0.6, 0.7, 0.5)),
-    ).records
-    stops = [each.result.stops.tolist() for each in found.swept]
+    )
+    stops = [each.stops.tolist() for each in found.swept.values()]
     assert stops[0] == stops[1] == stops[2] != stops[3]

@@ -1,14 +1,23 @@
-"""Documents about services: overviews, procedures, limits, troubleshooting, release notes, references."""
+"""The written material of the benchmark, and documents about services made of it.
+
+Such documents are overviews, procedures, limits, troubleshooting, release notes and references.
+"""
 
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from studies.hidden_constraints.corpus.material import CorpusMaterial, Service, Topic, draw
 from suffice.errors import InternalError
+
+Entry = Mapping[str, Any]
+"""A table of the files in ``material``, whose comments say what its entries are."""
 
 GENRES = ("overview", "procedure", "limits", "trouble", "release", "reference")
 FEWEST_WORDS, MOST_WORDS = 60, 120
@@ -22,6 +31,40 @@ _MONTHS = (
     "July", "August", "September", "October", "November", "December",
 )  # fmt: skip
 _FIRST_YEAR, _YEARS = 2021, 4
+_PER_DOCUMENT = re.compile(r"\[([^\[\]]*)\]")
+_PER_CORPUS = re.compile(r"\{([^{}]*)\}")
+
+
+@cache
+def _read(name: str) -> dict[str, Any]:
+    path = Path(__file__).with_name("material") / f"{name}.toml"
+    return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
+def material(rng: np.random.Generator) -> Entry:
+    """The material of one corpus: every ``{a|b}`` settled by one draw, every ``[a|b]`` left open."""
+    return {name: _settled(_read(name), rng) for name in ("services", "kinds", "facts", "frames")}
+
+
+def _settled(value: Any, rng: np.random.Generator) -> Any:
+    if isinstance(value, str):
+        return _drawn(_PER_CORPUS, value, rng)
+    if isinstance(value, dict):
+        return {key: _settled(part, rng) for key, part in value.items()}
+    return tuple(_settled(part, rng) for part in value)
+
+
+def draw(text: str, rng: np.random.Generator) -> str:
+    """The text with one alternative drawn for each ``[a|b]``.
+
+    >>> draw("a [red] boat", np.random.default_rng(0))
+    'a red boat'
+    """
+    return _drawn(_PER_DOCUMENT, text, rng)
+
+
+def _drawn(pattern: re.Pattern[str], text: str, rng: np.random.Generator) -> str:
+    return pattern.sub(lambda choice: one_of(choice[1].split("|"), rng), text)
 
 
 def one_of(options: Sequence[str], rng: np.random.Generator) -> str:
@@ -29,15 +72,12 @@ def one_of(options: Sequence[str], rng: np.random.Generator) -> str:
     return options[int(rng.random() * len(options))]  # a quarter of the time of integers()
 
 
-def months(rng: np.random.Generator) -> tuple[str, str]:
-    """Two months with their years, the second later: ``("March 2023", "May 2024")``."""
+def months(rng: np.random.Generator) -> dict[str, str]:
+    """Two months with their years, the second later."""
     first = int(rng.integers(12 * _YEARS))
-    later = first + int(rng.integers(3, 24))
-    return _month(first), _month(later)
-
-
-def _month(number: int) -> str:
-    return f"{_MONTHS[number % 12]} {_FIRST_YEAR + number // 12}"
+    numbers = (first, first + int(rng.integers(3, 24)))
+    named = (f"{_MONTHS[at % 12]} {_FIRST_YEAR + at // 12}" for at in numbers)
+    return dict(zip(("month", "later"), named, strict=True))
 
 
 def fill(text: str, values: Mapping[str, str], rng: np.random.Generator) -> str:
@@ -74,20 +114,18 @@ def paragraph(sentences: Sequence[str], spare: Sequence[str], rng: np.random.Gen
 class _Writer:
     """Draws documents about one service."""
 
-    def __init__(
-        self, material: CorpusMaterial, service: Service, rng: np.random.Generator
-    ) -> None:
-        self._frames = material.frames
+    def __init__(self, frames: Entry, service: Entry, rng: np.random.Generator) -> None:
+        self._frames = frames
         self._service = service
         self._rng = rng
 
-    def document(self, genre: str, topic: Topic, second: Topic) -> tuple[str, str]:
+    def document(self, genre: str, topic: Entry, second: Entry) -> tuple[str, str]:
         """Title and text; ``second`` is another topic that is looked at in passing."""
         frames, rng = self._frames[genre], self._rng
-        said = {name: draw(getattr(topic, name), rng) for name in ("what", "how", "bound", "fail")}
+        said = {name: draw(topic[name], rng) for name in ("what", "how", "bound", "fail")}
         values = self._values(topic, second, said["what"])
         opening = fill(one_of(frames["openings"], rng), values, rng)
-        body = self._body(genre, said, draw(second.what, rng), values)
+        body = self._body(genre, said, draw(second["what"], rng), values)
         closings = self._frames["topical"]["closings"]
         closing, last, third = (fill(one_of(closings, rng), values, rng) for _ in range(3))
         own = said[one_of(("fail", "how"), rng)]
@@ -98,23 +136,21 @@ class _Writer:
         if genre in ("limits", "overview"):  # they have looked at the other topic already
             spare[spare.index(other)] = third
         pattern = one_of(frames["titles"], rng)
-        head = topic.name if pattern.startswith("#topic") else self._lowered(topic.name)
+        head = topic["name"] if pattern.startswith("#topic") else self._lowered(topic["name"])
         title = fill(pattern, {**values, "topic": head}, rng)
         return title, paragraph([opening, *body], spare, rng)
 
-    def _values(self, topic: Topic, second: Topic, what: str) -> dict[str, str]:
-        rng = self._rng
-        month, later = months(rng)
+    def _values(self, topic: Entry, second: Entry, what: str) -> dict[str, str]:
+        when = months(self._rng)
         return {
-            "product": self._service.product,
-            "unit": self._service.unit,
-            "topic": self._lowered(topic.name),
-            "second": self._lowered(second.name),
-            "Second": second.name,
-            "bound": self._lowered(draw(second.bound, rng)),
+            "product": self._service["product"],
+            "unit": self._service["unit"],
+            "topic": self._lowered(topic["name"]),
+            "second": self._lowered(second["name"]),
+            "Second": second["name"],
+            "bound": self._lowered(draw(second["bound"], self._rng)),
             "what": self._lowered(what),
-            "month": month,
-            "later": later,
+            **when,
         }
 
     def _body(
@@ -145,7 +181,7 @@ class _Writer:
 
     def _lowered(self, text: str) -> str:
         """Text as it reads within a sentence."""
-        if text.startswith(self._service.product) or (text[:2].isalpha() and text[:2].isupper()):
+        if text.startswith(self._service["product"]) or (text[:2].isalpha() and text[:2].isupper()):
             return text
         return text[0].lower() + text[1:]
 
@@ -160,7 +196,7 @@ def _numbered(how: str, then: str) -> list[str]:
 
 
 def service_documents(
-    material: CorpusMaterial, count: int, rng: np.random.Generator
+    written: Entry, count: int, rng: np.random.Generator
 ) -> Iterator[tuple[str, str]]:
     """Titles and texts about all services by turns, ``count`` of them, no text twice.
 
@@ -168,9 +204,10 @@ def service_documents(
     as there is one.
     """
     topics = [
-        (_Writer(material, service, rng), topic, [x for x in service.topics if x is not topic])
-        for service in material.services
-        for topic in service.topics
+        (writer, topic, [other for other in service["topic"] if other is not topic])
+        for service in written["services"]["service"]
+        for writer in [_Writer(written["frames"], service, rng)]
+        for topic in service["topic"]
     ]
     shift = rng.integers(len(GENRES), size=len(topics)).tolist()
     seen: set[str] = set()
@@ -187,7 +224,9 @@ def service_documents(
                 if text not in seen:
                     break
             else:
-                raise InternalError(f"no new text about {topic.name!r} after {len(seen)} documents")
+                raise InternalError(
+                    f"no new text about {topic['name']!r} after {len(seen)} documents"
+                )
             seen.add(text)
             yield title, text
         turn += 1
