@@ -109,7 +109,9 @@ class _Span:
     children: list[_Span] = field(default_factory=list, compare=False)
 
     def error(self, message: str) -> DataError:
-        return self.row.error(f"span {self.id} ({self.name!r:.60}) of trace {self.trace}: {message}")
+        return self.row.error(
+            f"span {self.id} ({self.name!r:.60}) of trace {self.trace}: {message}"
+        )
 
     def first(self, *names: str) -> Any:
         """The first of the attributes that it has."""
