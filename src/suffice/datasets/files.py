@@ -15,12 +15,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from suffice.datasets.example import Example
 from suffice.errors import DataError, SufficeWarning, UsageError, did_you_mean, plain_file
 from suffice.protocols import strict_json
 
+T = TypeVar("T")
 _MOST_BYTES = 2 << 30
 
 
@@ -75,7 +76,7 @@ class Row:
         if stated is None:
             return None
         try:
-            moment = datetime.fromisoformat(stated)
+            moment = stated if isinstance(stated, datetime) else datetime.fromisoformat(stated)
             return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
         except (OverflowError, TypeError, ValueError) as error:
             raise self.error(
@@ -84,20 +85,18 @@ class Row:
 
     def text(self, column: str, *, default: str | None = None) -> str:
         """A string field; absent or null: ``default``, an error without one."""
-        value = self.values.get(column)
-        if value is None and default is not None:
-            return default
-        if not isinstance(value, str):
-            raise self.error(f"must be a string, found {_shown(value)}", column)
-        return value
+        return self._of(str, column, default)
 
     def rows(self, column: str, *, default: list[Any] | None = None) -> list[Any]:
         """A list field; absent or null: ``default``, an error without one."""
+        return self._of(list, column, default)
+
+    def _of(self, kind: type[T], column: str, default: T | None) -> T:
         value = self.values.get(column)
-        if value is None and default is not None:
-            return default
-        if not isinstance(value, list):
-            raise self.error(f"must be a list, found {_shown(value)}", column)
+        value = default if value is None else value
+        if not isinstance(value, kind):
+            named = "a list" if kind is list else "a string"
+            raise self.error(f"must be {named}, found {_shown(value)}", column)
         return value
 
     def required(self, column: str) -> str:

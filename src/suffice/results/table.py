@@ -5,6 +5,8 @@ A table holds what was measured, unrounded; how it reads is its columns' matter.
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,7 +14,8 @@ from dataclasses import dataclass, replace
 from numbers import Real
 from textwrap import wrap
 from typing import Any, Literal
-from unicodedata import combining, east_asian_width
+
+from rich.cells import cell_len
 
 from suffice._optional import require
 from suffice.errors import InternalError
@@ -108,8 +111,7 @@ class Table:
         """Title, aligned columns and notes, in lines of at most ``width`` (``None``: as long as needed).
 
         Where the columns do not fit, their heads are broken, those that may be are left out and named, long
-        texts are wrapped, the columns are set in several blocks below each other, and at last every row is
-        set as a list.
+        texts are wrapped, and at last every row is set as a list.
         Columns that are empty throughout are not shown. ``paint`` gives a terminal its colours: an
         interval of ``points`` above 0 is good, one below it bad.
         """
@@ -213,8 +215,10 @@ class Table:
         that steer a terminal are spelled out; :meth:`to_arrow`, pandas and polars give texts as they are.
         """
         held = self.data()
-        rows = [list(held), *(list(row) for row in zip(*held.values(), strict=True))]
-        return "".join(_csv_line(row) + "\n" for row in rows if row)
+        text = io.StringIO()
+        rows = [held, *zip(*held.values(), strict=True)] if held else []
+        csv.writer(text, lineterminator="\n").writerows(map(_csv_text, row) for row in rows)
+        return text.getvalue()
 
     def to_arrow(self) -> Any:
         """The data as a ``pyarrow.Table``; whole counts are integers."""
@@ -323,11 +327,10 @@ def _figure(column: Column, value: float, sign: str = "") -> str:
 class _Shown:
     """A column of a terminal: its lines of heading and cells, a cell being some lines in a tone."""
 
+    column: Column
     head: list[str]
     cells: list[list[str]]
     tones: list[Tone | None]
-    left: bool
-    column: Column
     wraps: bool
 
     @property
@@ -335,13 +338,8 @@ class _Shown:
         return " ".join(line for line in self.head if line)
 
     @property
-    def unknown(self) -> bool:
-        """Whether it may be left out and holds no figure at all."""
-        return bool(self.column.drop) and all(cell == [UNKNOWN] for cell in self.cells)
-
-    @property
     def width(self) -> int:
-        return max(map(_cells_wide, [*self.head, *(line for cell in self.cells for line in cell)]))
+        return max(cell_len(line) for lines in (self.head, *self.cells) for line in lines)
 
 
 def _tone(column: Column, value: Value) -> Tone | None:
@@ -356,21 +354,12 @@ def _tone(column: Column, value: Value) -> Tone | None:
     return "bad" if high is not None and high < 0 else None
 
 
-def _cells_wide(text: str) -> int:
-    """Cells of a terminal: two for a letter of East Asian scripts, none for a combining mark."""
-    if text.isascii():
-        return len(text)
-    return sum((east_asian_width(c) in "WF") + (not combining(c)) for c in text)
-
-
 def _wrapped(text: str, width: int | None, indent: str = "", *, hyphens: bool = True) -> list[str]:
     """Lines of at most ``width`` cells; ``indent``: before all but the first. ``hyphens``: break there."""
-    text = visible(text)
+    text = visible(text).strip()
     room = width or 2 * len(text) + 1
-    if not text[:room].strip():  # textwrap drops that much space, too, in time squared
-        text = text.lstrip()
     lines = wrap(text, room, subsequent_indent=indent, break_on_hyphens=hyphens)
-    if any(_cells_wide(line) > room for line in lines):
+    if any(cell_len(line) > room for line in lines):  # letters of two cells
         lines = wrap(text, max(1, room // 2), subsequent_indent=indent)
     return lines
 
@@ -380,10 +369,36 @@ def _text_body(table: Table, width: int | None, paint: Paint) -> tuple[list[str]
     if not table.columns:
         return [], []
     table = table.picked(*(column.name for column in table.columns if column.in_text))
-    grid = [[cell.replace("\n", " ") for cell in row] for row in table.shown()]
+    columns, full = _shown_columns(table, width)
+    if width is None or _total(columns, 2) <= width:
+        return _aligned(columns, 2, paint), full
+    for column in columns:
+        column.head = _broken_head(column)
+    below = None
+    if columns[-1].column.whole and len(columns) > 1 and _total(columns, 1) > width:
+        below = columns.pop()
+        below.cells = [
+            [f"  {line}" for line in _wrapped(cell[0], width - 2, "  ")] for cell in below.cells
+        ]
+    kept = list(columns)
+    while _total(kept, 1) > width and any(shown.column.drop for shown in kept):
+        kept.remove(max(kept, key=lambda s: (bool(s.column.drop) and _unknown(s), s.column.drop)))
+    gap = 2 if _total(kept, 2) <= width else 1
+    if _total(kept, gap) > width:
+        gap = 2
+        if not _wrap_texts(kept, width):
+            return list(_stacked(table, width)), []
+    if len(kept) < len(columns):
+        gone = ", ".join(column.name for column in columns if column not in kept)
+        full = [*_wrapped(f"Left out for width: {gone}.", width), *full]
+    return _aligned(kept, gap, paint, below), full
+
+
+def _shown_columns(table: Table, width: int | None) -> tuple[list[_Shown], list[str]]:
+    """The columns that are not empty throughout, and what was shortened in full."""
     columns, full = [], []
     for number, column in enumerate(table.columns):
-        cells = [row[number] for row in grid]
+        cells = [_shown(column, row[number]).replace("\n", " ") for row in table.rows]
         if number and cells and not any(cells):
             continue
         if column.most is not None:
@@ -393,36 +408,29 @@ def _text_body(table: Table, width: int | None, paint: Paint) -> tuple[list[str]
             cells = short
         if column.once:
             cells = ["" if n and cells[n - 1] == cell else cell for n, cell in enumerate(cells)]
-        is_text = column.kind == "text"
         columns.append(
             _Shown(
+                column,
                 visible(column.heading).split("\n"),
                 [[cell] for cell in cells],
                 [_tone(column, row[number]) for row in table.rows],
-                is_text,
-                column,
-                is_text and column.most is None and not column.whole and number >= table.names,
+                column.kind == "text"
+                and column.most is None
+                and not column.whole
+                and number >= table.names,
             )
         )
-    names = min(table.names, len(columns))
-    if width is None:
-        return _aligned(columns, 2, paint), full
-    kept, below = _kept(columns, width)
-    lines = _fitting(kept, names, width, paint, below)
-    if lines is None:
-        heads = [visible(column.heading).replace("\n", " ") for column in table.columns]
-        return list(_stacked(heads, grid, width, named=table.names > 0)), []
-    shown = [*kept, below]
-    if len(columns) > len(kept) + (below is not None):
-        gone = ", ".join(column.name for column in columns if column not in shown)
-        full = [*_wrapped(f"Left out for width: {gone}.", width), *full]
-    return lines, full
+    return columns, full
+
+
+def _unknown(shown: _Shown) -> bool:
+    return all(cell == [UNKNOWN] for cell in shown.cells)
 
 
 def _in_full(short: str, text: str, width: int | None) -> list[str]:
     """What a shortened text is, on a line of its own where it has no room beside the short one."""
     line = f"{short} is in full: {text}"
-    if width is None or _cells_wide(line) <= width:
+    if width is None or cell_len(line) <= width:
         return [line]
     lines = _wrapped(text, width - 2, "  ")
     return [*_wrapped(f"{short} is in full:", width), *(f"  {part}" for part in lines)]
@@ -430,54 +438,10 @@ def _in_full(short: str, text: str, width: int | None) -> list[str]:
 
 def _broken_head(column: _Shown) -> list[str]:
     """The heading in lines that are no wider than the cells, where its words allow it."""
-    cells = max((_cells_wide(line) for cell in column.cells for line in cell), default=0)
-    words = max((_cells_wide(word) for line in column.head for word in line.split()), default=0)
-    room = max(cells, words, 1)
+    cells = [line for cell in column.cells for line in cell]
+    words = [word for line in column.head for word in line.split()]
+    room = max(map(cell_len, [*cells, *words, " "]))
     return [part for line in column.head for part in _wrapped(line, room) or [""]]
-
-
-def _kept(columns: list[_Shown], width: int) -> tuple[list[_Shown], _Shown | None]:
-    """The columns that have room or may not be left out, and the one to copy if it has to stand below."""
-    kept = list(columns)
-    below = None
-    if _total(kept, 2) > width:
-        for column in kept:
-            column.head = _broken_head(column)
-    if kept[-1].column.whole and len(kept) > 1 and _total(kept, 1) > width:
-        below = kept.pop()
-    while _total(kept, 1) > width and any(column.column.drop for column in kept):
-        kept.remove(max(kept, key=lambda column: (column.unknown, column.column.drop)))
-    return kept, below
-
-
-def _fitting(
-    columns: list[_Shown], names: int, width: int, paint: Paint, below: _Shown | None
-) -> list[str] | None:
-    """The columns in lines of at most ``width``; ``None`` where a name and one column do not fit."""
-    if below is not None:
-        below.cells = [
-            [f"  {line}" for line in _wrapped(cell[0], width - 2, "  ")] for cell in below.cells
-        ]
-    for gap in (2, 1):
-        if _total(columns, gap) <= width:
-            return _aligned(columns, gap, paint, below)
-    if _wrap_texts(columns, width):
-        return _aligned(columns, 2, paint, below)
-    blocks: list[list[_Shown]] = []
-    for column in columns[names:]:
-        if blocks and _total([*blocks[-1], column], 2) <= width:
-            blocks[-1].append(column)
-        else:
-            blocks.append([*columns[:names], column])
-    if not blocks or any(_total(block, 2) > width for block in blocks):
-        return None
-    last = len(blocks) - 1
-    lines = [
-        line
-        for number, block in enumerate(blocks)
-        for line in (*_aligned(block, 2, paint, below if number == last else None), "")
-    ]
-    return lines[:-1]
 
 
 def _wrap_texts(columns: Sequence[_Shown], width: int) -> bool:
@@ -511,59 +475,37 @@ def _aligned(
     deepest = max(len(column.head) for column in columns)
     heads = [[""] * (deepest - len(column.head)) + column.head for column in columns]
     widths = [column.width for column in columns]
-    lines = list(_row(columns, widths, heads, gap, lambda _, text: paint(text, "head")))
+
+    def row(cells: Sequence[Sequence[str]], tones: Sequence[Tone | None]) -> Iterator[str]:
+        for number in range(max(map(len, cells))):
+            line = []
+            for shown, width, cell, tone in zip(columns, widths, cells, tones, strict=True):
+                text = cell[number] if number < len(cell) else ""
+                space = " " * (width - cell_len(text))
+                told = paint(text, tone) if text and tone else text
+                line.append(told + space if shown.column.kind == "text" else space + told)
+            yield (" " * gap).join(line).rstrip()
+
+    lines = [*row(heads, ["head"] * len(columns))]
     lines += [] if below is None else [paint(f"  {below.name}", "head")]
-    lines.append(paint("-" * _total(columns, gap), "quiet"))
+    lines.append(paint("-" * (sum(widths) + gap * (len(columns) - 1)), "quiet"))
     for number in range(len(columns[0].cells)):
-
-        def toned(column: _Shown, text: str, number: int = number) -> str:
-            tone = column.tones[number]
-            return text if tone is None else paint(text, tone)
-
-        lines += _row(columns, widths, [column.cells[number] for column in columns], gap, toned)
+        lines += row([c.cells[number] for c in columns], [c.tones[number] for c in columns])
         lines += [] if below is None else below.cells[number]
     return lines
 
 
-def _row(
-    columns: Sequence[_Shown],
-    widths: Sequence[int],
-    row: Sequence[Sequence[str]],
-    gap: int,
-    toned: Callable[[_Shown, str], str],
-) -> Iterator[str]:
-    """The lines of a row; colours have no width."""
-    for number in range(max(map(len, row))):
-        line, blank = "", 0
-        for column, width, cell in zip(columns, widths, row, strict=True):
-            text = cell[number] if number < len(cell) else ""
-            space = width - _cells_wide(text)
-            before, after = (0, space) if column.left else (space, 0)
-            if text:
-                line += " " * (blank + before) + toned(column, text)
-                blank = after + gap
-            else:
-                blank += width + gap
-        yield line
-
-
-def _padded(cell: str, width: int, *, left: bool) -> str:
-    space = " " * (width - _cells_wide(cell))
-    return cell + space if left else space + cell
-
-
-def _stacked(
-    heads: Sequence[str], grid: Sequence[Sequence[str]], width: int, *, named: bool
-) -> Iterator[str]:
+def _stacked(table: Table, width: int) -> Iterator[str]:
     """Every row as a list of its cells."""
-    for number, row in enumerate(grid):
+    for number, row in enumerate(table.shown()):
         if number:
             yield ""
-        if named:
+        if table.names:
             yield from _wrapped(row[0], width) or [""]
-        for head, cell in list(zip(heads, row, strict=True))[named:]:
+        for column, cell in list(zip(table.columns, row, strict=True))[table.names > 0 :]:
             if cell:
-                lines = _wrapped(f"{head}: {cell}", width - 2, "  ")
+                head = visible(column.heading).replace("\n", " ")
+                lines = _wrapped(f"{head}: {cell}".replace("\n", " "), width - 2, "  ")
                 yield from (f"  {line}" for line in lines)
 
 
@@ -610,35 +552,35 @@ def _markdown(text: str) -> str:
 def _markdown_lines(table: Table) -> Iterator[str]:
     heads = [_markdown(column.heading.replace("\n", " ")) for column in table.columns]
     rows = [heads, *([_markdown(cell) for cell in row] for row in table.shown())]
-    widths = [max(3, *(_cells_wide(row[n]) for row in rows)) for n in range(len(heads))]
+    widths = [max(3, *(cell_len(row[n]) for row in rows)) for n in range(len(heads))]
     sides = [column.kind == "text" for column in table.columns]
-    for number, row in enumerate(rows):
-        cells = [_padded(c, w, left=s) for c, w, s in zip(row, widths, sides, strict=True)]
+    rows.insert(
+        1, ["-" * (w - 1) + ("-" if s else ":") for w, s in zip(widths, sides, strict=True)]
+    )
+    for row in rows:
+        spaces = [" " * (w - cell_len(cell)) for w, cell in zip(widths, row, strict=True)]
+        cells = [c + x if s else x + c for c, x, s in zip(row, spaces, sides, strict=True)]
         yield f"| {' | '.join(cells)} |"
-        if number == 0:
-            rules = (
-                "-" * width if on_left else "-" * (width - 1) + ":"
-                for width, on_left in zip(widths, sides, strict=True)
-            )
-            yield f"| {' | '.join(rules)} |"
 
 
-_LATEX = {
-    **{letter: f"\\{letter}" for letter in "{}$&#_%"},
-    "\\": r"\textbackslash{}",
-    "^": r"\textasciicircum{}",
-    "~": r"\textasciitilde{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    "[": "{[}",
-    "]": "{]}",
-    "*": "{*}",  # after a line's end they would be its options
-}
+_LATEX = str.maketrans(
+    {
+        **{letter: f"\\{letter}" for letter in "{}$&#_%"},
+        "\\": r"\textbackslash{}",
+        "^": r"\textasciicircum{}",
+        "~": r"\textasciitilde{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "|": r"\textbar{}",
+        "[": "{[}",
+        "]": "{]}",
+        "*": "{*}",  # after a line's end they would be its options
+    }
+)
 
 
 def _latex(text: str) -> str:
-    escaped = "".join(_LATEX.get(letter, letter) for letter in " ".join(visible(text).split()))
+    escaped = " ".join(visible(text).split()).translate(_LATEX)
     return re.sub(r"(?<![\w.])-(?=[\d.])", "$-$", escaped) if escaped != UNKNOWN else "--"
 
 
@@ -654,13 +596,3 @@ def _csv_text(value: Plain) -> str:
         return "" if value is None else str(value)
     text = visible(value)
     return f"'{text}" if _FORMULA.match(text) else text
-
-
-def _csv_line(values: Sequence[Plain]) -> str:
-    texts = [_csv_text(value) for value in values]
-    if texts == [""]:
-        return '""'
-    return ",".join(
-        '"' + text.replace('"', '""') + '"' if re.search(r'[,"\r\n]|^\s|\s$', text) else text
-        for text in texts
-    )

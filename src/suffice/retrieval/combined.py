@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import chain
 
 from suffice.errors import DataError, UsageError
 from suffice.protocols import Reranker, Retriever
@@ -45,10 +45,7 @@ class HybridRetriever:
     """Fuses the rankings of several retrievers; a :class:`suffice.protocols.Retriever`.
 
     Passages with one id are one passage, told by the first retriever that found it; ``score`` is the
-    fused score. Every retriever gives ``candidates`` passages. Only when the fused pool holds fewer
-    than asked for are they asked for twice as many, and again: what that adds follows the pool, with
-    scores of at most its last one, so a short answer is always the beginning of a longer one. Every
-    such step encodes and searches the query anew; ``deepen=False`` takes none of them.
+    fused score. Every retriever gives ``candidates`` passages, however many are asked for.
     """
 
     def __init__(
@@ -57,7 +54,6 @@ class HybridRetriever:
         *,
         candidates: int = 20,
         k: float = 60,
-        deepen: bool = True,
     ) -> None:
         self._retrievers = tuple(retrievers)
         if not self._retrievers:
@@ -67,60 +63,35 @@ class HybridRetriever:
         _check_constant(k)
         self.candidates = candidates
         self._k = k
-        self._deepen = deepen
 
     def retrieve(self, query: str, k: int) -> tuple[Passage, ...]:
         """The ``k`` best of the fused pool, best first, with their fused scores."""
         check_k(k)
-        pool: dict[str, Passage] = {}
-        depth, lowest = self.candidates, float("inf")
-        while True:
-            rankings = [retriever.retrieve(query, depth) for retriever in self._retrievers]
-            for passage in self._fused(rankings):
-                if passage.id not in pool:
-                    lowest = min(lowest, passage.score or 0.0)
-                    pool[passage.id] = replace(passage, score=lowest)
-            if not self._deepen or len(pool) >= k or max(map(len, rankings)) < depth:
-                return tuple(islice(pool.values(), k))
-            depth *= 2
-
-    def _fused(self, rankings: Sequence[Sequence[Passage]]) -> Iterator[Passage]:
-        first: dict[str, Passage] = {}
-        for ranking in rankings:
-            for passage in ranking:
-                first.setdefault(passage.id, passage)
+        rankings = [retriever.retrieve(query, self.candidates) for retriever in self._retrievers]
+        found: dict[str, Passage] = {}
+        for passage in chain.from_iterable(rankings):
+            found.setdefault(passage.id, passage)
         names = [[passage.id for passage in ranking] for ranking in rankings]
-        for name, score in reciprocal_rank_fusion(names, k=self._k):
-            yield replace(first[name], score=score)
+        fused = reciprocal_rank_fusion(names, k=self._k)[:k]
+        return tuple(replace(found[name], score=score) for name, score in fused)
 
 
 class RerankedRetriever:
     """Retrieves a pool, reranks it, gives its best; a :class:`suffice.protocols.Retriever`.
 
     Passages come in the reranker's order with both numbers: ``score`` is the retriever's, so it need
-    not fall, and ``rerank_score`` the reranker's raw one. Asked for more than ``candidates``, it
-    reranks as many as asked for, and a passage that only the larger pool holds may then lead;
-    ``deepen=False`` reranks no more than ``candidates``.
+    not fall, and ``rerank_score`` the reranker's raw one. No more than ``candidates`` are reranked.
     """
 
-    def __init__(
-        self,
-        retriever: Retriever,
-        reranker: Reranker,
-        *,
-        candidates: int = 40,
-        deepen: bool = True,
-    ) -> None:
+    def __init__(self, retriever: Retriever, reranker: Reranker, *, candidates: int = 40) -> None:
         if candidates < 1:
             raise UsageError(f"candidates must be at least 1, found {candidates}")
         self._retriever = retriever
         self._reranker = reranker
         self.candidates = candidates
-        self._deepen = deepen
 
     def retrieve(self, query: str, k: int) -> tuple[Passage, ...]:
         """The ``k`` best of the pool by the reranker, best first; what scored NaN last."""
         check_k(k)
-        depth = max(self.candidates, k) if self._deepen else self.candidates
-        pool = self._retriever.retrieve(query, depth)
+        pool = self._retriever.retrieve(query, self.candidates)
         return tuple(self._reranker.rerank(query, pool)[:k]) if pool else ()

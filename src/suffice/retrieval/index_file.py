@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import re
-import shutil
 import struct
 import tokenize
 import zipfile
@@ -25,8 +23,6 @@ from suffice.trace.rounds.records import Passage
 
 SCHEMA = 3
 _FILE = "index.npz"
-_OLD_HEADER = "index.json"  # of schemas 1 and 2, beside a folder of data
-_OLD_DATA = re.compile(r"data-[0-9a-f]{32}")
 _SHOWN = 3
 
 UNREADABLE: tuple[type[Exception], ...] = (
@@ -58,11 +54,8 @@ class StoredIndex:
 
 
 def has_index(folder: Path) -> bool:
-    """Whether an index, of whatever state or version, was saved to a folder."""
-    try:
-        return (folder / _FILE).exists() or (folder / _OLD_HEADER).exists()
-    except OSError as error:
-        raise _unusable(folder, error) from error
+    """Whether an index, of whatever state, was saved to a folder."""
+    return (folder / _FILE).exists()
 
 
 def prepare_folder(folder: Path) -> None:
@@ -76,11 +69,13 @@ def prepare_folder(folder: Path) -> None:
         if not os.access(folder, os.W_OK | os.X_OK):
             raise PermissionError(f"{folder} may not be written")
         names = sorted(entry.name for entry in folder.iterdir())
-        ours = _FILE in names or bool(_old_data(folder))
     except OSError as error:
-        raise _unusable(folder, error) from error
-    others = [name for name in names if not name.startswith(f".{_FILE}")]
-    if others and not ours:
+        raise UsageError(
+            f"an index cannot be kept in {folder} ({error.strerror or error}); name a folder that can be "
+            "made and written"
+        ) from error
+    others = [name for name in names if not name.startswith((_FILE, f".{_FILE}"))]
+    if others and _FILE not in names:
         more = ", ..." if len(others) > _SHOWN else ""
         raise UsageError(
             f"{folder} holds other files ({', '.join(others[:_SHOWN])}{more}) and no index; an index "
@@ -88,26 +83,22 @@ def prepare_folder(folder: Path) -> None:
         )
 
 
-def _unusable(folder: Path, error: OSError) -> UsageError:
-    return UsageError(
-        f"an index cannot be kept in {folder} ({error.strerror or error}); name a folder that can be "
-        "made and written"
-    )
+def packed(arrays: Mapping[str, NDArray[Any]], **documents: Any) -> bytes:
+    """Arrays, and what is written as JSON beside them, as the bytes of one ``.npz`` file."""
+    held = {
+        name: np.frombuffer(json.dumps(document).encode("ascii"), np.uint8)
+        for name, document in documents.items()
+    }
+    content = io.BytesIO()
+    np.savez(content, **held, **dict(arrays))  # type: ignore[arg-type]
+    return content.getvalue()
 
 
-def _old_data(folder: Path) -> list[Path]:
-    """The folders of data of an earlier version; links are not ours."""
-    if not (folder / _OLD_HEADER).is_file():
-        return []
-    return [
-        entry
-        for entry in folder.iterdir()
-        if _OLD_DATA.fullmatch(entry.name) and entry.is_dir() and not entry.is_symlink()
-    ]
-
-
-def _packed(value: object) -> NDArray[np.uint8]:
-    return np.frombuffer(json.dumps(value).encode("ascii"), np.uint8)
+def unpacked(path: Path, *documents: str) -> tuple[dict[str, NDArray[Any]], list[Any]]:
+    """The arrays of a file that :func:`packed` made, and its documents; raises one of :data:`UNREADABLE`."""
+    with np.load(path, allow_pickle=False) as file:
+        arrays = {name: file[name] for name in file.files}
+    return arrays, [json.loads(arrays.pop(name).tobytes()) for name in documents]
 
 
 def save_index(
@@ -121,34 +112,19 @@ def save_index(
     prepare_folder(folder)
     header = {"schema": SCHEMA, "kind": kind, "settings": dict(settings)}
     rows = [[passage.id, passage.title, passage.text] for passage in passages]
-    content = io.BytesIO()
-    np.savez(content, header=_packed(header), passages=_packed(rows), **dict(arrays))  # type: ignore[arg-type]
-    replace_file(folder / _FILE, content.getvalue())
-    old = _old_data(folder)
-    if old:
-        (folder / _OLD_HEADER).unlink()
-    for data in old:
-        shutil.rmtree(data, ignore_errors=True)
+    replace_file(folder / _FILE, packed(arrays, header=header, passages=rows))
 
 
 def load_index(folder: Path, kind: str) -> StoredIndex:
     """Read what :func:`save_index` wrote."""
-    path, old = folder / _FILE, folder / _OLD_HEADER
-    if not has_index(folder):
-        raise DataError(f"missing: no {kind} index was saved here", file=str(path))
+    path = folder / _FILE
     if not path.exists():
-        raise DataError("an index of an earlier version of suffice; build it again", file=str(old))
+        raise DataError(f"missing: no {kind} index was saved here", file=str(path))
     try:
-        with zipfile.ZipFile(path) as archive:
-            damaged = archive.testzip()
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-        header = json.loads(arrays.pop("header").tobytes())
+        arrays, (header, rows) = unpacked(path, "header", "passages")
         schema, stated, settings = (header[name] for name in ("schema", "kind", "settings"))
-        rows = json.loads(arrays.pop("passages").tobytes())
         passages = tuple(Passage(id=own, title=title, text=text) for own, title, text in rows)
-        if damaged or not isinstance(settings, dict):
-            raise ValueError(f"{damaged or 'settings'} is damaged")
+        settings = dict(settings.items())
         newer = schema > SCHEMA
     except UNREADABLE as error:
         raise DataError(

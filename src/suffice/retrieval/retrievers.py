@@ -139,14 +139,13 @@ class Retrieval:
 
     def over(self, indexes: Sequence[Retriever]) -> Retriever:
         """The retriever over its indexes, in the order of :attr:`kinds`."""
-        # not deeper, however many passages are asked for: the pool is a matter of the method
         first = indexes[0] if self.source is None else self.source
         if len(indexes) > 1:
             each = max(self.candidates, math.ceil((self.pool or 0) / len(indexes)))
-            first = HybridRetriever(indexes, candidates=each, deepen=False)
+            first = HybridRetriever(indexes, candidates=each)
         if self.reranker is None or not self.reranks or self.most is None:
             return first
-        return RerankedRetriever(first, self.reranker, candidates=self.most, deepen=False)
+        return RerankedRetriever(first, self.reranker, candidates=self.most)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from datetime import datetime
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from suffice.datasets.files import Row, text_id
@@ -79,24 +79,17 @@ def cell(row: Row, value: Any, column: str, kind: pa.DataType) -> Any:
             raise row.error(f"must be one text, found {value!r:.60}", column)
         return found[0]
     if name == "bool":
-        truth = _TRUTH.get(str(value).lower())
-        if truth is None:
+        if str(value).lower() not in _TRUTH:
             raise row.error(f"must be true or false, found {value!r:.60}", column)
-        return truth
+        return _TRUTH[str(value).lower()]
     if name.startswith("timestamp"):
-        try:
-            return value if isinstance(value, datetime) else datetime.fromisoformat(value)
-        except (TypeError, ValueError) as error:
-            raise row.error(
-                f"must be a moment as 2026-01-31T12:00:00+00:00, found {value!r:.60}", column
-            ) from error
-    if name.startswith("int"):
-        whole = math.nan if isinstance(value, bool) else number(row, value, column)
-        if not whole.is_integer():
-            raise row.error(f"must be a whole number, found {value!r:.60}", column)
-        return int(whole)
-    found_number = number(row, value, column)
-    return None if math.isnan(found_number) else found_number
+        return replace(row, values={column: value}).moment(column)
+    found_number = math.nan if isinstance(value, bool) else number(row, value, column)
+    if not name.startswith("int"):
+        return None if math.isnan(found_number) else found_number
+    if not found_number.is_integer():
+        raise row.error(f"must be a whole number, found {value!r:.60}", column)
+    return int(found_number)
 
 
 def _items(row: Row, value: Any, column: str, item: pa.DataType) -> Any:

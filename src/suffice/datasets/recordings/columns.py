@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -35,14 +36,6 @@ ROLES: tuple[str, ...] = (*_TYPES, *_PASSAGES, *_TIMES)
 
 _USUAL = ("question_id", "round", "question", "answer", "gold_answers")
 _FORM = "".join(f"{role}=NAME," for role in _USUAL) + "..."
-_PROBLEMS = {
-    "repeat": "repeated rounds",
-    "gap": "questions with gaps",
-    "cell": "wrong cells",
-    "line": "broken lines",
-}
-_MOST_SHOWN = 3
-
 TASR: Mapping[str, str] = {
     "question_id": "qid",
     "round": "round",
@@ -89,46 +82,46 @@ def read_table(
 
     Id, round, question, answer and gold answers are also read from columns of the schema's names, and without
     any roles every column that bears one. Cells are read by what their column holds; where cells are text,
-    lists are JSON. A blank cell there, and a null, is no value. All that is wrong is said in one error.
+    lists are JSON. A blank cell there, and a null, is no value.
     """
     held = _columns(table, layout)
-    lines, problems = _lines(table, held)
-    problems += [_Problem("line", None, error) for error in broken]
-    zeros = [line for rows in lines.values() for line in rows if line.cells.get("round") == 0]
-    begun = len({line.cells["question_id"] for line in zeros})
-    most = 2 * begun > len(lines)
-    retrieved = any(
-        line.cells.get(name) for line in zeros for name in ("passages", "query", "retrievals")
-    )
-    asked = layout.rounds_from is None and (most or retrieved)
-    first = 0 if (asked and most) or layout.rounds_from == 0 else 1
+    problems = [_Problem("broken lines", None, error) for error in broken]
+    lines = _lines(table, held, problems)
+    first = _first_round(lines, layout)
     records: dict[str, QuestionRecord] = {}
     wrong = {problem.question for problem in problems}
+    repeats: list[_Problem] = []
     for question, rows in lines.items():
         if question in wrong:
             continue
-        kept = dict(enumerate(rows, start=1))
-        if "round" in held:
-            kept = _by_round(rows, first, layout.duplicates, problems)
         try:
-            if kept:
+            numbered = "round" in held
+            kept = dict(enumerate(rows, start=1))
+            if numbered and (kept := _by_round(rows, first, layout.duplicates, repeats)) is None:
+                said = f"question {question!r} lacks a round: it has {_numbers(rows)}"
+                problems.append(
+                    _Problem("questions with gaps", question, rows[-1].error(said, "round"))
+                )
+            else:
                 records[question] = _record(kept)
         except DataError as error:
-            problems.append(_Problem("cell", question, error))
-    repeats = sum(problem.kind == "repeat" for problem in problems)
-    if repeats and layout.duplicates != "refuse":
-        problems = [problem for problem in problems if problem.kind != "repeat"]
+            problems.append(_Problem("wrong cells", question, error))
+    if layout.duplicates == "refuse":
+        problems += repeats
+    elif repeats:
         layout.notes.append(
-            f"{repeats:,} rows that repeat a round were left out; of each the {layout.duplicates} stands"
+            f"{len(repeats):,} rows that repeat a round were left out; of each the {layout.duplicates} stands"
         )
-    if asked or (problems and not layout.skip_invalid):
-        from_0 = f"{begun:,} of {len(lines):,} questions have a round 0" if asked else ""
-        first_one = problems[0].error if problems else zeros[0].error("", "round")
-        raise _refusal(problems, from_0, first_one, skips=bool(records))
     out = {problem.question for problem in problems} - {None}
+    left = tuple(record for question, record in records.items() if question not in out)
+    if problems and not (layout.skip_invalid and left):
+        raise _refusal(problems, skips=bool(left))
     if problems:
+        kinds = Counter(problem.kind for problem in problems)
         layout.notes.append(
-            f"{len(out):,} of {len(lines):,} questions were left out: {_said(problems)}"
+            f"{len(out):,} of {len(lines):,} questions were left out: "
+            f"{', '.join(f'{count:,} {kind}' for kind, count in kinds.items())}, the first in "
+            f"row {problems[0].error.row}: {problems[0].error.message}"
         )
     if "round" not in held and len(lines) < sum(map(len, lines.values())):
         unread = ", ".join(sorted({*table.names} - {_head(table, one) for one in held.values()}))
@@ -136,10 +129,23 @@ def read_table(
             "the rounds of a question were numbered in the file's order; where a column numbers them: "
             f"--columns round=NAME (not read: {unread or 'none'})"
         )
-    left = tuple(record for question, record in records.items() if question not in out)
-    if not left:
-        raise DataError(f"no question can be read: {_said(problems)}", file=table.file)
     return left
+
+
+def _first_round(lines: Mapping[str, Sequence[_Line]], layout: Layout) -> int:
+    """The number of a first round; asked for where a round 0 may be a closed-book answer or not."""
+    if layout.rounds_from is not None:
+        return layout.rounds_from
+    zeros = [line for rows in lines.values() for line in rows if line.cells.get("round") == 0]
+    begun = len({line.cells["question_id"] for line in zeros})
+    reads = ("passages", "query", "retrievals")
+    if 2 * begun > len(lines) or any(line.cells.get(name) for line in zeros for name in reads):
+        raise zeros[0].error(
+            f"{begun:,} of {len(lines):,} questions have a round 0; add --rounds-from 0 where the log counts "
+            "from 0, or 1 where round 0 is an answer without passages",
+            "round",
+        )
+    return 1
 
 
 # --- which columns ----------------------------------------------------------------------------------
@@ -190,12 +196,11 @@ def _any_within(column: str, fields: Sequence[str]) -> bool:
 
 
 def _lines(
-    table: FileTable, held: Mapping[str, str]
-) -> tuple[dict[str, list[_Line]], list[_Problem]]:
-    """The rows by question, and what is wrong with others."""
+    table: FileTable, held: Mapping[str, str], problems: list[_Problem]
+) -> dict[str, list[_Line]]:
+    """The rows by question; ``problems`` takes what is wrong with others."""
     heads = {column: _head(table, column) for column in held.values()}
     lines: dict[str, list[_Line]] = {}
-    problems: list[_Problem] = []
     for whole in table.rows(tuple(dict.fromkeys(heads.values()))):
         question = None
         try:
@@ -203,8 +208,8 @@ def _lines(
             question = _question_id(row, held)
             lines.setdefault(question, []).append(_line(row, held, question))
         except DataError as error:
-            problems.append(_Problem("cell", question, error))
-    return lines, problems
+            problems.append(_Problem("wrong cells", question, error))
+    return lines
 
 
 def _at(row: Row, column: str, head: str) -> Any:
@@ -323,69 +328,45 @@ def _passages(
 class _Problem:
     """What is wrong with a question; ``None``: with a line or a row that names none."""
 
-    kind: Literal["cell", "line", "repeat", "gap"]
+    kind: Literal["wrong cells", "broken lines", "repeated rounds", "questions with gaps"]
     question: str | None
     error: DataError
 
 
-def _said(problems: Sequence[_Problem]) -> str:
-    """How many there are of each kind, and the first of them."""
-    told = []
-    for kind, name in _PROBLEMS.items():
-        errors = [problem.error for problem in problems if problem.kind == kind]
-        places = [
-            f"row {e.row}{f', column {e.column}' if e.column else ''}: {e.message}"
-            for e in errors[:_MOST_SHOWN]
-        ]
-        if len(errors) > _MOST_SHOWN:
-            places.append(f"{len(errors) - _MOST_SHOWN:,} more")
-        if errors:
-            told.append(f"{len(errors):,} {name} ({'; '.join(places)})")
-    return ", ".join(told)
-
-
-def _refusal(
-    problems: Sequence[_Problem], from_0: str, error: DataError, *, skips: bool
-) -> DataError:
-    """All that is wrong, and the options that mend it; ``skips``: something is left without it."""
+def _refusal(problems: Sequence[_Problem], *, skips: bool) -> DataError:
+    """The first thing that is wrong, and the options that mend it; ``skips``: something is left without."""
     kinds = {problem.kind for problem in problems}
     ways = []
-    if from_0:
-        ways.append(
-            "--rounds-from 0 where the log counts from 0, or 1 where round 0 is an answer without passages"
-        )
-    if "repeat" in kinds:
+    if "repeated rounds" in kinds:
         ways.append("--duplicates last (or first) to keep one of each")
-    if skips and kinds - {"repeat"}:
+    if skips and kinds - {"repeated rounds"}:
         ways.append(
             "--skip-invalid to leave out lines and questions with something missing or wrong"
         )
-    alone = error.message if len(problems) == 1 and not from_0 else _said(problems)
-    said = ", ".join(part for part in (from_0, alone) if part)
-    said += f"; add {'; '.join(ways)}" if ways else ""
+    error = problems[0].error
+    more = f" ({len(problems) - 1:,} more are wrong)" if len(problems) > 1 else ""
+    said = f"{error.message}{more}{'; add ' if ways else ''}{'; '.join(ways)}"
     return DataError(said, file=error.file, row=error.row, column=error.column)
 
 
+def _numbers(rows: Sequence[_Line]) -> str:
+    return ", ".join(str(number) for number in sorted({line.cells["round"] for line in rows})[:20])
+
+
 def _by_round(
-    rows: Sequence[_Line], first: int, duplicates: str, problems: list[_Problem]
-) -> dict[int, _Line]:
-    """Rows by round, counted from 1, perhaps with 0, each once; none where a round is missing."""
+    rows: Sequence[_Line], first: int, duplicates: str, repeats: list[_Problem]
+) -> dict[int, _Line] | None:
+    """Rows by round, counted from 1, perhaps with 0, each once; ``None``: a round is missing."""
     kept: dict[int, _Line] = {}
-    question = rows[0].cells["question_id"]
     for line in rows:
         number = line.cells["round"] + 1 - first
         if (before := kept.get(number)) is not None:
+            question = line.cells["question_id"]
             said = f"question {question!r} has this round already, in row {before.row.number}"
-            problems.append(_Problem("repeat", question, line.error(said, "round")))
+            repeats.append(_Problem("repeated rounds", question, line.error(said, "round")))
         if before is None or duplicates == "last":
             kept[number] = line
-    missing = next(number for number in range(1, len(kept) + 2) if number not in kept)
-    if missing <= max(*kept, 1):
-        there = ", ".join(str(number - 1 + first) for number in sorted(kept)[:20])
-        said = f"question {question!r} has rounds {there} and no round {missing - 1 + first}"
-        problems.append(_Problem("gap", question, rows[-1].error(said, "round")))
-        return {}
-    return kept
+    return kept if {*kept} - {0} == {*range(1, max(*kept, 1) + 1)} else None
 
 
 def _record(rows: dict[int, _Line]) -> QuestionRecord:

@@ -6,9 +6,9 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from suffice.datasets.files import Row, json_documents
 from suffice.datasets.recordings.runs import (
@@ -17,6 +17,7 @@ from suffice.datasets.recordings.runs import (
     Search,
     Step,
     action_of,
+    children,
     loaded,
     passage_of,
     passages_of,
@@ -31,24 +32,13 @@ from suffice.trace.values import MOST_INT32
 
 _DEEPEST = 16
 _MOST_NS = 4_000_000_000_000_000_000  # of the year 2096
-
-_Kind = Literal["agent", "chain", "search", "call"]
-_OPERATIONS: Mapping[str, _Kind] = {
-    "invoke_agent": "agent",
-    "invoke_workflow": "chain",
-    "retrieval": "search",
-    "execute_tool": "search",
-    "chat": "call",
-    "text_completion": "call",
-    "generate_content": "call",
+_KINDS: Mapping[str, str] = {
+    **dict.fromkeys(("invoke_agent", "AGENT"), "agent"),
+    **dict.fromkeys(("invoke_workflow", "CHAIN"), "chain"),
+    **dict.fromkeys(("retrieval", "execute_tool", "RETRIEVER", "TOOL"), "search"),
+    **dict.fromkeys(("chat", "text_completion", "generate_content", "LLM"), "call"),
 }
-_SPAN_KINDS: Mapping[str, _Kind] = {
-    "AGENT": "agent",
-    "CHAIN": "chain",
-    "RETRIEVER": "search",
-    "TOOL": "search",
-    "LLM": "call",
-}
+"""What a span is of, by its operation (GenAI) or its kind (OpenInference)."""
 _AMOUNTS: Mapping[str, tuple[str, ...]] = {
     "prompt_tokens": (
         "gen_ai.usage.input_tokens",
@@ -66,8 +56,13 @@ _AMOUNTS: Mapping[str, tuple[str, ...]] = {
     ),
 }
 _ASKING = re.compile(r"tool|function_call", re.IGNORECASE)
-_DOCUMENT = re.compile(r"retrieval\.documents\.(\d{1,6})\.document\.(id|content|score|metadata)")
-_MESSAGE = re.compile(r"llm\.(input|output)_messages\.(\d{1,6})\.message\.(.{1,200})")
+_TOOL_CALL = re.compile(r"""['"]type['"]: ?['"]tool_call['"]""")
+_NUMBERED = re.compile(r"(.+)\.(\d{1,6})\.(?:message|document)\.(.{1,200})")
+_INPUT, _OUTPUT = ("user", "human"), ("assistant", "model", "ai")
+_SAID = (
+    *("question", "query", "input", "prompt"),
+    *("answer", "output", "result", "response", "content"),
+)
 
 
 def read_otlp(path: Path) -> tuple[QuestionRecord, ...]:
@@ -77,18 +72,32 @@ def read_otlp(path: Path) -> tuple[QuestionRecord, ...]:
     is a question. The i-th search below it (``retrieval``, ``execute_tool``; RETRIEVER, TOOL) opens round i;
     those that overlap share one, and what happens within a search belongs to it.
     """
-    spans = _Spans(str(path))
+    spans: dict[tuple[str, str], _Span] = {}
     for row in json_documents(path):
-        spans.add(row)
-    roots = spans.roots()
+        for span in _spans(row):
+            known = spans.setdefault((span.trace, span.id), span)
+            if replace(known, row=span.row, failed=span.failed) != span:
+                raise span.error(
+                    f"stands there twice, otherwise in row {known.row.number}; keep the finished one"
+                )
+    if not spans:
+        raise DataError("holds no span", file=str(path))
+    roots = _roots(spans, str(path))
     traces = Counter(root.trace for root in roots)
-    return tuple(_record(spans, root, alone=traces[root.trace] == 1) for root in roots)
+    records = []
+    for root in roots:
+        try:
+            records.append(_exported(root) or _question(root, alone=traces[root.trace] == 1))
+        except DataError as error:
+            raise error if error.file else root.error(str(error)) from error
+    return tuple(records)
 
 
 @dataclass(slots=True)
 class _Span:
-    """A span as far as it is read; ``place`` is its number in the file."""
+    """A span as far as it is read."""
 
+    row: Row
     trace: str
     id: str
     parent: str
@@ -97,51 +106,52 @@ class _Span:
     end: int
     failed: bool
     attributes: Mapping[str, Any]
-    row: int
     children: list[_Span] = field(default_factory=list, compare=False)
 
+    def error(self, message: str) -> DataError:
+        return self.row.error(
+            f"span {self.id} ({self.name!r:.60}) of trace {self.trace}: {message}"
+        )
+
+    def first(self, *names: str) -> Any:
+        """The first of the attributes that it has."""
+        return next((self.attributes[name] for name in names if name in self.attributes), None)
+
     @property
-    def kind(self) -> _Kind | None:
+    def kind(self) -> str | None:
         """What it is of, by either convention."""
-        operation = self.attributes.get("gen_ai.operation.name")
         named = self.attributes.get("openinference.span.kind")
-        kind = _OPERATIONS.get(operation) if isinstance(operation, str) else None
-        return kind or (_SPAN_KINDS.get(named.upper()) if isinstance(named, str) else None)
-
-    @property
-    def question(self) -> str | None:
-        """What it was asked, as far as it says."""
-        return self._told("input", ("user", "human"))
-
-    @property
-    def output(self) -> str | None:
-        """What it gave, as far as it says."""
-        return self._told("output", ("assistant", "model", "ai"))
-
-    def _told(self, which: str, roles: Sequence[str]) -> str | None:
-        messages = [self.attributes.get(f"gen_ai.{which}.messages"), self.messages(which)]
-        # of a call that tells its messages, the value is the same as a library's own object
-        told = self.kind == "call" and any(messages)
-        values = messages if told else [*messages, self.attributes.get(f"{which}.value")]
-        return next((text for value in values if value and (text := _said(value, roles))), None)
+        operation = _KINDS.get(str(self.attributes.get("gen_ai.operation.name")))
+        return operation or (_KINDS.get(named.upper()) if isinstance(named, str) else None)
 
     @property
     def tool(self) -> str | None:
         """The name of the tool that was used."""
-        name = self.attributes.get("gen_ai.tool.name", self.attributes.get("tool.name"))
+        name = self.first("gen_ai.tool.name", "tool.name")
         return name if isinstance(name, str) else None
 
     @property
     def asked(self) -> Any:
         """What a tool was asked."""
-        return self.attributes.get("gen_ai.tool.call.arguments", self.attributes.get("input.value"))
+        return self.first("gen_ai.tool.call.arguments", "input.value")
 
-    def messages(self, which: str) -> list[dict[str, Any]]:
-        """OpenInference's flattened messages."""
+    def told(self, which: str, roles: Sequence[str]) -> str | None:
+        """Its ``input`` or ``output``, as far as it says: the last text of one of the roles."""
+        values = [
+            self.attributes.get(f"gen_ai.{which}.messages"),
+            self.numbered(f"llm.{which}_messages"),
+        ]
+        # of a call that tells its messages, the value is the same as a library's own object
+        if not (self.kind == "call" and any(values)):
+            values.append(self.attributes.get(f"{which}.value"))
+        return next((text for value in values if value and (text := _said(value, roles))), None)
+
+    def numbered(self, prefix: str) -> list[dict[str, Any]]:
+        """OpenInference's flattened lists of messages and documents."""
         found: dict[int, dict[str, Any]] = {}
         for name, value in self.attributes.items():
-            match = _MESSAGE.fullmatch(name)
-            if match and match[1] == which:
+            match = _NUMBERED.fullmatch(name)
+            if match and match[1] == prefix:
                 part = "content" if match[3].endswith("message_content.text") else match[3]
                 found.setdefault(int(match[2]), {})[part] = value
         return [found[number] for number in sorted(found)]
@@ -149,146 +159,42 @@ class _Span:
     @property
     def asks(self) -> bool:
         """Whether the call ended by asking for a tool."""
-        reasons = self.attributes.get("gen_ai.response.finish_reasons")
-        said = [*(reasons if isinstance(reasons, list) else [reasons])]
-        said.append(self.attributes.get("llm.finish_reason"))
-        if any(isinstance(reason, str) and _ASKING.search(reason) for reason in said):
-            return True
-        if any("tool_calls" in part for message in self.messages("output") for part in message):
-            return True
-        stated = self.attributes.get("gen_ai.output.messages")
-        stated = loaded(stated) if isinstance(stated, str) else stated
-        return any(
-            isinstance(part, dict) and part.get("type") == "tool_call"
-            for message in (stated if isinstance(stated, list) else ())
-            if isinstance(message, dict)
-            for part in (message["parts"] if isinstance(message.get("parts"), list) else ())
+        held = self.attributes
+        reasons = [held.get("gen_ai.response.finish_reasons"), held.get("llm.finish_reason")]
+        messages = self.numbered("llm.output_messages")
+        return bool(
+            _ASKING.search(str(reasons))
+            or any("tool_calls" in part for message in messages for part in message)
+            or _TOOL_CALL.search(str(held.get("gen_ai.output.messages")))
         )
 
-
-class _Spans:
-    """All spans of a file, as trees."""
-
-    def __init__(self, file: str) -> None:
-        self._file = file
-        self._spans: dict[tuple[str, str], _Span] = {}
-
-    def error(self, span: _Span, message: str) -> DataError:
-        """What is wrong with a span."""
-        return DataError(
-            f"span {span.id} ({span.name!r:.60}) of trace {span.trace}: {message}",
-            file=self._file,
-            row=span.row,
-        )
-
-    def add(self, row: Row) -> None:
-        """The spans of an exported document; one that stands there already is passed over."""
-        if _get(row.values, "resourceSpans") is None:
-            raise row.error(
-                "is no OTLP JSON: it has no resourceSpans; export traces as OTLP in JSON, one document or "
-                f"one a line; found {', '.join(map(repr, list(row.values)[:8])) or 'nothing'}"
-            )
-        for resource in _objects(row, row.values, "resourceSpans"):
-            old = _objects(row, resource, "instrumentationLibrarySpans")
-            for scope in _objects(row, resource, "scopeSpans") or old:
-                for values in _objects(row, scope, "spans"):
-                    self._add(_span(row, values))
-
-    def _add(self, span: _Span) -> None:
-        known = self._spans.setdefault((span.trace, span.id), span)
-        if replace(known, row=span.row, failed=span.failed) != span:
-            raise self.error(
-                span, f"stands there twice, otherwise in row {known.row}; keep the finished one"
-            )
-
-    def roots(self) -> list[_Span]:
-        """The outermost spans of agents, in the order in which they began."""
-        if not self._spans:
-            raise DataError("holds no span", file=self._file)
-        for span in self._spans.values():
-            parent = self._spans.get((span.trace, span.parent)) if span.parent else None
-            if parent is not None:
-                parent.children.append(span)
-        tops = [s for s in self._spans.values() if (s.trace, s.parent) not in self._spans]
-        roots: dict[str, list[_Span]] = {}
-        strays: list[_Span] = []
-        reached = {id(span) for top in tops for span in _below(top)}
-        for top in tops:
-            found = list(_outermost(top))
-            for span in found:
-                roots.setdefault(span.trace, []).append(span)
-            inside = any(span.kind in ("search", "call") for span in _below(top))
-            if not found and inside and top.parent:
-                strays.append(top)
-        lost = next((span for span in self._spans.values() if id(span) not in reached), None)
-        if lost is not None:
-            raise self.error(lost, "its parents form a circle; export the trace again")
-        for stray in strays:
-            self._take_in(stray, roots.get(stray.trace, []))
-        if not roots:
-            raise DataError(
-                "holds no span of an agent: gen_ai.operation.name invoke_agent (or invoke_workflow), or "
-                "openinference.span.kind AGENT or CHAIN; instrument the agent too, or write its rounds as "
-                "rows and import them with --format columns",
-                file=self._file,
-            )
-        every = [span for spans in roots.values() for span in spans]
-        return sorted(every, key=lambda span: (span.start, span.row, span.id))
-
-    def _take_in(self, stray: _Span, agents: Sequence[_Span]) -> None:
-        """A span whose parent is missing goes to the only agent of its trace."""
-        if len(agents) == 1:
-            agents[0].children.append(stray)
-        else:
-            among = f"{len(agents)} agents" if agents else "no agent"
-            raise self.error(
-                stray,
-                f"its parent {stray.parent} is not in the file, and its trace has {among} there; export "
-                "whole traces, in one file",
-            )
-
-
-def _below(top: _Span) -> Iterator[_Span]:
-    """The span and all under it, a parent before its children."""
-    waiting = [top]
-    while waiting:
-        span = waiting.pop()
-        yield span
-        waiting += reversed(span.children)
-
-
-def _outermost(top: _Span) -> Iterator[_Span]:
-    """Agents that no other contains; a chain that was asked nothing itself only holds others."""
-    waiting = [top]
-    while waiting:
-        span = waiting.pop()
-        kind = span.kind
-        if kind == "agent" or (kind == "chain" and (span.question or not _agents_in(span))):
+    def below(self) -> Iterator[_Span]:
+        """The span and all under it, a parent before its children."""
+        waiting = [self]
+        while waiting:
+            span = waiting.pop()
             yield span
-        else:
             waiting += reversed(span.children)
 
 
-def _agents_in(top: _Span) -> bool:
-    return any(
-        span.kind == "agent" or (span.kind == "chain" and span.question is not None)
-        for span in _below(top)
-        if span is not top
-    )
-
-
+# --- spans of a document ----------------------------------------------------------------------------
 def _get(held: Mapping[str, Any], name: str) -> Any:
     """A field by its name in JSON, or by protobuf's own."""
     return held.get(name, held.get(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()))
 
 
-def _objects(row: Row, held: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
-    values = _get(held, name)
-    if values is None:
-        return []
-    if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
-        raise row.error(f"must be a list of objects, found {values!r:.60}", name)
-    return values
+def _spans(row: Row) -> Iterator[_Span]:
+    resources = _get(row.values, "resourceSpans")
+    if not isinstance(resources, list):
+        raise row.error(
+            "is no OTLP JSON: it has no resourceSpans; export traces as OTLP in JSON, one document or "
+            f"one a line; found {', '.join(map(repr, list(row.values)[:8])) or 'nothing'}"
+        )
+    for resource in children({"": resources}, ""):
+        scopes = _get(resource, "scopeSpans") or _get(resource, "instrumentationLibrarySpans")
+        for scope in children({"": scopes}, ""):
+            for values in children(scope, "spans"):
+                yield _span(row, values)
 
 
 def _span(row: Row, values: Mapping[str, Any]) -> _Span:
@@ -301,10 +207,12 @@ def _span(row: Row, values: Mapping[str, Any]) -> _Span:
             "spans",
         )
     start = _nanoseconds(row, own, _get(values, "startTimeUnixNano"))
-    ended, status = _get(values, "endTimeUnixNano"), values.get("status")
-    events = _objects(row, values, "events")
+    ended = _get(values, "endTimeUnixNano")
+    status = values.get("status")
+    events = children(values, "events")
     operations = [e for e in events if e.get("name") == "gen_ai.client.inference.operation.details"]
     return _Span(
+        row=row,
         trace=trace,
         id=own,
         parent=parent,
@@ -313,18 +221,16 @@ def _span(row: Row, values: Mapping[str, Any]) -> _Span:
         end=start if ended is None else max(start, _nanoseconds(row, own, ended)),
         failed=isinstance(status, dict) and status.get("code") in (2, "2", "STATUS_CODE_ERROR"),
         attributes={
-            name: _value(row, own, pair.get("value"))
+            str(pair.get("key")): _value(row, own, pair.get("value"))
             for source in (*operations, values)
-            for pair in _objects(row, source, "attributes")
-            if isinstance(name := pair.get("key"), str)
+            for pair in children(source, "attributes")
         },
-        row=row.number,
     )
 
 
 def _nanoseconds(row: Row, span: str, value: Any) -> int:
     """A moment, which JSON writes as a text since it is too long for a number there."""
-    if isinstance(value, str) and value.isdecimal() and len(value) <= len(str(_MOST_NS)):
+    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,19}", value):
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < _MOST_NS:
         raise row.error(
@@ -353,20 +259,63 @@ def _value(row: Row, span: str, value: Any, depth: int = 0) -> Any:
         )
     if kind.startswith("array"):
         return [_value(row, span, item, depth + 1) for item in items]
-    pairs = [pair for pair in items if isinstance(pair, dict)]
+    pairs = children({"": items}, "")
     return {str(pair.get("key")): _value(row, span, pair.get("value"), depth + 1) for pair in pairs}
 
 
+# --- trees ------------------------------------------------------------------------------------------
+def _roots(spans: Mapping[tuple[str, str], _Span], file: str) -> list[_Span]:
+    """The outermost spans of agents, in the order in which they began."""
+    tops: list[_Span] = []
+    for span in spans.values():
+        parent = spans.get((span.trace, span.parent))
+        (tops if parent is None else parent.children).append(span)
+    reached = {id(span) for top in tops for span in top.below()}
+    if lost := next((span for span in spans.values() if id(span) not in reached), None):
+        raise lost.error("its parents form a circle; export the trace again")
+    agents = {id(top): list(_outermost(top)) for top in tops}
+    roots = [agent for top in tops for agent in agents[id(top)]]
+    for top in tops:
+        inside = any(span.kind in ("search", "call") for span in top.below())
+        if not agents[id(top)] and inside and top.parent:  # it goes to the only agent of its trace
+            there = [root for root in roots if root.trace == top.trace]
+            if len(there) != 1:
+                raise top.error(
+                    f"its parent {top.parent} is not in the file, and its trace has {len(there)} agents "
+                    "there; export whole traces, in one file"
+                )
+            there[0].children.append(top)
+    if not roots:
+        raise DataError(
+            "holds no span of an agent: gen_ai.operation.name invoke_agent (or invoke_workflow), or "
+            "openinference.span.kind AGENT or CHAIN; instrument the agent too, or write its rounds as "
+            "rows and import them with --format columns",
+            file=file,
+        )
+    return sorted(roots, key=lambda span: (span.start, span.row.number, span.id))
+
+
+def _outermost(top: _Span) -> Iterator[_Span]:
+    """Agents that no other contains; a chain that was asked nothing itself only holds others."""
+    waiting = [top]
+    while waiting:
+        span = waiting.pop()
+        inner = (one for one in span.below() if one is not span)
+        if _is_asked(span) or (span.kind == "chain" and not any(map(_is_asked, inner))):
+            yield span
+        else:
+            waiting += reversed(span.children)
+
+
+def _is_asked(span: _Span) -> bool:
+    return span.kind == "agent" or (span.kind == "chain" and bool(span.told("input", _INPUT)))
+
+
+# --- what was said ----------------------------------------------------------------------------------
 def _unwrapped(message: Mapping[str, Any]) -> Mapping[str, Any]:
     """A message; LangChain's own forms have it one level below."""
     inner = (message[name] for name in ("kwargs", "data") if isinstance(message.get(name), dict))
     return next(inner, message)
-
-
-_SAID = (
-    *("question", "query", "input", "prompt"),
-    *("answer", "output", "result", "response", "content"),
-)
 
 
 def _said(value: Any, roles: Sequence[str]) -> str | None:
@@ -374,16 +323,12 @@ def _said(value: Any, roles: Sequence[str]) -> str | None:
     for _ in range(_DEEPEST):
         if isinstance(value, str):
             whole = loaded(value)
-            if isinstance(whole, str):
-                return value.strip() or None
-            inner = _inner(whole, roles)
+            inner = None if isinstance(whole, str) else _inner(whole, roles)
             if inner is None:
-                return value.strip()
+                return value.strip() or None
             value = inner
-        else:
-            value = _inner(value, roles)
-            if value is None:
-                return None
+        elif (value := _inner(value, roles)) is None:
+            return None
     return None
 
 
@@ -400,27 +345,14 @@ def _inner(value: Any, roles: Sequence[str]) -> Any:
     value = _unwrapped(value)
     parts = value.get("parts", value.get("content"))
     if isinstance(parts, list):
-        texts = [
-            part.get("content", part.get("text"))
-            for part in parts
-            if isinstance(part, dict) and part.get("type", "text") == "text"
-        ]
-        return "\n".join(text for text in texts if isinstance(text, str)) or None
+        told = [part for part in children({"": parts}, "") if part.get("type", "text") == "text"]
+        return text_of([part.get("content", part.get("text")) for part in told]) or None
     if isinstance(value.get("messages"), list):
         return value["messages"]
     return next((value[name] for name in _SAID if value.get(name)), None)
 
 
 # --- a question -------------------------------------------------------------------------------------
-def _record(spans: _Spans, root: _Span, *, alone: bool) -> QuestionRecord:
-    try:
-        return _exported(root) or _question(spans, root, alone=alone)
-    except DataError as error:
-        if error.file:
-            raise
-        raise spans.error(root, str(error)) from error
-
-
 def _exported(root: _Span) -> QuestionRecord | None:
     """The record where all of it comes from our own export; ``None``: read it by its names."""
     question = root.attributes.get(QUESTION)
@@ -436,7 +368,7 @@ def _exported(root: _Span) -> QuestionRecord | None:
     return record_of_spans(question, told)
 
 
-def _question(spans: _Spans, root: _Span, *, alone: bool) -> QuestionRecord:
+def _question(root: _Span, *, alone: bool) -> QuestionRecord:
     steps: list[Step] = []
     calls: list[_Span] = []
     handed: str | None = None
@@ -444,21 +376,22 @@ def _question(spans: _Spans, root: _Span, *, alone: bool) -> QuestionRecord:
     for span, within in _in_order(root):
         if span.kind == "call":
             calls.append(span)
-            steps.append(_call(spans, span, within=within is not None))
+            steps.append(_call(span, within=within is not None))
         elif within is None and span.tool in ANSWERING:
             handed = query_of(span.asked)
             if steps and isinstance(last := steps[-1], Call):
                 steps[-1] = replace(last, searches=False)
         elif within is None:
-            steps.append(_search(spans, span, joined=span.start < until))
+            steps.append(_search(span, joined=span.start < until))
             until = max(until, span.end) if span.start < until else span.end
-    answer = handed if root.output is None else root.output
+    given = root.told("output", _OUTPUT)
+    answer = handed if given is None else given
     if answer is None and calls and not calls[-1].asks:
-        answer = calls[-1].output
-    question = root.question or next((text for span in calls if (text := span.question)), None)
+        answer = calls[-1].told("output", _OUTPUT)
+    asked = (text for span in (root, *calls) if (text := span.told("input", _INPUT)))
     return QuestionRecord(
         question=Question(
-            id=root.trace if alone else f"{root.trace}:{root.id}", text=question or ""
+            id=root.trace if alone else f"{root.trace}:{root.id}", text=next(asked, "")
         ),
         rounds=read_run(steps, answer, began=_moment(root.start)).rounds,
         stopped_by="error" if root.failed else None if answer is None else "end",
@@ -478,20 +411,20 @@ def _in_order(root: _Span) -> list[tuple[_Span, _Span | None]]:
     return sorted(found, key=lambda one: (one[0].start, one[0].kind == "call", one[0].end))
 
 
-def _call(spans: _Spans, span: _Span, *, within: bool) -> Call:
+def _call(span: _Span, *, within: bool) -> Call:
     amounts: dict[str, Any] = {}
     for name, places in _AMOUNTS.items():
-        place = next((place for place in places if span.attributes.get(place) is not None), None)
-        amount = None if place is None else span.attributes[place]
+        place = next((place for place in places if span.attributes.get(place) is not None), "")
+        amount = span.attributes.get(place)
         if isinstance(amount, float) and amount.is_integer():
             amount = int(amount)
         whole = isinstance(amount, int) and not isinstance(amount, bool)
         if amount is not None and not (whole and 0 <= amount <= MOST_INT32):
-            raise spans.error(span, f"{place} must be a whole number from 0, found {amount!r:.40}")
+            raise span.error(f"{place} must be a whole number from 0, found {amount!r:.40}")
         amounts[name] = amount
     cost = span.attributes.get("llm.cost.total")
     return Call(
-        text=span.output,
+        text=span.told("output", _OUTPUT),
         **amounts,
         cost_usd=float(cost) if isinstance(cost, float | int) and 0 <= cost < _MOST_NS else None,
         searches=not within and span.asks,
@@ -499,23 +432,18 @@ def _call(spans: _Spans, span: _Span, *, within: bool) -> Call:
     )
 
 
-def _search(spans: _Spans, span: _Span, *, joined: bool) -> Search:
+def _search(span: _Span, *, joined: bool) -> Search:
     """A search with the documents of all that happened within it."""
-    passages = [
-        passage
-        for inner in _below(span)
-        if inner is span or inner.kind == "search"
-        for passage in _documents(spans, inner)
-    ]
-    if not passages and span.kind == "search":
-        result = span.attributes.get("gen_ai.tool.call.result", span.attributes.get("output.value"))
+    inside = [inner for inner in span.below() if inner is span or inner.kind == "search"]
+    passages = [passage for inner in inside for passage in _documents(inner)]
+    result = span.first("gen_ai.tool.call.result", "output.value")
+    if not passages and result is not None:
         result = loaded(result) if isinstance(result, str) else result
         result = _unwrapped(result) if isinstance(result, dict) else result
         if isinstance(result, dict) and result.get("type") == "tool":
             result = result.get("content")
-        passages = [] if result is None else list(passages_of(result))
-    held = span.attributes
-    query = held.get("gen_ai.retrieval.query.text")
+        passages = list(passages_of(result))
+    query = span.attributes.get("gen_ai.retrieval.query.text")
     return Search(
         query=query if isinstance(query, str) else query_of(span.asked),
         action=action_of(span.tool, span.asked),
@@ -525,28 +453,16 @@ def _search(spans: _Spans, span: _Span, *, joined: bool) -> Search:
     )
 
 
-def _documents(spans: _Spans, span: _Span) -> Iterator[Passage]:
+def _documents(span: _Span) -> list[Passage]:
     """Of either convention; what is no document is said."""
     stated = span.attributes.get(DOCUMENTS)
     documents = loaded(stated) if isinstance(stated, str) else stated
-    if documents is not None:
-        if not isinstance(documents, list) or not all(isinstance(d, dict) for d in documents):
-            raise spans.error(
-                span,
-                f"{DOCUMENTS} must be a list of objects with id, found {documents!r:.60}",
-            )
-        yield from (passage_of(document) for document in documents)
-        return
-    numbered: dict[int, dict[str, Any]] = {}
-    for name, value in span.attributes.items():
-        match = _DOCUMENT.fullmatch(name)
-        if match:
-            packed = match[2] == "metadata" and isinstance(value, str)
-            numbered.setdefault(int(match[1]), {})[match[2]] = loaded(value) if packed else value
-    yield from (passage_of(numbered[number]) for number in sorted(numbered))
+    if documents is None:
+        documents = span.numbered("retrieval.documents")
+    if not isinstance(documents, list) or not all(isinstance(d, dict) for d in documents):
+        raise span.error(f"{DOCUMENTS} must be a list of objects with id, found {documents!r:.60}")
+    return [passage_of(document) for document in documents]
 
 
 def _moment(nanoseconds: int) -> datetime:
-    return datetime.fromtimestamp(nanoseconds // 1_000_000_000, UTC).replace(
-        microsecond=nanoseconds // 1000 % 1_000_000
-    )
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=nanoseconds // 1000)

@@ -173,6 +173,18 @@ def _summed(calls: Iterable[Call], name: str) -> int | None:
 
 
 # --- what tools take and give -----------------------------------------------------------------------
+def child(held: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The object under a name; an empty one where there is none."""
+    value = held.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def children(held: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    """The objects of the list under a name; none where there is no list."""
+    values = held.get(name)
+    return [item for item in values if isinstance(item, dict)] if isinstance(values, list) else []
+
+
 def query_of(arguments: Any) -> str | None:
     """What was searched for, of the arguments of a tool: an object, or JSON text of one."""
     if isinstance(arguments, str):
@@ -250,6 +262,7 @@ def passage_of(document: Mapping[str, Any]) -> Passage:
     """A document as a passage; without an id it is known by its title and text."""
     text, title = _first(document, _TEXT_NAMES), _first(document, _TITLE_NAMES)
     metadata = document.get("metadata")
+    metadata = loaded(metadata) if isinstance(metadata, str) else metadata
     if title is None and isinstance(metadata, dict):
         title = _first(metadata, _TITLE_NAMES)
     own = _first(document, _ID_NAMES)

@@ -51,25 +51,23 @@ def label_places(
 ) -> list[At]:
     """Places for labels of the points ``wanted``: inside the frame, clear of points and other labels.
 
-    Of the clear places the one is taken that is near, covers few of ``lines`` and whose leader
-    crosses no other; where none is clear, the one that overlaps least.
+    Of the clear places the one is taken that is near and covers few of ``lines``; where none is clear, the
+    one that overlaps least.
     """
     at = np.reshape(np.asarray(points, np.float64), (-1, 2))
+    # lines as points close to each other
+    steps = np.linspace(0.0, 1.0, 12)[:, None, None]
     starts, ends = (np.reshape([one[end] for one in lines], (-1, 2)) for end in (0, 1))
+    inked = np.reshape(starts + steps * (ends - starts), (-1, 2))
     reach, placed = radius + 1, dict[int, At]()
-    left_top, right_bottom = frame[:2], frame[2:]
     for number in sorted(wanted, key=points.__getitem__):
-        own, places = at[number], at[number] + _AROUND
+        places = at[number] + _AROUND
         others = np.reshape([placed[one] for one in placed], (-1, 2))
         overlap = _short(_distance(places[:, None], others), 2 * reach)
         overlap += _short(_distance(places[:, None], at), reach + 7)
-        sides = (places - left_top, right_bottom - places)
-        overlap += _short(np.hstack(sides), reach)
-        covered = _from_segment(places[:, None], starts, ends) < radius
-        crossed = _cross(own, places[:, None], at[list(placed)], others).sum(axis=1)
-        apart = at[_distance(at, own) > 1]
-        crossed += (_from_segment(apart, own, places[:, None]) < 7).sum(axis=1)
-        badness = 100 * overlap + _distance(places, own) + 20 * covered.sum(axis=1) + 60 * crossed
+        overlap += _short(np.hstack((places - frame[:2], frame[2:] - places)), reach)
+        covered = (_distance(places[:, None], inked) < radius).sum(axis=1)
+        badness = 100 * overlap + _distance(places, at[number]) + 5 * covered
         x, y = places[int(badness.round(6).argmin())]  # of equal ones the first
         placed[number] = (float(x), float(y))
     return [placed[number] for number in wanted]
@@ -82,23 +80,6 @@ def _short(distance: Floats, wanted: float) -> Floats:
 
 def _distance(one: Floats, other: Floats) -> Floats:
     return np.asarray(np.hypot(*np.moveaxis(one - other, -1, 0)))
-
-
-def _from_segment(point: Floats, start: Floats, end: Floats) -> Floats:
-    along = end - start
-    length2 = (along * along).sum(axis=-1)
-    share = ((point - start) * along).sum(axis=-1) / np.where(length2 > 0, length2, 1.0)
-    return _distance(point, start + np.clip(share, 0.0, 1.0)[..., None] * along)
-
-
-def _cross(a: Floats, b: Floats, c: Floats, d: Floats) -> NDArray[np.bool_]:
-    apart = (_side(a, b, c) * _side(a, b, d) < 0) & (_side(c, d, a) * _side(c, d, b) < 0)
-    return np.asarray(apart)
-
-
-def _side(p: Floats, q: Floats, r: Floats) -> Floats:
-    to, by = q - p, r - p
-    return np.asarray(to[..., 0] * by[..., 1] - to[..., 1] * by[..., 0])
 
 
 _STEPS = 12  # of a straight part of a line

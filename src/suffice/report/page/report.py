@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from importlib import import_module
 from pathlib import PurePath
 
 from suffice._version import VERSION
@@ -15,12 +14,19 @@ from suffice.replay.choose.choice import Choice
 from suffice.replay.diagnose.question_histories import ReportData
 from suffice.replay.run.results import ReplayResult
 from suffice.report.draw.marks import Marked, label, marked
-from suffice.report.page.frame import asset, page
+from suffice.report.page.frame import asset, markup, page
 from suffice.report.page.section import Material, Section, Shown, folded, listed, plain, stacked
-from suffice.report.sections import SECTIONS
-from suffice.report.sections.charts import score_charts, stops_chart
-from suffice.report.sections.comparison import policies_in_words
-from suffice.report.sections.guarantees import promises
+from suffice.report.sections.answer_sets import answer_sets_section
+from suffice.report.sections.calibration import calibration_section, reliability_section
+from suffice.report.sections.cells import cells_section
+from suffice.report.sections.charts import charts_section, score_charts, stops_chart
+from suffice.report.sections.comparison import comparison_section, costs_section, policies_in_words
+from suffice.report.sections.guarantees import guarantees_section, promises
+from suffice.report.sections.questions import questions_section
+from suffice.report.sections.search import search_section
+from suffice.report.sections.selective import selective_section
+from suffice.report.sections.signals import signals_section
+from suffice.report.sections.thresholds import thresholds_section
 from suffice.results.formats import count, counted
 from suffice.results.markup import Html, data_table, element, join, shorten
 
@@ -77,6 +83,29 @@ def _chosen(material: Material, choice: Choice) -> Html:
             *_banners(material),
             stacked(charts),
         ]
+    )
+
+
+def choice_section(choice: Choice) -> Shown:
+    """Every fitted candidate, then the questions that the chosen policy gets wrong."""
+    tables = {table.name: table for table in choice.tables()}
+    wrong = [tables[name] for name in ("wrong",) if name in tables]
+    return Shown(
+        finding=choice.title,
+        blocks=[
+            plain(
+                f"{choice.tried}. Losses and costs in the table here are of the questions that rank; what "
+                "follows this section is measured on the held-out questions that prove."
+            ),
+            folded("All fitted candidates", tables["candidates"].html()),
+            *(folded(table.title, table.html()) for table in wrong),
+            *([listed(choice.notes, small=True)] if choice.notes else []),
+            *(
+                [folded("Warnings of fits", listed(choice.warned, small=True))]
+                if choice.warned
+                else []
+            ),
+        ],
     )
 
 
@@ -137,6 +166,66 @@ def _promised(material: Material) -> Html:
     )
 
 
+SECTIONS = (
+    Section(
+        "choice", "The choice", lambda m: choice_section(m.parts["choice"]), "choice", opened=True
+    ),
+    Section(
+        "comparison",
+        "Comparison",
+        lambda m: comparison_section(m.data.result, m.policies),
+        opened=True,
+    ),
+    Section("charts", "Charts", charts_section, opened=True),
+    Section("cells", "Over all records", cells_section, opened=True),
+    Section("answer-sets", "Answer sets", lambda m: answer_sets_section(m.data.result, m.policies)),
+    Section(
+        "guarantees",
+        "Guarantees",
+        lambda m: guarantees_section(m.parts["guarantees"], m.policies),
+        "guarantees",
+    ),
+    Section(
+        "search",
+        "Search",
+        lambda m: search_section(m.parts["search"], naive=m.parts.naive),
+        "search",
+    ),
+    Section("thresholds", "Thresholds", lambda m: thresholds_section(m.parts["sweep"]), "sweep"),
+    Section(
+        "calibration",
+        "Calibration",
+        lambda m: calibration_section(m.parts["calibrators"]),
+        "calibrators",
+    ),
+    Section(
+        "selective",
+        "Selective prediction",
+        lambda m: selective_section(m.parts["selective"], m.policies),
+        "selective",
+    ),
+    Section(
+        "signals",
+        "Signals",
+        lambda m: signals_section(m.parts["diagnostics"], m.parts["types"], m.policies),
+        "diagnostics",
+    ),
+    Section("costs", "Costs", lambda m: costs_section(m.parts["costs"], m.policies), "costs"),
+    Section(
+        "reliability",
+        "Reliability",
+        lambda m: reliability_section(m.data.reliability, m.policies),
+        opened=True,
+    ),
+    Section("questions", "Questions", questions_section, opened=True),
+    Section(
+        "reading",
+        "How to read it",
+        lambda _: Shown(finding="what the words mean", blocks=[markup("reading.html")]),
+        opened=True,
+    ),
+)
+"""In the order in which they stand on the page."""
 _LONGEST_VALUE = 300
 
 
@@ -162,8 +251,7 @@ def _shown(material: Material) -> dict[Section, Shown]:
     """The sections that have something to show; the first also says what is left out and why."""
     sections: dict[Section, Shown] = {}
     left_out = dict(material.parts.left_out)
-    known = [import_module(name).SECTION for name in SECTIONS]
-    for section in known:
+    for section in SECTIONS:
         if section.part is not None and not material.parts[section.part]:
             continue
         shown, why = attempt(partial(section.show, material))
@@ -172,7 +260,7 @@ def _shown(material: Material) -> dict[Section, Shown]:
         elif shown is not None:
             sections[section] = shown
     first = next(iter(sections))
-    headings = {section.part or section.name: section.heading for section in known}
+    headings = {section.part or section.name: section.heading for section in SECTIONS}
     blocks = [*sections[first].blocks, _left_out(left_out, headings)]
     return sections | {first: replace(sections[first], blocks=blocks)}
 

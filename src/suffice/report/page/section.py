@@ -69,7 +69,7 @@ class Material:
         return self.data.parts
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Section:
     """A part of the report: its name in links, its heading and what it shows.
 

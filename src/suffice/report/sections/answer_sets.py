@@ -8,7 +8,7 @@ from dataclasses import replace
 from suffice.replay.run.answers import AnswerSetResult
 from suffice.replay.run.results import ReplayResult
 from suffice.report.draw.marks import Marked, label, labelled, short_name
-from suffice.report.page.section import Section, Shown, listed, plain, sentence
+from suffice.report.page.section import Shown, listed, plain, sentence
 from suffice.results.formats import UNKNOWN, decimal, percent
 from suffice.results.markup import Html, element, join, shorten, visible
 from suffice.results.table import Table
@@ -37,13 +37,6 @@ def answer_sets_section(result: ReplayResult, policies: Sequence[Marked]) -> Sho
             *(_notes(policy, sets) for policy, sets in giving),
         ],
     )
-
-
-SECTION = Section(
-    name="answer-sets",
-    heading="Answer sets",
-    show=lambda material: answer_sets_section(material.data.result, material.policies),
-)
 
 
 def _finding(giving: Giving) -> str:

@@ -11,7 +11,7 @@ from suffice.report.draw.bars import Bar, BarRow, Bars, Segment, bars
 from suffice.report.draw.lines import Line, Lines, lines
 from suffice.report.draw.marks import Marked, legend, marked
 from suffice.report.draw.scatter import Point, Scatter, scatter
-from suffice.report.page.section import Block, Chart, Material, Section, Shown, plain
+from suffice.report.page.section import Block, Chart, Material, Shown, plain
 from suffice.report.sections.charts import score_charts
 from suffice.results.formats import bracket, decimal, percent, points
 from suffice.results.markup import data_table, join
@@ -19,7 +19,8 @@ from suffice.results.markup import data_table, join
 _ROWS = (("right", "evaluated"), ("wrong", "output"))
 
 
-def _show(material: Material) -> Shown | None:
+def cells_section(material: Material) -> Shown | None:
+    """Charts of several records, and means over them; ``None``: there is one record."""
     cells: Cells | None = material.parts["cells"]
     if cells is None:
         return None
@@ -46,9 +47,6 @@ def _show(material: Material) -> Shown | None:
         blocks.append(_by_correctness(rows))
         blocks += [_right_by_margin(number, cell) for number, cell in rows if cell.buckets]
     return Shown(finding=f"the same policies on {len(names)} records", blocks=blocks)
-
-
-SECTION = Section(name="cells", heading="Over all records", show=_show, opened=True)
 
 
 def _macro(cells: Cells, policies: Sequence[Marked]) -> Chart:

@@ -12,7 +12,7 @@ from suffice.report.draw.bars import Bar, BarRow, Bars, Segment, bars
 from suffice.report.draw.marks import Marked, label, legend
 from suffice.report.draw.scatter import Point, Scatter, scatter
 from suffice.report.draw.svg import outlying
-from suffice.report.page.section import Chart, Material, Section, Shown, columns, plain
+from suffice.report.page.section import Chart, Material, Shown, columns, plain
 from suffice.results.formats import UNKNOWN, amount, bracket, count, decimal, percent, points
 from suffice.results.markup import Html, data_table, element, join
 
@@ -28,7 +28,8 @@ _TOKENS = {
 }
 
 
-def _show(material: Material) -> Shown:
+def charts_section(material: Material) -> Shown:
+    """The key to the marks, scores against cost, stop rounds, costs."""
     result, policies = material.data.result, material.policies
     marks = (
         element("li", label(policy), element("small", "baseline") if policy.baseline else "")
@@ -46,9 +47,6 @@ def _show(material: Material) -> Shown:
             cost_chart(result, policies),
         ],
     )
-
-
-SECTION = Section(name="charts", heading="Charts", show=_show, opened=True)
 
 
 # --- scores against cost -------------------------------------------------------------------------

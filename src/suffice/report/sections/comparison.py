@@ -1,14 +1,14 @@
-"""The comparison: policies side by side, what each is, and what a reader must know."""
+"""The comparison: policies side by side, what each is and costs, and what a reader must know."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import get_args
 
+from suffice.measures.costs import CostAxis
 from suffice.replay.run.results import ReplayResult
 from suffice.report.draw.marks import Marked, label, labelled, short_name
 from suffice.report.page.section import (
-    Section,
     Shown,
     columns,
     folded,
@@ -17,7 +17,7 @@ from suffice.report.page.section import (
     two_lines,
 )
 from suffice.results.formats import UNKNOWN, counted
-from suffice.results.markup import Html, element, shorten, visible
+from suffice.results.markup import Html, data_table, element, join, shorten, visible
 from suffice.scoring import ScoreName
 
 _COSTS = ("llm_calls", "prompt_tokens", "cached_tokens", "completion_tokens")
@@ -47,14 +47,6 @@ def comparison_section(result: ReplayResult, policies: Sequence[Marked]) -> Show
             listed(_notes(result)),
         ],
     )
-
-
-SECTION = Section(
-    name="comparison",
-    heading="Comparison",
-    show=lambda material: comparison_section(material.data.result, material.policies),
-    opened=True,
-)
 
 
 def policies_in_words(number: int) -> str:
@@ -135,3 +127,33 @@ def _notes(result: ReplayResult) -> list[str]:
             "policies, some differ from the baseline by chance."
         )
     return notes
+
+
+# --- costs ---------------------------------------------------------------------------------------
+def costs_section(costs: Sequence[CostAxis], policies: Sequence[Marked]) -> Shown:
+    """Mean costs per question; those unknown for every policy are named below."""
+    known = [
+        cost
+        for cost in costs
+        if any(policy.result.paid(cost.name) != UNKNOWN for policy in policies)
+    ]
+    unknown = [cost.label for cost in costs if cost not in known]
+    rows = [
+        (label(policy), *(policy.result.paid(cost.name) for cost in known)) for policy in policies
+    ]
+    head = ("policy", *(_head(cost) for cost in known))
+    table = data_table("Every cost known here, mean per question", head, rows)
+    named = [plain(f"Unknown here: {', '.join(unknown)}.", small=True)] if unknown else []
+    return Shown(
+        finding=f"{len(known)} of {len(costs)} costs are known here",
+        blocks=[
+            plain("Means per question. A policy pays for what it reads; - is unknown."),
+            table,
+            *named,
+        ],
+    )
+
+
+def _head(cost: CostAxis) -> Html:
+    first, last = cost.head
+    return two_lines(first, last) if first else join([last])

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from suffice.replay.diagnose.report_parts import BoundTerms, Guarantee
 from suffice.report.draw.marks import Marked, label, label_of, short_name_of
-from suffice.report.page.section import Section, Shown, plain, sentence
+from suffice.report.page.section import Shown, plain, sentence
 from suffice.results.formats import UNKNOWN, amount, count, counted, p_value, percent, signed
 from suffice.results.markup import Html, element, join, shorten, visible
 from suffice.scoring import METRICS
@@ -29,14 +29,6 @@ def guarantees_section(guarantees: Sequence[Guarantee], policies: Sequence[Marke
             *(_block(guarantee, policies) for guarantee in guarantees),
         ],
     )
-
-
-SECTION = Section(
-    name="guarantees",
-    heading="Guarantees",
-    part="guarantees",
-    show=lambda material: guarantees_section(material.parts["guarantees"], material.policies),
-)
 
 
 def promises(guarantees: Sequence[Guarantee], policies: Sequence[Marked]) -> Iterator[Html]:

@@ -15,7 +15,7 @@ from suffice.replay.diagnose.question_histories import (
 )
 from suffice.report.draw.marks import Marked, short_name
 from suffice.report.page.frame import markup
-from suffice.report.page.section import Material, Section, Shown, listed, plain
+from suffice.report.page.section import Material, Shown, listed, plain
 from suffice.results.formats import counted
 from suffice.results.markup import Html, element, join, json_for_script, visible
 from suffice.trace.rounds.records import Passage, Usage
@@ -96,11 +96,7 @@ def _cuts(packer: _Packer, cap: int, left_out: int, shown: int) -> list[str]:
     if longer:
         said.append(f"{counted(longer, 'passage')} cut after {cap:,} characters, marked with …")
     if packer.shortened:
-        said.append(f"{counted(packer.shortened, 'other long text')} cut, marked with …")
-    said += [
-        f"Not shown here: {counted(number, noun)} past the first {most}{where}."
-        for (noun, most, where), number in packer.dropped.items()
-    ]
+        said.append(f"{counted(packer.shortened, 'other long text or list')} cut.")
     return said
 
 
@@ -126,14 +122,12 @@ class _Packer:
         self.reasons: dict[str, int] = {}
         self.bytes_of_reasons = 0
         self.shortened = 0
-        self.dropped: dict[tuple[str, int, str], int] = {}
-        self._drop("signal", _SIGNALS, "", len(names) - len(self.signals))
+        self.shortened += len(names) > _SIGNALS
 
     def question(self, story: QuestionStory) -> list[Any]:
         """[id, text, type, gold answers, rounds, stops]."""
         rounds, gold = story.rounds[:_ROUNDS], story.gold_answers[:_GOLDS]
-        self._drop("round", _ROUNDS, " of a question", len(story.rounds) - len(rounds))
-        self._drop("gold answer", _GOLDS, " of a question", len(story.gold_answers) - len(gold))
+        self.shortened += rounds != story.rounds or gold != story.gold_answers
         return [
             self._text(story.id, _TITLE),
             self._text(story.question, _QUESTION),
@@ -146,7 +140,7 @@ class _Packer:
     def _round(self, story: RoundStory) -> list[Any]:
         """[answer, em, f1, passages, signals, usage, parse failure]."""
         shown = story.passages[:_PASSAGES]
-        self._drop("passage", _PASSAGES, " of a round", len(story.passages) - len(shown))
+        self.shortened += len(story.passages) > _PASSAGES
         failure = story.parse_failure
         return [
             self._text(_NOT_ASKED if story.answer is None else story.answer, _ANSWER),
@@ -168,7 +162,7 @@ class _Packer:
         if stop.answers is None:
             return packed
         shown = stop.answers.answers[:_MEMBERS]
-        self._drop("answer", _MEMBERS, " of a set", len(stop.answers.answers) - len(shown))
+        self.shortened += len(stop.answers.answers) > _MEMBERS
         members = [
             [self._text(member.answer, _GOLD), _number(member.confidence), member.round]
             for member in shown
@@ -184,11 +178,6 @@ class _Packer:
         shown = visible(text)
         self.shortened += len(shown) > most
         return _cut(shown, most) or ""
-
-    def _drop(self, noun: str, most: int, where: str, number: int) -> None:
-        if number:
-            what = (noun, most, where)
-            self.dropped[what] = self.dropped.get(what, 0) + number
 
 
 def _cut(text: str | None, most: int) -> str | None:
@@ -217,7 +206,8 @@ def _text_cap(passages: Sequence[tuple[str, str | None]] | dict[Any, int], room:
     return 0
 
 
-def _show(material: Material) -> Shown:
+def questions_section(material: Material) -> Shown:
+    """Every question, round by round."""
     return Shown(
         finding=f"{counted(len(material.data.stories), 'question')}, round by round",
         blocks=[
@@ -228,6 +218,3 @@ def _show(material: Material) -> Shown:
             explorer(material.data, material.policies).html(),
         ],
     )
-
-
-SECTION = Section(name="questions", heading="Questions", show=_show, opened=True)

@@ -8,7 +8,7 @@ from string import ascii_lowercase
 
 from suffice.replay.choose.search_results import SearchedRule, SearchResult
 from suffice.report.draw.scatter import Point, Scatter, scatter
-from suffice.report.page.section import Chart, Section, Shown, columns, folded, listed, plain
+from suffice.report.page.section import Chart, Shown, columns, folded, listed, plain
 from suffice.results.formats import amount, counted, percent
 from suffice.results.markup import Html, element, join, shorten, visible
 from suffice.results.table import Table
@@ -41,14 +41,6 @@ def search_section(result: SearchResult, *, naive: bool = False) -> Shown:
             folded("Thresholds of the conditions", _thresholds(result)),
         ],
     )
-
-
-SECTION = Section(
-    name="search",
-    heading="Search",
-    part="search",
-    show=lambda material: search_section(material.parts["search"], naive=material.parts.naive),
-)
 
 
 def _front(result: SearchResult, table: Table, *, naive: bool) -> Chart:

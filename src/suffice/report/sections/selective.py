@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from suffice.replay.diagnose.selective import SelectiveResult
 from suffice.report.draw.marks import Marked, label_of, labelled, short_name_of
 from suffice.report.draw.unit_square import UnitSquare, unit_square
-from suffice.report.page.section import Chart, Section, Shown, plain
+from suffice.report.page.section import Chart, Shown, plain
 from suffice.results.formats import UNKNOWN, amount, counted, estimated, percent
 from suffice.results.markup import Html, data_table, element, visible
 
@@ -32,14 +32,6 @@ def selective_section(results: Sequence[SelectiveResult], policies: Sequence[Mar
             *_tables(results, policies),
         ],
     )
-
-
-SECTION = Section(
-    name="selective",
-    heading="Selective prediction",
-    part="selective",
-    show=lambda material: selective_section(material.parts["selective"], material.policies),
-)
 
 
 def _finding(results: Sequence[SelectiveResult], policies: Sequence[Marked]) -> str:

@@ -10,7 +10,7 @@ from suffice.replay.diagnose.signal_diagnostics import Diagnostics, Part, Signal
 from suffice.report.draw.forest import Estimated, forest
 from suffice.report.draw.marks import Marked, labelled, legend
 from suffice.report.draw.svg import Family
-from suffice.report.page.section import Chart, Section, Shown, folded, listed, plain
+from suffice.report.page.section import Chart, Shown, folded, listed, plain
 from suffice.results.formats import count, counted, estimated
 from suffice.results.markup import Html, element, join, shorten, visible
 from suffice.results.table import Dress, Plain, Table
@@ -64,14 +64,6 @@ _SEPARATION = {
     "margins": "Mean margin of the answer's first token: raw in nats, and calibrated to P(EM = 1)",
     "wrong and stable": "Answers that are wrong and repeat the round before, of those that could repeat it",
 }
-SECTION = Section(
-    name="signals",
-    heading="Signals",
-    part="diagnostics",
-    show=lambda material: signals_section(
-        material.parts["diagnostics"], material.parts["types"], material.policies
-    ),
-)
 
 
 def _finding(diagnostics: Diagnostics) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from suffice.replay.choose.sweep import SweepResult
 from suffice.report.draw.lines import Line, Lines, lines
 from suffice.report.draw.marks import legend
-from suffice.report.page.section import Chart, Section, Shown, listed, plain
+from suffice.report.page.section import Chart, Shown, listed, plain
 from suffice.results.formats import decimal, percent
 from suffice.results.markup import Html, element, join
 
@@ -26,14 +26,6 @@ def thresholds_section(result: SweepResult) -> Shown:
             listed(result.explained()),
         ],
     )
-
-
-SECTION = Section(
-    name="thresholds",
-    heading="Thresholds",
-    part="sweep",
-    show=lambda material: thresholds_section(material.parts["sweep"]),
-)
 
 
 def _knee(result: SweepResult) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from suffice.errors import BackendError, DataError, UsageError
 from suffice.protocols import Encoder
@@ -30,7 +30,7 @@ class DenseIndex:
     What is embedded is title and text. A passage with neither is kept but never retrieved: the vector
     of no text means nothing. Scores are cosines in [-1, 1]. Safe to search from several threads.
 
-    Build one with :meth:`build`, :meth:`from_vectors` or :meth:`load`.
+    Build one with :meth:`build` or :meth:`load`, or of unit vectors that are at hand.
     """
 
     def __init__(
@@ -58,17 +58,6 @@ class DenseIndex:
             made_of = f"{encoder.name}\n{corpus_fingerprint(kept)}"
             work = work / hashlib.sha256(made_of.encode()).hexdigest()[:12]
         return cls(kept, encoder, encode_passages(texts, encoder, work, on_progress))
-
-    @classmethod
-    def from_vectors(
-        cls, passages: Iterable[Passage], vectors: ArrayLike, encoder: Encoder
-    ) -> DenseIndex:
-        """Index passages whose vectors are at hand; they are scaled to length 1."""
-        kept = tuple(passages)
-        check_ids(kept)
-        unit = _scaled(vectors, len(kept), _with_text(kept))
-        _check_dimension(encoder, unit.shape[1])
-        return cls(kept, encoder, unit)
 
     @property
     def fingerprint(self) -> str:
@@ -119,14 +108,8 @@ class DenseIndex:
         count = len(_with_text(stored.passages))
         if vectors is None or vectors.ndim != 2 or len(vectors) != count:
             raise stored.error("its vectors do not fit its passages")
-        if (
-            wrong := "numbers that are no float32"
-            if vectors.dtype != np.float32
-            else _wrong(vectors)
-        ):
+        if wrong := _wrong(vectors):
             raise stored.error(f"its vectors are not what was saved: {wrong}")
-        if count:
-            _check_dimension(encoder, vectors.shape[1], str(stored.file))
         return cls(stored.passages, encoder, vectors)
 
 
@@ -136,33 +119,11 @@ def _with_text(passages: Sequence[Passage]) -> NDArray[np.intp]:
     return np.array(rows, dtype=np.intp)
 
 
-def _scaled(vectors: ArrayLike, n: int, rows: NDArray[np.intp]) -> NDArray[np.float32]:
-    try:
-        with np.errstate(over="ignore"):  # an infinite number is refused below
-            matrix = np.asarray(vectors, dtype=np.float32)
-    except (ValueError, TypeError) as error:
-        raise DataError(f"vectors must be numbers in rows of one length ({error})") from error
-    if matrix.ndim != 2 or len(matrix) != n or not matrix.shape[1]:
-        raise DataError(
-            f"{n} passages need vectors of shape ({n}, dimension), found {matrix.shape}"
-        )
-    matrix = matrix[rows]
-    with np.errstate(over="ignore"):
-        lengths = np.linalg.norm(matrix, axis=1)
-    wrong = np.flatnonzero(~(np.isfinite(lengths) & (lengths > 0)))
-    if len(wrong):
-        raise DataError(
-            "a vector must have finite numbers that are not all 0; "
-            f"{len(wrong)} have not, the first is this one",
-            row=int(rows[wrong[0]]),
-        )
-    unit: NDArray[np.float32] = matrix / lengths[:, None]
-    return unit
-
-
 # --- encoding ---------------------------------------------------------------------------------------
 def _wrong(vectors: NDArray[np.float32]) -> str:
     """What is wrong with rows that should be unit vectors; empty when nothing is."""
+    if vectors.dtype != np.float32:
+        return "numbers that are no float32"
     if not np.isfinite(vectors).all():
         row = int(np.flatnonzero(~np.isfinite(vectors).all(axis=1))[0])
         return f"NaN or infinite numbers in vector {row}"
@@ -185,16 +146,6 @@ def encode_checked(
             f"the encoder {encoder.name!r} gave {problem}; it must give a unit vector for every text"
         )
     return vectors
-
-
-def _check_dimension(encoder: Encoder, dimension: int, file: str | None = None) -> None:
-    length = encode_checked(encoder, ["dimension"], "query").shape[1]
-    if length != dimension:
-        raise DataError(
-            f"the encoder {encoder.name!r} gives vectors of {length} numbers, these have {dimension}; "
-            "use the encoder that made them",
-            file=file,
-        )
 
 
 def encode_passages(
@@ -241,5 +192,5 @@ def _kept(path: Path, n: int) -> NDArray[np.float32] | None:
         vectors = np.load(path, allow_pickle=False)
     except UNREADABLE:
         return None
-    whole = isinstance(vectors, np.ndarray) and vectors.dtype == np.float32 and vectors.ndim == 2
-    return vectors if whole and len(vectors) == n and not _wrong(vectors) else None
+    whole = isinstance(vectors, np.ndarray) and vectors.ndim == 2 and len(vectors) == n
+    return vectors if whole and not _wrong(vectors) else None

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,14 +15,12 @@ from numpy.typing import NDArray
 from suffice.errors import DataError, UsageError
 from suffice.protocols import Encoder
 from suffice.retrieval.dense.onnx_encoder import OnnxEncoder
+from suffice.retrieval.index_file import UNREADABLE, packed, unpacked
 from suffice.retrieval.pairs.contradiction_features import FEATURES, VectorOf, pair_features
 from suffice.trace.durable import replace_file
 
-_FILE = "contradiction_head.safetensors"
+_FILE = "contradiction_head.npz"
 _SCHEMA = 1
-_KEY = "suffice"
-_TENSORS = ("pole", "weights")
-_MOST_HEADER = 65_536  # bytes
 _KEPT_TEXTS = 4096  # vectors of words and steps come again and again; 6 MB with MiniLM
 _RETRAIN = "python -m studies.training contradiction --out FILE"
 
@@ -46,80 +42,32 @@ class HeadWeights:
         if not (np.isfinite(self.pole).all() and np.isfinite(self.weights).all()):
             raise UsageError("the numbers of a head must be finite")
 
-    def to_bytes(self) -> bytes:
-        """A safetensors file with float64 tensors; its metadata hold encoder, features and SHA-256."""
-        tensors = [np.ascontiguousarray(getattr(self, name), "<f8").tobytes() for name in _TENSORS]
-        about = {
-            "schema": _SCHEMA,
-            "encoder": self.encoder,
-            "features": list(FEATURES),
-            "sha256": hashlib.sha256(b"".join(tensors)).hexdigest(),
-        }
-        header: dict[str, Any] = {"__metadata__": {_KEY: json.dumps(about, sort_keys=True)}}
-        start = 0
-        for name, data in zip(_TENSORS, tensors, strict=True):
-            span = [start, start + len(data)]
-            header[name] = {"dtype": "F64", "shape": [len(data) // 8], "data_offsets": span}
-            start += len(data)
-        text = json.dumps(header).encode("ascii")
-        text += b" " * (-len(text) % 8)
-        return len(text).to_bytes(8, "little") + text + b"".join(tensors)
-
     def write(self, path: Path) -> None:
-        """The same as a file, whole or not at all."""
-        replace_file(path, self.to_bytes())
+        """The numbers with their encoder and features as an ``.npz`` file, whole or not at all."""
+        about = {"schema": _SCHEMA, "encoder": self.encoder, "features": list(FEATURES)}
+        replace_file(path, packed({"pole": self.pole, "weights": self.weights}, about=about))
 
     @classmethod
     def read(cls, path: Path) -> HeadWeights:
         """What :meth:`write` wrote."""
-        try:
-            data = path.read_bytes()
-        except OSError as error:
+        if not path.is_file():
             raise UsageError(
-                f"no contradiction head at {str(path)!r} ({error.strerror}); name a file that "
-                f"{_RETRAIN} wrote, or None for the packaged one"
-            ) from error
+                f"no contradiction head at {str(path)!r}; name a file that {_RETRAIN} wrote, or None for the "
+                "packaged one"
+            )
         try:
-            header, tensors = _split(data)
-            about = json.loads(header["__metadata__"][_KEY])
-            schema = int(about["schema"])
-            arrays = {name: _tensor(header[name], tensors) for name in _TENSORS}
-            encoder, features = str(about["encoder"]), about["features"]
-            sound = hashlib.sha256(tensors).hexdigest() == about["sha256"]
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            arrays, (about,) = unpacked(path, "about")
+            schema, features = about["schema"], about["features"]
+            pole, weights = (np.asarray(arrays[name], np.float64) for name in ("pole", "weights"))
+            if schema == _SCHEMA and features == list(FEATURES):
+                return cls(encoder=about["encoder"], pole=pole, weights=weights)
+        except (*UNREADABLE, UsageError) as error:
             raise DataError(f"not a contradiction head ({error!r})", file=str(path)) from error
-        if schema > _SCHEMA:
-            raise DataError(
-                f"schema {schema} is newer than {_SCHEMA}, the newest this version reads; update suffice",
-                file=str(path),
-            )
-        if not sound:
-            raise DataError("damaged: its SHA-256 is another than recorded", file=str(path))
-        if features != list(FEATURES):
-            raise DataError(
-                f"reads other features than this version makes; train it again: {_RETRAIN}",
-                file=str(path),
-            )
-        try:
-            return cls(encoder=encoder, pole=arrays["pole"], weights=arrays["weights"])
-        except UsageError as error:
-            raise DataError(str(error), file=str(path)) from error
-
-
-def _split(data: bytes) -> tuple[dict[str, Any], bytes]:
-    """The header of a safetensors file, and its tensors' bytes."""
-    size = int.from_bytes(data[:8], "little")
-    if not 0 < size <= min(_MOST_HEADER, len(data) - 8):
-        raise ValueError(f"a header of {size} bytes")
-    header: dict[str, Any] = json.loads(data[8 : 8 + size])
-    return header, data[8 + size :]
-
-
-def _tensor(entry: dict[str, Any], data: bytes) -> NDArray[np.float64]:
-    start, end = entry["data_offsets"]
-    if entry["dtype"] != "F64" or not 0 <= start <= end <= len(data):
-        raise ValueError(f"a tensor {entry}")
-    return np.frombuffer(data[start:end], "<f8").astype(np.float64)
+        raise DataError(
+            f"of schema {schema}, or of other features than this version makes: update suffice, or train it "
+            f"again: {_RETRAIN}",
+            file=str(path),
+        )
 
 
 class ContradictionHead:

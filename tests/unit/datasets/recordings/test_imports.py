@@ -151,7 +151,7 @@ BAD: list[tuple[str, list[dict[str, Any]], str]] = [
         "no column is named for answer or score; it has: q, reply",
     ),
     (MAP, [ROWS[0], ROWS[1], ROWS[1]], "column turn"),
-    (MAP, [ROWS[1], {**ROWS[1], "turn": 3}], "has rounds 1, 3 and no round 2"),
+    (MAP, [ROWS[1], {**ROWS[1], "turn": 3}], "it has 1, 3"),
     (MAP, [{**ROWS[1], "turn": "one"}], "column turn"),
     (MAP, [{**ROWS[1], "turn": 1.5}], "found 1.5"),
     (MAP, [{**ROWS[1], "a": {"text": "x"}}], "column a"),

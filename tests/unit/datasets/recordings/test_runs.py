@@ -72,10 +72,8 @@ BAD_ATIF: list[tuple[Callable[[Any], Any], str]] = [
     (lambda it: it["steps"][1].update(source="model"), "source"),
     (lambda it: it["steps"][1]["metrics"].update(prompt_tokens=-1), "prompt_tokens"),
     (lambda it: it["steps"][3]["metrics"].update(logprobs=["a"]), "metrics.logprobs"),
-    (lambda it: it["steps"][1].update(observation=[1]), "observation"),
     (lambda it: it["steps"][1].update(timestamp="noon"), "timestamp"),
     (lambda it: it["steps"][1].update(timestamp="0001-01-01T00:00:00+05:00"), "timestamp"),
-    (lambda it: it["steps"][1]["tool_calls"][0].update(tool_call_id=["a"]), "'a'"),
 ]
 
 
@@ -383,7 +381,7 @@ def test_samples_of_other_kinds(tmp_path: Path) -> None:
 
 BAD_LOGS: list[tuple[Callable[[Any], Any], str]] = [
     (lambda it: it.update(id=None), "column id"),
-    (lambda it: it.update(started_at="noon"), "column timestamp"),
+    (lambda it: it.update(started_at="noon"), "column started_at"),
     (lambda it: it.update(target={"a": 1}), "column target"),
     (
         lambda it: [

@@ -1,38 +1,37 @@
-"""A section of somebody else: one module, one line in the registry."""
+"""A section of somebody else: a function and a line in the registry."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
+from suffice.errors import UsageError
 from suffice.replay.diagnose.question_histories import ReportData
+from suffice.report.draw.bars import Bar, BarRow, Bars, Segment, bars
 from suffice.report.page import report
-from suffice.report.page.report import render_report
-from suffice.report.sections import SECTIONS
+from suffice.report.page.report import SECTIONS, render_report
+from suffice.report.page.section import Chart, Material, Section, Shown
+from suffice.results.markup import data_table
 from suffice.trace.rounds.records import QuestionRecord
 
 Build = Callable[..., ReportData]
 
-TOY = """
-from suffice.errors import UsageError
-from suffice.report.draw.bars import Bar, BarRow, Bars, Segment, bars
-from suffice.report.page.section import Chart, Material, Section, Shown
-from suffice.results.markup import data_table
 
 def show(material: Material) -> Shown | None:
     result = material.data.result
     if result.baseline == "fixed-1":
         return None
     if result.baseline == "fixed-2":
-        raise UsageError("the baseline <b>\\nis too short")
+        raise UsageError("the baseline <b>\nis too short")
     paid = [(policy, policy.result.mean_rounds) for policy in material.policies]
     rows = [
         BarRow(
-            mark=policy.mark, family=policy.family, name=policy.result.name, hint=policy.full_name,
+            mark=policy.mark,
+            family=policy.family,
+            name=policy.result.name,
+            hint=policy.full_name,
             bars=[Bar(label=f"{mean:.2f}", segments=[Segment(size=mean, class_="fixed", hint="")])],
         )
         for policy, mean in paid
@@ -42,16 +41,10 @@ def show(material: Material) -> Shown | None:
     chart = Chart(heading="Toys", pictures=[picture], caption="None.", table=table)
     return Shown(finding=f"{len(paid)} toys", blocks=[chart])
 
-SECTION = Section(name="toy", heading="Toys & more", show=show)
-"""
-
 
 @pytest.fixture
-def registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "toy_section.py").write_text(TOY, encoding="utf-8")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(report, "SECTIONS", (*SECTIONS, "toy_section"))
-    monkeypatch.delitem(sys.modules, "toy_section", raising=False)
+def registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "SECTIONS", (*SECTIONS, Section("toy", "Toys & more", show)))
 
 
 @pytest.mark.usefixtures("registered")

@@ -7,7 +7,7 @@ from typing import Any
 from tests.html_reader import Page
 
 from suffice.report.draw.marks import marked
-from suffice.report.sections.costs import costs_section
+from suffice.report.sections.comparison import costs_section
 from suffice.results.formats import amount
 
 
