@@ -96,6 +96,14 @@ def check_least(settings: object, least: dict[str, int]) -> None:
             raise UsageError(f"{name} must be at least {low}, found {getattr(settings, name)}")
 
 
+def greedy(
+    model: ChatModel, prompt: Prompt, max_tokens: int, stop: tuple[str, ...]
+) -> tuple[str, Usage]:
+    """The greedy reply to a prompt and what it cost."""
+    reply = model.generate(GenerationRequest(prompt=prompt, max_tokens=max_tokens, stop=stop))
+    return reply.completions[0].text, usage_of(reply, calls=1)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerCall:
     """What is asked: the prompt, and whose turn it is, on which the samples' seed depends."""

@@ -16,6 +16,7 @@ from suffice.policies.gate.settings import (
     GateSettings,
     PlanAction,
     Unreachable,
+    chosen_action,
 )
 from suffice.protocols import ContradictionDetector
 from suffice.signals.candidates import MarkerDetector, agreement
@@ -85,25 +86,6 @@ def read_step(
         confidence=model.confidence(risk),
         conflict=conflict,
     )
-
-
-def chosen_action(
-    settings: GateSettings, confidence: float, contradiction: float, *, may_retrieve: bool
-) -> PlanAction:
-    """The action for a confidence and a contradiction (Algorithm 1, or Eq. 18 by ``order``)."""
-    conflict = contradiction > settings.kappa
-    wanted = confidence <= settings.tau_low
-    if settings.order == "replan-first" and conflict:
-        return PlanAction.REPLAN
-    if wanted and may_retrieve:
-        return PlanAction.RETRIEVE
-    if conflict:
-        return PlanAction.REPLAN
-    if confidence >= settings.tau_high:
-        return PlanAction.EXECUTE
-    if settings.tau_stop is not None and confidence <= settings.tau_stop:
-        return PlanAction.STOP
-    return PlanAction.ASK
 
 
 class Gate:

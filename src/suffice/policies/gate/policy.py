@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from suffice.errors import UsageError
 from suffice.numbers.fields import known
 from suffice.numbers.logistic import sigmoids
-from suffice.policies.gate.gate import chosen_action
 from suffice.policies.gate.risk import remaining_share
-from suffice.policies.gate.settings import MARKERS, GateSettings, PlanAction
+from suffice.policies.gate.settings import MARKERS, GateSettings, PlanAction, chosen_action
 from suffice.policies.method import loop_needs
 from suffice.protocols import Explanation, Facts, LoopNeeds, PolicyTable
 from suffice.signals.candidates import CANDIDATE_AGREEMENT, CONTRADICTION
