@@ -22,20 +22,22 @@ from suffice.trace.rounds.records import Passage
 
 _MAX_THOUGHT = 400
 _MAX_ARGUMENT = 300
-_PAIRS = {"[": "]", "(": ")", "{": "}", "【": "】"}
-_QUOTES = "\"'`“”‘’*"
+_PAIRS = {"[": "]", "(": ")", "{": "}", "【": "】", "<": ">"}
+_QUOTES = " \"'`“”‘’*"
 _PLACEHOLDERS = frozenset({"query", "answer", "the query", "the answer", "..."})
 
 _MARKUP = re.compile(r"[*`#]+|_{2,}")
-# nothing below gives back what it took: what stands before a verb is read backwards, by _lead
+# nothing below gives back what it took
 _OBSERVATION = re.compile(r"^[^\w\n]*+observation", re.IGNORECASE | re.MULTILINE)
-_LABELLED = re.compile(
-    r"(?:next[ ]++)?action[ ]*+\d*+[^\S\n]*+[:\-=\n]\W*+(?P<verb>search|finish)(?:ing|ed)?\b",
-    re.IGNORECASE,
-)
-_BRACKETED = re.compile(r"\b(?P<verb>search|finish)[^\S\n]*+(?=[\[【({])", re.IGNORECASE)
-_AT_LINE_START = re.compile(
-    r"^[^\w\n]*+(?P<verb>search|finish)[^\S\n]*+(?=[:\"“])", re.IGNORECASE | re.MULTILINE
+_VERBS = (
+    re.compile(  # behind a label
+        r"\b(?:next[ ]++)?action[ ]*+\d*+[^\S\n]*+[:\-=\n]\W*+(?P<verb>search|finish)(?:ing|ed)?\b",
+        re.IGNORECASE,
+    ),
+    re.compile(r"\b(?P<verb>search|finish)[^\S\n]*+(?=[\[【({])", re.IGNORECASE),
+    re.compile(  # at the begin of a line
+        r"^[^\w\n]*+(?P<verb>search|finish)[^\S\n]*+(?=[:\"“])", re.IGNORECASE | re.MULTILINE
+    ),
 )
 _ANSWER = re.compile(
     r"^[^\w\n]*+(?:final[ ]++answer|answer)[^\S\n]*+:[^\S\n]*+(?P<rest>\S[^\n]*+)",
@@ -45,7 +47,6 @@ _INPUT = re.compile(
     r"\s*+action[ _]input[^\S\n]*+\d*+[^\S\n]*+:(?=[^\n])[^\S\n]*+(?P<rest>[^\n]*+)", re.IGNORECASE
 )
 _THOUGHT = re.compile(r"^(?:\W*+thought[ ]*+\d*+[ ]*+[:\-][ ]*+)++", re.IGNORECASE)
-_LAST_LABEL = re.compile(r"\b(?:next )?action\s*+\d*+\W*+$", re.IGNORECASE)
 _FILLER = re.compile(r"^(?:for|query|with)\b[^\S\n]*[:=]?[^\S\n]*", re.IGNORECASE)
 
 
@@ -75,53 +76,21 @@ def parse_action(text: str) -> AgentAction | None:
     """
     text = text[:MAX_REPLY_LETTERS]
     made_up = _OBSERVATION.search(text)
-    plain = _MARKUP.sub("", text[: _lead(text, made_up.start())] if made_up else text)
-    for match in _LABELLED.finditer(plain):
-        start = _lead(plain, match.start(), openers=".;\n", numbers=True)
-        if start is not None:
-            return _action(plain, match, start)
-    bracketed = _BRACKETED.search(plain)
-    if bracketed:
-        return _action(plain, bracketed, bracketed.start())
-    leading = _AT_LINE_START.search(plain)
-    if leading:
-        return _action(plain, leading, _lead(plain, leading.start()))
-    answer = _ANSWER.search(plain)
-    if answer:
-        thought = _thought(plain, _lead(plain, answer.start()))
+    plain = _MARKUP.sub("", text[: made_up.start()] if made_up else text)
+    for pattern in _VERBS:
+        if match := pattern.search(plain):
+            argument = _clean(_argument(plain[match.end() :]))
+            searches = match["verb"].lower() == "search"
+            empty = not re.search(r"\w", argument) or argument.casefold() in _PLACEHOLDERS
+            if searches and empty:
+                return None
+            kind: Literal["search", "finish"] = "search" if searches else "finish"
+            thought = _thought(plain[: match.start()])
+            return AgentAction(kind=kind, argument=argument, thought=thought)
+    if answer := _ANSWER.search(plain):
+        thought = _thought(plain[: answer.start()])
         return AgentAction(kind="finish", argument=_clean(answer["rest"]), thought=thought)
     return None
-
-
-def _wordless(text: str, end: int, *, numbers: bool = False) -> int:
-    """Where the signs and blanks before ``end`` begin, among them ``numbers`` with their full stops."""
-    at = end
-    while at:
-        letter = text[at - 1]
-        counts = numbers and letter.isdecimal() and at < end and text[at] in ".0123456789"
-        if (letter.isalnum() or letter == "_") and not counts:
-            break
-        at -= 1
-    return at
-
-
-def _lead(text: str, end: int, *, openers: str = "\n", numbers: bool = False) -> int | None:
-    """The first place before ``end``, without a word between, that begins the text or follows an opener."""
-    at = _wordless(text, end, numbers=numbers)
-    if at == 0:
-        return 0
-    places = [text.find(opener, at, end) for opener in openers]
-    return min((place + 1 for place in places if place >= 0), default=None)
-
-
-def _action(text: str, match: re.Match[str], start: int | None) -> AgentAction | None:
-    argument = _clean(_argument(text[match.end() :]))
-    thought = _thought(text, start)
-    if match["verb"].lower() == "finish":
-        return AgentAction(kind="finish", argument=argument, thought=thought)
-    if not re.search(r"\w", argument) or argument.casefold() in _PLACEHOLDERS:
-        return None
-    return AgentAction(kind="search", argument=argument, thought=thought)
 
 
 def _argument(rest: str) -> str:
@@ -140,25 +109,16 @@ def _argument(rest: str) -> str:
 
 
 def _clean(argument: str) -> str:
-    """Without brackets, quotes and a full stop around it, on one line."""
-    squeezed = " ".join(argument.split())[:_MAX_ARGUMENT]
-    before = None
-    while squeezed != before:
-        before = squeezed
-        squeezed = squeezed.strip().strip(_QUOTES)
-        for opening, closing in _PAIRS.items():
-            if squeezed.startswith(opening) and squeezed.endswith(closing):
-                squeezed = squeezed[1:-1]
-        if squeezed.startswith("<") and squeezed.endswith(">"):
-            squeezed = squeezed[1:-1]
+    """Without brackets and quotes around it, on one line."""
+    squeezed = " ".join(argument.split())[:_MAX_ARGUMENT].strip(_QUOTES)
+    while squeezed and _PAIRS.get(squeezed[0]) == squeezed[-1]:
+        squeezed = squeezed[1:-1].strip(_QUOTES)
     return squeezed
 
 
-def _thought(text: str, end: int | None) -> str:
+def _thought(before: str) -> str:
     """What was said before the action, without its label, on one line."""
-    said = _THOUGHT.sub("", " ".join(text[:end].split()))
-    label = _LAST_LABEL.search(said)
-    return said[: _wordless(said, label.start()) if label else None][:_MAX_THOUGHT]
+    return _THOUGHT.sub("", " ".join(before.split())).strip(" ->")[:_MAX_THOUGHT]
 
 
 LABEL = "Thought:"
