@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import mmap
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -364,7 +363,6 @@ class Once(Generic[_Result]):
 
 
 # --- calls to a server -----------------------------------------------------------------------------
-_REMEMBERED = 4096  # calls of a tally
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -383,10 +381,8 @@ class CallCount:
 class CallTally:
     """Counts the calls of a server, over all threads."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._calls: deque[tuple[float, bool]] = deque(maxlen=_REMEMBERED)
         self._count = CallCount()
 
     @property
@@ -399,16 +395,6 @@ class CallTally:
         with self._lock:
             before = self._count
             self._count = CallCount(calls=before.calls + 1, failed=before.failed + failed)
-            self._calls.append((self._clock(), failed))
-
-    def lately(self, seconds: float, *, least: int = 0) -> CallCount:
-        """Of the last so many seconds, or of the last ``least`` calls where these are more."""
-        since = self._clock() - seconds
-        with self._lock:
-            calls = list(self._calls)
-        began = next((at for at, (when, _) in enumerate(calls) if when >= since), len(calls))
-        failures = [failed for _, failed in calls[min(began, max(len(calls) - least, 0)) :]]
-        return CallCount(calls=len(failures), failed=sum(failures))
 
 
 def added(counts: Iterable[CallCount]) -> CallCount:

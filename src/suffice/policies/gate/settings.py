@@ -252,26 +252,31 @@ def unreachable(settings: GateSettings, steps: int = MOST_STEPS) -> tuple[Unreac
     [1 / ``steps``, 1] also where the task is longer.
     """
     kappa, model = settings.kappa, settings.risk
+    graded = settings.detector != MARKERS
     conflicts = {0.0, 1.0}
-    if settings.detector != MARKERS:
+    if graded:
         conflicts |= {at for at in (kappa, math.nextafter(kappa, 2.0)) if 0.0 <= at <= 1.0}
-    spans = {
-        conflict: (
-            model.confidence(model.risk(agreement=0.0, contradiction=conflict, remaining=1.0)),
-            model.confidence(
-                model.risk(agreement=1.0, contradiction=conflict, remaining=1.0 / steps)
-            ),
+
+    def confidence(agreement: float, conflict: float, remaining: float) -> float:
+        return model.confidence(
+            model.risk(agreement=agreement, contradiction=conflict, remaining=remaining)
         )
-        for conflict in sorted(conflicts)
-    }
+
+    spans: dict[float, tuple[float, float]] = {}  # confidences by the least contradiction they have
+    for above in (False, True):
+        held = sorted(at for at in conflicts if (at > kappa) is above)
+        for least, most in (
+            [(held[0], held[-1])] if graded and held else zip(held, held, strict=True)
+        ):
+            spans[least] = confidence(0.0, most, 1.0), confidence(1.0, least, 1.0 / steps)
     limits = [t for t in (settings.tau_low, settings.tau_high, settings.tau_stop) if t is not None]
     beside = [math.nextafter(limit, side) for limit in limits for side in (-math.inf, math.inf)]
     can_block = settings.budget is not None or settings.cooldown > 1
     permissions = [may for may in (True, False) if (settings.budget != 0 if may else can_block)]
     reached = {
-        chosen_action(settings, confidence, conflict, may_retrieve=permission)
+        chosen_action(settings, sure, conflict, may_retrieve=permission)
         for conflict, (low, high) in spans.items()
-        for confidence in (low, high, *(at for at in (*limits, *beside) if low < at < high))
+        for sure in (low, high, *(at for at in (*limits, *beside) if low < at < high))
         for permission in permissions
     }
     within = f"in a run of at most {steps} steps " if model.remaining > 0.0 else ""
