@@ -5,15 +5,16 @@ from __future__ import annotations
 import mmap
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import Context
 from dataclasses import dataclass
 from functools import partial
+from inspect import isawaitable
 from itertools import islice
 from queue import Empty, SimpleQueue
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from suffice.errors import BackendError, StorageError, SufficeError, UsageError
 
@@ -165,6 +166,22 @@ class _UnderWay(Generic[_Task, _Result]):
 def _finished(ended: Mapping[Future[_Result], _Task]) -> list[tuple[_Task, _Result]]:
     """Those that did not raise."""
     return [(task, future.result()) for future, task in ended.items() if future.exception() is None]
+
+
+async def settled(value: _Result | Awaitable[_Result]) -> _Result:
+    """A value, or what an awaitable gives."""
+    return await value if isawaitable(value) else value
+
+
+def at_once(work: Coroutine[Any, Any, _Result]) -> _Result:
+    """What a coroutine gives that waits for nothing: one definition for callers with and without asyncio."""
+    try:
+        work.send(None)
+    except StopIteration as over:
+        result: _Result = over.value
+        return result
+    work.close()
+    raise UsageError("a coroutine function was given to a call that cannot wait; use its async form")
 
 
 class Cut(BaseException):

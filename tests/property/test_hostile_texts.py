@@ -23,9 +23,9 @@ from suffice.datasets.files import parse_column_map
 from suffice.errors import SufficeError
 from suffice.loops.answers.calls import parse_reply
 from suffice.loops.answers.prompts import render_prompt
-from suffice.loops.answers.react_prompts import parse_action
 from suffice.loops.follow_up import parse_verdict
 from suffice.loops.planning.parsing import parse_candidate, parse_plan, parse_yes_no
+from suffice.loops.react import parse_action
 from suffice.options import read_grid, read_names
 from suffice.policies.file import load_policy
 from suffice.policies.rules.syntax import parse as parse_rule

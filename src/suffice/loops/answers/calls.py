@@ -182,20 +182,16 @@ def ask_majority(
 def _sampled(
     model: ChatModel, call: AnswerCall, settings: AnswerSettings, samples: int
 ) -> Generation:
-    return model.generate(_sampling(model, call, settings, samples))
-
-
-def _sampling(
-    model: ChatModel, call: AnswerCall, settings: AnswerSettings, samples: int
-) -> GenerationRequest:
-    return GenerationRequest(
-        prompt=call.prompt,
-        n=samples,
-        temperature=settings.temperature,
-        top_p=settings.top_p,
-        max_tokens=settings.max_sample_tokens,
-        seed=sampling_seed(settings.seed, call.question_id, call.number),
-        stop=_stop(settings, model, sampled=True),
+    return model.generate(
+        GenerationRequest(
+            prompt=call.prompt,
+            n=samples,
+            temperature=settings.temperature,
+            top_p=settings.top_p,
+            max_tokens=settings.max_sample_tokens,
+            seed=sampling_seed(settings.seed, call.question_id, call.number),
+            stop=_stop(settings, model, sampled=True),
+        )
     )
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from suffice.concurrency import side_by_side
 from suffice.errors import BackendError, DataError, StorageError
+from suffice.llm.cache import KeptReplies
 from suffice.trace.parquet import RecordKey
 from suffice.trace.recording import RecordWriter, StoredRecord
 
@@ -48,25 +49,13 @@ class RecordSummary:
         return not self.failed and not self.interrupted
 
 
-class Kept(Protocol):
-    """Replies of questions that are not recorded yet; see :class:`suffice.llm.cache.KeptReplies`."""
-
-    def asked(self) -> tuple[str, ...]:
-        """The keys of what this thread asked since it was asked for them last."""
-        ...
-
-    def drop(self, keys: Iterable[str]) -> None:
-        """Forget these replies."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSettings:
     """How a recording runs."""
 
     run: Mapping[str, Any]
     concurrency: int = 1
-    kept: Kept | None = None
+    kept: KeptReplies | None = None
     on_start: Callable[[int], None] | None = None
     on_progress: Callable[[Progress], None] = lambda _: None
 

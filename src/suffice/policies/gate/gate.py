@@ -35,6 +35,26 @@ class Reading:
     confidence: float
     conflict: int | None = None
 
+    @classmethod
+    def of(
+        cls,
+        model: RiskModel,
+        agreement: float,
+        contradiction: float,
+        remaining: float,
+        conflict: int | None = None,
+    ) -> Self:
+        """With the risk and the confidence that SC, CD and DR give."""
+        risk = model.risk(agreement=agreement, contradiction=contradiction, remaining=remaining)
+        return cls(
+            agreement=agreement,
+            contradiction=contradiction,
+            remaining=remaining,
+            risk=risk,
+            confidence=model.confidence(risk),
+            conflict=conflict,
+        )
+
     @property
     def values(self) -> dict[str, float]:
         """By the names of the signals."""
@@ -76,16 +96,8 @@ def read_step(
         strongest = int(np.argmax(scores))
         contradiction = float(scores[strongest])
         conflict = strongest % len(plan) if contradiction > 0.0 else None
-    agreed, remaining = agreement(candidates), remaining_share(len(plan), total_steps)
-    risk = model.risk(agreement=agreed, contradiction=contradiction, remaining=remaining)
-    return Reading(
-        agreement=agreed,
-        contradiction=contradiction,
-        remaining=remaining,
-        risk=risk,
-        confidence=model.confidence(risk),
-        conflict=conflict,
-    )
+    remaining = remaining_share(len(plan), total_steps)
+    return Reading.of(model, agreement(candidates), contradiction, remaining, conflict)
 
 
 class Gate:
