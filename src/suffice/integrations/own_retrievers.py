@@ -153,10 +153,10 @@ class PythonRetriever:
         try:
             found = self._find(query, k)
             items = list(found) if isinstance(found, Iterator) else found
-        except Exception as error:
-            if not isinstance(error, SufficeError):
-                raise BackendError(f"{self._source} failed: {_told(error)}") from error
+        except SufficeError:
             raise
+        except Exception as error:
+            raise BackendError(f"{self._source} failed: {_told(error)}") from error
         try:
             passages = reported_passages(items)
         except DataError as error:
