@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+from tests.plan_records import make_plan
 
-from suffice.testing.plans import make_plan
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.plans.records import PlanRecord, PlanSet
 from suffice.trace.rounds.records import QuestionRecord

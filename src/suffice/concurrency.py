@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import mmap
 import threading
-import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import Context
 from dataclasses import dataclass
 from functools import partial
+from inspect import isawaitable
 from itertools import islice
 from queue import Empty, SimpleQueue
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from suffice.errors import BackendError, StorageError, SufficeError, UsageError
 
@@ -166,6 +166,22 @@ class _UnderWay(Generic[_Task, _Result]):
 def _finished(ended: Mapping[Future[_Result], _Task]) -> list[tuple[_Task, _Result]]:
     """Those that did not raise."""
     return [(task, future.result()) for future, task in ended.items() if future.exception() is None]
+
+
+async def settled(value: _Result | Awaitable[_Result]) -> _Result:
+    """A value, or what an awaitable gives."""
+    return await value if isawaitable(value) else value
+
+
+def at_once(work: Coroutine[Any, Any, _Result]) -> _Result:
+    """What a coroutine gives that waits for nothing: one definition for callers with and without asyncio."""
+    try:
+        work.send(None)
+    except StopIteration as over:
+        result: _Result = over.value
+        return result
+    work.close()
+    raise UsageError("a coroutine function was given to a call that cannot wait; use its async form")
 
 
 class Cut(BaseException):
@@ -364,7 +380,6 @@ class Once(Generic[_Result]):
 
 
 # --- calls to a server -----------------------------------------------------------------------------
-_REMEMBERED = 4096  # calls of a tally
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -383,10 +398,8 @@ class CallCount:
 class CallTally:
     """Counts the calls of a server, over all threads."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._calls: deque[tuple[float, bool]] = deque(maxlen=_REMEMBERED)
         self._count = CallCount()
 
     @property
@@ -399,16 +412,6 @@ class CallTally:
         with self._lock:
             before = self._count
             self._count = CallCount(calls=before.calls + 1, failed=before.failed + failed)
-            self._calls.append((self._clock(), failed))
-
-    def lately(self, seconds: float, *, least: int = 0) -> CallCount:
-        """Of the last so many seconds, or of the last ``least`` calls where these are more."""
-        since = self._clock() - seconds
-        with self._lock:
-            calls = list(self._calls)
-        began = next((at for at, (when, _) in enumerate(calls) if when >= since), len(calls))
-        failures = [failed for _, failed in calls[min(began, max(len(calls) - least, 0)) :]]
-        return CallCount(calls=len(failures), failed=sum(failures))
 
 
 def added(counts: Iterable[CallCount]) -> CallCount:

@@ -8,13 +8,14 @@ from collections.abc import Iterable, Iterator
 from studies.hidden_constraints.corpus.tasks import Constraint
 from studies.hidden_constraints.negation import LACKS, NAMED, Stance, clauses, reaches, stance
 from suffice.errors import UsageError
-from suffice.loops.planning.fields import plan_steps
+from suffice.loops.planning.parsing import numbered_steps
 from suffice.protocols import Verdict
 
 CHECKER = "checker"
 """What a recording calls this judge."""
 _MOST_LETTERS = 20_000
 _PARTS = re.compile(r"[.\-'’/]")
+_BULLET = re.compile(r"^[ \t]*+(?:[-*•–‣▪]|->)[ \t]+", re.MULTILINE)
 # a step that looks at the result takes nothing back
 _LOOKS = frozenset(
     {
@@ -22,6 +23,15 @@ _LOOKS = frozenset(
         *("review", "ensure", "validate", "report", "alert"),
     }
 )
+
+
+def plan_steps(plan: str) -> tuple[str, ...]:
+    """The steps of a plan, on one line each, without numbers: numbered, else bullets, else lines."""
+    if numbered := numbered_steps(plan):
+        return numbered
+    parts = _BULLET.split(plan)[1:] or plan.splitlines()
+    steps = (" ".join(part.replace("**", "").split()).strip("*;,- \t") for part in parts)
+    return tuple(step for step in steps if step)
 
 
 def names_token(constraint: Constraint, text: str) -> bool:

@@ -12,7 +12,7 @@ from studies.hidden_constraints.checker import CheckerJudge, names_token, satisf
 from studies.hidden_constraints.corpus.tasks import Benchmark, PlanningTask
 from studies.hidden_constraints.judge import SYSTEM as JUDGE_SYSTEM
 from suffice.errors import UsageError
-from suffice.loops.planning.fields import joined_steps
+from suffice.loops.planning.parsing import joined_steps
 from suffice.protocols import Completion, Generation, GenerationRequest
 from suffice.signals.candidates import agreement
 

@@ -38,6 +38,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from tests.gates import informative
+from tests.plan_records import make_plan
 
 from suffice.errors import SufficeError
 from suffice.live.controller import Controller
@@ -57,7 +58,6 @@ from suffice.retrieval.dense.index import DenseIndex
 from suffice.retrieval.lexical.bm25 import BM25Index
 from suffice.testing.encoders import HashingEncoder
 from suffice.testing.models import ScriptedModel
-from suffice.testing.plans import make_plan
 from suffice.testing.traces import make_record
 from suffice.trace.lazy import in_memory
 from suffice.trace.parquet import write_table

@@ -16,7 +16,7 @@ from tests.faults.children import Child
 from tests.faults.work import Tried
 
 from suffice.errors import BackendError
-from suffice.loops.record.recorder import RecorderSettings, Task, record
+from suffice.loops.record.dataset_run import RecorderSettings, Task, record
 from suffice.loops.record.session import Progress
 from suffice.trace.durable import Shard
 from suffice.trace.recording import failures_of

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from suffice.loops.answers.prompts import SearchStep
-from suffice.loops.query_loop import (
-    QueryChoice,
-)
+from suffice.loops.query_loop import QueryChoice, QueryLoop, QueryLoopSettings
+from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.records import Passage, Question, Usage
 
 QUESTION = Question(id="q", text="Who wrote it?")
@@ -38,6 +37,29 @@ class Written:
         self.seen.append(tuple(steps))
         self.refused.append(refused)
         return self.choices.pop(0)
+
+
+class Acting(QueryLoop):
+    """Has its choices, readings and verdicts from others."""
+
+    def __init__(
+        self,
+        settings: QueryLoopSettings,
+        chooser: Written,
+        *,
+        reader: Any = None,
+        asker: Any = None,
+        model: ScriptedModel | None = None,
+        passage_filter: Any = None,
+    ) -> None:
+        super().__init__(model or ScriptedModel(), settings, passage_filter=passage_filter)
+        self.choose = chooser.choose  # type: ignore[method-assign]
+        self.read = reader or self.read  # type: ignore[method-assign]
+        self.verdict = asker  # type: ignore[method-assign]
+        self.asks_apart = asker is not None  # type: ignore[misc]
+
+    def choose(self, *_: Any, **__: Any) -> QueryChoice:
+        raise NotImplementedError
 
 
 def passage(name: str, score: float = 1.0, **more: Any) -> Passage:

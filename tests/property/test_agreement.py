@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
+from tests.question_records import question_records
 
 from suffice.costs.usage import CostModel
 from suffice.measures.measures import Measures
@@ -22,7 +23,7 @@ from suffice.replay.run.named_policies import named_policies
 from suffice.replay.run.replay import ReplaySettings, replay
 from suffice.replay.settings import ComparisonSettings, SearchSettings, SweepSettings
 from suffice.scoring import answer_form, normalize_answer
-from suffice.testing.traces import question_records, random_records, to_trace_set
+from suffice.testing.traces import random_records, to_trace_set
 from suffice.trace.rounds.records import Gold, QuestionRecord
 from suffice.trace.rounds.table import TraceSet
 

@@ -11,6 +11,7 @@ from starlette.testclient import TestClient
 from tests.every_policy import policies
 from tests.loop_service import loop_app
 from tests.properties import examples
+from tests.question_records import question_records
 
 from suffice.errors import UsageError
 from suffice.live.controller import Controller
@@ -18,7 +19,7 @@ from suffice.protocols import StopPolicy
 from suffice.signals.available import NOT_GIVEN
 from suffice.signals.table import first_stops, signal_table
 from suffice.testing.conformance import incomplete_rounds
-from suffice.testing.traces import question_records, to_trace_set
+from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import QuestionRecord, as_document
 
 pytestmark = pytest.mark.filterwarnings(f"ignore:{NOT_GIVEN}", "ignore:EXECUTE can never be chosen")

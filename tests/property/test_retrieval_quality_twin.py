@@ -9,9 +9,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.properties import examples
+from tests.question_records import question_records
 
 from suffice.measures.retrieval import retrieval_quality
-from suffice.testing.traces import question_records, to_trace_set
+from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import QuestionRecord
 
 

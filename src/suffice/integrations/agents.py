@@ -8,11 +8,11 @@ import warnings
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
-from inspect import isawaitable
 from operator import attrgetter
 from typing import Any, TypeVar
 
 from suffice._optional import require
+from suffice.concurrency import at_once, settled
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.live.loop import Loop, Probe
 from suffice.live.reported import (
@@ -188,29 +188,30 @@ class AgentRun:
         self.given: Any = None
         """The draft that is the run's answer, as the framework has it."""
 
-    def step(
-        self, results: Sequence[ToolResult], ask: Callable[[], Reply], documents: Any = None
+    def step(self, results: Sequence[ToolResult], ask: Callable[[], Reply]) -> Any:
+        """As :meth:`astep`."""
+        return at_once(self.astep(results, ask))
+
+    async def astep(
+        self,
+        results: Sequence[ToolResult],
+        ask: Callable[[], Reply | Awaitable[Reply]],
+        documents: Any = None,
     ) -> Any:
         """Take in the calls of a step; the model's raw reply where a draft is the answer, else ``None``.
 
         ``ask`` requests that reply, without tools. ``documents`` stand for what the calls gave.
         """
         held = self._round(results, documents)
-        if held is not None:
-            self.loop.observe(**held, probe=self._asking(ask))
-        return self._kept(held)
-
-    async def astep(
-        self,
-        results: Sequence[ToolResult],
-        ask: Callable[[], Awaitable[Reply]],
-        documents: Any = None,
-    ) -> Any:
-        """As :meth:`step`."""
-        held = self._round(results, documents)
-        if held is not None:
-            await self.loop.aobserve(**held, probe=self._asking(ask))
-        return self._kept(held)
+        if held is None:
+            return None
+        await self.loop.aobserve(**held, probe=self._asking(ask))
+        if not self.loop.done or self.loop.rounds[-1].answer is None:
+            return None
+        self.given = self.best
+        if self.given is not None:
+            self.reply = None
+        return self.given
 
     def take(self, results: Sequence[ToolResult], answer: str | None = None) -> bool:
         """Take in the calls of a last step; whether there was one."""
@@ -256,29 +257,15 @@ class AgentRun:
         usages, self._usages = self._usages, []
         return {**held, "usage": usages}
 
-    def _kept(self, held: dict[str, Any] | None) -> Any:
-        if held is None or not self.loop.done or self.loop.rounds[-1].answer is None:
-            return None
-        self.given = self.best
-        if self.given is not None:
-            self.reply = None
-        return self.given
-
-    def _asking(self, ask: Callable[[], Any]) -> Probe | None:
-        """The probe; a coroutine's where ``ask`` is one."""
+    def _asking(self, ask: Callable[[], Reply | Awaitable[Reply]]) -> Probe | None:
+        """The probe."""
         if not isinstance(self._probe, bool):
             return self._probe
 
-        def draft(view: LoopView) -> Any:
-            began, asked = time.perf_counter(), ask()
-
-            def drafted(reply: Reply) -> Draft:
-                self._drafts[len(view.rounds)] = reply.raw
-                return draft_of(reply.text, reply.costs(time.perf_counter() - began))
-
-            async def awaited() -> Draft:
-                return drafted(await asked)
-
-            return awaited() if isawaitable(asked) else drafted(asked)
+        async def draft(view: LoopView) -> Draft:
+            began = time.perf_counter()
+            reply = await settled(ask())
+            self._drafts[len(view.rounds)] = reply.raw
+            return draft_of(reply.text, reply.costs(time.perf_counter() - began))
 
         return draft if self._probe else None

@@ -12,6 +12,7 @@ from functools import cache
 from itertools import accumulate
 from typing import Any
 
+from suffice.concurrency import at_once, settled
 from suffice.errors import DataError, UsageError
 from suffice.integrations.agents import (
     AgentRun,
@@ -189,10 +190,16 @@ def _watched(base: Any) -> type[Any]:
         watching: _Watching
 
         def forward(self, **inputs: Any) -> Any:
+            return at_once(self._watched_run(super().forward, inputs))
+
+        async def aforward(self, **inputs: Any) -> Any:
+            return await self._watched_run(super().aforward, inputs)
+
+        async def _watched_run(self, call: Any, inputs: dict[str, Any]) -> Any:
             run = _Run(self, inputs)
             token = _RUN.set(run)
             try:
-                prediction = super().forward(**inputs)
+                prediction = await settled(call(**inputs))
             except BaseException as error:
                 if run.loop.end(error) and run.best is not None:
                     return run.over(run.best)
@@ -202,56 +209,35 @@ def _watched(base: Any) -> type[Any]:
             run.loop.end()
             return run.over(prediction)
 
-        async def aforward(self, **inputs: Any) -> Any:
-            run = _Run(self, inputs)
-            token = _RUN.set(run)
-            try:
-                prediction = await super().aforward(**inputs)
-            except BaseException as error:
-                if await run.loop.aend(error) and run.best is not None:
-                    return run.over(run.best)
-                raise
-            finally:
-                _RUN.reset(token)
-            await run.loop.aend()
-            return run.over(prediction)
-
         def _call_with_potential_trajectory_truncation(
             self, module: Any, trajectory: dict[str, Any], **inputs: Any
         ) -> Any:
-            run, call = _RUN.get(), super()._call_with_potential_trajectory_truncation
-            if run is None:
-                return call(module, trajectory, **inputs)
-
-            def ask() -> Reply:
-                with run.quietly() as spent:
-                    made = call(self.extract, dict(trajectory), **inputs)
-                return run.extracted(made, spent)
-
-            run.step(run.results(trajectory), ask)
-            if (known := run.known(module)) is not None:
-                return known
-            with _Spent() as spent:
-                made = call(module, trajectory, **inputs)
-            return run.made(module, made, spent)
+            call = super()._call_with_potential_trajectory_truncation
+            return at_once(self._watched_call(call, module, trajectory, inputs))
 
         async def _async_call_with_potential_trajectory_truncation(
             self, module: Any, trajectory: dict[str, Any], **inputs: Any
         ) -> Any:
-            run, call = _RUN.get(), super()._async_call_with_potential_trajectory_truncation
+            call = super()._async_call_with_potential_trajectory_truncation
+            return await self._watched_call(call, module, trajectory, inputs)
+
+        async def _watched_call(
+            self, call: Any, module: Any, trajectory: dict[str, Any], inputs: dict[str, Any]
+        ) -> Any:
+            run = _RUN.get()
             if run is None:
-                return await call(module, trajectory, **inputs)
+                return await settled(call(module, trajectory, **inputs))
 
             async def ask() -> Reply:
                 with run.quietly() as spent:
-                    made = await call(self.extract, dict(trajectory), **inputs)
+                    made = await settled(call(self.extract, dict(trajectory), **inputs))
                 return run.extracted(made, spent)
 
             await run.astep(run.results(trajectory), ask)
             if (known := run.known(module)) is not None:
                 return known
             with _Spent() as spent:
-                made = await call(module, trajectory, **inputs)
+                made = await settled(call(module, trajectory, **inputs))
             return run.made(module, made, spent)
 
     return WatchedReAct

@@ -181,27 +181,25 @@ _REFUSALS: Mapping[int, str] = {
 
 def _refusal(error: Exception, place: str) -> SufficeError:
     """What to raise for an exception of a client, which has tried again as often as it may."""
-    status, kind = getattr(error, "status_code", None), type(error).__name__
-    if isinstance(status, int):
-        info = getattr(error, "info", None) or str(error)
-        reason = (_told(info.get("error")) if isinstance(info, dict) else "") or str(info)
-        said = f"{place} answered {status}: {' '.join(struck(reason).split())[:300]}"
-        if status == 400 and any(word in said.lower() for word in _ABOUT_THE_QUERY):
-            return BackendError(f"{said}. The query has too many words; shorten it")
-        if status in _REFUSALS:
-            return UsageError(f"{said}. {_REFUSALS[status]}")
-        return BackendError(f"{said} (after the client's retries)")
-    why = " ".join(struck(str(error)).split())[:300]
-    if "CERTIFICATE_VERIFY_FAILED" in why:
-        return UsageError(
-            f"{place}: the server's certificate is not trusted, so it was asked nothing ({why}). Check the "
-            "URL, or make the client yourself, with the certificate of whoever signed the server's"
+    status = getattr(error, "status_code", None)
+    if not isinstance(status, int):
+        why = " ".join(struck(str(error)).split())[:300]
+        if "CERTIFICATE_VERIFY_FAILED" in why:
+            return UsageError(
+                f"{place}: the server's certificate is not trusted ({why}); give the client it"
+            )
+        return BackendError(
+            f"{place} gave no reply: {type(error).__name__} ({why}); check that the server runs there, or "
+            "raise the client's timeout"
         )
-    if "Timeout" in kind:
-        return BackendError(f"{place} did not answer in time ({why}); raise the client's timeout")
-    if "Serialization" in kind:
-        return BackendError(f"{place} sent a reply that cannot be read ({why})")
-    return BackendError(f"{place} cannot be reached ({why}); check that the server runs there")
+    info = getattr(error, "info", None) or str(error)
+    reason = (_told(info.get("error")) if isinstance(info, dict) else "") or str(info)
+    said = f"{place} answered {status}: {' '.join(struck(reason).split())[:300]}"
+    if status == 400 and any(word in said.lower() for word in _ABOUT_THE_QUERY):
+        return BackendError(f"{said}. The query has too many words; shorten it")
+    if status in _REFUSALS:
+        return UsageError(f"{said}. {_REFUSALS[status]}")
+    return BackendError(f"{said} (after the client's retries)")
 
 
 def _told(error: object) -> str:

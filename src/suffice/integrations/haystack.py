@@ -7,13 +7,14 @@ import inspect
 import json
 import weakref
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from operator import is_
 from typing import Any, Self
 
 from suffice._optional import require
+from suffice.concurrency import at_once, settled
 from suffice.errors import BackendError, UsageError
 from suffice.integrations.agents import AgentRun, Framework, Reply, ToolResult, outcome
 from suffice.integrations.documents import AdaptedRetriever, AdapterSettings, Found
@@ -123,26 +124,27 @@ class SufficeHook:
     # --- what Haystack calls ---------------------------------------------------------------------
     def run(self, state: Any) -> None:
         """Take in a round that just ended, or the end of the run."""
-        run = self._run(state)
-        if state.data.get("exit_reason") is None:
-            calls, documents = run.new(state, self.documents)
-            run.step(calls, lambda: self._ask(state), documents)
-            run.stop(state)
-            return
-        if run.unanswered(state):
-            state.set("messages", [self._ask(state).raw])
-        run.end(state)
+        at_once(self._heard(state, lambda: self.generator.run(**_inputs(state))))
 
     async def run_async(self, state: Any) -> None:
         """As :meth:`run`."""
+        ask = getattr(self.generator, "run_async", partial(asyncio.to_thread, self.generator.run))
+        await self._heard(state, lambda: ask(**_inputs(state)))
+
+    async def _heard(self, state: Any, generate: Callable[[], Any]) -> None:
         run = self._run(state)
+
+        async def ask() -> Reply:
+            return _reply((await settled(generate()))["replies"][0])
+
         if state.data.get("exit_reason") is None:
             calls, documents = run.new(state, self.documents)
-            await run.astep(calls, lambda: self._aask(state), documents)
-            run.stop(state)
+            await run.astep(calls, ask, documents)
+            if run.loop.done:  # the run stops before the next call of the model
+                state.set("stop_run", f"suffice_{run.loop.stopped_by}")
             return
         if run.unanswered(state):
-            state.set("messages", [(await self._aask(state)).raw])
+            state.set("messages", [(await ask()).raw])
         run.end(state)
 
     def to_dict(self) -> dict[str, Any]:
@@ -170,21 +172,6 @@ class SufficeHook:
         point = _AGENTS.point("haystack.utils.deserialization", "deserialize_component_inplace")
         point(parts, key="generator")
         return cls(**parts)
-
-    # --- answers ---------------------------------------------------------------------------------
-    def _inputs(self, state: Any) -> dict[str, Any]:
-        callback = (state.data.get("hook_context") or {}).get("streaming_callback")
-        streamed = {} if callback is None else {"streaming_callback": callback}
-        return {"messages": list(state.data["messages"]), **streamed}
-
-    def _ask(self, state: Any) -> Reply:
-        return _reply(self.generator.run(**self._inputs(state))["replies"][0])
-
-    async def _aask(self, state: Any) -> Reply:
-        if not hasattr(self.generator, "run_async"):
-            return await asyncio.to_thread(self._ask, state)
-        replies = await self.generator.run_async(**self._inputs(state))
-        return _reply(replies["replies"][0])
 
     def _run(self, state: Any) -> _Run:
         """What is known of the run, begun where it is not."""
@@ -241,11 +228,6 @@ class _Run(AgentRun):
         added = len(now) >= len(before) and all(map(is_, before, now))
         return calls, now[len(before) :] if added else now
 
-    def stop(self, state: Any) -> None:
-        """Have the run stop before the next call of the model, where the loop is done."""
-        if self.loop.done:
-            state.set("stop_run", f"suffice_{self.loop.stopped_by}")
-
     def unanswered(self, state: Any) -> bool:
         """Whether the generator is to answer; what a probe had it write is the last message now."""
         loop = self.loop
@@ -280,6 +262,12 @@ class _Run(AgentRun):
 
 _RUNS: weakref.WeakKeyDictionary[Any, _Run] = weakref.WeakKeyDictionary()
 _GONE: deque[_Run] = deque()
+
+
+def _inputs(state: Any) -> dict[str, Any]:
+    callback = (state.data.get("hook_context") or {}).get("streaming_callback")
+    streamed = {} if callback is None else {"streaming_callback": callback}
+    return {"messages": list(state.data["messages"]), **streamed}
 
 
 @cache

@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any, Self
 
 from suffice._optional import require
+from suffice.concurrency import at_once, settled
 from suffice.errors import UsageError
 from suffice.integrations.agents import Framework, Reply, ToolResult, outcome
 from suffice.integrations.documents import AdaptedRetriever, AdapterSettings, Found
@@ -168,21 +169,22 @@ class SufficeMiddleware:
     # --- what LangChain calls ---------------------------------------------------------------------
     def wrap_model_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
         """Take in the round that just ended, and have the model go on or answer."""
-        run = self._run(request)
-        kept = run.step(
-            _results(run, request.state["messages"]), lambda: _draft(handler(self._unseen(request)))
-        )
-        return _stamped(run.loop, handler(self._asked(run, request)) if kept is None else kept)
+        return at_once(self._wrapped(request, handler))
 
     async def awrap_model_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
         """As :meth:`wrap_model_call`."""
+        return await self._wrapped(request, handler)
+
+    async def _wrapped(self, request: Any, handler: Callable[[Any], Any]) -> Any:
         run = self._run(request)
 
         async def ask() -> Reply:
-            return _draft(await handler(self._unseen(request)))
+            return _draft(await settled(handler(self._unseen(request))))
 
-        kept = await run.astep(_results(run, request.state["messages"]), ask)
-        reply = await handler(self._asked(run, request)) if kept is None else kept
+        reply = await run.astep(_results(run, request.state["messages"]), ask)
+        if reply is None:
+            asked = self._without_tools(request) if run.loop.done else request
+            reply = await settled(handler(asked))
         return _stamped(run.loop, reply)
 
     def after_agent(self, state: Any, runtime: Any) -> Any:
@@ -238,9 +240,6 @@ class SufficeMiddleware:
         return run
 
     # --- its requests -----------------------------------------------------------------------------
-    def _asked(self, run: GraphRun, request: Any) -> Any:
-        return self._without_tools(request) if run.loop.done else request
-
     def _unseen(self, request: Any) -> Any:
         """A request without tools whose reply does not appear in the stream of the run."""
         request = self._without_tools(request)

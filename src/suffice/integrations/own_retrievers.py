@@ -122,17 +122,7 @@ def _target(text: str, rest: str) -> Any:
         return target() if isinstance(target, type) else target
     except SufficeError:
         raise
-    except (
-        ArithmeticError,
-        AttributeError,
-        ImportError,
-        LookupError,
-        OSError,
-        RuntimeError,
-        SyntaxError,
-        TypeError,
-        ValueError,
-    ) as error:
+    except Exception as error:
         raise UsageError(
             f"--retriever {text!r} cannot be loaded: {_told(error)}; type python:MODULE:FUNCTION, as in "
             f"python:my_search:search for the function search of my_search.py, in {here} or elsewhere on "
@@ -163,10 +153,10 @@ class PythonRetriever:
         try:
             found = self._find(query, k)
             items = list(found) if isinstance(found, Iterator) else found
-        except Exception as error:
-            if not isinstance(error, SufficeError):
-                raise BackendError(f"{self._source} failed: {_told(error)}") from error
+        except SufficeError:
             raise
+        except Exception as error:
+            raise BackendError(f"{self._source} failed: {_told(error)}") from error
         try:
             passages = reported_passages(items)
         except DataError as error:

@@ -7,13 +7,13 @@ themselves, so every machine must see them under the same path and have this ver
 from __future__ import annotations
 
 import os
-import re
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from suffice._optional import require
 from suffice._version import VERSION
@@ -28,9 +28,6 @@ REPLACED = 3
 """How often a worker that dies is replaced and its shard done again."""
 
 
-_PLACE = re.compile(r"(?:ray://)?(?:\[(?P<v6>[0-9a-fA-F:]+)\]|(?P<host>[\w.-]+)):(?P<port>\d{1,5})")
-
-
 def ray_address(text: str) -> str:
     """An address as Ray takes it; empty: that of ``RAY_ADDRESS``, a cluster of this machine, or a new one."""
     if text not in {"", "auto", "local"} and _host_and_port(text) is None:
@@ -42,10 +39,12 @@ def ray_address(text: str) -> str:
 
 
 def _host_and_port(address: str) -> tuple[str, int] | None:
-    match = _PLACE.fullmatch(address)
-    if match is None or not 0 < int(match["port"]) < 2**16:
+    try:
+        place = urlsplit(f"//{address.removeprefix('ray://')}")
+        host, port = place.hostname, place.port
+    except ValueError:
         return None
-    return match["v6"] or match["host"], int(match["port"])
+    return (host, port) if host and port and not place.path else None
 
 
 class RayExecutor(Executor):
@@ -123,19 +122,18 @@ class RayExecutor(Executor):
 
     def _check_version(self) -> None:
         install = f"install it on every machine of the cluster: pip install suffice=={VERSION}"
-        why: str | None = None
+        why = ""
         cause: BaseException | None = None
         try:
             there = self.submit(_version).result(ANSWERS_S)
+            if there != VERSION:
+                why = f"have suffice {there}, this is {VERSION}; {install}"
         except TimeoutError as error:
             why = f"took no task within {ANSWERS_S:g} seconds: all are busy or none is there; ray status"
             cause = error
         except (ImportError, RuntimeError, BackendError, self._ray.exceptions.RayError) as error:
             why, cause = f"cannot import suffice; {install} ({first_line(error)})", error
-        else:
-            if there != VERSION:
-                why = f"have suffice {there}, this is {VERSION}; {install}"
-        if why is not None:
+        if why:
             self.shutdown(cancel_futures=True)
             raise BackendError(f"workers of the Ray cluster {why}") from cause
 

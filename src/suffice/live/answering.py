@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
+from suffice.concurrency import Aside, may_be_cut
 from suffice.errors import InternalError, SufficeError, UsageError
-from suffice.live.ahead import Ahead, ToBeAsked, Wasted
-from suffice.live.budgets import Budgets, Meter
+from suffice.live.budgets import Budgets, Meter, Tab
 from suffice.live.loop import Loop, answer_round
 from suffice.live.requirements import check_confidence, has_confidence
 from suffice.loops.answers.calls import usage_of, usage_sum
@@ -71,6 +72,120 @@ def put_alone(model: ChatModel, earlier: Sequence[Message], question: str) -> tu
     return first.removeprefix("Question:").strip() or question, usage
 
 
+# --- the next round, begun while a round is answered and decided about ----------------------------
+_Made = TypeVar("_Made")
+ToBeAsked = tuple[Step, Callable[[], Round]]
+"""A round that the loop has come to, and what gives it with what is read of its answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wasted:
+    """What was done for rounds that were not wanted."""
+
+    rounds: int = 0
+    calls: int = 0
+    cut: int = 0
+    tokens: int | None = 0
+
+
+class Ahead:
+    """The rounds of a loop: while round t is decided about, round t + 1 is searched and asked in a thread.
+
+    Its errors and costs are raised and counted where it is reached.
+    """
+
+    def __init__(self, steps: Iterator[Step], meter: Meter) -> None:
+        self._steps = steps
+        self._meter = meter
+        self._begun: list[_Begun] = []
+        self._reached = 0
+
+    def rounds(self) -> Iterator[ToBeAsked]:
+        """The rounds in their order; the one after each is begun when it is given."""
+        self._begin(None)
+        while self._reached < len(self._begun):
+            begun = self._begun[self._reached]
+            self._reached += 1
+            begun.tab.take()
+            step = begun.step.result()
+            if step is None:
+                return
+            if not step.last:
+                self._begin(step)
+            yield step, begun.asked.result
+
+    def _begin(self, before: Step | None) -> None:
+        self._begun.append(_Begun(self._steps, before, Tab(self._meter)))
+
+    def close(self) -> Wasted:
+        """Cut what is under way and wait for its end; what of it was never reached."""
+        for begun in self._begun:
+            begun.aside.cut()
+        rest = [begun for begun in self._begun[self._reached :] if begun.came_to_something]
+        for begun in rest:
+            if begun.looked_up is not None:
+                self._meter.add_lookups(begun.looked_up)
+        tokens = [begun.tab.tokens for begun in rest]
+        replied = sum(begun.tab.replied for begun in rest)
+        calls = sum(begun.tab.begun for begun in rest)
+        for begun in rest:
+            begun.tab.take()  # paid all the same
+        return Wasted(
+            rounds=len(rest),
+            calls=calls,
+            cut=calls - replied,
+            tokens=None if None in tokens else sum(filter(None, tokens)),
+        )
+
+
+class _Begun:
+    """A round under way: come to, then asked."""
+
+    def __init__(self, steps: Iterator[Step], before: Step | None, tab: Tab) -> None:
+        self._steps = steps
+        self._before = before
+        self.tab = tab
+        self.step: Future[Step | None] = Future()
+        self.asked: Future[Round] = Future()
+        self.aside = Aside(self._run)
+
+    def _run(self) -> None:
+        step = _into(self.step, self._come_to)
+        if step is not None:
+            _into(self.asked, step.asked)
+
+    def _come_to(self) -> Step | None:
+        if self._before is not None and self._before.then is not None:
+            self._before.then.begin()  # is asked in any case, and paid by the round before
+        self.tab.open()
+        return next(self._steps, None)
+
+    @property
+    def looked_up(self) -> Usage | None:
+        """What its search cost; ``None``: there was none so far."""
+        done = self.step.done() and self.step.exception() is None
+        step = self.step.result() if done else None
+        return None if step is None else step.found.usage
+
+    @property
+    def came_to_something(self) -> bool:
+        """Whether anything was done for it."""
+        return self.tab.begun > 0 or self.looked_up is not None
+
+
+def _into(future: Future[_Made], work: Callable[[], _Made]) -> _Made:
+    """Do the work; the future has its result or its error, whatever it is: somebody may wait for it."""
+    try:
+        with may_be_cut():
+            result = work()
+    except BaseException as error:
+        future.set_exception(error)
+        raise
+    future.set_result(result)
+    return result
+
+
+# --- answers --------------------------------------------------------------------------------------
 DECLINED = "no confident answer"
 CANNOT_ANSWER = "cannot answer"
 
@@ -241,11 +356,6 @@ def _spent(rounds: Sequence[Round]) -> Spent:
     )
 
 
-def _with_wasted(spent: Spent, wasted: Wasted) -> Spent:
-    calls = _total([spent.calls, wasted.calls])
-    return replace(spent, calls=calls, tokens=_total([spent.tokens, wasted.tokens]))
-
-
 def _saved(rounds: Sequence[Round], left: int, *, grows: bool) -> Spent:
     """What so many rounds more would have cost, each as dear as the last; if a prompt ``grows``, unknown."""
     last = _spent(rounds[-1:])
@@ -337,39 +447,49 @@ def answer(
         stopped_by, reason = "error", str(error)
     read = live.rounds[: len(decisions)]
     left = 0 if stopped_by == "end" else max(0, loop.rounds - len(read))
-    decided, failed = _with_answer(read, steps, _telling(settings, policy, decisions))
+    # where it may be withheld, nobody is told of the last answer as it comes
+    withheld = isinstance(policy, SetPolicy) or _declines(settings, decisions[-1])
+    rounds, failed = _with_answer(read, steps, None if withheld else settings.tell)
     if failed is not None:
         stopped_by, reason = "error", str(failed)
-    answered = _answered(
-        question,
-        decided,
-        decisions[: len(decided)],
-        live.signals,
-        (stopped_by, reason),
-        settings,
-        meter.usd,
-    )
-    silent = sum(finished.answer is None for finished in decided)
-    answered = replace(
-        answered,
+    choice, view = AnswerChoice.parse(settings.choose), LoopView(question, rounds)
+    chosen = answer_round(choice, view, decisions[: len(rounds)], live.signals) or len(rounds)
+    declined = _declines(settings, decisions[chosen - 1])
+    said = DECLINED if declined else rounds[chosen - 1].answer_text
+    answer_set = None
+    if isinstance(policy, SetPolicy):
+        answer_set = policy.answer_set(rounds, stopped=stopped_by == "policy")
+        if not answer_set.answers:
+            said, declined = CANNOT_ANSWER, True
+    silent, spent = sum(finished.answer is None for finished in rounds), _spent(rounds)
+    return Answered(
+        answer=said,
+        rounds=rounds,
+        decisions=tuple(decisions[: len(rounds)]),
+        stopped_by=stopped_by,
+        reason=reason,
+        answer_round=chosen,
+        confidence=decisions[chosen - 1].confidence,
+        declined=declined,
+        answer_set=answer_set,
+        usd=meter.usd,
+        spent=replace(
+            spent,
+            calls=_total([spent.calls, wasted.calls]),
+            tokens=_total([spent.tokens, wasted.tokens]),
+        ),
         saved=_saved(read, left, grows=bool(silent) and loop.ranks_once),
-        fixed=_fixed(decided, len(read) + left) if loop.ranks_once and before is None else None,
+        fixed=_fixed(rounds, len(read) + left) if loop.ranks_once and before is None else None,
         unasked=silent * (loop.samples if loop.majority else 1),
-        spent=_with_wasted(answered.spent, wasted),
         wasted=wasted if settings.speculate else None,
     )
-    return _with_answer_set(answered, policy)
 
 
 def _paying(steps: Iterable[Step], before: Usage) -> Iterator[Step]:
     """The steps, the first of which has what was spent before it among its costs."""
     for step in steps:
-        if step.number == 1:
-            yield replace(
-                step, found=replace(step.found, usage=usage_sum(step.found.usage, before))
-            )
-        else:
-            yield step
+        usage = usage_sum(step.found.usage, before) if step.number == 1 else step.found.usage
+        yield replace(step, found=replace(step.found, usage=usage))
 
 
 def reads_of(policy: StopPolicy, loop: LoopSettings, *, choose: str = "latest") -> RoundReads:
@@ -389,14 +509,6 @@ def reads_of(policy: StopPolicy, loop: LoopSettings, *, choose: str = "latest") 
         at_end=chooses or policy.facts.coverage is not None or has_confidence(policy),
         novelty=not read.isdisjoint(NOVELTY),
     )
-
-
-def _telling(
-    settings: Answering, policy: StopPolicy, decisions: Sequence[Decision]
-) -> Callable[[str], None] | None:
-    """Who is told of the last answer as it comes; ``None`` where it may be withheld."""
-    held_back = isinstance(policy, SetPolicy) or _declines(settings, decisions[-1])
-    return None if held_back else settings.tell
 
 
 def _declines(settings: Answering, decision: Decision) -> bool:
@@ -422,41 +534,3 @@ def _with_answer(
                 raise failed from None
         else:
             return (*rounds[: number - 1], last), failed
-
-
-def _answered(
-    question: str,
-    rounds: tuple[Round, ...],
-    decisions: Sequence[Decision],
-    signals: Mapping[str, Sequence[float]],
-    ending: tuple[StoppedBy, str],
-    settings: Answering,
-    usd: float | None,
-) -> Answered:
-    stopped_by, reason = ending
-    choice, view = AnswerChoice.parse(settings.choose), LoopView(question, rounds)
-    chosen = answer_round(choice, view, decisions, signals) or len(rounds)
-    confidence = decisions[chosen - 1].confidence
-    declined = _declines(settings, decisions[chosen - 1])
-    return Answered(
-        answer=DECLINED if declined else rounds[chosen - 1].answer_text,
-        rounds=rounds,
-        decisions=tuple(decisions),
-        stopped_by=stopped_by,
-        reason=reason,
-        answer_round=chosen,
-        confidence=confidence,
-        declined=declined,
-        usd=usd,
-        spent=_spent(rounds),
-        saved=_saved(rounds, 0, grows=False),
-    )
-
-
-def _with_answer_set(answered: Answered, policy: StopPolicy) -> Answered:
-    if not isinstance(policy, SetPolicy):
-        return answered
-    held = policy.answer_set(answered.rounds, stopped=answered.stopped_by == "policy")
-    if held.answers:
-        return replace(answered, answer_set=held)
-    return replace(answered, answer_set=held, answer=CANNOT_ANSWER, declined=True)

@@ -13,6 +13,7 @@ from suffice.concurrency import may_be_cut
 from suffice.costs.prices import Prices
 from suffice.costs.tariff import Tariff
 from suffice.errors import UsageError
+from suffice.loops.answers.calls import usage_of
 from suffice.protocols import ChatModel, Generation, GenerationRequest
 from suffice.trace.rounds.records import Usage
 
@@ -82,20 +83,12 @@ class Spending:
         """Dollars so far; ``None`` without prices, or when tokens were not counted."""
         return self._usd if self._tariffs and self.counted else None
 
-    def add_calls(
-        self,
-        calls: int,
-        prompt: int | None,
-        cached: int | None,
-        completion: int | None,
-        *,
-        prompts: int = 1,
-    ) -> None:
+    def add_calls(self, calls: Usage, *, prompts: int = 1) -> None:
         """Count calls with the tokens of all of them; ``prompts`` of them, of one length, were evaluated."""
-        if prompt is None or completion is None:
+        if calls.prompt_tokens is None or calls.completion_tokens is None:
             self.counted = False
-        prompt, completion = prompt or 0, completion or 0
-        cached = min(cached or 0, prompt)  # not reported: all of it is paid in full
+        prompt, completion = calls.prompt_tokens or 0, calls.completion_tokens or 0
+        cached = min(calls.cached_tokens or 0, prompt)  # not reported: all of it is paid in full
         self.tokens += prompt + completion
         tariff: Tariff | None = None
         for above, dearer in self._tariffs:
@@ -105,7 +98,7 @@ class Spending:
                 (prompt - cached) * tariff.prompt
                 + cached * tariff.cached
                 + completion * tariff.completion
-                + calls * tariff.call
+                + (calls.llm_calls or 0) * tariff.call
             )
 
     def add_lookups(self, usage: Usage) -> None:
@@ -122,11 +115,9 @@ class Spending:
         plain = max(1, (known or 0) - samples) if known != samples else 0
         for kind, calls in (("", plain), ("sample_", samples), ("judge_", judging)):
             if calls:
-                prompt, cached, completion = (
-                    getattr(usage, f"{kind}{part}_tokens")
-                    for part in ("prompt", "cached", "completion")
-                )
-                self.add_calls(calls, prompt, cached, completion, prompts=calls)
+                names = ("prompt_tokens", "cached_tokens", "completion_tokens")
+                tokens = {name: getattr(usage, f"{kind}{name}") for name in names}
+                self.add_calls(Usage(llm_calls=calls, **tokens), prompts=calls)
         self.add_lookups(usage)
 
     def spent(self) -> str | None:
@@ -153,16 +144,6 @@ class Spending:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class _Calls:
-    """Calls with the tokens of all of them, as a reply reports them."""
-
-    number: int
-    prompt: int | None
-    cached: int | None
-    completion: int | None
-
-
 class Tab:
     """What work costs that nobody may want: the meter's once it is taken, wasted otherwise.
 
@@ -172,7 +153,7 @@ class Tab:
     def __init__(self, meter: Meter) -> None:
         self._meter = meter
         self._lock = threading.Lock()
-        self._replied: list[_Calls] = []
+        self._replied: list[Usage] = []
         self._taken = False
         self.begun = 0
 
@@ -180,7 +161,7 @@ class Tab:
         """Count the calls of this thread here."""
         _TAB.set(self)
 
-    def add(self, calls: _Calls) -> None:
+    def add(self, calls: Usage) -> None:
         """Count calls that were replied to."""
         with self._lock:
             if not self._taken:
@@ -199,12 +180,16 @@ class Tab:
     @property
     def replied(self) -> int:
         """Calls that nobody took and that were replied to."""
-        return sum(calls.number for calls in self._replied)
+        return sum(calls.llm_calls or 0 for calls in self._replied)
 
     @property
     def tokens(self) -> int | None:
         """Their prompt and generated tokens; ``None``: not all are known."""
-        known = [tokens for calls in self._replied for tokens in (calls.prompt, calls.completion)]
+        known = [
+            tokens
+            for calls in self._replied
+            for tokens in (calls.prompt_tokens, calls.completion_tokens)
+        ]
         return None if None in known else sum(filter(None, known))
 
 
@@ -238,12 +223,7 @@ class Meter(Spending):
             if tab is not None:
                 tab.begun += request.n
             reply = self._model.generate(request)
-            calls = _Calls(
-                len(reply.completions),
-                reply.prompt_tokens,
-                reply.cached_tokens,
-                reply.completion_tokens,
-            )
+            calls = usage_of(reply, calls=len(reply.completions))
             (self.pay if tab is None else tab.add)(calls)
         return reply
 
@@ -251,7 +231,7 @@ class Meter(Spending):
         """Count what a round cost besides the calls, which were counted as they were made."""
         self.add_lookups(usage)
 
-    def pay(self, calls: _Calls) -> None:
+    def pay(self, calls: Usage) -> None:
         """Count calls."""
         with self._lock:
-            self.add_calls(calls.number, calls.prompt, calls.cached, calls.completion)
+            self.add_calls(calls)

@@ -40,19 +40,9 @@ def choose_policy(
 
         loop = LoopSettings if pipeline is None else LOOPS[pipeline]
         return ChosenPolicy(policy=RulePolicy(rule=loop.default_rule, abstention=abstention))
-    if isinstance(wanted, str | Path):
-        return _named(str(wanted), abstention)
-    return _checked(ChosenPolicy(policy=wanted))
-
-
-def _checked(chosen: ChosenPolicy) -> ChosenPolicy:
-    refusal = chosen.policy.needs.refusal
-    if refusal:
-        raise UsageError(refusal)
-    return chosen
-
-
-def _named(name: str, abstention: tuple[str, ...] | None) -> ChosenPolicy:
+    if not isinstance(wanted, str | Path):
+        return _checked(ChosenPolicy(policy=wanted))
+    name = str(wanted)
     ready = _ready(name)
     if ready is None:
         if rule_needs(name).fitting:
@@ -67,6 +57,12 @@ def _named(name: str, abstention: tuple[str, ...] | None) -> ChosenPolicy:
             "policy is fitted; type suffice fit METHOD TRACES --abstention FILE"
         )
     return ready
+
+
+def _checked(chosen: ChosenPolicy) -> ChosenPolicy:
+    if refusal := chosen.policy.needs.refusal:
+        raise UsageError(refusal)
+    return chosen
 
 
 def _ready(name: str) -> ChosenPolicy | None:

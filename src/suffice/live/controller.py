@@ -81,7 +81,6 @@ class Controller:
     def _of(self, watching: Watching) -> None:
         self._watching, self._settings = watching, watching.settings
         self._begun: _Start | None = None
-        self._over: str | None = None  # a question that another thread had under way
         self._busy = False
         self._mark = object()
         self._loop = self._fresh("", "")
@@ -121,13 +120,8 @@ class Controller:
 
         ``question_id`` (default: the question's text) is what a policy that draws lots draws by.
         """
-        begun, last = self._begun, self._loop.told
-        own = begun is not None and _LAST_START.get() is begun
-        if begun is not None and not own:
-            begun.cut = True
-        stopped = last is not None and last.stop
-        is_open = not stopped and (begun is not None or bool(self.rounds))
-        self._over = self._loop.question if is_open and not own else None
+        if self._begun is not None and _LAST_START.get() is not self._begun:
+            self._begun.cut = True
         self._loop = self._fresh(question, question if question_id is None else question_id)
         self._begun = _Start(self._mark, question)
         _LAST_START.set(self._begun)
@@ -170,8 +164,15 @@ class Controller:
                 f"observe() takes a suffice.Round, found {type(finished).__name__}; "
                 "write suffice.Round(answer=...)"
             )
-        if self._busy or _LAST_START.get() is not self._begun:
-            self._refuse_mixing()
+        held = _LAST_START.get()
+        if held is not None and held.controller is self._mark and held.cut:
+            raise UsageError(
+                f"this round is of the question {_short(held.question)}, and another thread or task has "
+                f"begun {_short(self._loop.question)} on the same controller since; {_ONE_EACH}"
+                ".start(question)"
+            )
+        if self._busy:
+            raise UsageError(f"two threads are in observe() at once; {_ONE_EACH}")
         told = self._loop.told
         if told is not None and told.stop:
             return _again(told, self._loop.view, finished)
@@ -180,26 +181,6 @@ class Controller:
             return self._loop.follow(finished)
         finally:
             self._busy = False
-
-    def _refuse_mixing(self) -> None:
-        """Refuse a round of another question than the one under way, as far as can be told."""
-        held, here = _LAST_START.get(), _short(self._loop.question)
-        if held is not None and held.controller is self._mark and held.cut:
-            raise UsageError(
-                f"this round is of the question {_short(held.question)}, and another thread or task has "
-                f"begun {here} on the same controller since; {_ONE_EACH}.start(question)"
-            )
-        if self._busy:
-            raise UsageError(f"two threads are in observe() at once; {_ONE_EACH}")
-        if self._over is not None:
-            over, self._over = self._over, None
-            warnings.warn(
-                f"the question {here} was begun while {_short(over)} was under way, and this round comes "
-                "from a thread or task that began neither, so which of the two it is of cannot be told; "
-                f"{_ONE_EACH}.start(question)",
-                SufficeWarning,
-                stacklevel=3,
-            )
 
     # --- checkpoints ----------------------------------------------------------------------------
     def to_dict(self, *, policy: bool = True) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 import numpy as np
 
+from suffice.concurrency import WorkAhead, at_once, settled
 from suffice.errors import DataError, SufficeError, SufficeWarning, UsageError
 from suffice.live.chosen import choose_policy
 from suffice.policies.file import PolicyFile, load_policy, names_policy_file, policy_hash
@@ -38,7 +39,6 @@ from suffice.trace.rounds.records import (
 from suffice.trace.values import MOST_INT16, whole
 
 if TYPE_CHECKING:
-    from suffice.concurrency import WorkAhead
     from suffice.live.budgets import Budgets, Spending
     from suffice.live.privacy import Privacy
     from suffice.trace.loop_record import LoopRecord
@@ -390,15 +390,7 @@ class Loop:
         DataError
             For a value of another shape, naming it.
         """
-        asked, score = self._round(finished, held), None if score is None else score_of(score)
-        if self.done:
-            return self._after_the_end(asked, score)
-        if probe is not None and self._wants_draft(asked):
-            asked = self._drafted(asked, self._ask(probe, asked))
-        decision = self._take(asked, score)
-        if probe is not None and self._wants_final():
-            self._replace_last(self._ask(probe, None))
-        return decision
+        return at_once(self._observed(finished, score, probe, held, waits=False))
 
     async def aobserve(
         self,
@@ -409,15 +401,28 @@ class Loop:
         **held: Any,
     ) -> Decision:
         """As :meth:`observe`, with a probe that may be a coroutine function."""
+        return await self._observed(finished, score, probe, held, waits=True)
+
+    async def _observed(
+        self,
+        finished: Round | None,
+        score: float | None,
+        probe: Probe | None,
+        held: dict[str, Any],
+        *,
+        waits: bool,
+    ) -> Decision:
         asked, score = self._round(finished, held), None if score is None else score_of(score)
         if self.done:
             return self._after_the_end(asked, score)
         if probe is not None and self._wants_draft(asked):
-            draft = await self._aask(probe, asked)
-            asked = self._drafted(asked, draft)
+            draft = await self._ask(probe, asked, waits=waits)
+            self._ticked = time.perf_counter()
+            if draft is not None:  # a policy that reads answers would have asked for it anyway
+                asked = with_draft(asked, draft, probed=not self._stops)
         decision = self._take(asked, score)
-        if probe is not None and self._wants_final():
-            self._replace_last(await self._aask(probe, None))
+        if probe is not None and self.done and self.rounds[-1].answer is None:
+            self._replace_last(await self._ask(probe, None, waits=waits))
         return decision
 
     def answered(self, answer: str, **held: Any) -> None:
@@ -468,8 +473,6 @@ class Loop:
         ...     found.result()
         ['Skien is a town.']
         """
-        from suffice.concurrency import WorkAhead
-
         self._check_open()
         begun = WorkAhead(work)
         self._begun.append(begun)
@@ -646,13 +649,13 @@ class Loop:
         policy, chooses = self._settings.policy, self._settings.choice.rule != "latest"
         return chooses or (policy is not None and policy.needs.answers)
 
-    def _wants_final(self) -> bool:
-        return self.done and self.rounds[-1].answer is None
-
-    def _ask(self, probe: Probe, asked: Round | None) -> Draft | None:
+    async def _ask(self, probe: Probe, asked: Round | None, *, waits: bool) -> Draft | None:
         begun = time.perf_counter()
+        rounds = self.rounds if asked is None else (*self.rounds, asked)
         try:
-            draft = probe(self._with(asked))
+            draft = probe(LoopView(self.question, rounds))
+            if waits or not inspect.isawaitable(draft):
+                draft = await settled(draft)
         except Exception as error:  # noqa: BLE001
             self._probe_failed(f"{type(error).__name__}: {error}")
             return None
@@ -664,20 +667,6 @@ class Loop:
                 "the probe is a coroutine function; await loop.aobserve(..., probe=...)"
             )
         return self._drafted_by(draft, begun)
-
-    async def _aask(self, probe: Probe, asked: Round | None) -> Draft | None:
-        begun = time.perf_counter()
-        try:
-            draft = probe(self._with(asked))
-            if inspect.isawaitable(draft):
-                draft = await draft
-        except Exception as error:  # noqa: BLE001
-            self._probe_failed(f"{type(error).__name__}: {error}")
-            return None
-        return self._drafted_by(draft, begun)
-
-    def _with(self, asked: Round | None) -> LoopView:
-        return LoopView(self.question, self.rounds if asked is None else (*self.rounds, asked))
 
     def _drafted_by(self, draft: object, begun: float) -> Draft | None:
         if isinstance(draft, str):
@@ -698,11 +687,6 @@ class Loop:
     def _probe_failed(self, why: str) -> None:
         self._watch.count("failed_probes")
         self._watch.warn("probe", f"the probe failed: {why}; such rounds have no answer")
-
-    def _drafted(self, asked: Round, draft: Draft | None) -> Round:
-        """The round with the draft; a policy that reads answers would have asked for it anyway."""
-        self._ticked = time.perf_counter()
-        return asked if draft is None else with_draft(asked, draft, probed=not self._stops)
 
     def _replace_last(self, draft: Draft | None) -> None:
         """The last round with an answer of its own."""

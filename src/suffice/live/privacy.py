@@ -76,19 +76,15 @@ def stays(texts: Texts) -> dict[str, str]:
 _STRUCK = "[struck]"
 _CREDENTIAL = r"api[-_ ]?key|\w*token|sig|signature|secret|password|passwd|pwd|auth\w*|credentials?"
 _SECRET_NAME = re.compile(rf"(?:\w+[-_])?(?:{_CREDENTIAL}|key)", re.IGNORECASE)
-_ASSIGNED = re.compile(rf"\b({_CREDENTIAL})(\s*[=:]\s*)[^\s&\"',;]+", re.IGNORECASE)
-_FLAG = re.compile(rf"(--[\w-]*(?:{_CREDENTIAL}|key))\s+\S+", re.IGNORECASE)
-_QUERY = re.compile(r"(://[^\s?#\"'<>]*)[?#][^\s\"'<>]*")
-_URL = re.compile(r"([a-z][a-z0-9+.-]{0,30}://[^\s\"'<>]*)", re.IGNORECASE)
+_TELLS = re.compile(rf"\b(?:{_CREDENTIAL})\s*[=:]|--[\w-]*(?:{_CREDENTIAL}|key)\b", re.IGNORECASE)
+_URL = re.compile(
+    r"((?:\w{1,30}:){0,3}(?!file:)[a-z][a-z0-9+.-]{0,30}://[^\s?#\"'<>]*)\S*", re.IGNORECASE
+)
 _ENDINGS = (
     "jsonl?|parquet|csv|tsv|txt|md|db|gguf|bin|safetensors|onnx|py|toml|ya?ml|key|pem|log|html?"
 )
-_PATH = re.compile(
-    rf"(?<![\w/\\.~-])(?:(?:~[\w.-]*|\.{{1,2}}|[a-z]:)?[/\\][^\s\"'<>|,;]+"
-    rf"|(?:[\w.-]+[/\\])+[\w.-]+\.(?:{_ENDINGS})\b)",
-    re.IGNORECASE,
-)
-_WHOLE_PATH = re.compile(r"(?:file:|~|\.{1,2}[/\\]|[a-z]:[/\\]|[/\\])", re.IGNORECASE)
+# no path, but for a model's OWNER/NAME
+_PLAIN = re.compile(rf"[^/\\~]*|\w[\w.-]*/(?![\w.-]*\.(?:{_ENDINGS})\Z)\w[\w.-]*", re.IGNORECASE)
 
 
 def without_secrets(value: Any) -> Any:
@@ -106,14 +102,11 @@ def without_secrets(value: Any) -> Any:
 
 
 def _without_secrets(text: str) -> str:
-    if _WHOLE_PATH.match(text):
-        return _STRUCK
-    text = _QUERY.sub(rf"\1?{_STRUCK}", without_credentials(text))
-    parts = _URL.split(text)
-    parts[::2] = [_PATH.sub(_STRUCK, part) for part in parts[::2]]
-    parts[1::2] = [_STRUCK if part.lower().startswith("file:") else part for part in parts[1::2]]
-    text = _FLAG.sub(rf"\1 {_STRUCK}", "".join(parts))
-    return struck(_ASSIGNED.sub(rf"\1\2{_STRUCK}", text))
+    """A URL's host and path, and a text that holds neither a path nor a key; of others nothing."""
+    text = without_credentials(text)
+    if url := _URL.fullmatch(text):
+        return struck(url[1])
+    return struck(text) if _PLAIN.fullmatch(text) and not _TELLS.search(text) else _STRUCK
 
 
 @dataclass(frozen=True, slots=True)

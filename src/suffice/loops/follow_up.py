@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Annotated, ClassVar
 
 from suffice.errors import UsageError
-from suffice.loops.answers.calls import check_least, usage_of, usage_sum
+from suffice.loops.answers.calls import NOTHING_ASKED, check_least, greedy, usage_sum
 from suffice.loops.answers.follow_up_prompts import (
     FINAL_ANSWERS,
     FOLLOW_UP,
@@ -19,18 +18,12 @@ from suffice.loops.answers.follow_up_prompts import (
     render_reading,
 )
 from suffice.loops.answers.prompts import Prompt, SearchStep
-from suffice.loops.query_loop import (
-    QueryChoice,
-    QueryLoop,
-    QueryLoopSettings,
-    Roles,
-    StopVerdict,
-)
+from suffice.loops.query_loop import QueryChoice, QueryLoop, QueryLoopSettings, StopVerdict
 from suffice.options import Option
-from suffice.protocols import ChatModel, Encoder, GenerationRequest, PassageFilter
+from suffice.protocols import ChatModel, Encoder, PassageFilter
 from suffice.scoring import normalize_answer
 from suffice.signals.evidence import one_line
-from suffice.trace.rounds.records import Passage, Usage
+from suffice.trace.rounds.records import Passage, Question, Usage
 
 _NEXT_STEP = ("\n\n", "\nMain question:", "\nDocument:", f"\n{FOLLOW_UP}")
 _NEXT_QUESTION = ("\nMain question:", f"\n{FOLLOW_UP}")
@@ -117,23 +110,43 @@ class ChainSettings(FollowUpSettings):
     step: int = 3
 
 
-class FollowUpAgent:
-    """Chooses queries by asking for the next follow-up question; safe to use from several threads.
+class FollowUpPipeline(QueryLoop):
+    """Chooses queries by asking for the next follow-up question, and has each read.
 
     One greedy call a choice, of which the first line counts. A question that was asked before is asked
     for once more, with a reminder; if it is repeated all the same it is sent again, and finds what ranks
     next. An empty reply makes the main question the query, and is counted.
     """
 
-    def __init__(self, model: ChatModel, prompts: FollowUpPrompts, *, max_tokens: int) -> None:
-        self._model = model
-        self._prompts = prompts
-        self._max_tokens = max_tokens
+    settings: FollowUpSettings
+    asks_apart = True
+
+    def __init__(
+        self,
+        model: ChatModel,
+        settings: FollowUpSettings,
+        *,
+        encoder: Encoder | None = None,
+        passage_filter: PassageFilter | None = None,
+    ) -> None:
+        if settings.reasons:
+            settings = replace(
+                settings,
+                max_tokens=max(settings.max_tokens, _THOUGHT_TOKENS),
+                max_sample_tokens=max(settings.max_sample_tokens, _THOUGHT_TOKENS),
+            )
+        self._prompts = FollowUpPrompts(
+            api=model.api,
+            documents=settings.sees_documents,
+            form=settings.prompt,
+            final=settings.final_answer,
+        )
+        super().__init__(model, settings, encoder=encoder, passage_filter=passage_filter)
 
     def choose(
         self, question: str, steps: Sequence[SearchStep], *, refused: QueryChoice | None = None
     ) -> QueryChoice:
-        """The question after these steps; see :class:`suffice.loops.query_loop.QueryChooser`."""
+        """The question after these steps."""
         del refused  # it never ends by itself
         prompt = self._prompts.next_query(question, steps)
         query, text, usage = self._ask(prompt)
@@ -150,42 +163,48 @@ class FollowUpAgent:
 
     def _ask(self, prompt: Prompt) -> tuple[str, str, Usage]:
         """The follow-up question in the reply, the reply, and what it cost."""
-        stop = ("\n",) if isinstance(prompt, str) else _NEXT_STEP
-        text, usage = _ask(self._model, prompt, self._max_tokens, stop)
+        text, usage = greedy(self.model, prompt, self.settings.max_query_tokens, _line_of(prompt))
         return one_line(_LABEL.sub("", _first_line(text))), text, usage
 
+    def read(self, query: str, passages: Sequence[Passage]) -> tuple[str, Usage]:
+        """The answer to a follow-up question from its documents alone.
 
-def read_documents(
-    model: ChatModel, query: str, passages: Sequence[Passage], *, max_tokens: int
-) -> tuple[str, Usage]:
-    """The answer to a follow-up question from its documents alone, and its cost.
+        Where nothing new was found it is "unknown" and no call is made.
+        """
+        if not passages:
+            return _UNKNOWN, NOTHING_ASKED
+        prompt, most = render_reading(query, passages, api=self.model.api), self.settings
+        text, usage = greedy(self.model, prompt, most.max_intermediate_tokens, _line_of(prompt))
+        return one_line(_first_line(text).removeprefix("Answer:")) or _UNKNOWN, usage
 
-    Where nothing new was found it is "unknown" and no call is made.
-    """
-    if not passages:
-        return _UNKNOWN, Usage(llm_calls=0, prompt_tokens=0, cached_tokens=0, completion_tokens=0)
-    prompt = render_reading(query, passages, api=model.api)
-    stop = ("\n",) if isinstance(prompt, str) else _NEXT_STEP
-    text, usage = _ask(model, prompt, max_tokens, stop)
-    return one_line(_first_line(text).removeprefix("Answer:")) or _UNKNOWN, usage
+    def verdict(self, question: str, steps: Sequence[SearchStep]) -> StopVerdict:
+        """The model's verdict: LLM-Stop (paper 1, section 5.2)."""
+        prompt = self._prompts.verdict(question, steps)
+        # a chat model ends by itself, and what it writes before its decision is its own matter
+        stop = _NEXT_QUESTION if isinstance(prompt, str) else ()
+        text, usage = greedy(self.model, prompt, self.settings.max_verdict_tokens, stop)
+        said = (f"{VERDICT}{text}" if isinstance(prompt, str) else text).rstrip()
+        stops = parse_verdict(said)
+        return StopVerdict(stops=bool(stops), said=said, usage=usage, unread=stops is None)
+
+    def prompt(
+        self, question: Question, steps: Sequence[SearchStep], shown: Sequence[Passage]
+    ) -> Prompt:
+        """What asks for the answer from the steps, each with its documents."""
+        del shown
+        return self._prompts.answer(question.text, steps)
 
 
-def ask_whether_to_stop(
-    model: ChatModel,
-    prompts: FollowUpPrompts,
-    question: str,
-    steps: Sequence[SearchStep],
-    *,
-    max_tokens: int,
-) -> StopVerdict:
-    """The model's verdict: LLM-Stop (paper 1, section 5.2)."""
-    prompt = prompts.verdict(question, steps)
-    # a chat model ends by itself, and what it writes before its decision is its own matter
-    stop = _NEXT_QUESTION if isinstance(prompt, str) else ()
-    text, usage = _ask(model, prompt, max_tokens, stop)
-    said = (f"{VERDICT}{text}" if isinstance(prompt, str) else text).rstrip()
-    stops = parse_verdict(said)
-    return StopVerdict(stops=bool(stops), said=said, usage=usage, unread=stops is None)
+class IterativePipeline(FollowUpPipeline):
+    """The loop of :class:`IterativeSettings`."""
+
+    settings_type = IterativeSettings
+
+
+class ChainPipeline(FollowUpPipeline):
+    """The loop of :class:`ChainSettings`."""
+
+    settings_type = ChainSettings
 
 
 def parse_verdict(text: str) -> bool | None:
@@ -201,58 +220,9 @@ def parse_verdict(text: str) -> bool | None:
     return tags[-1] == "STOP" if decided and tags else None
 
 
-class FollowUpPipeline(QueryLoop):
-    """The loop of :class:`suffice.loops.query_loop.QueryLoop` with follow-up questions."""
-
-    def __init__(
-        self,
-        model: ChatModel,
-        settings: FollowUpSettings,
-        *,
-        encoder: Encoder | None = None,
-        passage_filter: PassageFilter | None = None,
-    ) -> None:
-        if settings.reasons:
-            settings = replace(
-                settings,
-                max_tokens=max(settings.max_tokens, _THOUGHT_TOKENS),
-                max_sample_tokens=max(settings.max_sample_tokens, _THOUGHT_TOKENS),
-            )
-        prompts = FollowUpPrompts(
-            api=model.api,
-            documents=settings.sees_documents,
-            form=settings.prompt,
-            final=settings.final_answer,
-        )
-        roles = Roles(
-            chooser=FollowUpAgent(model, prompts, max_tokens=settings.max_query_tokens),
-            reader=partial(read_documents, model, max_tokens=settings.max_intermediate_tokens),
-            asker=partial(
-                ask_whether_to_stop, model, prompts, max_tokens=settings.max_verdict_tokens
-            ),
-            prompt=prompts.answer,
-        )
-        super().__init__(model, settings, roles, encoder=encoder, passage_filter=passage_filter)
-
-
-class IterativePipeline(FollowUpPipeline):
-    """The loop of :class:`IterativeSettings`."""
-
-    settings_type = IterativeSettings
-
-
-class ChainPipeline(FollowUpPipeline):
-    """The loop of :class:`ChainSettings`."""
-
-    settings_type = ChainSettings
-
-
-def _ask(
-    model: ChatModel, prompt: Prompt, max_tokens: int, stop: tuple[str, ...]
-) -> tuple[str, Usage]:
-    """The greedy reply and what it cost."""
-    reply = model.generate(GenerationRequest(prompt=prompt, max_tokens=max_tokens, stop=stop))
-    return reply.completions[0].text, usage_of(reply, calls=1)
+def _line_of(prompt: Prompt) -> tuple[str, ...]:
+    """What ends a reply of one line."""
+    return ("\n",) if isinstance(prompt, str) else _NEXT_STEP
 
 
 def _first_line(text: str) -> str:

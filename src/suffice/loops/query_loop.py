@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import time
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, ClassVar
 
 from suffice.concurrency import Once
-from suffice.errors import InternalError
 from suffice.loops.answers.calls import NOTHING_ASKED, check_least, usage_sum
 from suffice.loops.answers.prompts import Prompt, SearchStep
 from suffice.loops.answers.round_answer import retrieved, timed
 from suffice.loops.settings import LoopSettings
 from suffice.loops.steps import EVERYTHING, RoundReads, Step, SteppedLoop
 from suffice.options import Option
-from suffice.protocols import ChatModel, Encoder, PassageFilter, Retriever
+from suffice.protocols import Retriever
 from suffice.signals.asking.verdicts import add_judge_calls
 from suffice.signals.registry import LLM_STOP, MALFORMED_ACTIONS
 from suffice.trace.rounds.records import Passage, Question, Round, Usage
 
 
-# --- who does what --------------------------------------------------------------------------------
+# --- who says what --------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryChoice:
-    """What a chooser wants: to send ``query``, or to end instead (``finishes``).
+    """What a model wants: to send ``query``, or to end instead (``finishes``).
 
     Later prompts repeat ``said``; ``action`` is everything it generated. ``unread``: nothing of that could be
     read, so that the query is the question.
@@ -39,19 +39,6 @@ class QueryChoice:
     unread: bool = False
 
 
-class QueryChooser(Protocol):
-    """Chooses the next query. Safe to call from several threads."""
-
-    def choose(
-        self, question: str, steps: Sequence[SearchStep], *, refused: QueryChoice | None = None
-    ) -> QueryChoice:
-        """What to do after these steps.
-
-        ``refused`` is the choice to end that was not granted: one that searches is wanted instead.
-        """
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopVerdict:
     """Whether the model would end here; ``unread``: nothing it said could be read, so it goes on."""
@@ -60,28 +47,6 @@ class StopVerdict:
     said: str
     usage: Usage
     unread: bool = False
-
-
-QueryReader = Callable[[str, Sequence[Passage]], tuple[str, Usage]]
-"""Answers a query from what it found, if anything; with what that cost. Safe in several threads."""
-StopAsker = Callable[[str, Sequence[SearchStep]], StopVerdict]
-"""Asks whether what was found suffices after these steps. Safe in several threads."""
-FinalPrompt = Callable[[str, Sequence[SearchStep]], Prompt]
-"""The prompt that asks for the question's answer after these steps."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Roles:
-    """Who chooses queries, answers each from what it found, and says after each round whether to end.
-
-    Without an ``asker`` the chooser's own wish to end counts; without a ``prompt`` that asks for the answer
-    from the steps it is asked for from the passages alone.
-    """
-
-    chooser: QueryChooser
-    reader: QueryReader | None = None
-    asker: StopAsker | None = None
-    prompt: FinalPrompt | None = None
 
 
 # --- the loop -------------------------------------------------------------------------------------
@@ -122,26 +87,13 @@ class QueryLoopSettings(LoopSettings):
     def own_calls(self) -> int:
         """Calls a round that do not answer, at most: the one that chooses its query, and one more.
 
-        That is the search of an agent that would have ended, or the verdict after the last round.
+        That is the search of a model that would have ended, or the verdict after the last round.
         """
         return 2
 
     def shown(self, number: int) -> int:
         """The most passages that rounds 1 to ``number`` show."""
         return number * self.step
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Look:
-    """What a query found, in rank order, down to the last passage that it adds.
-
-    ``offered`` are the ``new`` and what was dropped before: its score for this query may be better. ``again``
-    were shown before.
-    """
-
-    new: tuple[Passage, ...]
-    offered: tuple[Passage, ...]
-    again: tuple[Passage, ...]
 
 
 @dataclass(slots=True)
@@ -157,8 +109,14 @@ class _Trail:
     unread_verdicts: int = 0
     _found: set[str] = field(default_factory=set)
 
-    def look(self, ranked: Sequence[Passage], most: int) -> _Look:
-        """The first ``most`` passages not found before, and what else ranks among them."""
+    def look(
+        self, ranked: Sequence[Passage], most: int
+    ) -> tuple[list[Passage], list[Passage], list[Passage]]:
+        """The first ``most`` passages not found before, and what else ranks among them.
+
+        These are the new, the new with what was dropped before (its score for this query may be better), and
+        what was shown before.
+        """
         shown = {passage.id for passage in self.shown}
         new: list[Passage] = []
         offered: list[Passage] = []
@@ -175,45 +133,55 @@ class _Trail:
             if passage.id not in self._found:
                 new.append(passage)
         self._found.update(passage.id for passage in new)
-        return _Look(new=tuple(new), offered=tuple(offered), again=tuple(again))
-
-    def add(self, step: SearchStep) -> None:
-        """Take in a step."""
-        self.steps = (*self.steps, step)
-        self.shown = (*self.shown, *step.shown)
+        return new, offered, again
 
 
 class QueryLoop(SteppedLoop):
     """Runs the loop over one question at a time; safe to use from several threads.
 
-    A round sends the query the chooser wants, adds at most ``step`` passages, has them read where there
-    is a reader, and answers over everything so far. ``candidate_scores`` are those of everything the
+    A round sends the query that :meth:`choose` wants, adds at most ``step`` passages, has them read by
+    :meth:`read`, and answers over everything so far. ``candidate_scores`` are those of everything the
     query found, ``refound`` the passages shown before that rank among those it adds, ``action`` is what
-    the chooser generated and, after a blank line, what an asker said.
-    The calls and tokens of chooser and reader count with the round that they made, those of a verdict
-    as a judge's.
+    was generated to choose and, after a blank line, what a verdict said.
+    The calls and tokens of choices and readings count with the round that they made, those of a verdict
+    as a judge's. A loop of one's own derives from it and brings :meth:`choose` at least.
     """
 
     settings: QueryLoopSettings
+    asks_apart: ClassVar[bool] = False
+    """Whether :meth:`verdict` says where the loop would end, rather than a choice to finish."""
 
-    def __init__(
-        self,
-        model: ChatModel,
-        settings: QueryLoopSettings,
-        roles: Roles,
-        *,
-        encoder: Encoder | None = None,
-        passage_filter: PassageFilter | None = None,
-    ) -> None:
-        super().__init__(model, settings, encoder=encoder, passage_filter=passage_filter)
-        self._roles = roles
+    @abstractmethod
+    def choose(
+        self, question: str, steps: Sequence[SearchStep], *, refused: QueryChoice | None = None
+    ) -> QueryChoice:
+        """What to do after these steps.
+
+        ``refused`` is the choice to end that was not granted: one that searches is wanted instead.
+        """
+
+    def read(self, query: str, passages: Sequence[Passage]) -> tuple[str | None, Usage]:
+        """The answer to a query from what it found, if it is asked for, and what that cost."""
+        del query, passages
+        return None, NOTHING_ASKED
+
+    def verdict(self, question: str, steps: Sequence[SearchStep]) -> StopVerdict:
+        """Whether what was found suffices after these steps, of a loop that ``asks_apart``."""
+        raise NotImplementedError
+
+    def prompt(
+        self, question: Question, steps: Sequence[SearchStep], shown: Sequence[Passage]
+    ) -> Prompt:
+        """What asks for the question's answer after these steps."""
+        del steps
+        return self._answerer.prompt(question, shown)
 
     def steps(
         self, question: Question, retriever: Retriever, reads: RoundReads = EVERYTHING
     ) -> Iterator[Step]:
         """Rounds as they are come to, up to the budget, also those that find nothing new.
 
-        Where the chooser would end it is made to search once more: whether to stop is for a policy.
+        Where the model would end it is made to search once more: whether to stop is for a policy.
         """
         loop, trail = self.settings, _Trail()
         before: tuple[Round, ...] = ()
@@ -221,18 +189,21 @@ class QueryLoop(SteppedLoop):
         for number in range(1, loop.rounds + 1):
             choice = self._searching(question.text, trail.steps, choice)
             found = self._found(retriever, trail, choice)
+            verdicts = loop.verdicts and (reads.at_end or number < loop.rounds)
             after = _After(
-                verdicts=loop.verdicts and (reads.at_end or number < loop.rounds),
-                ask=partial(self._ask, question.text, trail.steps),
-                wish=Once(partial(self._choose, question.text, trail.steps)),
-                asks=self._roles.asker is not None,
+                wish=Once(partial(self._choose, question.text, trail.steps))
+                if verdicts and not self.asks_apart
+                else None,
+                ask=partial(self.verdict, question.text, trail.steps)
+                if verdicts and self.asks_apart
+                else None,
                 unread=trail.unread,
                 trail=trail,
                 last=number == loop.rounds,
             )
-            prompt = partial(self._prompt, question, trail.steps, trail.shown)
+            prompt = partial(self.prompt, question, trail.steps, trail.shown)
             yield self._step(question, found, prompt, before=before, reads=reads, then=after)
-            choice = after.wish() if after.wishes and number < loop.rounds else None
+            choice = after.wish() if after.wish is not None and not after.last else None
             before = (*before, found)
 
     def _found(self, retriever: Retriever, trail: _Trail, choice: QueryChoice) -> Round:
@@ -240,48 +211,25 @@ class QueryLoop(SteppedLoop):
         loop, number = self.settings, len(trail.steps) + 1
         started = time.perf_counter()
         ranked = retriever.retrieve(choice.query, max(loop.candidates, loop.shown(number)))
-        look = trail.look(ranked, loop.step)
-        shown = self._answerer.kept(look.offered)
-        spent, answer = choice.usage, None
-        if self._roles.reader is not None:
-            answer, cost = self._roles.reader(choice.query, look.new)
-            # its seconds the round's own clock counts; a choice comes before that clock starts
-            spent = usage_sum(spent, replace(cost, latency_s=0.0))
+        new, offered, again = trail.look(ranked, loop.step)
+        shown = self._answerer.kept(offered)
+        answer, cost = self.read(choice.query, new)
         trail.unread += choice.unread
-        trail.add(
-            SearchStep(
-                said=choice.said,
-                query=choice.query,
-                found=look.new,
-                shown=shown,
-                answer=answer or "",
-            )
+        step = SearchStep(
+            said=choice.said, query=choice.query, found=tuple(new), shown=shown, answer=answer or ""
         )
+        trail.steps, trail.shown = (*trail.steps, step), (*trail.shown, *shown)
+        # a reading's seconds the round's own clock counts; a choice comes before that clock starts
+        spent = usage_sum(choice.usage, replace(cost, latency_s=0.0))
         found = Round(
             answer=None,
             passages=shown,
-            refound=look.again,
+            refound=tuple(again),
             action=choice.action,
             intermediate_answer=answer,
             usage=usage_sum(NOTHING_ASKED, spent),
         )
         return timed(retrieved(found, choice.query, ranked), started)
-
-    def _prompt(
-        self, question: Question, steps: tuple[SearchStep, ...], shown: tuple[Passage, ...]
-    ) -> Prompt:
-        if self._roles.prompt is None:
-            return self._answerer.prompt(question, shown)
-        return self._roles.prompt(question.text, steps)
-
-    def _ask(self, question: str, steps: tuple[SearchStep, ...]) -> StopVerdict:
-        """The asker's verdict, with its seconds."""
-        if self._roles.asker is None:
-            raise InternalError("nobody is there to be asked")
-        started = time.perf_counter()
-        verdict = self._roles.asker(question, steps)
-        seconds = time.perf_counter() - started
-        return replace(verdict, usage=replace(verdict.usage, latency_s=seconds))
 
     def _searching(
         self, question: str, steps: tuple[SearchStep, ...], choice: QueryChoice | None
@@ -301,84 +249,60 @@ class QueryLoop(SteppedLoop):
     def _choose(
         self, question: str, steps: tuple[SearchStep, ...], *, refused: QueryChoice | None = None
     ) -> QueryChoice:
-        """The chooser's choice, with its seconds."""
+        """The choice, with its seconds."""
         started = time.perf_counter()
-        choice = self._roles.chooser.choose(question, steps, refused=refused)
+        choice = self.choose(question, steps, refused=refused)
         seconds = time.perf_counter() - started
         return replace(choice, usage=replace(choice.usage, latency_s=seconds))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _After:
-    """What is asked after a round if ``verdicts``: whether to end, of an asker or as the chooser's choice.
+    """What is asked after a round: whether to end, as the next choice (``wish``) or apart (``ask``).
 
     ``unread`` are the choices up to this round of which nothing could be read.
     """
 
-    verdicts: bool
-    ask: Callable[[], StopVerdict]
-    wish: Once[QueryChoice]
-    asks: bool
+    wish: Once[QueryChoice] | None
+    ask: Callable[[], StopVerdict] | None
     unread: int
     trail: _Trail
     last: bool
 
-    @property
-    def wishes(self) -> bool:
-        """Whether the chooser is asked."""
-        return self.verdicts and not self.asks
-
     def __call__(self, finished: Round) -> Round:
-        """The round with what was said of it."""
-        if self.wishes:
-            finished = _with_wish(finished, self.wish(), last=self.last)
-        elif self.verdicts:
+        """The round with what was said of it.
+
+        A wish is a ``judge_call`` where it chose no query: where the model would end, and after the last
+        round. Elsewhere it is the next round's choice and costs a policy nothing more.
+        """
+        signals, usage, action = dict(finished.signals), finished.usage, finished.action
+        if self.wish is not None:
+            choice = self.wish()
+            signals[LLM_STOP.name] = float(choice.finishes)
+            if choice.finishes or self.last:
+                usage = _judged(usage, choice.usage)
+        elif self.ask is not None:
+            started = time.perf_counter()
             verdict = self.ask()
+            seconds = time.perf_counter() - started
             self.trail.unread_verdicts += verdict.unread
-            finished = _with_asked(finished, verdict)
-        malformed = float(self.unread + self.trail.unread_verdicts)
-        return replace(finished, signals={**finished.signals, MALFORMED_ACTIONS.name: malformed})
+            signals[LLM_STOP.name] = float(verdict.stops)
+            usage = _judged(usage, replace(verdict.usage, judge_latency_s=seconds))
+            usage = replace(usage, latency_s=(usage.latency_s or 0.0) + seconds)
+            action = f"{action}\n\n{verdict.said}"
+        signals[MALFORMED_ACTIONS.name] = float(self.unread + self.trail.unread_verdicts)
+        return replace(finished, signals=signals, usage=usage, action=action)
 
     def begin(self) -> None:
-        """Ask the chooser already."""
-        if self.wishes:
+        """Ask for the next choice already."""
+        if self.wish is not None:
             self.wish()
 
     def ended(self, finished: Round) -> Round:
         """The last round of a loop that was stopped, with the next round's choice as a verdict's cost."""
-        paid = self.last or not self.wishes or self.wish().finishes
-        if paid:
+        if self.last or self.wish is None or self.wish().finishes:
             return finished
         return replace(finished, usage=_judged(finished.usage, self.wish().usage))
-
-
-def _with_wish(finished: Round, choice: QueryChoice, *, last: bool) -> Round:
-    """The round with what the chooser wished after it.
-
-    That is a ``judge_call`` where it chose no query: where the chooser would end, and after the last
-    round. Elsewhere it is the next round's choice and costs a policy nothing more.
-    """
-    usage = finished.usage
-    if choice.finishes or last:
-        usage = _judged(usage, choice.usage)
-    return replace(
-        finished,
-        usage=usage,
-        signals={**finished.signals, LLM_STOP.name: float(choice.finishes)},
-    )
-
-
-def _with_asked(finished: Round, verdict: StopVerdict) -> Round:
-    """The round with the verdict that was asked for after it, whose seconds count with it."""
-    seconds = verdict.usage.latency_s
-    usage = _judged(finished.usage, replace(verdict.usage, judge_latency_s=seconds))
-    latency = (usage.latency_s or 0.0) + (seconds or 0.0)
-    return replace(
-        finished,
-        action=f"{finished.action}\n\n{verdict.said}",
-        usage=replace(usage, latency_s=latency),
-        signals={**finished.signals, LLM_STOP.name: float(verdict.stops)},
-    )
 
 
 def _judged(usage: Usage, verdict: Usage) -> Usage:

@@ -2,34 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
-from suffice.loops.answers.calls import check_least, usage_of, usage_sum
-from suffice.loops.answers.prompts import Prompt, SearchStep
-from suffice.loops.answers.react_prompts import (
-    FORCED,
-    LABEL,
-    REPAIR_LABEL,
-    AgentAction,
-    parse_action,
-    render_agent,
-    render_once_more,
-    render_repair,
-    said,
+from suffice.loops.answers.calls import check_least, greedy, usage_sum
+from suffice.loops.answers.prompts import (
+    NOTHING_NEW,
+    SHELF,
+    Api,
+    Prompt,
+    SearchStep,
+    in_reply,
+    passage_lines,
 )
-from suffice.loops.query_loop import (
-    QueryChoice,
-    QueryLoop,
-    QueryLoopSettings,
-    Roles,
-)
-from suffice.protocols import ChatModel, Encoder, GenerationRequest, PassageFilter
+from suffice.loops.query_loop import QueryChoice, QueryLoop, QueryLoopSettings
+from suffice.protocols import MAX_REPLY_LETTERS, Message
 from suffice.scoring import normalize_answer
-from suffice.signals.evidence import one_line
+from suffice.signals.evidence import one_line, passage_line
 from suffice.signals.registry import LLM_STOP
-from suffice.trace.rounds.records import Usage
+from suffice.trace.rounds.records import Passage, Usage
 
 _STOP = ("\nObservation", "\nQuestion:")
 
@@ -51,8 +44,8 @@ class ReactSettings(QueryLoopSettings):
         check_least(self, {"max_action_tokens": 1})
 
 
-class ReactAgent:
-    """Chooses queries by thought and action (Yao et al. 2023); safe to use from several threads.
+class ReactPipeline(QueryLoop):
+    """Chooses queries by thought and action (Yao et al. 2023).
 
     One greedy call a choice. An action that cannot be read, or that repeats an earlier query, is asked
     for once more, with a reminder. If it cannot be read then either, the question is the query; a query
@@ -61,76 +54,312 @@ class ReactAgent:
     finishes all the same gets the question as its query.
     """
 
-    def __init__(self, model: ChatModel, *, max_tokens: int) -> None:
-        self._model = model
-        self._max_tokens = max_tokens
+    settings_type = ReactSettings
+    settings: ReactSettings
 
     def choose(
         self, question: str, steps: Sequence[SearchStep], *, refused: QueryChoice | None = None
     ) -> QueryChoice:
-        """The action after these steps; see :class:`suffice.loops.query_loop.QueryChooser`."""
-        prompt = render_agent(question, steps, api=self._model.api)
+        """The action after these steps."""
+        prompt = render_agent(question, steps, api=self.model.api)
         if refused is not None:
-            return self._once_more(question, render_once_more(prompt, refused.said))
-        text, usage = self._ask(prompt, label=LABEL)
-        action = parse_action(text)
-        repeated = action is not None and _repeats(action, steps)
-        if action is None or repeated:
-            again = render_repair(prompt, text, repeated=repeated)
-            repaired, more = self._ask(again, label=REPAIR_LABEL)
-            action = parse_action(repaired) or action
-            text, usage = f"{text}\n\n{repaired}", usage_sum(usage, more)
-        return _choice(action, question, text, usage)
-
-    def _once_more(self, question: str, prompt: Prompt) -> QueryChoice:
-        text, usage = self._ask(prompt, label=FORCED)
-        action = parse_action(text)
-        if action is not None and action.kind == "finish":
-            action = replace(action, kind="search", argument=one_line(question))
-        return _choice(action, question, text, usage)
-
-    def _ask(self, prompt: Prompt, *, label: str) -> tuple[str, Usage]:
-        """The reply, with the label that a completion model went on after, and what it cost."""
-        reply = self._model.generate(
-            GenerationRequest(prompt=prompt, max_tokens=self._max_tokens, stop=_STOP)
+            text, usage = self._ask(render_once_more(prompt, refused.said), FORCED)
+            action = parse_action(text)
+            if action is not None and action.kind == "finish":
+                action = replace(action, kind="search", argument=one_line(question))
+        else:
+            text, usage = self._ask(prompt, LABEL)
+            action = parse_action(text)
+            made = {normalize_answer(step.query) for step in steps}
+            searches = action is not None and action.kind == "search"
+            repeated = searches and normalize_answer(action.argument) in made
+            if action is None or repeated:
+                again = render_repair(prompt, text, repeated=repeated)
+                repaired, more = self._ask(again, REPAIR_LABEL)
+                action = parse_action(repaired) or action
+                text, usage = f"{text}\n\n{repaired}", usage_sum(usage, more)
+        read = action or AgentAction(kind="search", argument=one_line(question))
+        return QueryChoice(
+            query=read.argument,
+            said=said(read),
+            action=text,
+            usage=usage,
+            finishes=read.kind == "finish",
+            unread=action is None,
         )
-        text = reply.completions[0].text
-        if isinstance(prompt, str):
-            text = f"{label}{text}"
-        return text, usage_of(reply, calls=1)
+
+    def _ask(self, prompt: Prompt, label: str) -> tuple[str, Usage]:
+        """The reply, with the label that a completion model went on after, and what it cost."""
+        text, usage = greedy(self.model, prompt, self.settings.max_action_tokens, _STOP)
+        return (f"{label}{text}" if isinstance(prompt, str) else text), usage
 
 
-def _repeats(action: AgentAction, steps: Sequence[SearchStep]) -> bool:
-    """Whether it searches for what was searched for before."""
-    made = {normalize_answer(step.query) for step in steps}
-    return action.kind == "search" and normalize_answer(action.argument) in made
+# --- what it says ------------------------------------------------------------------------------
+_MAX_THOUGHT = 400
+_MAX_ARGUMENT = 300
+_PAIRS = {"[": "]", "(": ")", "{": "}", "【": "】", "<": ">"}
+_QUOTES = " \"'`“”‘’*"
+_PLACEHOLDERS = frozenset({"query", "answer", "the query", "the answer", "..."})
+
+_MARKUP = re.compile(r"[*`#]+|_{2,}")
+# nothing below gives back what it took
+_OBSERVATION = re.compile(r"^[^\w\n]*+observation", re.IGNORECASE | re.MULTILINE)
+_VERBS = (
+    re.compile(  # behind a label
+        r"\b(?:next[ ]++)?action[ ]*+\d*+[^\S\n]*+[:\-=\n]\W*+(?P<verb>search|finish)(?:ing|ed)?\b",
+        re.IGNORECASE,
+    ),
+    re.compile(r"\b(?P<verb>search|finish)[^\S\n]*+(?=[\[【({])", re.IGNORECASE),
+    re.compile(  # at the begin of a line
+        r"^[^\w\n]*+(?P<verb>search|finish)[^\S\n]*+(?=[:\"“])", re.IGNORECASE | re.MULTILINE
+    ),
+)
+_ANSWER = re.compile(
+    r"^[^\w\n]*+(?:final[ ]++answer|answer)[^\S\n]*+:[^\S\n]*+(?P<rest>\S[^\n]*+)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_INPUT = re.compile(
+    r"\s*+action[ _]input[^\S\n]*+\d*+[^\S\n]*+:(?=[^\n])[^\S\n]*+(?P<rest>[^\n]*+)", re.IGNORECASE
+)
+_THOUGHT = re.compile(r"^(?:\W*+thought[ ]*+\d*+[ ]*+[:\-][ ]*+)++", re.IGNORECASE)
+_FILLER = re.compile(r"^(?:for|query|with)\b[^\S\n]*[:=]?[^\S\n]*", re.IGNORECASE)
 
 
-def _choice(action: AgentAction | None, question: str, text: str, usage: Usage) -> QueryChoice:
-    read = action or AgentAction(kind="search", argument=one_line(question))
-    return QueryChoice(
-        query=read.argument,
-        said=said(read),
-        action=text,
-        usage=usage,
-        finishes=read.kind == "finish",
-        unread=action is None,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentAction:
+    """What an agent wants: to search for ``argument``, or to finish with it; and what it thought."""
+
+    kind: Literal["search", "finish"]
+    argument: str
+    thought: str = ""
+
+
+def parse_action(text: str) -> AgentAction | None:
+    r"""The first action, read tolerantly; ``None`` when there is none or it searches for nothing.
+
+    What follows a made-up observation is cut off. Looked for in this order: a verb after an ``Action``
+    label; a verb with a bracket; a verb that begins a line; a final answer, which is a finish. Case,
+    markdown, numbers after labels, other brackets, quotes and a missing bracket do not matter. The
+    first 100,000 letters are read, each a bounded number of times.
+
+    >>> parse_action("Thought: who wrote it?\nAction: Search[The Ferry author]")
+    AgentAction(kind='search', argument='The Ferry author', thought='who wrote it?')
+    >>> parse_action("**Action 2:** finish(Oslo").argument
+    'Oslo'
+    >>> parse_action("I am not sure.") is None
+    True
+    """
+    text = text[:MAX_REPLY_LETTERS]
+    made_up = _OBSERVATION.search(text)
+    plain = _MARKUP.sub("", text[: made_up.start()] if made_up else text)
+    for pattern in _VERBS:
+        if match := pattern.search(plain):
+            argument = _clean(_argument(plain[match.end() :]))
+            searches = match["verb"].lower() == "search"
+            empty = not re.search(r"\w", argument) or argument.casefold() in _PLACEHOLDERS
+            if searches and empty:
+                return None
+            kind: Literal["search", "finish"] = "search" if searches else "finish"
+            thought = _thought(plain[: match.start()])
+            return AgentAction(kind=kind, argument=argument, thought=thought)
+    if answer := _ANSWER.search(plain):
+        thought = _thought(plain[: answer.start()])
+        return AgentAction(kind="finish", argument=_clean(answer["rest"]), thought=thought)
+    return None
+
+
+def _argument(rest: str) -> str:
+    """What stands in the brackets, or to the end of the line where there are none or one is missing."""
+    match = _INPUT.match(rest)
+    line = (match["rest"] if match else rest.partition("\n")[0]).strip()
+    closing = _PAIRS.get(line[:1])
+    if closing is None:
+        return _FILLER.sub("", line.lstrip(":=- \t"))
+    depth = 0
+    for at, letter in enumerate(line):
+        depth += (letter == line[0]) - (letter == closing)
+        if depth == 0:
+            return line[1:at]
+    return line[1:]
+
+
+def _clean(argument: str) -> str:
+    """Without brackets and quotes around it, on one line."""
+    squeezed = " ".join(argument.split())[:_MAX_ARGUMENT].strip(_QUOTES)
+    while squeezed and _PAIRS.get(squeezed[0]) == squeezed[-1]:
+        squeezed = squeezed[1:-1].strip(_QUOTES)
+    return squeezed
+
+
+def _thought(before: str) -> str:
+    """What was said before the action, without its label, on one line."""
+    return _THOUGHT.sub("", " ".join(before.split())).strip(" ->")[:_MAX_THOUGHT]
+
+
+# --- what it is told --------------------------------------------------------------------------
+LABEL = "Thought:"
+"""What a completion model continues."""
+REPAIR_LABEL = "Action:"
+"""What it continues when its action could not be read."""
+FORCED = "Thought: I search once more, to be sure.\nAction: Search["
+"""What it continues when it may not finish."""
+
+_INSTRUCTIONS = (
+    "Find the answer to a question by searching a collection of passages, one search at a time. Trust "
+    "the passages only, not your memory: begin with a search. Each step is one thought and one action. "
+    "There are two actions:\n"
+    "Search[query]: look for passages. The query names one person, work, place or thing and what you "
+    "want to know of it, in a few words. It never repeats the question, nor an earlier query.\n"
+    "Finish[answer]: end, when the passages found state everything that the answer needs."
+)
+_REMINDER = "Reply with one action and nothing else, either Search[query] or Finish[answer]."
+_REPEATED = (
+    "That query was made before. Search for something else with other words: Search[query], or "
+    "Finish[answer]."
+)
+_ONCE_MORE = (
+    "Do not finish yet. Search for something that was not searched for, to confirm or complete the answer: "
+    "one thought and Search[query]."
+)
+
+
+# question, then what is said and what is found, the last of which is nothing
+_Trajectory = tuple[str, tuple[tuple[str, str], ...]]
+
+
+def _observed(*titles: str) -> str:
+    return "\n".join(["Observation:", *(passage_line(title, SHELF[title]) for title in titles)])
+
+
+_EXAMPLES: tuple[_Trajectory, ...] = (
+    (
+        "Question: Who was the brother of the director of the film The Quiet Orchard?",
+        (
+            (
+                "Thought: I need to know who directed The Quiet Orchard.\n"
+                "Action: Search[The Quiet Orchard film director]",
+                _observed("The Quiet Orchard", "The Ferry"),
+            ),
+            (
+                "Thought: The director is Bram Essiwick. His brother is not named yet.\n"
+                "Action: Search[Bram Essiwick brother]",
+                _observed("Bram Essiwick"),
+            ),
+            (
+                "Thought: The passages state the director and his brother, Dorrit Essiwick.\n"
+                "Action: Finish[Dorrit Essiwick]",
+                "",
+            ),
+        ),
+    ),
+    (
+        "Question: Who opened the older of the Hollin Bridge and the Saltmere Bridge?",
+        (
+            (
+                "Thought: I need to know when each bridge was opened and by whom. First the Hollin "
+                "Bridge.\n"
+                "Action: Search[Hollin Bridge opened]",
+                _observed("Hollin Bridge", "Hollin"),
+            ),
+            (
+                "Thought: The Hollin Bridge was opened in 1877 by Dorrit Vane. Now the other bridge.\n"
+                "Action: Search[Saltmere Bridge opened]",
+                _observed("Saltmere Bridge"),
+            ),
+            (
+                "Thought: 1851 is before 1877, so the Saltmere Bridge is older, opened by Piers "
+                "Okonwe.\n"
+                "Action: Finish[Piers Okonwe]",
+                "",
+            ),
+        ),
+    ),
+    (
+        "Question: In what year was the village where the keeper of the Ostrel Lighthouse was born "
+        "granted market rights?",
+        (
+            (
+                "Thought: I need to know who keeps the Ostrel Lighthouse.\n"
+                "Action: Search[Ostrel Lighthouse keeper]",
+                _observed("Ostrel Lighthouse"),
+            ),
+            (
+                "Thought: The keeper is Jora Pell. Where she was born is missing.\n"
+                "Action: Search[Jora Pell birthplace]",
+                _observed("Jora Pell"),
+            ),
+            (
+                "Thought: She was born in Wexcombe. The year of its market rights is missing.\n"
+                "Action: Search[Wexcombe market rights]",
+                _observed("Wexcombe"),
+            ),
+            (
+                "Thought: The passages state that Wexcombe was granted market rights in 1417.\n"
+                "Action: Finish[1417]",
+                "",
+            ),
+        ),
+    ),
+)
+
+
+def said(action: AgentAction) -> str:
+    """Thought and action in the form of the examples."""
+    verb = "Search" if action.kind == "search" else "Finish"
+    thought = f"Thought: {action.thought}\n" if action.thought else ""
+    return f"{thought}Action: {verb}[{action.argument}]"
+
+
+def render_agent(question: str, steps: Sequence[SearchStep], *, api: Api) -> Prompt:
+    """What is asked after these steps.
+
+    The prompt of a later step begins with that of an earlier one. A completion model continues after
+    :data:`LABEL`; a chat model gets each observation as a message.
+    """
+    trajectory = (
+        f"Question: {one_line(question)}",
+        tuple((step.said, _observation(step.found)) for step in steps),
     )
+    if api == "completion":
+        worked = "\n\n".join(_lines(*example) for example in _EXAMPLES)
+        return f"{_INSTRUCTIONS}\n\n{worked}\n\n{_lines(*trajectory)}\n{LABEL}"
+    first, *turns = [turn for example in (*_EXAMPLES, trajectory) for turn in _turns(*example)]
+    return (replace(first, content=f"{_INSTRUCTIONS}\n\n{first.content}"), *turns)
 
 
-class ReactPipeline(QueryLoop):
-    """The loop of :class:`suffice.loops.query_loop.QueryLoop` with a :class:`ReactAgent`."""
+def render_repair(prompt: Prompt, reply: str, *, repeated: bool = False) -> Prompt:
+    """What is asked when no action could be read out of the reply to a prompt, or a repeated one was.
 
-    settings_type = ReactSettings
+    A completion model continues after :data:`REPAIR_LABEL`.
+    """
+    shown, reminder = one_line(reply), _REPEATED if repeated else _REMINDER
+    if isinstance(prompt, str):
+        return f"{prompt.removesuffix(LABEL)}{shown}\n{reminder}\n{REPAIR_LABEL}"
+    return in_reply(prompt, shown or "...", reminder)
 
-    def __init__(
-        self,
-        model: ChatModel,
-        settings: ReactSettings,
-        *,
-        encoder: Encoder | None = None,
-        passage_filter: PassageFilter | None = None,
-    ) -> None:
-        agent = ReactAgent(model, max_tokens=settings.max_action_tokens)
-        roles = Roles(chooser=agent)
-        super().__init__(model, settings, roles, encoder=encoder, passage_filter=passage_filter)
+
+def render_once_more(prompt: Prompt, finish: str) -> Prompt:
+    """What is asked when the reply to a prompt was to finish, and another search is wanted.
+
+    A completion model continues after :data:`FORCED`.
+    """
+    if isinstance(prompt, str):
+        return prompt.removesuffix(LABEL) + FORCED
+    return in_reply(prompt, finish, _ONCE_MORE)
+
+
+def _observation(passages: Sequence[Passage]) -> str:
+    return "\n".join(["Observation:", *(passage_lines(passages) or [NOTHING_NEW])])
+
+
+def _lines(question: str, steps: tuple[tuple[str, str], ...]) -> str:
+    return "\n".join([question, *(line for step in steps for line in step if line)])
+
+
+def _turns(question: str, steps: tuple[tuple[str, str], ...]) -> list[Message]:
+    turns = [Message(role="user", content=question)]
+    for action, observed in steps:
+        turns.append(Message(role="assistant", content=action))
+        if observed:
+            turns.append(Message(role="user", content=observed))
+    return turns

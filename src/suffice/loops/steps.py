@@ -133,7 +133,7 @@ class SteppedLoop(ABC):
         encoder: Encoder | None = None,
         passage_filter: PassageFilter | None = None,
     ) -> None:
-        self.settings = settings
+        self.model, self.settings = model, settings
         self.settled_by: Mapping[str, str] = {}
         self._answerer = Answerer(model, settings, encoder=encoder, passage_filter=passage_filter)
 

@@ -65,25 +65,12 @@ class HashingEncoder:
         for text in texts:
             if self._fail_on is not None and self._fail_on in text:
                 raise BackendError(f"the encoder was told to fail on {self._fail_on!r}")
-        vectors = [_vector(text, self._dimension) for text in texts]
-        return np.array(vectors, np.float32).reshape(len(texts), self._dimension)
-
-
-def _vector(text: str, dimension: int) -> NDArray[np.float64]:
-    import numpy as np
-
-    total = np.zeros(dimension)
-    for word in tokenize(text):
-        total += _signs(word, dimension)
-    if not total.any():
-        total[0] = 1.0
-    return total / np.sqrt(total @ total)
-
-
-def _signs(word: str, dimension: int) -> NDArray[np.float64]:
-    """1 or -1 in every place, fixed by the word."""
-    import numpy as np
-
-    digest = hashlib.shake_256(word.encode()).digest(-(-dimension // 8))
-    bits = np.unpackbits(np.frombuffer(digest, np.uint8))[:dimension]
-    return bits.astype(np.float64) * 2.0 - 1.0
+        vectors = np.zeros((len(texts), self._dimension))
+        for row, text in enumerate(texts):
+            for word in tokenize(text):  # 1 or -1 in every place, fixed by the word
+                digest = hashlib.shake_256(word.encode()).digest(-(-self._dimension // 8))
+                bits = np.unpackbits(np.frombuffer(digest, np.uint8))[: self._dimension]
+                vectors[row] += bits * 2.0 - 1.0
+            if not vectors[row].any():
+                vectors[row, 0] = 1.0
+        return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)

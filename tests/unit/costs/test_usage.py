@@ -12,12 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.builders import of_rounds
 from tests.properties import examples
+from tests.question_records import question_records
 
 from suffice.costs.energy import EnergyModel
 from suffice.costs.prices import Prices, PriceTier
 from suffice.costs.usage import COSTS, CostModel, CostReads, cost_matrix, stop_costs
 from suffice.errors import UsageError
-from suffice.testing.traces import make_record, question_records, to_trace_set
+from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import Passage, QuestionRecord, Round, Usage
 from suffice.trace.rounds.table import TraceSet
 

@@ -19,8 +19,7 @@ from suffice.costs.prices import Prices
 from suffice.datasets.example import Example
 from suffice.datasets.registry import load
 from suffice.errors import BackendError
-from suffice.live.ahead import Ahead, Wasted
-from suffice.live.answering import Answered, Answering, answer
+from suffice.live.answering import Ahead, Answered, Answering, Wasted, answer
 from suffice.live.ask import AskSettings, LiveLoop
 from suffice.live.budgets import Budgets, Meter
 from suffice.live.chosen import ChosenPolicy

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from suffice.errors import DataError, SufficeWarning, UsageError
+from suffice.errors import DataError, UsageError
 from suffice.live.controller import Controller
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
@@ -143,26 +143,6 @@ def test_one_question_may_go_from_thread_to_thread(kept: bool) -> None:
                     context = contextvars.copy_context() if kept else contextvars.Context()
                     decision = pool.submit(context.run, step, answer).result()
             assert decision.stop
-
-
-def test_steps_that_begin_a_question_themselves_are_told_when_it_cannot_be_known() -> None:
-    """Each step of a graph runs in a context of its own, and begins or observes."""
-    controller = Controller(STABLE)
-
-    def begin(question: str) -> None:
-        contextvars.copy_context().run(controller.start, question)
-
-    def step(answer: str) -> Decision:
-        return contextvars.copy_context().run(controller.observe, Round(answer=answer))
-
-    for question, answers in ANSWERS.items():  # one after the other: nothing to say
-        begin(question)
-        assert [step(answer).stop for answer in answers] == [False, False, True]
-    begin("Who?")
-    begin("Where?")
-    with pytest.warns(SufficeWarning, match=r"'Where\?' was begun while 'Who\?' was under way"):
-        step("Ada")
-    assert not step("Rome").stop  # once
 
 
 # --- checkpoints --------------------------------------------------------------------------------

@@ -21,18 +21,14 @@ from tests.loops.follow_up import (
 )
 
 from suffice.errors import BackendError, UsageError
-from suffice.loops.answers.follow_up_prompts import FollowUpPrompts
 from suffice.loops.answers.prompts import SearchStep
 from suffice.loops.follow_up import (
     ChainPipeline,
     ChainSettings,
-    FollowUpAgent,
     FollowUpPipeline,
     IterativePipeline,
     IterativeSettings,
-    ask_whether_to_stop,
     parse_verdict,
-    read_documents,
 )
 from suffice.loops.query_loop import QueryChoice
 from suffice.protocols import GenerationRequest
@@ -105,8 +101,7 @@ def choose(
     *replies: str, api: Api = "completion"
 ) -> tuple[QueryChoice, tuple[GenerationRequest, ...]]:
     model = ScriptedModel(list(replies), api=api)
-    prompts = FollowUpPrompts(api=api, documents=True, form="answer-first")
-    found = FollowUpAgent(model, prompts, max_tokens=48).choose(QUESTION.text, STEPS)
+    found = loop(model).choose(QUESTION.text, STEPS)
     assert len(model.requests) == len(replies)
     return found, model.requests
 
@@ -215,14 +210,13 @@ def test_a_verdict_survives_a_blank_line(api: Api) -> None:
 
 
 def test_a_failing_model_is_not_hidden() -> None:
-    prompts = FollowUpPrompts(api="completion", documents=True, form="answer-first")
     for role in (
-        lambda model: FollowUpAgent(model, prompts, max_tokens=8).choose("Q?", ()),
-        lambda model: read_documents(model, "Q?", [passage("a")], max_tokens=8),
-        lambda model: ask_whether_to_stop(model, prompts, "Q?", (), max_tokens=8),
+        lambda failing: failing.choose("Q?", ()),
+        lambda failing: failing.read("Q?", [passage("a")]),
+        lambda failing: failing.verdict("Q?", ()),
     ):
         with pytest.raises(BackendError):
-            role(ScriptedModel(failures=Failures(first=1)))
+            role(loop(ScriptedModel(failures=Failures(first=1))))
 
 
 # --- the answer behind a chain of thought -----------------------------------------------------------

@@ -14,6 +14,7 @@ from tests.loops.query import (
     COST,
     FREE,
     QUESTION,
+    Acting,
     Scripted,
     Written,
     choice,
@@ -22,13 +23,7 @@ from tests.loops.query import (
 )
 
 from suffice.loops.answers.prompts import SearchStep
-from suffice.loops.query_loop import (
-    QueryChoice,
-    QueryLoop,
-    QueryLoopSettings,
-    Roles,
-    StopVerdict,
-)
+from suffice.loops.query_loop import QueryChoice, QueryLoopSettings, StopVerdict
 from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.records import Passage, Round, Usage
 
@@ -50,12 +45,8 @@ def run(
     **settings: Any,
 ) -> tuple[list[Round], Written, Scripted]:
     chooser, retriever = Written(choices), Scripted(results)
-    loop = QueryLoop(
-        model or ScriptedModel(),
-        QueryLoopSettings(**{"rounds": 2, "step": 2, **settings}),
-        Roles(chooser=chooser),
-        passage_filter=passage_filter,
-    )
+    chosen = QueryLoopSettings(**{"rounds": 2, "step": 2, **settings})
+    loop = Acting(chosen, chooser, model=model, passage_filter=passage_filter)
     return list(loop.rounds(QUESTION, retriever)), chooser, retriever
 
 
@@ -231,9 +222,8 @@ def verdict(*, stops: bool, unread: bool = False) -> StopVerdict:
     return StopVerdict(stops=stops, said="STOP" if stops else "GO ON", usage=COST, unread=unread)
 
 
-def loop_of(roles: Roles, model: ScriptedModel | None = None, **settings: Any) -> list[Round]:
-    chosen = QueryLoopSettings(**{"rounds": 2, "step": 1, **settings})
-    loop = QueryLoop(model or ScriptedModel(), chosen, roles)
+def loop_of(chooser: Written, verdicts: bool = True, **roles: Any) -> list[Round]:
+    loop = Acting(QueryLoopSettings(rounds=2, step=1, verdicts=verdicts), chooser, **roles)
     return list(loop.rounds(QUESTION, Scripted({"x": found("a", "b"), "y": found("a", "b")})))
 
 
@@ -244,8 +234,8 @@ def chooser_of(*queries: str) -> Written:
 def test_a_readers_answers_are_kept_and_paid() -> None:
     free = Written([replace(choice(each), usage=FREE) for each in "xy"])
     chooser = chooser_of("x", "y")
-    rounds = loop_of(Roles(chooser=chooser, reader=Reads()), verdicts=False)
-    bare = loop_of(Roles(chooser=free), verdicts=False)
+    rounds = loop_of(chooser, verdicts=False, reader=Reads())
+    bare = loop_of(free, verdicts=False)
     assert [each.intermediate_answer for each in rounds] == ["x:a", "y:b"]
     assert [each.intermediate_answer for each in bare] == [None, None]
     assert [each.answer for each in chooser.seen[-1]] == ["x:a"]
@@ -259,7 +249,7 @@ def test_a_readers_answers_are_kept_and_paid() -> None:
 def test_who_is_asked_says_where_it_would_end_and_is_paid_as_a_judge() -> None:
     asker = Asks([verdict(stops=True), verdict(stops=False, unread=True)])
     chooser = chooser_of("x", "y")
-    rounds = loop_of(Roles(chooser=chooser, asker=asker))
+    rounds = loop_of(chooser, asker=asker)
     assert [each.signals for each in rounds] == [
         {"llm_stop": 1.0, "malformed_actions": 0.0}, {"llm_stop": 0.0, "malformed_actions": 1.0},
     ]  # fmt: skip

@@ -20,7 +20,7 @@ from suffice.loops.ranked import (
     CumulativeSettings,
     settle_certainty,
 )
-from suffice.loops.record.recorder import RecorderSettings, Task, record
+from suffice.loops.record.dataset_run import RecorderSettings, Task, record
 from suffice.loops.registry import make_pipeline
 from suffice.policies.ab_rag.policy import ABRagPolicy
 from suffice.policies.fixed import FixedPolicy

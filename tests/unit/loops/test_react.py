@@ -14,7 +14,7 @@ from suffice.datasets.registry import load
 from suffice.live.controller import Controller
 from suffice.loops.answers.prompts import SearchStep
 from suffice.loops.query_loop import QueryChoice
-from suffice.loops.react import ReactAgent, ReactPipeline, ReactSettings
+from suffice.loops.react import ReactPipeline, ReactSettings
 from suffice.loops.record.dataset_run import Recording, record_examples
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
@@ -43,7 +43,9 @@ def choose(
     *replies: str, api: Api = "completion", refused: QueryChoice | None = None
 ) -> tuple[QueryChoice, tuple[GenerationRequest, ...]]:
     model = ScriptedModel(list(replies), api=api)
-    found = ReactAgent(model, max_tokens=64).choose(QUESTION, STEPS, refused=refused)
+    found = ReactPipeline(model, ReactSettings(max_action_tokens=64)).choose(
+        QUESTION, STEPS, refused=refused
+    )
     assert len(model.requests) == len(replies)
     return found, model.requests
 

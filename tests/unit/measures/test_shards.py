@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from tests.properties import examples
+from tests.question_records import question_records
 
 from suffice.costs.usage import CostModel, CostReads
 from suffice.errors import BackendError, DataError
@@ -24,7 +25,7 @@ from suffice.measures.measures import Measures
 from suffice.measures.shards import Workers, map_shards, shards_of
 from suffice.signals.available import given_signals
 from suffice.signals.spec import SignalSpec
-from suffice.testing.traces import question_records, sampled_records
+from suffice.testing.traces import sampled_records
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import Passage, QuestionRecord
 from suffice.trace.rounds.schema import records_to_table

@@ -18,8 +18,7 @@ from suffice.cli.retrieval import (
     read_passages,
 )
 from suffice.errors import UsageError
-from suffice.live.ahead import Wasted
-from suffice.live.answering import Answered, Spent
+from suffice.live.answering import Answered, Spent, Wasted
 from suffice.live.ask import LiveLoop
 from suffice.live.chosen import choose_policy
 from suffice.live.requirements import check_confidence

@@ -96,6 +96,14 @@ def check_least(settings: object, least: dict[str, int]) -> None:
             raise UsageError(f"{name} must be at least {low}, found {getattr(settings, name)}")
 
 
+def greedy(
+    model: ChatModel, prompt: Prompt, max_tokens: int, stop: tuple[str, ...]
+) -> tuple[str, Usage]:
+    """The greedy reply to a prompt and what it cost."""
+    reply = model.generate(GenerationRequest(prompt=prompt, max_tokens=max_tokens, stop=stop))
+    return reply.completions[0].text, usage_of(reply, calls=1)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerCall:
     """What is asked: the prompt, and whose turn it is, on which the samples' seed depends."""
@@ -174,20 +182,16 @@ def ask_majority(
 def _sampled(
     model: ChatModel, call: AnswerCall, settings: AnswerSettings, samples: int
 ) -> Generation:
-    return model.generate(_sampling(model, call, settings, samples))
-
-
-def _sampling(
-    model: ChatModel, call: AnswerCall, settings: AnswerSettings, samples: int
-) -> GenerationRequest:
-    return GenerationRequest(
-        prompt=call.prompt,
-        n=samples,
-        temperature=settings.temperature,
-        top_p=settings.top_p,
-        max_tokens=settings.max_sample_tokens,
-        seed=sampling_seed(settings.seed, call.question_id, call.number),
-        stop=_stop(settings, model, sampled=True),
+    return model.generate(
+        GenerationRequest(
+            prompt=call.prompt,
+            n=samples,
+            temperature=settings.temperature,
+            top_p=settings.top_p,
+            max_tokens=settings.max_sample_tokens,
+            seed=sampling_seed(settings.seed, call.question_id, call.number),
+            stop=_stop(settings, model, sampled=True),
+        )
     )
 
 

@@ -11,7 +11,7 @@ from suffice.loops.answers.follow_up_prompts import FollowUpPrompts
 from suffice.loops.answers.prompts import Api, Prompt, PromptName, SearchStep, render_prompt
 from suffice.options import settings_of
 from suffice.protocols import ChatModel
-from suffice.trace.rounds.records import Draft, LoopView, Passage, Round, Usage
+from suffice.trace.rounds.records import Draft, LoopView, Passage, Round
 
 AnswerProbe = Callable[[LoopView], Draft]
 """Answers a loop's question from its rounds so far."""
@@ -64,20 +64,15 @@ def draft_of(made: Round, *, seconds: float) -> Draft:
         samples=made.samples,
         verbalized_confidence=made.verbalized_confidence,
         parse_failure=made.parse_failure,
-        usage=_of_answer(made.usage, seconds=seconds),
-    )
-
-
-def _of_answer(usage: Usage, *, seconds: float) -> Usage:
-    """Silent on what asking for an answer says nothing about, so that what a round holds of it stays."""
-    sampled = usage.sample_calls or None
-    return replace(
-        usage,
-        sample_calls=sampled,
-        judge_calls=None,
-        rerank_calls=None,
-        retrievals=None,
-        latency_s=seconds,
+        # silent on what asking for an answer says nothing about, so that what a round holds of it stays
+        usage=replace(
+            made.usage,
+            sample_calls=made.usage.sample_calls or None,
+            judge_calls=None,
+            rerank_calls=None,
+            retrievals=None,
+            latency_s=seconds,
+        ),
     )
 
 

@@ -31,8 +31,16 @@ class Answerer:
         encoder: Encoder | None = None,
         passage_filter: PassageFilter | None = None,
     ) -> None:
-        if settings.cluster_cosine is not None:
-            _check_clusters(settings, settings.cluster_cosine, encoder)
+        if settings.cluster_cosine is not None:  # refused before the model is asked
+            if encoder is None:
+                raise UsageError(
+                    "clustering samples (cluster_cosine) needs an encoder; type --encoder minilm"
+                )
+            if not settings.samples:
+                raise UsageError(
+                    "there are no samples to cluster (cluster_cosine); type --samples 5"
+                )
+            check_clustering(settings.cluster_cosine)
         self._model = model
         self._loop = settings
         self._encoder = None if encoder is None else KeptEncoder(encoder)
@@ -126,17 +134,6 @@ class Answerer:
         call = AnswerCall(prompt=prompt, question_id=question.id, number=0)
         answered = ask_greedy(self._model, call, self._loop)
         return timed(replace(answered, passages=()), started)
-
-
-def _check_clusters(settings: LoopSettings, cosine: float, encoder: Encoder | None) -> None:
-    """Refuse, before the model is asked, clusters that could not be made."""
-    if encoder is None:
-        raise UsageError(
-            "clustering samples (cluster_cosine) needs an encoder; type --encoder minilm"
-        )
-    if not settings.samples:
-        raise UsageError("there are no samples to cluster (cluster_cosine); type --samples 5")
-    check_clustering(cosine)
 
 
 def retrieved(finished: Round, query: str, ranked: Sequence[Passage]) -> Round:

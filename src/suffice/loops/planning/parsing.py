@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-import html
+import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Literal
 
-from suffice.loops.planning.fields import (
-    PlanFields,
-    clean_text,
-    field_name,
-    has_words,
-    joined_steps,
-    numbered_steps,
-    plain_key,
-    read_fields,
-)
-from suffice.loops.planning.loose_json import TooDeep, read_loose
-from suffice.protocols import MAX_REPLY_LETTERS, strict_json
+from suffice.protocols import MAX_REPLY_LETTERS, whole_text
 from suffice.trace.plans.records import ConstraintDecision
 
 MAX_CANDIDATE = 400
 _MAX_STARTS = 20
-_MAX_READ = MAX_REPLY_LETTERS  # once they are read, no further try begins
-_MAX_WRAPPERS = 4
 
 # servers turn bounds into rules of a grammar; llama.cpp allows 2,000 repetitions
 PLAN_SCHEMA: Mapping[str, Any] = MappingProxyType(
@@ -60,8 +48,20 @@ PLAN_SCHEMA: Mapping[str, Any] = MappingProxyType(
 )
 
 Level = Literal["json", "repaired", "salvaged"]
-_ESCAPED = re.compile(r"\{\s*+\\+[\"n]")
-_JSON = re.compile(r"\s*+(?:```\w*+\s*+)?(?:\{|\[\s*+[\"'{])")
+_DECODER = json.JSONDecoder(strict=False)  # a model writes line ends into its texts
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+(?P<closed>")?|[{}\[\]]', re.DOTALL)
+_LOOSE_COMMA = re.compile(r",\s*+([}\]])")
+_VERDICTS = {"willenforce": True, "true": True, "cannotenforce": False, "false": False}
+_NUMBER = (
+    r"\(?(?:step[ \t]{0,5})?\#?(?P<n>\d{1,3})[*_]{0,2}"
+    r"(?P<mark>\)|[.:\]](?=[\s*_]|\Z)|[ \t]{1,5}[-–—](?=[ \t]))[*_]{0,2}"
+)
+_AT_LINE = re.compile(
+    rf"^(?P<indent>[ \t]*+)(?:[-*•#]{{1,6}}[ \t]+)?[*_]{{0,2}}{_NUMBER}",
+    re.MULTILINE | re.IGNORECASE,
+)
+_INLINE = re.compile(rf"(?:(?<=[\s;*>])|\A)(?P<indent>){_NUMBER}", re.IGNORECASE)
+_JSON = re.compile(r"\s*+(?:```\w*+\s*+)?\{")
 _MARKUP = re.compile(r"\*\*|`+|^\s*\#+\s*|^\s*>+\s")
 _PREFIX = re.compile(
     r"(?:[-*•–▪]+\s+|\[\s?x?\]\s+|\(?\d{1,3}[.):\]](?!\d)\s*|\(?[a-z][.)]\s+"
@@ -72,7 +72,6 @@ _PREFIX = re.compile(
     re.IGNORECASE,
 )
 _PAIRS = {'"': '"', "'": "'", "“": "”", "‘": "’", "*": "*", "_": "_"}
-_STEP_KEYS = ("step", "nextstep", "action", "candidate", "description", "text", "plan")
 _NOTHING = frozenset(
     {"none", "n/a", "na", "null", "nothing", "no further steps", "no step", "done"}
 )
@@ -101,32 +100,47 @@ class ParsedPlan:
 def parse_plan(text: str) -> ParsedPlan:
     r"""The plan, the constraints and the decisions of a final reply, at the first level that gives a plan.
 
-    ``json``: the whole reply is one object of :data:`PLAN_SCHEMA`'s shape; more fields do not matter.
-    ``repaired``: an object with a plan, once mended: fences and text around it, quotes, commas, comments,
-    brackets never closed, Python's words, escapes, wrappers, fields of other names or types. Of several
-    objects the first with the most fields counts. A decision that says neither is left out.
-    ``salvaged``: no object, but numbered steps. The first 100,000 letters are read.
+    ``json``: the whole reply is an object with a plan. ``repaired``: an object with a plan stands in the
+    reply, in a fence, among other text or in an object around it, perhaps cut or with loose commas.
+    ``salvaged``: no object, but numbered steps. A plan may be a list of steps. A constraint or a decision of
+    another form than :data:`PLAN_SCHEMA` has is left out. The first 100,000 letters are read.
 
-    >>> parse_plan("```json\n{'constraints': [], 'plan': ['Open port 443', 'Add TLS'],}").plan
+    >>> parse_plan('```json\n{"constraints": [], "plan": ["Open port 443", "Add TLS"]}\n```').plan
     '1) Open port 443 2) Add TLS'
     >>> parse_plan("I cannot help with that.").failure
     'neither a JSON object nor numbered steps'
     """
-    text = clean_text(text[:MAX_REPLY_LETTERS])
-    return _strict(text) or _loose(_without_thought(text))
+    text = _clean(text[:MAX_REPLY_LETTERS])
+    said = _without_thought(text)
+    if not said.strip():
+        return ParsedPlan(plan="", failure="empty reply")
+    without = None
+    for found, whole in _objects(said):
+        read = _read(found)
+        if read.plan:
+            return replace(read, parsed="json" if whole and said == text else "repaired")
+        without = without or (read if "plan" in found or "constraints" in found else None)
+    if without is not None:
+        return replace(without, failure="an object without a plan")
+    steps = numbered_steps(said)
+    if len(steps) < 2:
+        return ParsedPlan(plan="", failure="neither a JSON object nor numbered steps")
+    return ParsedPlan(plan=joined_steps(steps), parsed="salvaged")
 
 
 def parse_candidate(text: str) -> str:
     r"""The one next step a free reply proposes: its first line with words; "" when there is none.
 
-    Numbers, bullets, labels, markdown and quotes around it are taken off; at most 400 letters.
+    Numbers, bullets, labels, markdown and quotes around it are taken off, of an object its first text is
+    read; at most 400 letters.
 
     >>> parse_candidate("**Next step:**\n1. \"Enable   TLS on the load balancer.\"\n2. Test it.")
     'Enable TLS on the load balancer.'
     """
-    text = _without_thought(clean_text(text[:MAX_REPLY_LETTERS]))
+    text = _without_thought(_clean(text[:MAX_REPLY_LETTERS]))
     if _JSON.match(text):
-        return _candidate_in_json(text)
+        said = (value for found, _ in _objects(text) for value in found.values())
+        return _bare_line(_clean(next((value for value in said if isinstance(value, str)), "")))
     for line in filter(str.strip, text.splitlines()):
         step = _bare_line(line)
         if step:
@@ -148,110 +162,83 @@ def parse_yes_no(text: str) -> bool | None:
     return words == {"yes"} if len(words) == 1 else None
 
 
-# --- levels ----------------------------------------------------------------------------------
-def _failed(why: str) -> ParsedPlan:
-    return ParsedPlan(plan="", failure=why)
+# --- objects ---------------------------------------------------------------------------------
+def _objects(text: str) -> Iterator[tuple[dict[str, Any], bool]]:
+    """The objects that stand in a text and what they wrap, and whether one is all of it."""
+    at = text.find("{")
+    for tried in range(_MAX_STARTS):
+        if at < 0:
+            return
+        try:
+            found, end = _DECODER.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            with suppress(ValueError, RecursionError):
+                if tried == 0:
+                    yield _DECODER.raw_decode(_mended(text[at:]))[0], False
+            at = text.find("{", at + 1)
+            continue
+        yield found, not text[:at].strip() and not text[end:].strip()
+        for inner in found.values():
+            if isinstance(inner, dict):
+                yield inner, False
+        at = text.find("{", end)
 
 
-def _parsed(fields: PlanFields, level: Level) -> ParsedPlan:
+def _mended(text: str) -> str:
+    """An object without commas before a closing bracket, and closed where the reply was cut."""
+    open_brackets: list[str] = []
+    for token in _TOKEN.finditer(text):
+        sign = token.group()
+        if sign in "{[":
+            open_brackets.append("}" if sign == "{" else "]")
+        elif sign in "}]" and open_brackets:
+            open_brackets.pop()
+        elif sign.startswith('"') and token["closed"] is None:
+            text = text.rstrip("\\") + '"'
+    text = f"{text.rstrip().rstrip(',')}{''.join(reversed(open_brackets))}"
+    return _LOOSE_COMMA.sub(r"\1", text)
+
+
+def _read(found: Mapping[str, Any]) -> ParsedPlan:
+    """What an object says in the fields of :data:`PLAN_SCHEMA`."""
+    plan, constraints, decisions = (
+        found.get(name) for name in ("plan", "constraints", "decisions")
+    )
+    if isinstance(plan, list):
+        steps = [_step(_AT_LINE.sub("", step, count=1)) for step in plan if isinstance(step, str)]
+        plan = joined_steps([step for step in steps if step])
+    plan = _clean(plan).strip() if isinstance(plan, str) else ""
+    names = [name for name in _listed(constraints) if isinstance(name, str)]
+    read = map(_decision, _listed(decisions))
     return ParsedPlan(
-        plan=fields.plan, constraints=fields.constraints, decisions=fields.decisions, parsed=level
+        plan=plan if re.search(r"[^\W\d_]", plan) else "",
+        constraints=tuple(dict.fromkeys(_clean(name) for name in names)),
+        decisions=tuple(decision for decision in read if decision is not None),
     )
 
 
-def _strict(text: str) -> ParsedPlan | None:
-    try:
-        value = strict_json(text)
-    except (ValueError, RecursionError):
+def _listed(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _decision(value: object) -> ConstraintDecision | None:
+    """A decision; ``None``: it names no constraint, or says neither will nor cannot."""
+    if not isinstance(value, dict) or not isinstance(value.get("constraint"), str):
         return None
-    if not _has_shape(value):
+    enforced = _VERDICTS.get(re.sub(r"[\W_]", "", str(value.get("decision"))).lower())
+    reason = value.get("reason")
+    if enforced is None:
         return None
-    fields = read_fields(value)
-    return _parsed(fields, "json") if fields is not None else None
-
-
-def _loose(text: str) -> ParsedPlan:
-    if not text.strip():
-        return _failed("empty reply")
-    try:
-        fields = _Mending().best(text)
-    except TooDeep as error:
-        return _failed(f"brackets {error}")
-    if fields is None:
-        steps = numbered_steps(text)
-        if len(steps) < 2:
-            return _failed("neither a JSON object nor numbered steps")
-        return ParsedPlan(plan=joined_steps(steps), parsed="salvaged")
-    if not fields.plan:
-        return replace(_parsed(fields, "repaired"), parsed=None, failure="an object without a plan")
-    return _parsed(fields, "repaired")
-
-
-def _has_shape(value: object) -> bool:
-    if not isinstance(value, dict) or not isinstance(value.get("plan"), str):
-        return False
-    constraints, decisions = value.get("constraints"), value.get("decisions")
-    if not isinstance(constraints, list) or not isinstance(decisions, list):
-        return False
-    return (
-        has_words(value["plan"])
-        and all(isinstance(constraint, str) for constraint in constraints)
-        and all(
-            isinstance(decision, dict)
-            and isinstance(decision.get("constraint"), str)
-            and isinstance(decision.get("reason"), str)
-            and decision.get("decision") in ("WILL_ENFORCE", "CANNOT_ENFORCE")
-            for decision in decisions
-        )
+    return ConstraintDecision(
+        constraint=_clean(value["constraint"]),
+        enforced=enforced,
+        reason=_clean(reason) if isinstance(reason, str) else "",
     )
 
 
-class _Mending:
-    """Tries to read objects out of one reply, within the texts of which there may be more such texts.
-
-    Each text is tried from many braces, so the letters read are counted over all of them.
-    """
-
-    def __init__(self) -> None:
-        self.left = _MAX_READ
-
-    def best(self, text: str, wrappers: int = 0) -> PlanFields | None:
-        """The best object that can be read out of a text; ``wrappers``: texts around it."""
-        if "&quot;" in text or "&#34;" in text or "&#x27;" in text:
-            text = html.unescape(text)
-        # of a text in which the first object is, as of a wrapped one, the reader takes care
-        if _ESCAPED.match(text, max(text.find("{"), 0)):
-            text = text.replace("\\\\", "\\").replace('\\"', '"').replace("\\n", "\n")
-        best: tuple[int, PlanFields] | None = None
-        at = text.find("{")
-        for _ in range(_MAX_STARTS):
-            if at < 0 or self.left <= 0:
-                break
-            value, end = read_loose(text, at)
-            self.left -= end - at
-            inner = self._unwrapped(value, wrappers)
-            fields = inner if isinstance(inner, PlanFields) else read_fields(inner)
-            if fields is not None:
-                score = 4 * bool(fields.plan) + bool(fields.constraints) + bool(fields.decisions)
-                if best is None or score > best[0]:
-                    best = score, fields
-            at = text.find("{", end if fields is not None else at + 1)
-        return None if best is None else best[1]
-
-    def _unwrapped(self, value: object, wrappers: int) -> object:
-        """The object with the fields, out of objects, lists and texts around it."""
-        for _ in range(_MAX_WRAPPERS):
-            if not isinstance(value, dict | list):
-                break
-            inside: Iterable[object] = value.values() if isinstance(value, dict) else value
-            if isinstance(value, dict) and any(field_name(key) for key in value):
-                break
-            value = next((item for item in inside if isinstance(item, dict | list)), None) or next(
-                (item for item in inside if isinstance(item, str) and "{" in item), None
-            )
-        if isinstance(value, str) and wrappers < _MAX_WRAPPERS:
-            return self.best(value, wrappers + 1)
-        return value
+def _clean(text: str) -> str:
+    """Without what no file of text can hold: half of a pair of surrogates, and NUL."""
+    return whole_text(text).replace("\0", "")
 
 
 def _without_thought(text: str) -> str:
@@ -261,24 +248,51 @@ def _without_thought(text: str) -> str:
     return rest if closed else text.partition("<think>")[0]
 
 
+# --- numbered steps --------------------------------------------------------------------------
+def numbered_steps(text: str) -> tuple[str, ...]:
+    r"""The steps that numbers 1, 2, ... begin: those at line starts, else all; empty without a 1.
+
+    >>> numbered_steps("1) Open port 443. 2) Add 2 zones: a, b. 3) Test.")
+    ('Open port 443.', 'Add 2 zones: a, b.', 'Test.')
+    """
+    for pattern, least in ((_AT_LINE, 2), (_INLINE, 1)):
+        marks = _in_order(pattern.finditer(text))
+        if len(marks) < least:
+            continue
+        ends = [mark.start() for mark in marks[1:]] + [len(text)]
+        parts = [text[mark.end() : end] for mark, end in zip(marks, ends, strict=True)]
+        # what follows a blank line after the last step is no longer the plan
+        parts[-1] = parts[-1].strip().partition("\n\n")[0]
+        return tuple(step for step in map(_step, parts) if step)
+    return ()
+
+
+def joined_steps(steps: Sequence[str]) -> str:
+    """Steps as a numbered plan."""
+    return " ".join(f"{number}) {step}" for number, step in enumerate(steps, start=1))
+
+
+def _in_order(matches: Iterator[re.Match[str]]) -> list[re.Match[str]]:
+    """Those that count 1, 2, ..., written like the first and not further in."""
+    marks: list[re.Match[str]] = []
+    for mark in matches:
+        if int(mark["n"]) != len(marks) + 1:
+            continue
+        if marks and (
+            mark["mark"].strip() != marks[0]["mark"].strip()
+            or len(mark["indent"]) > len(marks[0]["indent"])
+        ):
+            continue
+        marks.append(mark)
+    return marks
+
+
+def _step(text: str) -> str:
+    """On one line, without emphasis and loose ends."""
+    return " ".join(text.replace("**", "").split()).strip("*;,- \t")
+
+
 # --- one step --------------------------------------------------------------------------------
-def _candidate_in_json(text: str) -> str:
-    """The step in a reply that is JSON; "" when there is none."""
-    starts = [at for at in (text.find("{"), text.find("[")) if at >= 0]
-    try:
-        value, _ = read_loose(text, min(starts))
-    except TooDeep:
-        return ""
-    for _ in range(_MAX_WRAPPERS):
-        if isinstance(value, list):
-            value = value[0] if value else None
-        elif isinstance(value, dict):
-            plain = {plain_key(key): member for key, member in value.items()}
-            texts = (member for member in value.values() if isinstance(member, str))
-            value = next((plain[key] for key in _STEP_KEYS if plain.get(key)), next(texts, None))
-    return _bare_line(clean_text(value)) if isinstance(value, str) else ""
-
-
 def _bare_line(line: str) -> str:
     """A line without what stands around its step; "" when nothing or only a heading is left."""
     if line.lstrip().startswith("```"):

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from suffice.concurrency import tallies_of
 from suffice.errors import UsageError
 from suffice.loops.planning.agent import PlanningAgent
 from suffice.loops.record.session import Recorder, RecordSummary, SessionSettings, record_all
@@ -58,9 +57,6 @@ def record_plans(
         raise UsageError(
             f"two jobs are the run {twice} (task, agent, retriever, seed); give one of them"
         )
-    if not settings.tallies:
-        counted = (tally for job in jobs for tally in tallies_of(job.agent.model))
-        settings = replace(settings, tallies=tuple(dict.fromkeys(counted)))
     with plan_writer(out, run=settings.run) as writer:
         recorder = Recorder(
             noun="runs", key=lambda job: job.key, record=partial(_recorded, settings.judge)

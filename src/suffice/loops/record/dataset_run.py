@@ -1,25 +1,29 @@
-"""Record a data set: from examples and a model to a trace set."""
+"""Record a data set, from examples and a model to a trace set: concurrent, resumable, nothing is lost."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from suffice._version import VERSION
-from suffice.concurrency import tallies_of, width_of
+from suffice.concurrency import width_of
 from suffice.datasets.example import Example
 from suffice.errors import DataError, UsageError
 from suffice.llm.cache import CachedModel, KeptReplies
 from suffice.loops.ranked import CumulativeSettings
-from suffice.loops.record.recorder import (
-    RecorderSettings,
-    Task,
-    record,
+from suffice.loops.record.session import (
+    Progress,
+    Recorder,
+    RecordSummary,
+    SessionSettings,
+    record_all,
 )
-from suffice.loops.record.session import Progress, RecordSummary
 from suffice.loops.registry import LOOPS, make_pipeline
 from suffice.loops.settings import LoopSettings
 from suffice.loops.steps import SteppedLoop
@@ -36,8 +40,8 @@ from suffice.retrieval.retrievers import (
 from suffice.signals.asking.meaning_clusters import clustering_stated
 from suffice.trace.durable import Shard, in_turn
 from suffice.trace.rounds.derive import assign_splits
-from suffice.trace.rounds.records import Gold, Passage
-from suffice.trace.rounds.writer import check_settings
+from suffice.trace.rounds.records import Gold, Passage, Question, QuestionRecord, Round
+from suffice.trace.rounds.writer import check_settings, question_writer
 from suffice.trace.units import keys_of
 
 CorpusKind = Literal["own", "pooled", "files", "retriever"]
@@ -142,7 +146,6 @@ def _recorded(
             may_differ=_MAY_DIFFER,
             rounds=recording.settings.rounds,
             concurrency=recording.concurrency or width_of(model),
-            tallies=tallies_of(model),
             kept=model if isinstance(model, KeptReplies) else None,
             on_start=recording.on_start,
             on_progress=on_progress,
@@ -260,3 +263,85 @@ def _run_document(
         **settings,
         "version": VERSION,
     }
+
+
+# --- one recording ----------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One question to record. The gold record travels to the writer unread."""
+
+    question: Question
+    gold: Gold
+    retriever: Retriever
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecorderSettings(SessionSettings):
+    """How a recording runs."""
+
+    concurrency: int = 8
+    closed_book: Callable[[Question], Round] | None = None
+    may_differ: frozenset[str] = frozenset({"version"})
+    rounds: int | None = None
+    shard: Shard | None = None
+
+
+def record(
+    tasks: Sequence[Task], pipeline: SteppedLoop, out: str | Path, settings: RecorderSettings
+) -> RecordSummary:
+    """Record every task that ``out`` does not hold yet.
+
+    Notes
+    -----
+    Each finished question is in a database before the next is reported, and in Parquet when the recording
+    ends. A question that fails is kept with its reason and tried again by the next run, after the others. An
+    interrupt lets the rounds under way end, keeps what is finished and returns with ``interrupted``.
+
+    A BackendError or DataError is the failure of its question alone, such as a prompt that is too long;
+    a UsageError, such as a wrong key or model name, would meet every question and ends the run at once.
+    """
+    _check_ids(tasks)
+    shard = settings.shard
+    if shard is not None:
+        tasks = [task for task in tasks if shard.holds(task.question.id)]
+    with question_writer(
+        out, run=settings.run, may_differ=settings.may_differ, shard=shard
+    ) as writer:
+        recorder = Recorder(
+            noun="questions",
+            key=lambda task: (task.question.id,),
+            record=partial(_record_of, pipeline, settings),
+        )
+        return record_all(tasks, recorder, writer, settings)
+
+
+def _check_ids(tasks: Sequence[Task]) -> None:
+    seen: set[str] = set()
+    for row, task in enumerate(tasks):
+        name = task.question.id
+        if not name or name in seen:
+            what = f"question id {name!r} appears twice" if name else "a question without an id"
+            raise DataError(f"{what}; every question needs its own", row=row, column="question_id")
+        seen.add(name)
+
+
+def _record_of(
+    pipeline: SteppedLoop, settings: RecorderSettings, task: Task, stop: threading.Event
+) -> QuestionRecord | None:
+    closed_book = None if settings.closed_book is None else settings.closed_book(task.question)
+    if closed_book is not None:
+        closed_book = replace(closed_book, time=datetime.now(UTC))
+    rounds: list[Round] = []
+    for finished in pipeline.rounds(task.question, task.retriever):
+        rounds.append(replace(finished, time=datetime.now(UTC)))
+        if stop.is_set():
+            return None
+    if not rounds:
+        raise DataError("the retriever returned no passage")
+    return QuestionRecord(
+        question=task.question,
+        gold=task.gold,
+        rounds=tuple(rounds),
+        closed_book=closed_book,
+        stopped_by="end" if len(rounds) < (settings.rounds or 0) else None,
+    )

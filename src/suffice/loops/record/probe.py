@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice._version import VERSION
-from suffice.concurrency import tallies_of, width_of
+from suffice.concurrency import width_of
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.loops.answers.calls import AnswerSettings
 from suffice.loops.answers.drafts import answer_probe
@@ -132,7 +132,7 @@ def probe_traces(
     are known. What the loop answered itself is kept in ``loop_answer``, ``loop_response`` and so on; where
     the record does not tell what that answer cost, the round's costs stay. All other columns stay, signals
     that are stored too. The run document is the record's own, with what was asked under ``derived``.
-    Resumable: see :func:`suffice.loops.record.recorder.record`.
+    Resumable: see :func:`suffice.loops.record.dataset_run.record`.
 
     Parameters
     ----------
@@ -198,9 +198,7 @@ def probe_traces(
 
     prober = Recorder(noun="questions", key=lambda task: (task.id,), record=probed)
     run = _run_document(inspection, connected, wanted, passages)
-    session = SessionSettings(
-        run=run, concurrency=width_of(connected), tallies=tallies_of(connected)
-    )
+    session = SessionSettings(run=run, concurrency=width_of(connected))
     if on_progress is not None:
         session = replace(session, on_progress=on_progress)
     with question_writer(out, run=run, kind=kind, shard=shard) as writer:

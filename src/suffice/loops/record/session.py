@@ -4,32 +4,22 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
-from suffice.concurrency import (
-    CallCount,
-    CallTally,
-    added,
-    side_by_side,
-)
+from suffice.concurrency import side_by_side
 from suffice.errors import BackendError, DataError, StorageError
+from suffice.llm.cache import KeptReplies
 from suffice.trace.parquet import RecordKey
 from suffice.trace.recording import RecordWriter, StoredRecord
 
-# a backend whose calls nobody counts is taken to be down after so many failures in a row before the first
-# success, or so many for each worker with the very same reason
+# a backend is taken to be down after so many failures in a row where nothing was finished yet or lately, or
+# so many for each worker with the very same reason
 _GIVE_UP_AFTER = 5
-# one whose calls are counted: when so large a share of them failed for so long
-_HOPELESS = 0.95
 _LATELY_S = 60.0
-_LEAST_CALLS = 20
-_PAUSES_S = (
-    5.0,
-    10.0,
-    20.0,
-)  # before what failed in passing is tried again, where nothing got better
+# before what failed in passing is tried again, where nothing got better
+_PAUSES_S = (5.0, 10.0, 20.0)
 
 _Task = TypeVar("_Task")
 _Record = TypeVar("_Record")
@@ -59,26 +49,13 @@ class RecordSummary:
         return not self.failed and not self.interrupted
 
 
-class Kept(Protocol):
-    """Replies of questions that are not recorded yet; see :class:`suffice.llm.cache.KeptReplies`."""
-
-    def asked(self) -> tuple[str, ...]:
-        """The keys of what this thread asked since it was asked for them last."""
-        ...
-
-    def drop(self, keys: Iterable[str]) -> None:
-        """Forget these replies."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSettings:
     """How a recording runs."""
 
     run: Mapping[str, Any]
     concurrency: int = 1
-    tallies: tuple[CallTally, ...] = ()
-    kept: Kept | None = None
+    kept: KeptReplies | None = None
     on_start: Callable[[int], None] | None = None
     on_progress: Callable[[Progress], None] = lambda _: None
 
@@ -154,7 +131,7 @@ class _Session(Generic[_Task, _Record]):
         self._planned = planned
         self._on_progress = settings.on_progress
         self._concurrency = settings.concurrency
-        self._calls = _Calls(settings.tallies)
+        self._succeeded = time.monotonic()
         self._kept = settings.kept
         self._failed_in_a_row = 0
         self._same_in_a_row = 0
@@ -169,8 +146,8 @@ class _Session(Generic[_Task, _Record]):
 
     @property
     def passing(self) -> list[_Task]:
-        """Those that may go well a little later; none while no call was answered at all."""
-        if self._calls.counted and not self._calls.answered:
+        """Those that may go well a little later; none while nothing went well at all."""
+        if not self.finished:
             return []
         return [task for task, failure in self._failed.values() if failure.passing]
 
@@ -205,6 +182,7 @@ class _Session(Generic[_Task, _Record]):
             self._failed.pop(self._recorder.key(task), None)
         if stored:
             self._failed_in_a_row = self._same_in_a_row = 0
+            self._succeeded = time.monotonic()
         if broken:
             return  # failures are those of what ends it
         for task, result in results:
@@ -215,10 +193,9 @@ class _Session(Generic[_Task, _Record]):
         key = self._recorder.key(task)
         self._writer.fail(key, failure.reason)
         self._failed[key] = (task, failure)
-        if not (failure.passing and self._calls.counted):
-            self._failed_in_a_row += 1
-            same = failure.reason == self._last.reason
-            self._same_in_a_row = self._same_in_a_row + 1 if same else 1
+        self._failed_in_a_row += 1
+        same = failure.reason == self._last.reason and not failure.passing
+        self._same_in_a_row = self._same_in_a_row + 1 if same else 1
         self._last = failure
 
     def report(self) -> None:
@@ -235,48 +212,11 @@ class _Session(Generic[_Task, _Record]):
         if self._last.long:
             return self._last.reason
         alike = self._same_in_a_row >= _GIVE_UP_AFTER * self._concurrency
-        if alike or (self._failed_in_a_row >= _GIVE_UP_AFTER and self.finished == 0):
+        silent = not self.finished or time.monotonic() - self._succeeded >= _LATELY_S
+        if alike or (self._failed_in_a_row >= _GIVE_UP_AFTER and silent):
             what = f"all of the last {self._failed_in_a_row} {self._recorder.noun} failed"
             return f"{what}, the last with: {self._last.reason}"
-        # nothing is said of a server while its questions have not failed
-        said = self._calls.hopeless() if self.failed >= _GIVE_UP_AFTER else None
-        return None if said is None else f"{said}, the last with: {self._last.reason}"
-
-
-class _Calls:
-    """What the tallies of all servers say since a recording began."""
-
-    def __init__(self, tallies: tuple[CallTally, ...]) -> None:
-        self._tallies = tallies
-        self._before = self._total()
-        self._began = time.monotonic()
-
-    @property
-    def counted(self) -> bool:
-        return bool(self._tallies)
-
-    @property
-    def answered(self) -> int:
-        now = self._total()
-        return now.calls - now.failed - (self._before.calls - self._before.failed)
-
-    def hopeless(self) -> str | None:
-        """The share of calls that failed where it leaves no hope; else ``None``."""
-        total = self._total()
-        calls = total.calls - self._before.calls
-        if self.counted and calls >= _LEAST_CALLS and not self.answered:
-            return f"all of the {calls} calls so far failed (100%)"
-        lately = added(tally.lately(_LATELY_S, least=_LEAST_CALLS) for tally in self._tallies)
-        long_enough = time.monotonic() - self._began >= _LATELY_S
-        if long_enough and lately.calls >= _LEAST_CALLS and lately.share >= _HOPELESS:
-            return (
-                f"{lately.failed} of the last {lately.calls} calls failed ({lately.share:.0%}, over a minute "
-                "or more)"
-            )
         return None
-
-    def _total(self) -> CallCount:
-        return added(tally.total for tally in self._tallies)
 
 
 def _until_nothing_is_left(

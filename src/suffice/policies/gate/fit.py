@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -24,22 +23,6 @@ from suffice.trace.rounds.table import TraceSet
 
 _PENALTY = 1.0
 _READ = ("candidate_agreement", "contradiction", "remaining_share")
-
-
-def gate_costs(
-    *,
-    retrieval_cost: float | None = None,
-    failure_loss: float | None = None,
-    ask_cost: float | None = None,
-    stop_cost: float | None = None,
-) -> GateCosts:
-    """Costs as options name them; ``None``: :data:`DEFAULT_COSTS`."""
-    return GateCosts(
-        retrieval=DEFAULT_COSTS.retrieval if retrieval_cost is None else retrieval_cost,
-        failure=DEFAULT_COSTS.failure if failure_loss is None else failure_loss,
-        ask=ask_cost,
-        stop=stop_cost,
-    )
 
 
 def fit_risk(values: ArrayLike, right: ArrayLike, group: ArrayLike) -> RiskModel:
@@ -69,9 +52,8 @@ def published_gate_policy(traces: TraceSet, costs: GateCosts | None = None) -> G
 
     ``costs`` give thresholds in place of 0.25 and 0.75.
     """
-    changes: dict[str, Any] = {} if costs is None else {"costs": costs}
     return GatePolicy(
-        settings=GateSettings.published(**changes),
+        settings=GateSettings.published(costs=costs),
         rounds=_budget(traces),
         samples=_samples(Measures.of(traces)),
     )
@@ -151,21 +133,14 @@ def _warn_of_constant(
 
 
 # --- planning --------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
-class LabelledSteps:
-    """What a gate is fitted on: steps of judged runs whose three values are all recorded."""
+def labelled_steps(
+    plans: Iterable[PlanRecord],
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64], dict[str, int]]:
+    """Values, success and run of the steps to fit on, and what was counted.
 
-    values: NDArray[np.float64]
-    right: NDArray[np.float64]
-    run: NDArray[np.int64]
-    counts: Mapping[str, int]
-
-
-def labelled_steps(plans: Iterable[PlanRecord]) -> LabelledSteps:
-    """The steps to fit on; runs nobody judged and steps without one of the values are counted only."""
+    Runs nobody judged and steps without one of the three values are counted only.
+    """
     rows: list[tuple[float, ...]] = []
-    right: list[float] = []
-    run: list[int] = []
     counts = {"runs": 0, "judged": 0, "steps": 0, "fitted_steps": 0}
     for number, record in enumerate(plans):
         counts["runs"] += 1
@@ -175,12 +150,11 @@ def labelled_steps(plans: Iterable[PlanRecord]) -> LabelledSteps:
         counts["steps"] += len(record.steps)
         for step in record.steps:
             if all(name in step.values for name in _READ):
-                rows.append(tuple(step.values[name] for name in _READ))
-                right.append(float(record.outcome.semantic))
-                run.append(number)
+                values = (step.values[name] for name in _READ)
+                rows.append((*values, float(record.outcome.semantic), number))
     counts["fitted_steps"] = len(rows)
-    values = np.array(rows, np.float64).reshape(-1, len(_READ))
-    return LabelledSteps(values, np.array(right, np.float64), np.array(run, np.int64), counts)
+    steps = np.array(rows, np.float64).reshape(-1, len(_READ) + 2)
+    return steps[:, :3], steps[:, 3], steps[:, 4].astype(np.int64), counts
 
 
 def fit_gate(plans: PlanSet, costs: GateCosts = DEFAULT_COSTS, **changes: Any) -> GateSettings:
@@ -194,8 +168,8 @@ def fit_gate(plans: PlanSet, costs: GateCosts = DEFAULT_COSTS, **changes: Any) -
             f"{plans.source} was recorded with the detector {stated!r}, found {changes['detector']!r}; "
             "its contradictions are that detector's: leave --detector out"
         )
-    steps, source = labelled_steps(plans.records), plans.source
-    counts = steps.counts
+    values, right, run, counts = labelled_steps(plans.records)
+    source = plans.source
     if not counts["judged"]:
         raise UsageError(
             f"none of the {counts['runs']} runs of {source} has a judge's verdict; the gate learns from "
@@ -213,8 +187,8 @@ def fit_gate(plans: PlanSet, costs: GateCosts = DEFAULT_COSTS, **changes: Any) -
             SufficeWarning,
             stacklevel=2,
         )
-    _warn_of_one_class(steps.right, "plans", f"of {source}")
-    model = fit_risk(steps.values, steps.right, steps.run)
+    _warn_of_one_class(right, "plans", f"of {source}")
+    model = fit_risk(values, right, run)
     fitted_on = {"source": source, "labelled": counts["judged"], **counts}
     return GateSettings.corrected(model, costs, **{"fitted_on": fitted_on, **changes})
 

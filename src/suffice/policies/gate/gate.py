@@ -16,6 +16,7 @@ from suffice.policies.gate.settings import (
     GateSettings,
     PlanAction,
     Unreachable,
+    chosen_action,
 )
 from suffice.protocols import ContradictionDetector
 from suffice.signals.candidates import MarkerDetector, agreement
@@ -33,6 +34,26 @@ class Reading:
     risk: float
     confidence: float
     conflict: int | None = None
+
+    @classmethod
+    def of(
+        cls,
+        model: RiskModel,
+        agreement: float,
+        contradiction: float,
+        remaining: float,
+        conflict: int | None = None,
+    ) -> Self:
+        """With the risk and the confidence that SC, CD and DR give."""
+        risk = model.risk(agreement=agreement, contradiction=contradiction, remaining=remaining)
+        return cls(
+            agreement=agreement,
+            contradiction=contradiction,
+            remaining=remaining,
+            risk=risk,
+            confidence=model.confidence(risk),
+            conflict=conflict,
+        )
 
     @property
     def values(self) -> dict[str, float]:
@@ -75,35 +96,8 @@ def read_step(
         strongest = int(np.argmax(scores))
         contradiction = float(scores[strongest])
         conflict = strongest % len(plan) if contradiction > 0.0 else None
-    agreed, remaining = agreement(candidates), remaining_share(len(plan), total_steps)
-    risk = model.risk(agreement=agreed, contradiction=contradiction, remaining=remaining)
-    return Reading(
-        agreement=agreed,
-        contradiction=contradiction,
-        remaining=remaining,
-        risk=risk,
-        confidence=model.confidence(risk),
-        conflict=conflict,
-    )
-
-
-def chosen_action(
-    settings: GateSettings, confidence: float, contradiction: float, *, may_retrieve: bool
-) -> PlanAction:
-    """The action for a confidence and a contradiction (Algorithm 1, or Eq. 18 by ``order``)."""
-    conflict = contradiction > settings.kappa
-    wanted = confidence <= settings.tau_low
-    if settings.order == "replan-first" and conflict:
-        return PlanAction.REPLAN
-    if wanted and may_retrieve:
-        return PlanAction.RETRIEVE
-    if conflict:
-        return PlanAction.REPLAN
-    if confidence >= settings.tau_high:
-        return PlanAction.EXECUTE
-    if settings.tau_stop is not None and confidence <= settings.tau_stop:
-        return PlanAction.STOP
-    return PlanAction.ASK
+    remaining = remaining_share(len(plan), total_steps)
+    return Reading.of(model, agreement(candidates), contradiction, remaining, conflict)
 
 
 class Gate:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +12,14 @@ from suffice.numbers.fields import Fields
 from suffice.options import Option
 from suffice.policies.gate.policy import PUBLISHED_CANDIDATES, GatePolicy
 from suffice.policies.gate.risk import RiskModel
-from suffice.policies.gate.settings import BUDGET, MARKERS, ORDERS, GateCosts, GateSettings
+from suffice.policies.gate.settings import (
+    BUDGET,
+    DEFAULT_COSTS,
+    MARKERS,
+    ORDERS,
+    GateCosts,
+    GateSettings,
+)
 from suffice.policies.method import FitRun, Fitted, Method, Preset
 
 if TYPE_CHECKING:
@@ -68,10 +75,13 @@ class PlanCosts(RoundCosts):
     ] = None
 
 
-def _costs(settings: RoundCosts) -> dict[str, float]:
-    """The costs that are stated."""
-    names = [field.name for field in fields(settings) if field.name != "detector"]
-    return {name: value for name in names if (value := getattr(settings, name)) is not None}
+def _costs(settings: RoundCosts) -> GateCosts | None:
+    """The costs that are stated, the others as :data:`DEFAULT_COSTS` has them; ``None``: none is."""
+    names = {"retrieval_cost": "retrieval", "failure_loss": "failure"}
+    names |= {"ask_cost": "ask", "stop_cost": "stop"}
+    stated = {own: getattr(settings, name, None) for name, own in names.items()}
+    stated = {name: value for name, value in stated.items() if value is not None}
+    return replace(DEFAULT_COSTS, **stated) if stated else None
 
 
 class GateMethod(Method):
@@ -100,13 +110,13 @@ class GateMethod(Method):
         run: FitRun | None = None,
     ) -> GatePolicy:
         """A gate that stops loops."""
-        from suffice.policies.gate.fit import fit_gate_policy, gate_costs, published_gate_policy
+        from suffice.policies.gate.fit import fit_gate_policy, published_gate_policy
 
         del run
         costs = _costs(settings)
         if preset == "published":
-            return published_gate_policy(measures.traces, gate_costs(**costs) if costs else None)
-        return fit_gate_policy(measures, split, gate_costs(**costs))
+            return published_gate_policy(measures.traces, costs)
+        return fit_gate_policy(measures, split, costs or DEFAULT_COSTS)
 
     def plan_settings(self, preset: Preset) -> type[Any]:
         """What the thresholds are made of, and the detector."""
@@ -115,15 +125,14 @@ class GateMethod(Method):
 
     def fit_plans(self, plans: PlanSet, preset: Preset, settings: Any) -> Fitted:
         """A gate that guides a planning agent."""
-        from suffice.policies.gate.fit import fit_gate, gate_costs
+        from suffice.policies.gate.fit import fit_gate
 
         costs = _costs(settings)
         changes = {} if settings.detector is None else {"detector": settings.detector}
         if preset == "published":
-            stated = {"costs": gate_costs(**costs)} if costs else {}
-            chosen = GateSettings.published(**stated, **changes)
+            chosen = GateSettings.published(costs=costs, **changes)
         else:
-            chosen = fit_gate(plans, gate_costs(**costs), **changes)
+            chosen = fit_gate(plans, costs or DEFAULT_COSTS, **changes)
         lines = [f"gate   {chosen.summary}"]
         lines += [f"note   {action}" for action in chosen.unreachable]
         if fitted := chosen.fitted_on:

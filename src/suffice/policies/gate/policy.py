@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from suffice.errors import UsageError
 from suffice.numbers.fields import known
 from suffice.numbers.logistic import sigmoids
-from suffice.policies.gate.gate import chosen_action
+from suffice.policies.gate.gate import Reading
 from suffice.policies.gate.risk import remaining_share
-from suffice.policies.gate.settings import MARKERS, GateSettings, PlanAction
+from suffice.policies.gate.settings import MARKERS, GateSettings, PlanAction, chosen_action
 from suffice.policies.method import loop_needs
 from suffice.protocols import Explanation, Facts, LoopNeeds, PolicyTable
 from suffice.signals.candidates import CANDIDATE_AGREEMENT, CONTRADICTION
@@ -192,17 +192,9 @@ class GatePolicy:
         """What the gate would do after this round, with what it saw."""
         at = question, round_number - 1
         agreed, conflict = (float(table.signal(name)[at]) for name in self.signals)
-        model = self.settings.risk
         remaining = remaining_share(round_number, self.full_budget())
-        risk = model.risk(agreement=agreed, contradiction=conflict, remaining=remaining)
-        confidence = model.confidence(risk)
-        seen = {
-            "candidate_agreement": agreed,
-            "contradiction": conflict,
-            "remaining_share": remaining,
-            "risk": risk,
-            "confidence": confidence,
-        }
+        seen = Reading.of(self.settings.risk, agreed, conflict, remaining).values
+        confidence = seen["confidence"]
         values = {name: known(value) for name, value in seen.items()}
         if math.isnan(confidence):
             missing = " and ".join(

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any, Literal, get_args
 
 from suffice.errors import SufficeWarning, UsageError
-from suffice.policies.gate.risk import RiskModel, remaining_share
+from suffice.policies.gate.risk import RiskModel
 
 Order = Literal["retrieve-first", "replan-first"]
 ORDERS: tuple[Order, ...] = get_args(Order)
@@ -82,11 +82,6 @@ class GateCosts:
     def tau_stop(self) -> float | None:
         """End early up to here."""
         return None if self.stop is None else 1.0 - self.stop / self.failure
-
-    def to_json(self) -> dict[str, float | None]:
-        """Strict JSON."""
-        names = ("retrieval", "failure", "ask", "stop")
-        return {name: getattr(self, name) for name in names}
 
 
 DEFAULT_COSTS = GateCosts(retrieval=1.0, failure=2.0)
@@ -217,28 +212,9 @@ class GateSettings:
 
     def to_json(self) -> dict[str, Any]:
         """Strict JSON; what a policy file holds of it."""
-        model = self.risk
-        return {
-            "weights": {
-                "disagreement": model.disagreement,
-                "contradiction": model.contradiction,
-                "remaining": model.remaining,
-            },
-            "intercept": model.intercept,
-            "tau_low": self.tau_low,
-            "tau_high": self.tau_high,
-            "tau_stop": self.tau_stop,
-            "kappa": self.kappa,
-            "budget": self.budget,
-            "cooldown": self.cooldown,
-            "k_max": self.k_max,
-            "order": self.order,
-            "revises": self.revises,
-            "detector": self.detector,
-            "costs": None if self.costs is None else self.costs.to_json(),
-            "preset": self.preset,
-            "fitted_on": dict(self.fitted_on),
-        }
+        held = asdict(self)
+        weights = held.pop("risk")
+        return {"weights": weights, "intercept": weights.pop("intercept"), **held}
 
 
 def _with_costs(fields: dict[str, Any]) -> GateSettings:
@@ -249,130 +225,78 @@ def _with_costs(fields: dict[str, Any]) -> GateSettings:
     return GateSettings(**{**from_costs, **fields})
 
 
-@dataclass(frozen=True, slots=True)
-class _Span:
-    """Confidences from ``low`` to ``high``; without ``closed``, only below ``high``."""
-
-    low: float
-    high: float
-    closed: bool = True
-
-    def reaches(self, least: float) -> bool:
-        """Whether some confidence is at least that."""
-        return self.high >= least if self.closed else self.high > least
-
-    def exceeds(self, floor: float) -> bool:
-        """Whether some confidence is above that."""
-        return self.high > floor
+def chosen_action(
+    settings: GateSettings, confidence: float, contradiction: float, *, may_retrieve: bool
+) -> PlanAction:
+    """The action for a confidence and a contradiction (Algorithm 1, or Eq. 18 by ``order``)."""
+    conflict = contradiction > settings.kappa
+    wanted = confidence <= settings.tau_low
+    if settings.order == "replan-first" and conflict:
+        return PlanAction.REPLAN
+    if wanted and may_retrieve:
+        return PlanAction.RETRIEVE
+    if conflict:
+        return PlanAction.REPLAN
+    if confidence >= settings.tau_high:
+        return PlanAction.EXECUTE
+    if settings.tau_stop is not None and confidence <= settings.tau_stop:
+        return PlanAction.STOP
+    return PlanAction.ASK
 
 
 def unreachable(settings: GateSettings, steps: int = MOST_STEPS) -> tuple[Unreachable, ...]:
     """Actions that no state of a run and no history of retrievals leads to, with reasons.
 
     SC and CD lie in [0, 1], with the ``markers`` CD is 0 or 1. A run makes at most ``steps`` decisions,
-    each while a step is still to come: fewer than ``steps`` are in the plan, so that a task of N steps
-    has DR >= 1 / N where N <= ``steps`` and DR >= (N - ``steps`` + 1) / N where it is longer. Both are at
-    least 1 / ``steps``, and DR lies in [1 / ``steps``, 1].
+    each while a step is still to come: fewer than ``steps`` are in the plan, so that DR lies in
+    [1 / ``steps``, 1] also where the task is longer.
     """
-    model, kappa = settings.risk, settings.kappa
+    kappa, model = settings.kappa, settings.risk
     graded = settings.detector != MARKERS
-    quiet = min(kappa, 1.0) if graded else float(kappa >= 1.0)  # largest CD that is no conflict
-    calm_risk = model.disagreement + model.contradiction * max(quiet, 0.0) + model.remaining
-    to_come = model.remaining * remaining_share(steps - 1, steps)
-    calm = _Span(model.confidence(calm_risk), model.confidence(to_come)) if kappa >= 0.0 else None
-    conflict = None
-    if kappa < 1.0:
-        least = max(kappa, 0.0) if graded or kappa < 0.0 else 1.0
-        conflict = _Span(
-            model.confidence(model.largest),
-            model.confidence(model.contradiction * least + to_come),
-            closed=not graded or kappa < 0.0 or model.contradiction == 0.0,
+    conflicts = {0.0, 1.0}
+    if graded:
+        conflicts |= {at for at in (kappa, math.nextafter(kappa, 2.0)) if 0.0 <= at <= 1.0}
+
+    def confidence(agreement: float, conflict: float, remaining: float) -> float:
+        return model.confidence(
+            model.risk(agreement=agreement, contradiction=conflict, remaining=remaining)
         )
+
+    spans: dict[float, tuple[float, float]] = {}  # confidences by the least contradiction they have
+    for above in (False, True):
+        held = sorted(at for at in conflicts if (at > kappa) is above)
+        for least, most in (
+            [(held[0], held[-1])] if graded and held else zip(held, held, strict=True)
+        ):
+            spans[least] = confidence(0.0, most, 1.0), confidence(1.0, least, 1.0 / steps)
+    limits = [t for t in (settings.tau_low, settings.tau_high, settings.tau_stop) if t is not None]
+    beside = [math.nextafter(limit, side) for limit in limits for side in (-math.inf, math.inf)]
+    can_block = settings.budget is not None or settings.cooldown > 1
+    permissions = [may for may in (True, False) if (settings.budget != 0 if may else can_block)]
+    reached = {
+        chosen_action(settings, sure, conflict, may_retrieve=permission)
+        for conflict, (low, high) in spans.items()
+        for sure in (low, high, *(at for at in (*limits, *beside) if low < at < high))
+        for permission in permissions
+    }
     within = f"in a run of at most {steps} steps " if model.remaining > 0.0 else ""
-    reasons = {
-        PlanAction.RETRIEVE: _no_retrieve(settings, calm, conflict),
-        PlanAction.REPLAN: _no_replan(settings, conflict, within),
-        PlanAction.EXECUTE: _no_execute(settings, calm, within),
-        **_no_rest(settings, calm, within),
-    }
-    return tuple(Unreachable(action, why) for action, why in reasons.items() if why is not None)
-
-
-def _always_conflict(settings: GateSettings) -> str:
-    return f"every contradiction score is above kappa {settings.kappa:g}, so REPLAN comes before"
-
-
-def _can_block(settings: GateSettings) -> bool:
-    return settings.budget is not None or settings.cooldown > 1
-
-
-def _no_retrieve(settings: GateSettings, calm: _Span | None, conflict: _Span | None) -> str | None:
-    if settings.budget == 0:
-        return "the retrieval budget is 0"
-    spans = [calm] if settings.order == "replan-first" else [calm, conflict]
-    lows = [span.low for span in spans if span is not None]
-    if not lows:
-        return _always_conflict(settings)
-    if min(lows) > settings.tau_low:
-        return f"confidence is at least {min(lows):.3g}, above tau_low {settings.tau_low:g}"
-    return None
-
-
-def _no_replan(settings: GateSettings, conflict: _Span | None, within: str) -> str | None:
-    if conflict is None:
-        return f"no contradiction score is above kappa {settings.kappa:g}"
-    passed_on = settings.order == "replan-first" or _can_block(settings)
-    if not passed_on and not conflict.exceeds(settings.tau_low):
-        return (
-            f"{within}a contradiction leaves confidence at or below tau_low {settings.tau_low:g}, "
-            "and RETRIEVE, which is never blocked, comes first"
+    ranges = " and ".join(
+        f"in [{min(low for low, _ in held):.3g}, {max(high for _, high in held):.3g}] {where}"
+        for where, held in (
+            ("without a contradiction", [span for at, span in spans.items() if at <= kappa]),
+            ("with one", [span for at, span in spans.items() if at > kappa]),
         )
-    return None
-
-
-def _no_execute(settings: GateSettings, calm: _Span | None, within: str) -> str | None:
-    if calm is None:
-        return _always_conflict(settings)
-    if not calm.reaches(settings.tau_high):
-        return (
-            f"{within}confidence is at most {calm.high:.3g}, below tau_high {settings.tau_high:g}"
-        )
-    if not _can_block(settings) and not calm.exceeds(settings.tau_low):
-        return (
-            f"{within}confidence never exceeds tau_low {settings.tau_low:g}, and RETRIEVE is never "
-            "blocked"
-        )
-    return None
-
-
-def _no_rest(
-    settings: GateSettings, calm: _Span | None, within: str
-) -> dict[PlanAction, str | None]:
-    """ASK and STOP: what is neither retrieved for, nor replanned, nor executed."""
-    ask, stop = PlanAction.ASK, PlanAction.STOP
-    unset = None if settings.tau_stop is not None else "tau_stop is not set"
-    if calm is None:
-        return {ask: _always_conflict(settings), stop: _always_conflict(settings)}
-    # below tau_high, and above tau_low where a retrieval is never blocked
-    above = -math.inf if _can_block(settings) else settings.tau_low
-    left = (
-        f"no confidence {within}lies between tau_low {settings.tau_low:g} and tau_high "
-        f"{settings.tau_high:g}"
+        if held
     )
-    ends = -math.inf if settings.tau_stop is None else settings.tau_stop
-    return {
-        ask: None if _some(calm, max(above, ends), settings.tau_high) else left,
-        stop: unset
-        or (
-            None
-            if _some(calm, above, min(settings.tau_high, math.nextafter(ends, math.inf)))
-            else f"no confidence {within}that is neither retrieved for nor executed is at or below {ends:g}"
-        ),
-    }
-
-
-def _some(span: _Span, above: float, below: float) -> bool:
-    """Whether the span holds a confidence strictly between the two."""
-    if span.low == span.high:
-        return above < span.low < below
-    return max(span.low, math.nextafter(above, math.inf)) < below and span.high > above
+    why = (
+        f"{within}confidence lies {ranges}; tau_low is {settings.tau_low:g}, tau_high "
+        f"{settings.tau_high:g}, kappa {kappa:g}"
+    )
+    known = {PlanAction.RETRIEVE: "the retrieval budget is 0"} if settings.budget == 0 else {}
+    if settings.tau_stop is None:
+        known[PlanAction.STOP] = "tau_stop is not set"
+    return tuple(
+        Unreachable(action, known.get(action, why))
+        for action in PlanAction
+        if action not in reached
+    )

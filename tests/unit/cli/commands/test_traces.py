@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 from tests.builders import keep
 from tests.commands import refused, run
+from tests.plan_records import make_plan
 
 from suffice.cli.main import main
-from suffice.testing.plans import make_plan
 from suffice.testing.traces import make_record
 from suffice.trace.plans.file import plan_writer
 from suffice.trace.plans.schema import PLANS, plan_to_rows

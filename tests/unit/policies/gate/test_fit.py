@@ -15,7 +15,6 @@ from suffice.policies.gate.fit import (
     fit_gate,
     fit_gate_policy,
     fit_risk,
-    gate_costs,
     labelled_steps,
 )
 from suffice.policies.gate.policy import GatePolicy
@@ -181,7 +180,7 @@ class TestPublished:
 
 class TestPlans:
     def test_it_learns_from_the_judges_verdict(self) -> None:
-        chosen = fit_gate(judged(), gate_costs(failure_loss=4.0))
+        chosen = fit_gate(judged(), GateCosts(retrieval=1.0, failure=4.0))
         assert chosen.risk.disagreement > 1.0
         assert (chosen.tau_low, chosen.preset, chosen.revises) == (0.75, "corrected", True)
         assert chosen.fitted_on["judged"] == chosen.fitted_on["labelled"] == 40
@@ -207,9 +206,9 @@ class TestPlans:
 
     def test_steps_that_lack_a_value_are_counted(self) -> None:
         bare = plan("x", [step(1.0), {"confidence": 0.2}], True)
-        found = labelled_steps([bare])
-        assert found.counts == {"runs": 1, "judged": 1, "steps": 2, "fitted_steps": 1}
-        assert found.values.tolist() == [[1.0, 0.0, 0.5]]
+        values, _, _, counts = labelled_steps([bare])
+        assert counts == {"runs": 1, "judged": 1, "steps": 2, "fitted_steps": 1}
+        assert values.tolist() == [[1.0, 0.0, 0.5]]
 
     def test_without_a_verdict_or_a_value_it_is_refused(self) -> None:
         with pytest.raises(UsageError, match="none of the 1 runs of plans has a judge's verdict"):

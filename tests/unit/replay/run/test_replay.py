@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.properties import examples
+from tests.question_records import question_records
 
 from suffice.costs.energy import EnergyModel
 from suffice.costs.prices import Prices, PriceTier
@@ -24,7 +25,7 @@ from suffice.replay.run.replay import ReplaySettings, replay, stop_rounds
 from suffice.replay.run.results import PolicyResult, ReplayResult
 from suffice.scoring import accuracy, exact_match, f1_score
 from suffice.testing.conformance import live_stop
-from suffice.testing.traces import make_record, question_records, to_trace_set
+from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord, Usage
 from suffice.trace.rounds.table import TraceSet
 

@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from tests.builders import keep
+from tests.plan_records import make_plan, plan_records
 from tests.properties import examples
 
 from suffice.errors import DataError, SufficeWarning, UsageError
-from suffice.testing.plans import make_plan, plan_records
 from suffice.testing.traces import make_record
 from suffice.trace.plans.file import inspect_plans, plan_writer, read_plans, write_plans
 from suffice.trace.plans.records import (

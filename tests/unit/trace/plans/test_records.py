@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.plan_records import make_plan
 
 from suffice.errors import DataError
-from suffice.testing.plans import make_plan
 from suffice.trace.plans.records import (
     Candidate,
     ConstraintDecision,

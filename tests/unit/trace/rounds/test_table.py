@@ -10,9 +10,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from tests.properties import examples
+from tests.question_records import question_records
 
 from suffice.errors import DataError
-from suffice.testing.traces import make_record, question_records, to_trace_set
+from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord, Round, StoppedBy, sampled_ids
 from suffice.trace.rounds.table import TraceSet
 

@@ -14,9 +14,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.properties import examples
+from tests.question_records import question_records
 
 from suffice.errors import DataError, UsageError
-from suffice.testing.traces import make_record, question_records
+from suffice.testing.traces import make_record
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import Gold, Passage, Question, QuestionRecord, Round, Usage
 from suffice.trace.rounds.schema import SCHEMA, records_to_table

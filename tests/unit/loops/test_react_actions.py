@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suffice.loops.answers.react_prompts import AgentAction, parse_action
+from suffice.loops.react import AgentAction, parse_action
 
 SEARCHES = [
     "Thought: who wrote it?\nAction: Search[Ada Rusk]",

@@ -1,14 +1,12 @@
-"""Small plan traces for tests: by hand, and as a Hypothesis strategy.
-
-The strategy needs the package ``hypothesis``; the maker needs nothing.
-"""
+"""Small plan traces: by hand, and as a Hypothesis strategy."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from suffice._optional import require
+from hypothesis import strategies as st
+
 from suffice.trace.plans.records import (
     ACTIONS,
     BLOCKS,
@@ -24,9 +22,6 @@ from suffice.trace.plans.records import (
     PlanTask,
 )
 from suffice.trace.rounds.records import Passage, Usage
-
-if TYPE_CHECKING:
-    from hypothesis.strategies import SearchStrategy
 
 
 def make_plan(
@@ -88,13 +83,12 @@ def _outcome(task_id: str, ended: str) -> PlanOutcome:
     )
 
 
-def plan_records(*, max_runs: int = 5, max_steps: int = 4) -> SearchStrategy[list[PlanRecord]]:
+def plan_records(*, max_runs: int = 5, max_steps: int = 4) -> st.SearchStrategy[list[PlanRecord]]:
     """Lists of runs with distinct keys and everything a plan trace may hold.
 
     Runs without a step, without a retriever and without gold, empty texts, undefined values, repeated
     documents, unknown costs.
     """
-    st = require("hypothesis.strategies", package="hypothesis", purpose="a test strategy")
     text = st.sampled_from(["", "limit_001", "encrypt the bucket", "a\nb \u00e9\u4e16"])
     maybe = st.one_of(st.none(), text)
     number = st.floats(allow_nan=False, allow_infinity=False)
@@ -130,13 +124,13 @@ def plan_records(*, max_runs: int = 5, max_steps: int = 4) -> SearchStrategy[lis
     gold = st.builds(PlanGold, constraints=st.lists(text, max_size=2), passage_ids=st.just(("a",)))
     run = st.tuples(
         st.lists(step, max_size=max_steps),
-        _outcomes(st, text, usage),
+        _outcomes(text, usage),
         st.one_of(st.none(), st.just(PlanGold()), gold),
     )
-    return st.lists(run, min_size=1, max_size=max_runs).map(_with_keys)  # type: ignore[no-any-return]
+    return st.lists(run, min_size=1, max_size=max_runs).map(_with_keys)
 
 
-def _outcomes(st: Any, text: Any, usage: Any) -> Any:
+def _outcomes(text: Any, usage: Any) -> Any:
     maybe = st.one_of(st.none(), text)
     return st.builds(
         PlanOutcome,
