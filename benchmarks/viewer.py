@@ -104,7 +104,7 @@ def main() -> None:
     for name, query in FILTERS.items():
 
         def filtered(number: int, query: str = query) -> None:
-            view.selector = None
+            view.orders.clear()
             ask(f"questions?{query.format(number if '{}' in query else '')}")
 
         say(f"table: {name}", best(filtered))

@@ -145,8 +145,6 @@ class CoverageMonitor(Monitor):
         monitor = built(lambda: cls(alpha, n_calibration, level))
         monitor._resume(fields, len(_WORSE))  # noqa: SLF001 - its own class
         monitor.misses = whole(fields.get("misses"), "misses")
-        if monitor.misses > monitor.seen:
-            raise DataError(f"more than the {monitor.seen} answers seen", column="misses")
         return monitor
 
 
@@ -266,12 +264,6 @@ class ExchangeabilityMonitor(Monitor):
         monitor = built(lambda: cls(scores, level, seed=seed))
         monitor._resume(fields, 2 * len(_STAKES))  # noqa: SLF001 - its own class
         monitor.n_calibration = whole(fields.get("n_calibration"), "n_calibration", 1)
-        if monitor.n_calibration + monitor.seen != len(scores):
-            raise DataError(
-                f"do not add up to the {monitor.n_calibration + monitor.seen} of n_calibration and the "
-                "answers seen",
-                column="counts",
-            )
         monitor.undefined = whole(fields.get("undefined"), "undefined")
         return monitor
 
