@@ -140,9 +140,9 @@ class CoverageMonitor(Monitor):
             Naming the field that is not what it must be, or for a newer version.
         """
         fields = saved_fields(document, cls.kind, ("alpha", "n_calibration", "misses"))
-        alpha, level = number(fields.get("alpha"), "alpha"), number(fields.get("level"), "level")
-        n_calibration = whole(fields.get("n_calibration"), "n_calibration", 1)
-        monitor = built(lambda: cls(alpha, n_calibration, level))
+        alpha, n_calibration = number(fields.get("alpha"), "alpha"), fields.get("n_calibration")
+        n = whole(n_calibration, "n_calibration", 1)
+        monitor = built(lambda: cls(alpha, n, number(fields.get("level"), "level")))
         monitor._resume(fields, len(_WORSE))  # noqa: SLF001 - its own class
         monitor.misses = whole(fields.get("misses"), "misses")
         return monitor
@@ -304,8 +304,7 @@ class ProbabilityMonitor(Monitor):
     def from_json(cls, document: object) -> ProbabilityMonitor:
         """What :meth:`to_json` gave; it goes on bit for bit as if never interrupted."""
         fields = saved_fields(document, cls.kind, ())
-        level = number(fields.get("level"), "level")
-        monitor = built(lambda: cls(level))
+        monitor = built(lambda: cls(number(fields.get("level"), "level")))
         monitor._resume(fields, cls._GAMBLERS)  # noqa: SLF001 - its own class
         return monitor
 

@@ -45,11 +45,9 @@ _ALWAYS = {
     "cross-origin-opener-policy": "same-origin",
 }
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
-_ONCE = (b"host", b"authorization", b"content-length", b"transfer-encoding", b"origin")
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::(\d{1,5}))?")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-MOST_HEAD_BYTES = 32 << 10
 _MOST_TOKEN = 512  # letters that are hashed of what a client sends
 _MOST_CALLERS = 10_000  # whose rates are remembered
 
@@ -180,6 +178,7 @@ class Door:
     send_s: float = 60.0
     request_s: float = 900.0
     requests: int = 1024
+    body_bytes: int = 1 << 20
 
 
 def caller_of(request: HTTPConnection) -> str:
@@ -213,6 +212,9 @@ class Guard:
         except Refusal as refusal:
             await refusal.reply()(scope, receive, say)
             return
+        # a body is read as JSON whatever it is called: curl -d calls it a form
+        own = [header for header in scope["headers"] if header[0] != b"content-type"]
+        scope = {**scope, "headers": [*own, (b"content-type", b"application/json")]}
         scope.setdefault("state", {})["caller"] = caller
         if scope["path"] in self._door.open_paths:
             await self._app(scope, receive, say)
@@ -233,15 +235,20 @@ class Guard:
         limit, end = asyncio.timeout(None), now() + self._door.request_s
         body_end = min(end, now() + self._door.body_s)
         whole = started = False
+        size = 0
 
         async def taken() -> Message:
-            nonlocal whole
+            nonlocal whole, size
             if whole:
                 return await receive()
             limit.reschedule(body_end)
             message = await receive()
             whole = not message.get("more_body", False)
             limit.reschedule(end)
+            size += len(message.get("body", b""))
+            if size > self._door.body_bytes:
+                said = f"a body may have {self._door.body_bytes:,} bytes"
+                raise HTTPException(413, said, {"Connection": "close"})
             return message
 
         async def said(message: Message) -> None:
@@ -267,7 +274,9 @@ class Guard:
 
     # --- who comes ---------------------------------------------------------------------------------
     def _let_in(self, scope: Scope) -> str:
-        headers = _headers(scope)
+        headers = dict(scope["headers"])
+        if b"content-length" in headers and b"transfer-encoding" in headers:
+            raise Refusal(400, "a body has a length or is sent in chunks, not both")
         host = self._check_host(headers.get(b"host"))
         if scope["method"] not in _SAFE:
             self._check_origin(headers.get(b"origin"), host, headers.get(b"sec-fetch-site"))
@@ -334,21 +343,6 @@ def address_of(scope: Scope) -> str:
     return f"from {(scope.get('client') or ('', 0))[0]}"
 
 
-def _headers(scope: Scope) -> Mapping[bytes, bytes]:
-    """By name; those of which two would let two readers understand two requests are refused."""
-    headers: dict[bytes, bytes] = {}
-    for name, value in scope["headers"]:
-        if name in headers and name in _ONCE:
-            raise Refusal(400, f"the header {name.decode('latin-1')} stands twice")
-        headers[name] = value
-    size = sum(len(name) + len(value) for name, value in scope["headers"])
-    if size > MOST_HEAD_BYTES:
-        raise Refusal(431, f"the headers may have {MOST_HEAD_BYTES:,} bytes, found {size:,}")
-    if b"content-length" in headers and b"transfer-encoding" in headers:
-        raise Refusal(400, "a body has a length or is sent in chunks, not both")
-    return headers
-
-
 def _ip(name: str) -> IPv4Address | IPv6Address | None:
     """The address that a name in digits is."""
     try:
@@ -363,7 +357,6 @@ def application(
     door: Door | None = None,
     *,
     lifespan: Callable[[Any], AbstractAsyncContextManager[None]] | None = None,
-    body_bytes: int = 1 << 20,
 ) -> FastAPI:
     """Routers behind a door; without one whoever comes is let in. No page of it loads from elsewhere."""
     app = FastAPI(
@@ -378,7 +371,6 @@ def application(
             (Refusal, SufficeError, RequestValidationError, HTTPException, Exception), answer_error
         ),
     )
-    app.state.body_bytes = body_bytes
     for router in routers:
         app.include_router(router)
     if door is not None:

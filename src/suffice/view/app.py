@@ -78,7 +78,7 @@ class Shown:
             return
         self._stamp = self._look()
         try:
-            self._view = self._open_again().read_questions().start()
+            self._view = self._open_again().start()
         except (SufficeError, OSError) as error:
             self.trouble = str(error)
 
@@ -92,7 +92,7 @@ class Shown:
                 return False
             self._stamp = stamp
             try:
-                newer = self._open_again().read_questions()
+                newer = self._open_again()
             except SufficeError as error:
                 self.trouble = f"the record changed and cannot be read as it is now: {error}"
                 return False

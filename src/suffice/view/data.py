@@ -126,8 +126,6 @@ class _Columns:
 
     policies: list[PolicyColumns] = field(default_factory=list)
     signals: dict[str, Array] = field(default_factory=dict)
-    questions: Texts | None = None
-    types: Texts | None = None
     searched: Searched | None = None
     axis: CostAxis | None = None
     watched: dict[str, Production] = field(default_factory=dict)
@@ -150,6 +148,8 @@ class RecordView:
         self.settings = settings or ViewSettings()
         self.measures = measures
         self.traces = measures.traces
+        self.questions = Texts.of(self.traces.first_rounds("question"))
+        self.types = Texts.of(self.traces.first_rounds("question_type"))
         self.columns = _Columns()
         self.progress = Progress()
         self._lock = threading.RLock()
@@ -202,7 +202,6 @@ class RecordView:
     def work(self, only_signals: Sequence[str] | None = None) -> None:
         """Measure everything, the most needed first; ``only_signals``: no others."""
         steps: list[_Task] = [
-            ("reading questions", self.read_questions),
             ("scoring answers", self._score),
             ("building policies", self._build_policies),
             ("reading answers", self._read_searched),
@@ -210,7 +209,7 @@ class RecordView:
         done, trouble = 0, list[str]()
         while done < len(steps) and not self._ended:
             doing, work = steps[done]
-            of = len(steps) + (done < 4)
+            of = len(steps) + (done < 3)
             self.progress = Progress(done=done, of=of, doing=doing, trouble=tuple(trouble))
             try:
                 with self._lock:
@@ -218,7 +217,7 @@ class RecordView:
             except (SufficeError, OSError, MemoryError, RuntimeError) as error:
                 trouble.append(f"{doing}: {error}")
             done += 1
-            if done == 4:
+            if done == 3:
                 steps += self._later(only_signals)
         self.progress = Progress(done=done, of=done, doing="", trouble=tuple(trouble))
 
@@ -234,18 +233,9 @@ class RecordView:
             *((f"watching {one.label}", partial(self._watch, one)) for one in ran),
         ]
 
-    def read_questions(self) -> RecordView:
-        """Read what the table of questions shows before anything is measured."""
-        if self.columns.questions is None:
-            _ = self.splits, self.question_ids
-            self.columns.types = Texts.of(self.traces.first_rounds("question_type"))
-            self.columns.questions = Texts.of(self.traces.first_rounds("question"))
-        return self
-
     def _read_searched(self) -> None:
-        questions = self.columns.questions or Texts.of(self.traces.first_rounds("question"))
         self.columns.searched = Searched(
-            questions=questions.mapped(pc.utf8_lower),
+            questions=self.questions.mapped(pc.utf8_lower),
             ids=pc.utf8_lower(self.question_ids).combine_chunks(),
             answers=Texts.of(self.traces.table.column("answer")).mapped(pc.utf8_lower),
         )
@@ -400,7 +390,7 @@ class RecordView:
             "splits": {
                 name: int(count) for name, count in zip(names, counts, strict=True) if count
             },
-            "types": [] if columns.types is None else columns.types.distinct.to_pylist()[:200],
+            "types": self.types.distinct.to_pylist()[:200],
             "scored_split": self.scored_split,
             "metric": metric.label if columns.policies else None,
             "gold": metric.gold,

@@ -16,6 +16,7 @@ from suffice.errors import UsageError
 from suffice.measures.shards import usable_cores
 from suffice.replay.run.replay import at_stop
 from suffice.results.markup import shorten, visible
+from suffice.signals.columns.texts import Texts
 from suffice.view.data import NotReadyError, PolicyColumns, RecordView
 
 _KEPT = 8
@@ -90,11 +91,8 @@ def _sorted(view: RecordView, chosen: Selection) -> Rows:
         order = np.arange(view.n_questions)
         return order[::-1] if chosen.order == "desc" else order
     if chosen.sort == "question":
-        questions = view.columns.questions
-        if questions is None:
-            raise NotReadyError("questions are being read")
-        ranks = pc.rank(questions.distinct, tiebreaker="dense").to_numpy()
-        values = questions.through(ranks.astype(np.float64), np.nan)
+        ranks = pc.rank(view.questions.distinct, tiebreaker="dense").to_numpy()
+        values = view.questions.through(ranks.astype(np.float64), np.nan)
     else:
         policy = _told_by(view, chosen)
         if chosen.sort == "stop":
@@ -133,10 +131,7 @@ def _mask(view: RecordView, chosen: Selection) -> Mask | None:
     if chosen.split:
         masks.append(view.in_split(chosen.split))
     if chosen.type:
-        types = view.columns.types
-        if types is None:
-            raise NotReadyError("questions are being read")
-        masks.append(types.codes == types.code_of(chosen.type))
+        masks.append(view.types.codes == view.types.code_of(chosen.type))
     if chosen.stop:
         masks.append(_told_by(view, chosen).stops == chosen.stop)
     if chosen.outcome:
@@ -199,9 +194,7 @@ def rows_shown(view: RecordView, rows: Rows, policies: Sequence[PolicyColumns]) 
     A stop is [round, right (1, 0, ``None``), score].
     """
     traces = view.traces
-    places = traces.starts[:-1][rows]
-    texts = _texts(view, "question", rows, places)
-    types = _texts(view, "question_type", rows, places)
+    texts, types = _texts(view.questions, rows), _texts(view.types, rows)
     ids = view.question_ids.take(pa.array(rows)).to_pylist()
     split_names = [*view.splits.distinct.to_pylist(), None]
     em = view.measures.scores().em[rows] if policies else None
@@ -234,19 +227,10 @@ def rows_shown(view: RecordView, rows: Rows, policies: Sequence[PolicyColumns]) 
     return shown
 
 
-def _texts(view: RecordView, name: str, rows: Rows, places: Rows) -> list[str | None]:
-    held = {"question": view.columns.questions, "question_type": view.columns.types}[name]
-    if held is not None:
-        codes = held.codes[rows]
-        shown: list[str | None] = held.distinct.take(pa.array(codes, mask=codes < 0)).to_pylist()
-        return shown
-    table = view.traces.table
-    if name not in table.column_names:
-        return [None] * len(rows)
-    at = getattr(table, "at", None)
-    cells = table.column(name).take(pa.array(places)) if at is None else at(name, places)
-    read: list[str | None] = cells.to_pylist()
-    return read
+def _texts(held: Texts, rows: Rows) -> list[str | None]:
+    codes = held.codes[rows]
+    shown: list[str | None] = held.distinct.take(pa.array(codes, mask=codes < 0)).to_pylist()
+    return shown
 
 
 def _flag(value: float) -> int | None:

@@ -218,14 +218,6 @@ def test_finished_rounds_are_kept_when_the_service_ends(record: Path) -> None:
     assert (question.rounds[0].answer, question.stopped_by) == ("Oslo", "error")
 
 
-def test_an_end_is_in_the_record_before_it_is_told(client: TestClient, record: Path) -> None:
-    loop = begin(client)
-    send(client, f"{loop}/rounds", {"round": 1, "answer": "Oslo"})
-    send(client, f"{loop}/end", {})
-    (question,) = read_traces(record).records()
-    assert [held.answer for held in question.rounds] == ["Oslo"]
-
-
 def test_exploration_and_shadow_are_the_watchs(record: Path) -> None:
     with TestClient(loop_app(record, explore=0.999999)) as client:
         loop = begin(client, policy="two")

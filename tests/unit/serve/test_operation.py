@@ -28,7 +28,6 @@ from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.serve import operation
 from suffice.serve.app import make_app
-from suffice.serve.events import QuestionEnded
 from suffice.serve.guard import new_token
 from suffice.serve.operation import Operation, check
 from suffice.serve.settings import (
@@ -214,17 +213,6 @@ def test_a_body_that_is_none_is_refused(body: bytes) -> None:
             assert reply.status_code in (400, 413), path
             assert reply.json()["error"]["message"]
         assert ask(client).status_code == 200
-
-
-def test_loops_of_others_say_nothing_of_the_model_here() -> None:
-    held = service()
-    Operation(ServeSettings(), held, check(ServeSettings()))
-    lately: Any = held.observers[0]
-    for endpoint, failed in (("loops", False), ("chat", True)):
-        of: Any = {"trace_id": endpoint, "endpoint": endpoint, "policy": "p"}
-        over = QuestionEnded(**of, rounds=0, stopped_by="error", reason="broke", took_s=0.0)
-        held.tell(over)
-        assert lately.failed is failed
 
 
 # --- the policies in force, watched --------------------------------------------------------------

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import Annotated
 
 from suffice.cli.options import Seed, SkipInvalid
 from suffice.cli.output import INTERRUPTED, Form, print_result, put, say
@@ -200,51 +198,23 @@ def _of_lines(options: MonitorOptions, form: Form, policy: str, answers: str) ->
     if state is not None and state.exists():
         with undamaged(state):
             watch.resume(read_state(state))
-    with _stream(answers) as stream:
-        arrivals = Arrivals(stream, answers, promise, skip_invalid=options.skip_invalid)
-        interrupted = _watch(watch, arrivals)
+    interrupted = False
+    try:
+        with (
+            nullcontext(sys.stdin.buffer) if answers == "-" else Path(answers).open("rb") as stream
+        ):
+            arrivals = Arrivals(stream, answers, promise, skip_invalid=options.skip_invalid)
+            for arrived in arrivals:
+                for kind in watch.take(arrived):
+                    say(f"answer {watch.counts['answers']}: {kind} alarm: {ALARMS[kind]}")
+    except KeyboardInterrupt:
+        interrupted = True
+        say("interrupted; this is what was read before")
+    except OSError as error:
+        raise DataError(f"cannot be read: {error.strerror or error}", file=answers) from error
     if state is not None:
         replace_file(state, json.dumps(watch.state(), allow_nan=False).encode())
     if arrivals.skipped:
         say(f"skipped {arrivals.skipped} invalid lines; the first: {arrivals.first_skipped}")
     print_result(form, watch.tables(), lambda: {**watch.to_json(), "skipped": arrivals.skipped})
     return INTERRUPTED if interrupted else options.code(alarmed=watch.alarmed)
-
-
-def _watch(watch: Watch, arrivals: Arrivals) -> bool:
-    """Take every answer in; whether an interrupt ended it. What was taken in stays whole."""
-    try:
-        for arrived in arrivals:
-            with _uninterrupted():
-                for kind in watch.take(arrived):
-                    say(f"answer {watch.counts['answers']}: {kind} alarm: {ALARMS[kind]}")
-    except KeyboardInterrupt:
-        say("interrupted; this is what was read before")
-        return True
-    return False
-
-
-@contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """An interrupt waits until the block is done, where the system can hold it."""
-    hold = getattr(signal, "pthread_sigmask", None)
-    if hold is None:
-        yield
-        return
-    before = hold(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        hold(signal.SIG_SETMASK, before)
-
-
-@contextmanager
-def _stream(name: str) -> Iterator[BinaryIO]:
-    if name == "-":
-        yield sys.stdin.buffer
-        return
-    try:
-        with Path(name).open("rb") as stream:
-            yield stream
-    except OSError as error:
-        raise DataError(f"cannot be read: {error.strerror or error}", file=name) from error
