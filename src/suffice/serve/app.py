@@ -44,6 +44,7 @@ def make_app(
         [answer_router(service), decision_router(service), loops.router, *routers],
         door,
         lifespan=lifespan,
+        body_bytes=service.limits.body_bytes,
     )
     app.state.loops = loops
     return app

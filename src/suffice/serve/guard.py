@@ -178,7 +178,6 @@ class Door:
     send_s: float = 60.0
     request_s: float = 900.0
     requests: int = 1024
-    body_bytes: int = 1 << 20
 
 
 def caller_of(request: HTTPConnection) -> str:
@@ -212,9 +211,6 @@ class Guard:
         except Refusal as refusal:
             await refusal.reply()(scope, receive, say)
             return
-        # a body is read as JSON whatever it is called: curl -d calls it a form
-        own = [header for header in scope["headers"] if header[0] != b"content-type"]
-        scope = {**scope, "headers": [*own, (b"content-type", b"application/json")]}
         scope.setdefault("state", {})["caller"] = caller
         if scope["path"] in self._door.open_paths:
             await self._app(scope, receive, say)
@@ -235,20 +231,15 @@ class Guard:
         limit, end = asyncio.timeout(None), now() + self._door.request_s
         body_end = min(end, now() + self._door.body_s)
         whole = started = False
-        size = 0
 
         async def taken() -> Message:
-            nonlocal whole, size
+            nonlocal whole
             if whole:
                 return await receive()
             limit.reschedule(body_end)
             message = await receive()
             whole = not message.get("more_body", False)
             limit.reschedule(end)
-            size += len(message.get("body", b""))
-            if size > self._door.body_bytes:
-                said = f"a body may have {self._door.body_bytes:,} bytes"
-                raise HTTPException(413, said, {"Connection": "close"})
             return message
 
         async def said(message: Message) -> None:
@@ -351,12 +342,39 @@ def _ip(name: str) -> IPv4Address | IPv6Address | None:
         return None
 
 
+class _Bodies:
+    """Limits bodies, and has them read as JSON whatever they are called: curl -d calls them forms."""
+
+    def __init__(self, app: ASGIApp, most: int) -> None:
+        self._app, self._most = app, most
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        size = 0
+
+        async def taken() -> Message:
+            nonlocal size
+            message = await receive()
+            size += len(message.get("body", b""))
+            if size > self._most:
+                said = f"a body may have {self._most:,} bytes"
+                raise HTTPException(413, said, {"Connection": "close"})
+            return message
+
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        own = [header for header in scope["headers"] if header[0] != b"content-type"]
+        scope = {**scope, "headers": [*own, (b"content-type", b"application/json")]}
+        await self._app(scope, taken, send)
+
+
 # --- the application ------------------------------------------------------------------------------
 def application(
     routers: Sequence[APIRouter],
     door: Door | None = None,
     *,
     lifespan: Callable[[Any], AbstractAsyncContextManager[None]] | None = None,
+    body_bytes: int = 1 << 20,
 ) -> FastAPI:
     """Routers behind a door; without one whoever comes is let in. No page of it loads from elsewhere."""
     app = FastAPI(
@@ -373,6 +391,7 @@ def application(
     )
     for router in routers:
         app.include_router(router)
+    app.add_middleware(_Bodies, most=body_bytes)
     if door is not None:
         app.add_middleware(Guard, door=door)
     return app

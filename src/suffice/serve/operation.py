@@ -73,7 +73,6 @@ def check(settings: ServeSettings) -> Door:
         send_s=guarded.send_seconds,
         request_s=settings.limits.seconds + guarded.body_seconds,
         requests=open_at_once(guarded.connections),
-        body_bytes=settings.limits.body_bytes,
     )
 
 

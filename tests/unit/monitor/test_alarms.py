@@ -99,19 +99,6 @@ def test_a_miss_less_never_raises_the_capital(stream: list[bool], data: st.DataO
         assert other.p_value >= one.p_value
 
 
-def test_ranks_of_tied_scores_are_uniform() -> None:
-    """Capital is a martingale: its mean over exchangeable streams stays 1, ties or not."""
-    rng = np.random.default_rng(5)
-    ends = []
-    for seed in range(1500):
-        scores = rng.choice([0.0, 0.0, 0.0, 0.5, 1.0], 32)
-        monitor = ExchangeabilityMonitor(scores[:12], seed=seed)
-        for score in scores[12:]:
-            monitor.update(score)
-        ends.append(monitor.capital)
-    assert np.mean(ends) == pytest.approx(1, abs=float(4 * np.std(ends)) / math.sqrt(len(ends)))
-
-
 def test_the_alarm_stays_and_says_when() -> None:
     monitor = CoverageMonitor(0.1, 200)
     answers = [monitor.update(False) for _ in range(20)]

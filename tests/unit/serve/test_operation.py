@@ -101,12 +101,6 @@ def test_tokens_are_taken_up_anew_and_a_file_of_none_opens_nothing(tmp_path: Pat
             assert client.get("/v1/models").status_code == 401
 
 
-def test_others_ask_with_a_token_or_not_at_all() -> None:
-    with pytest.raises(UsageError, match="--allow-unauthenticated"):
-        check(ServeSettings(host="0.0.0.0"))
-    check(ServeSettings(host="0.0.0.0", security=SecuritySettings(allow_unauthenticated=True)))
-
-
 def test_a_question_is_counted_without_its_text() -> None:
     with served(ServeSettings()) as (client, _):
         assert ask(client).status_code == 200

@@ -97,7 +97,7 @@ def view(
         with waiting("measuring"):
             record.work()
             written = write_bundle(record, Path(bundle))
-        for line in written.lines():
+        for line in written:
             put(line)
         return 0
     if not place.is_dir():
