@@ -44,7 +44,7 @@ from suffice.errors import SufficeError
 from suffice.live.controller import Controller
 from suffice.llm.cache import CachedModel
 from suffice.measures.contents import traces_info
-from suffice.monitor.coverage import Watch, WatchSettings, promise_of
+from suffice.monitor.coverage import Watch, promise_of
 from suffice.policies.ab_rag.policy import ABRagPolicy
 from suffice.policies.file import load_policy, save_policy
 from suffice.policies.fixed import FixedPolicy
@@ -566,8 +566,8 @@ def states(folder: Path) -> Case:
     for answer in ("Ann", "Bob"):
         controller.observe(Round(answer=answer, passages=(Passage(id=answer, text=answer),)))
     promise = promise_of(fit_method("micp", read_traces(EXAMPLE), split="tune"))
-    watch = Watch(promise, WatchSettings())
-    documents = [controller.to_dict(), watch.to_json()]
+    watch = Watch(promise)
+    documents = [controller.to_dict(), watch.state()]
     file = folder / "s.json"
 
     def case(draw: random.Random) -> None:
@@ -578,7 +578,7 @@ def states(folder: Path) -> Case:
         except (ValueError, RecursionError):
             return  # its reader's to say
         if which:
-            watch.resumed(state)
+            watch.resume(state)
         else:
             Controller.from_dict(state).observe(Round(answer="Bob"))
 

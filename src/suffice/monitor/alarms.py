@@ -140,13 +140,11 @@ class CoverageMonitor(Monitor):
             Naming the field that is not what it must be, or for a newer version.
         """
         fields = saved_fields(document, cls.kind, ("alpha", "n_calibration", "misses"))
-        alpha, level = number(fields.get("alpha"), "alpha"), number(fields.get("level"), "level")
-        n_calibration = whole(fields.get("n_calibration"), "n_calibration", 1)
-        monitor = built(lambda: cls(alpha, n_calibration, level))
+        alpha, n_calibration = number(fields.get("alpha"), "alpha"), fields.get("n_calibration")
+        n = whole(n_calibration, "n_calibration", 1)
+        monitor = built(lambda: cls(alpha, n, number(fields.get("level"), "level")))
         monitor._resume(fields, len(_WORSE))  # noqa: SLF001 - its own class
         monitor.misses = whole(fields.get("misses"), "misses")
-        if monitor.misses > monitor.seen:
-            raise DataError(f"more than the {monitor.seen} answers seen", column="misses")
         return monitor
 
 
@@ -266,12 +264,6 @@ class ExchangeabilityMonitor(Monitor):
         monitor = built(lambda: cls(scores, level, seed=seed))
         monitor._resume(fields, 2 * len(_STAKES))  # noqa: SLF001 - its own class
         monitor.n_calibration = whole(fields.get("n_calibration"), "n_calibration", 1)
-        if monitor.n_calibration + monitor.seen != len(scores):
-            raise DataError(
-                f"do not add up to the {monitor.n_calibration + monitor.seen} of n_calibration and the "
-                "answers seen",
-                column="counts",
-            )
         monitor.undefined = whole(fields.get("undefined"), "undefined")
         return monitor
 
@@ -312,8 +304,7 @@ class ProbabilityMonitor(Monitor):
     def from_json(cls, document: object) -> ProbabilityMonitor:
         """What :meth:`to_json` gave; it goes on bit for bit as if never interrupted."""
         fields = saved_fields(document, cls.kind, ())
-        level = number(fields.get("level"), "level")
-        monitor = built(lambda: cls(level))
+        monitor = built(lambda: cls(number(fields.get("level"), "level")))
         monitor._resume(fields, cls._GAMBLERS)  # noqa: SLF001 - its own class
         return monitor
 

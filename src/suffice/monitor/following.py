@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from suffice.errors import DataError, plain_file
-from suffice.monitor.aspects import Alarm
-from suffice.monitor.production import Production
-from suffice.monitor.questions import Asked, Reading
+from suffice.errors import DataError
+from suffice.monitor.production import Alarm, Production
+from suffice.monitor.questions import Asked
 from suffice.monitor.state import VERSION, opened, read_state, undamaged
 from suffice.numbers.tests.e_process import whole
 from suffice.protocols import strict_json
@@ -30,61 +27,54 @@ EARLIEST = datetime.min.replace(tzinfo=UTC)
 """When a question ended of which no time is recorded."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """What is new: questions in the order in which they ended, then labels.
-
-    ``others`` counts questions of other policies, ``damaged`` lines that were left out.
-    """
-
-    questions: tuple[Asked, ...] = ()
-    labels: tuple[Label, ...] = ()
-    others: int = 0
-    damaged: int = 0
-
-    def __bool__(self) -> bool:
-        return bool(self.questions or self.labels or self.others or self.damaged)
-
-
-@dataclass(slots=True)
-class _Part:
-    """How many questions of a file were read, and a digest of their ids."""
-
-    taken: int = 0
-    digest: str = ""
-    seen: tuple[int, int] = (0, 0)  # size and time of the file when it was last read
-
-
-class Folder:
-    """A store of live loops, a trace file, or a folder of them.
+class Following:
+    """What is new in a store of live loops, a trace file, or a folder of them, taken in; alarms told once.
 
     New questions of one look come in the order in which their last rounds ended, of equal times and without
-    any in the order of files by name and of rows. What a look costs depends on what is new, not on what was
-    read before.
+    any in the order of files by name and of rows. With a ``file`` it goes on from the state there.
+
+    Notes
+    -----
+    The state is written after a look and after every alarm that was told, so that a crash loses nothing and
+    counts nothing twice; an alarm that was told just before it is told again, under the same ``id``.
     """
 
-    def __init__(self, root: Path, reading: Reading) -> None:
-        self._root, self._reading = root, reading
-        self._parts: dict[str, _Part] = {}
-        self._opened: Store | None = None
-        self._labels = self._stored_labels = self._turn = 0
+    def __init__(self, root: Path, production: Production, *, file: Path | None = None) -> None:
+        self.production = production
+        self._root, self._file = root, file
+        self._store: Store | None = None
+        self._taken: dict[str, int] = {}  # questions of each Parquet file
+        self._turn = self._stored_labels = self._told = 0
+        if file is not None and file.exists():
+            with undamaged(file):
+                self.resume(read_state(file))
 
-    def look(self) -> Found:
-        """What came since the last look."""
+    def look(self) -> tuple[Asked, ...]:
+        """Take in what came since the last look; its questions in the order in which they ended."""
         # labels first: a question that ends meanwhile is read before a label that comes after it
-        labels, torn = self._new_labels()
+        labels = self._new_labels()
         found: list[Asked] = []
         others = 0
         for traces, order in self._new_sets():
-            asked = {question.id: question for question in self._reading.questions(traces)}
+            asked = {one.id: one for one in self.production.reading.questions(traces)}
             found += [asked[name] for name in order if name in asked]
             others += len(order) - len(asked)
         found.sort(key=lambda question: question.time or EARLIEST)
-        return Found(questions=tuple(found), labels=tuple(labels), others=others, damaged=torn)
+        before = self.production.counts["labelled"]
+        for question in found:
+            self.production.take(question)
+        # of one look, labels come in the order of their questions: a file sorted by outcome is no alarm
+        place = {question.id: number for number, question in enumerate(found)}
+        for label in sorted(labels, key=lambda one: place.get(one.question_id, len(place))):
+            self.production.label(label)
+        self.production.counts["others"] += others
+        if found or others or self.production.counts["labelled"] != before:
+            self._keep()
+        return tuple(found)
 
     def _new_sets(self) -> Iterator[tuple[TraceSet, Sequence[str]]]:
         """New questions, with their ids in the order in which they stand there."""
-        if (store := self._store()) is not None:
+        if (store := self._live()) is not None:
             turn = self._turn
             for run in store.runs(lambda _: turn, dead=False):
                 if run.records:
@@ -94,116 +84,42 @@ class Folder:
                 self._turn = max(self._turn, run.turn)
         there = self._root.is_file() or any(self._root.glob("[!.]*.parquet"))
         for file in parquet_files(self._root) if there else []:
-            yield from self._of_file(file)
-
-    def _store(self) -> Store | None:
-        self._opened = self._opened or live_store(self._root)
-        return self._opened
-
-    def _of_file(self, file: Path) -> Iterator[tuple[TraceSet, Sequence[str]]]:
-        part, stat = self._parts.setdefault(file.stem, _Part()), file.stat()
-        now = (stat.st_size, stat.st_mtime_ns)
-        if part.seen == now:
-            return
-        stored = StoredFile.open(file, {"question_id"}, QUESTIONS)
-        ids = stored.read(["question_id"]).column(0).unique().to_pylist()
-        known, new = ids[: part.taken], ids[part.taken :]
-        if len(known) < part.taken or _digest("", known) != part.digest:
-            raise DataError(
-                f"other questions stand where {part.taken:,} were read before; a record that was "
-                "rewritten is watched with another --state",
-                file=str(file),
-            )
-        part.digest = _digest(part.digest, new)
-        if new:
-            read = read_traces(file, columns=self._reading.columns)
-            yield (read.only_questions(new) if known else read), new
-        part.taken, part.seen = len(ids), now
-
-    def _new_labels(self) -> tuple[list[Label], int]:
-        if (store := self._store()) is not None:
-            came, self._stored_labels = store.labels(self._stored_labels)
-            return came, 0
-        file = self._root / LABELS_FILE
-        if not self._root.is_dir() or not file.exists():
-            return [], 0
-        with plain_file(file).open("rb") as stream:
-            if stream.seek(0, 2) < self._labels:
+            taken = self._taken.get(file.stem, 0)
+            stored = StoredFile.open(file, {"question_id"}, QUESTIONS)
+            ids = stored.read(["question_id"]).column(0).unique().to_pylist()
+            if len(ids) < taken:
                 raise DataError(
-                    f"is shorter than the {self._labels:,} bytes that were read before; labels are added "
-                    "at its end",
+                    f"holds {len(ids):,} questions, of which {taken:,} were read before; a record that was "
+                    "rewritten is watched with another --state",
                     file=str(file),
                 )
-            stream.seek(self._labels)
-            lines = stream.readlines()
-        labels: list[Label] = []
-        damaged = 0
-        for line in lines:
+            if new := ids[taken:]:
+                read = read_traces(file, columns=self.production.reading.columns)
+                yield (read.only_questions(new) if taken else read), new
+            self._taken[file.stem] = len(ids)
+
+    def _live(self) -> Store | None:
+        self._store = self._store or live_store(self._root)
+        return self._store
+
+    def _new_labels(self) -> list[Label]:
+        if (store := self._live()) is not None:
+            labels, self._stored_labels = store.labels(self._stored_labels)
+            return labels
+        file = self._root / LABELS_FILE
+        if not file.is_file():
+            return []
+        # all of them: one that was taken before counts for nothing
+        lines = file.read_bytes().splitlines(keepends=True)
+        labels = []
+        for number, line in enumerate(lines):
             try:
                 labels += [read_label(strict_json(line), str(file))] if line.strip() else []
-            except (ValueError, RecursionError):  # DataError is one
-                if not line.endswith(b"\n"):
-                    break  # being written
-                damaged += 1
-            self._labels += len(line)
-        return labels, damaged
-
-    def to_json(self) -> dict[str, Any]:
-        """How far it was read, as strict JSON; as long as there are files."""
-        return {
-            "files": {name: [part.taken, part.digest] for name, part in self._parts.items()},
-            "labels": self._labels,
-            "store": [self._turn, self._stored_labels],
-        }
-
-    def resume(self, held: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`to_json` gave."""
-        for name, (taken, digest) in held["files"].items():
-            self._parts[name] = _Part(whole(taken, "files"), str(digest))
-        self._labels = whole(held["labels"], "labels")
-        turn, labels = held.get("store", (0, 0))
-        self._turn, self._stored_labels = whole(turn, "store"), whole(labels, "store")
-
-
-def _digest(before: str, ids: Iterable[str]) -> str:
-    """Twelve hexadecimal digits over all ids so far; empty: none."""
-    for name in ids:
-        before = hashlib.blake2b(f"{before} {name}".encode(), digest_size=6).hexdigest()
-    return before
-
-
-class Following:
-    """What is new in a folder, taken in; what it raised, told once.
-
-    Notes
-    -----
-    The state is written after a look and after every alarm that was told, so that a crash loses nothing and
-    counts nothing twice; an alarm that was told just before it is told again, under the same ``id``.
-    """
-
-    def __init__(self, folder: Folder, production: Production, *, file: Path | None = None) -> None:
-        self._folder, self.production, self._file = folder, production, file
-        self._told = 0
-
-    def go_on(self) -> None:
-        """Go on from the state's file, where there is one; nothing may have been looked at before."""
-        if self._file is not None and self._file.exists():
-            self.resume(read_state(self._file))
-
-    def look(self) -> Found:
-        """Take in what came since the last look: questions in the order in which they ended, then labels."""
-        found = self._folder.look()
-        place = {question.id: number for number, question in enumerate(found.questions)}
-        for question in found.questions:
-            self.production.take(question)
-        # of one look, labels come in the order of their questions: a file sorted by outcome is no alarm
-        before = len(place)
-        for label in sorted(found.labels, key=lambda one: place.get(one.question_id, before)):
-            self.production.label(label)
-        self.production.pass_over(found.others)
-        if found:
-            self._keep()
-        return found
+            except (ValueError, RecursionError) as error:
+                if number < len(lines) - 1 or line.endswith(b"\n"):  # else it is being written
+                    said = error.message if isinstance(error, DataError) else f"not JSON ({error})"
+                    raise DataError(said, file=str(file), row=number) from error
+        return labels
 
     @property
     def untold(self) -> tuple[Alarm, ...]:
@@ -217,21 +133,24 @@ class Following:
 
     def _keep(self) -> None:
         if self._file is not None:
-            replace_file(self._file, json.dumps(self.to_json(), allow_nan=False).encode())
+            replace_file(self._file, json.dumps(self.state(), allow_nan=False).encode())
 
-    def to_json(self) -> dict[str, Any]:
+    def state(self) -> dict[str, Any]:
         """All it needs to go on, as strict JSON."""
         return {
             "suffice_following": VERSION,
-            "folder": self._folder.to_json(),
-            "production": self.production.to_json(),
+            "folder": {"files": self._taken, "store": [self._turn, self._stored_labels]},
+            "production": self.production.state(),
             "told": self._told,
         }
 
     def resume(self, state: object) -> None:
-        """Go on from what :meth:`to_json` gave; nothing may have been looked at before."""
-        with undamaged(self._file):
-            held = opened(state, "suffice_following", {})
-            self.production.resume(held["production"])
-            self._folder.resume(held["folder"])
-            self._told = min(whole(held["told"], "told"), len(self.production.alarms))
+        """Go on from what :meth:`state` gave; nothing may have been looked at before."""
+        held = opened(state, "suffice_following", {})
+        self.production.resume(held["production"])
+        folder = held["folder"]
+        for name, taken in folder["files"].items():  # once with a digest beside the number
+            self._taken[name] = whole(taken[0] if isinstance(taken, list) else taken, "files")
+        turn, labels = folder.get("store", (0, 0))
+        self._turn, self._stored_labels = whole(turn, "store"), whole(labels, "store")
+        self._told = min(whole(held["told"], "told"), len(self.production.alarms))

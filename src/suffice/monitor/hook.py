@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import ipaddress
 import logging
-import time
-from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from suffice._optional import require
 from suffice._version import VERSION
 from suffice.errors import BackendError, UsageError, struck, without_credentials
-from suffice.monitor.aspects import Alarm
+from suffice.monitor.production import Alarm
 
 _TIMEOUT_S = 5.0
-_HEADERS = {"User-Agent": f"suffice/{VERSION}"}
-_PAUSES_S = (0.5, 1.0, 2.0)  # between tries
-_GIVEN_UP = frozenset({400, 401, 403, 404, 405, 410, 413, 415, 422})  # another try says the same
 
 
 class WebHook:
     """Posts every alarm as JSON to one URL, which never leads elsewhere."""
 
-    def __init__(self, url: str, *, pause: Callable[[float], None] = time.sleep) -> None:
+    def __init__(self, url: str) -> None:
         try:
             parts = urlsplit(url)
             host, _ = parts.hostname, parts.port
@@ -40,29 +35,24 @@ class WebHook:
         self._httpx = require("httpx2", purpose="posting alarms to a web hook", extra="serve")
         # its log would tell the whole URL
         logging.getLogger("httpx2").addFilter(lambda record: host not in record.getMessage())
-        self._url, self._pause = url, pause
+        self._url = url
         # what stands behind the host may be a secret, as in the hooks of chat services
         self._shown = f"{parts.scheme}://{host}/..."
 
     def send(self, alarm: Alarm) -> None:
-        """Post it; tried a few times with growing pauses."""
-        for pause in (*_PAUSES_S, None):
-            try:
-                # no proxy of the environment: the address that was configured and no other
-                with self._httpx.Client(
-                    headers=_HEADERS, timeout=_TIMEOUT_S, trust_env=False
-                ) as client:
-                    reply = client.post(self._url, json=alarm.to_json())
-            except self._httpx.TransportError as error:
-                said, final = struck(str(error).replace(self._url, self._shown)), False
-            else:
-                if reply.is_success:
-                    return
-                said = f"status {reply.status_code}" + " (a redirect)" * reply.is_redirect
-                final = reply.is_redirect or reply.status_code in _GIVEN_UP
-            if final or pause is None:
-                raise BackendError(f"the web hook {self._shown} did not take an alarm: {said:.200}")
-            self._pause(pause)
+        """Post it; one that is not taken is for the next look."""
+        agent = {"User-Agent": f"suffice/{VERSION}"}
+        try:
+            # no proxy of the environment: the address that was configured and no other
+            with self._httpx.Client(headers=agent, timeout=_TIMEOUT_S, trust_env=False) as client:
+                reply = client.post(self._url, json=alarm.to_json())
+        except self._httpx.TransportError as error:
+            said = struck(str(error).replace(self._url, self._shown))
+        else:
+            if reply.is_success:
+                return
+            said = f"status {reply.status_code}" + " (a redirect)" * reply.is_redirect
+        raise BackendError(f"the web hook {self._shown} did not take an alarm: {said:.200}")
 
 
 def _is_here(host: str) -> bool:

@@ -1,24 +1,29 @@
-"""Watching a policy in production, over recorded questions as they end and labels as they come."""
+"""Watching a policy in production: drift, calibration and what stopping costs, over questions as they end."""
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from suffice.costs.usage import find_cost
 from suffice.errors import UsageError
-from suffice.monitor.aspects import Alarm, Calibration, Drift, Promised, Stopping
-from suffice.monitor.coverage import ALARMS, Tested, Watch, WatchSettings, promise_of, read_arrived
-from suffice.monitor.produced import Produced
-from suffice.monitor.questions import Asked, Reading, Returned
+from suffice.monitor.alarms import BINS, ExchangeabilityMonitor, ProbabilityMonitor, bin_of
+from suffice.monitor.coverage import ALARMS, Watch, promise_of, standing
+from suffice.monitor.questions import SAVED, Asked, Reading, Returned
 from suffice.monitor.state import VERSION, opened, undamaged
+from suffice.numbers.fields import number, numbers
+from suffice.numbers.intervals.anytime import MeanSequence
 from suffice.numbers.tests.e_process import Monitor, whole
 from suffice.policies.file import policy_hash
 from suffice.protocols import ConfidentPolicy, StopPolicy
-from suffice.results.as_json import as_json
-from suffice.results.formats import percent
-from suffice.scoring import exact_match
+from suffice.results.as_json import as_json, fields_as_json
+from suffice.results.formats import counted, percent
+from suffice.results.table import Cell, Column, Table, Value
+from suffice.results.tabular import Tabular
+from suffice.scoring import METRICS, Metric, ScoreName, accuracy, exact_match, f1
 from suffice.trace.rounds.labels import Label
 from suffice.trace.rounds.table import TraceSet
 
@@ -27,6 +32,7 @@ _COUNTS = (
     *("unanswered", "forgotten", "others"),
 )
 _MOST_WAITING = 100_000  # questions whose labels may still come
+_OF_SHARE = 0.1  # of the level, for the share of questions that are stopped early
 _SAYS = {
     "drift": "no longer looks as before; questions, retriever or model changed, not that answers are worse",
     "calibration": "labelled answers are not right as often as the policy's confidence says",
@@ -37,6 +43,11 @@ _SAYS = {
 }
 KINDS = tuple(_SAYS)
 """Of alarms."""
+_SCORES: Mapping[ScoreName, Callable[[str, Iterable[str]], float]] = {
+    "em": exact_match,
+    "f1": f1,
+    "acc": accuracy,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,12 +62,212 @@ class ProductionSettings:
     max_rounds: int | None = None
 
 
-class Production:
-    """One policy, watched over all questions that it ran on.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alarm:
+    """Something that luck does not explain, told once."""
+
+    kind: str = field(metadata={"json": "alarm"})
+    of: str = ""
+    question: int
+    question_id: str
+    policy: str
+    text: str
+    evidence: Mapping[str, float | None]
+
+    @property
+    def id(self) -> str:
+        """The same where an alarm is told again after a crash."""
+        told = f"{self.policy} {self.kind} {self.of} {self.question} {self.question_id}"
+        return hashlib.sha256(told.encode(errors="replace")).hexdigest()[:12]
+
+    def to_json(self) -> dict[str, Any]:
+        """Strict JSON."""
+        return {**fields_as_json(self), "id": self.id}
+
+    @classmethod
+    def from_json(cls, held: Mapping[str, Any]) -> Alarm:
+        """What :meth:`to_json` gave."""
+        names = ("of", "question", "question_id", "policy", "text", "evidence")
+        return cls(kind=held["alarm"], **{name: held[name] for name in names})
+
+
+# --- what stopping costs -------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promised:
+    """The loss that is watched, by which score, and the most that is promised (``None``: nothing is)."""
+
+    metric: Metric
+    score: ScoreName
+    loss: str = "signed"
+    most: float | None = None
+
+    @classmethod
+    def by(cls, policy: StopPolicy, metric: str | None, most: float | None) -> Promised:
+        """What a certified policy promises, unless another metric or bound is named."""
+        if most is not None and not 0.0 <= most <= 1.0:
+            raise UsageError(f"a promised loss lies in [0, 1], found {most!r}")
+        if metric is not None and metric not in METRICS:
+            raise UsageError(f"no metric {metric!r}; allowed: {', '.join(map(str, METRICS))}")
+        terms = policy.facts.guarantee
+        loss, stated = _bound_of(terms)
+        certified = {
+            known.key(score): (known, score) for known in METRICS.values() for score in _SCORES
+        }.get(str(terms.get("metric")))
+        if metric is None and certified is not None:
+            known, score = certified
+            return cls(metric=known, score=score, loss=loss, most=stated if most is None else most)
+        named = METRICS[metric or "f1"]  # type: ignore[index]
+        if certified is not None and certified[0] is named and most is None:
+            most = stated
+        return cls(metric=named, score=named.score, most=most)
+
+    @property
+    def least(self) -> float:
+        """The least a loss can be; the most is 1."""
+        return -1.0 if self.loss == "signed" else 0.0
+
+    def lost(self, stop: Returned, end: Returned, gold: Sequence[str]) -> float:
+        """By what a stop returns where running on returns the other; NaN: unknown."""
+        if self.metric.agreement:
+            gold = () if end.answer is None else (end.answer,)
+        at_stop, at_end = self._value(stop, gold), self._value(end, gold)
+        if math.isnan(at_stop) or math.isnan(at_end):
+            return math.nan
+        if self.loss == "wrong-stop":
+            return float(at_end == 1.0 and at_stop != 1.0)
+        return max(at_end - at_stop, self.least)
+
+    def _value(self, returned: Returned, gold: Sequence[str]) -> float:
+        if self.metric.against == "scores":
+            own = math.nan if returned.score is None else returned.score
+            exact = {"f1": own, "em": float(own == 1.0), "acc": float(own > 0.0)}
+            return math.nan if math.isnan(own) else exact[self.score]
+        if returned.answer is None or not gold:
+            return math.nan
+        if self.metric.agreement and exact_match(returned.answer, gold) == 1.0:
+            return 1.0
+        return _SCORES[self.score](returned.answer, gold)
+
+    @property
+    def in_words(self) -> str:
+        """The loss, for a table."""
+        kind = {"signed": "", "drop": " in drops", "wrong-stop": " in wrong stops"}[self.loss]
+        return f"{self.metric.head(self.score)} lost{kind}"
+
+
+def _bound_of(terms: Mapping[str, Any]) -> tuple[str, float | None]:
+    """Which loss a certificate bounds, and at what."""
+    bounds: list[Any] = [{"of": terms.get("loss"), "at_most": terms.get("max_loss")}]
+    bounds += [bound for bound in terms.get("bounds") or () if isinstance(bound, Mapping)]
+    for bound in bounds:
+        kind, most = bound.get("of"), bound.get("at_most")
+        if kind in ("signed", "drop", "wrong-stop") and isinstance(most, int | float):
+            return str(kind), float(most)
+    return "signed", None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PerQuestion:
+    """A mean over all questions of what stops early change, from those that ran on past their stop."""
+
+    name: str
+    explored: int
+    estimate: float
+    low: float
+    high: float
+
+
+class Stopping:
+    """What stopping loses and saves against running on, per question, at all times.
+
+    Savings are shares of what the same loop would have cost that went on, asked for the same.
+
+    Questions drawn to run on past their policy's stop tell what others lose; the share that is stopped early
+    is counted of all. The product of both intervals, 0.9 and 0.1 of the level apart, holds for the mean per
+    question. It does not matter in which order or how many of the drawn ones are labelled, so long as that
+    does not depend on the outcome, nor whether others are: weights of 1/propensity would need the others'
+    labels too, for intervals as wide.
+    """
+
+    def __init__(self, promised: Promised, level: float) -> None:
+        self._promised, self._level = promised, level
+        self.means = {name: MeanSequence(0.0, 1.0) for name in ("early", *SAVED)}
+        self.means["loss"] = MeanSequence(promised.least, 1.0)
+        self.draws = ProbabilityMonitor(level)
+        self.alarmed = False
+
+    def take(self, asked: Asked) -> bool:
+        """A question that ended; whether the draws are shown not to be what was promised by it."""
+        if asked.stop is not None:
+            self.means["early"].take(float(asked.early))
+        for name, share in asked.saved.items():
+            self.means[name].take(share)
+        if not asked.early or asked.propensity is None:
+            return False
+        before = self.draws.alarmed
+        return self.draws.update(asked.propensity, float(asked.explored)) and not before
+
+    def lose(self, loss: float) -> bool:
+        """What a question that ran on would have lost by stopping; whether that raised the alarm."""
+        self.means["loss"].take(loss)
+        most = self._promised.most
+        mean = self.means["early"].mean * self.means["loss"].mean
+        if self.alarmed or most is None or mean <= most:
+            return False
+        self.alarmed = self.loss.low > most
+        return self.alarmed
+
+    @property
+    def loss(self) -> PerQuestion:
+        """The loss per question."""
+        return self._per_question(self._promised.in_words, self.means["loss"])
+
+    @property
+    def saved(self) -> list[PerQuestion]:
+        """The share that is saved of each cost, of those that are known."""
+        return [
+            self._per_question(name, self.means[name]) for name in SAVED if self.means[name].count
+        ]
+
+    def _per_question(self, name: str, held: MeanSequence) -> PerQuestion:
+        share = self.means["early"].at(_OF_SHARE * self._level)
+        mean = held.at((1.0 - _OF_SHARE) * self._level)
+        ends = [part * end for part in (share.low, share.high) for end in (mean.low, mean.high)]
+        return PerQuestion(
+            name=name,
+            explored=mean.count,
+            estimate=share.estimate * mean.estimate,
+            low=min(ends),
+            high=max(ends),
+        )
+
+    def state(self) -> dict[str, Any]:
+        """All it needs to go on."""
+        saved = {name: self.means[name].to_json() for name in SAVED}
+        held = {name: self.means[name].to_json() for name in ("early", "loss")}
+        return {**held, "saved": saved, "draws": self.draws.to_json(), "alarmed": self.alarmed}
+
+    def resume(self, held: Mapping[str, Any]) -> None:
+        """Go on from what :meth:`state` gave."""
+        kept = {**held["saved"], "early": held["early"]}
+        self.means = {name: MeanSequence.from_json(one, 0.0, 1.0) for name, one in kept.items()}
+        self.means["loss"] = MeanSequence.from_json(held["loss"], self._promised.least, 1.0)
+        self.draws = ProbabilityMonitor.from_json(held["draws"])
+        self.alarmed = bool(held["alarmed"])
+
+
+# --- all of it -----------------------------------------------------------------------------------
+class Production(Tabular):
+    """One policy, watched over all questions that it ran on, and where everything stands.
+
+    Drift is a conformal martingale for each number of a question: it is ranked among those of the past and
+    those since, ties broken at random. Each of the k has the level divided by k, which holds however they
+    hang together; an average of their capitals would not, since each is fair given its own past ranks only.
 
     Notes
     -----
-    Give every question once, in the order in which they end. :class:`suffice.monitor.following.Folder` does.
+    Give every question once, in the order in which they end; :class:`suffice.monitor.following.Following`
+    does.
     """
 
     def __init__(
@@ -67,33 +278,54 @@ class Production:
         past: TraceSet | None = None,
     ) -> None:
         self.settings = settings = settings or ProductionSettings()
+        if settings.first < 1:
+            raise UsageError(
+                f"at least one question must stand for the past, found {settings.first}"
+            )
         self.reading = Reading(policy, settings.max_rounds)
+        self.counts = dict.fromkeys(_COUNTS, 0)
         self._policy = policy_hash(policy)
         self._promised = Promised.by(policy, settings.metric, settings.max_loss)
-        names, level, seed = self.reading.names, settings.level, settings.seed
-        values = None
+        self._stopping = Stopping(self._promised, settings.level)
+        self._waiting: dict[str, dict[str, Any]] = {}
+        self._alarms: list[Alarm] = []
+        self._past: dict[str, list[float]] = {name: [] for name in self.reading.names}
+        self._drift: dict[str, ExchangeabilityMonitor] = {}
         if past is not None:
             asked = [question.values for question in self.reading.questions(past)]
             if not asked:
                 raise UsageError(
                     "no question of the record that stands for the past was run by this policy, or by none"
                 )
-            values = {name: [held[name] for held in asked] for name in names}
-        self._drift = Drift(names, level, past=values, first=settings.first, seed=seed)
-        self._calibration = Calibration(level) if isinstance(policy, ConfidentPolicy) else None
-        self._stopping = Stopping(self._promised, level)
-        self._promise = None if policy.facts.coverage is None else promise_of(policy)
+            self._past = {name: [held[name] for held in asked] for name in self._past}
+            self._begin_drift()
+        self._calibration: ProbabilityMonitor | None = None
+        if isinstance(policy, ConfidentPolicy):
+            self._calibration = ProbabilityMonitor(settings.level)
+        self._right = [MeanSequence(0.0, 1.0) for _ in range(BINS)]
+        self._stated = [0.0] * BINS
         self._coverage: Watch | None = None
-        if self._promise is not None:
-            self._coverage = Watch(self._promise, WatchSettings(level=level, seed=seed))
-        self._counts = dict.fromkeys(_COUNTS, 0)
-        self._waiting: dict[str, dict[str, Any]] = {}
-        self._alarms: list[Alarm] = []
+        if policy.facts.coverage is not None:
+            self._promise = promise_of(policy)
+            self._coverage = Watch(self._promise, settings.level, settings.seed)
+
+    def _begin_drift(self) -> None:
+        level, seed = self.settings.level / len(self._past), self.settings.seed
+        self._drift = {
+            name: ExchangeabilityMonitor(values, level, seed=seed)
+            for name, values in self._past.items()
+        }
+        self._past = {}
+
+    @property
+    def _lacking(self) -> int:
+        """How many more questions stand for the past before anything is tested."""
+        return 0 if self._drift else self.settings.first - len(next(iter(self._past.values())))
 
     # --- taking in -------------------------------------------------------------------------------
     def take(self, asked: Asked) -> list[Alarm]:
         """A question that ended; the alarms raised by it."""
-        counts, before = self._counts, len(self._alarms)
+        counts, before = self.counts, len(self._alarms)
         counts["questions"] += 1
         counts["rounds"] += asked.rounds
         counts["early"] += asked.early
@@ -102,19 +334,35 @@ class Production:
         if asked.budget is not None:
             counts["budgeted"] += asked.rounds
             counts["full_rounds"] += asked.budget
-        for name in self._drift.take(asked.values):
-            self._bets_won("drift", asked.id, self._drift.monitors[name], of=name)
+        for name, monitor in self._drift.items():
+            raised = monitor.alarmed
+            if monitor.update(asked.values[name]) and not raised:
+                self._bets_won("drift", asked.id, monitor, of=name)
+        for name, held in self._past.items():
+            held.append(asked.values[name])
+        if not (self._drift or self._lacking):
+            self._begin_drift()
         if self._stopping.take(asked):
             self._bets_won("exploration", asked.id, self._stopping.draws)
         if self._coverage is not None:
-            kinds = self._coverage.take(read_arrived(asked.answers))
+            kinds = self._coverage.take(self._promise.read(asked.answers))
             self._coverage_fell(self._coverage, asked.id, kinds)
         agreement = self._promised.metric.agreement
         if asked.explored and agreement:
             self._settle_loss(asked.id, asked.at_stop, asked.at_end, ())
         sure = self._calibration is not None and asked.confidence is not None
         if (asked.explored and not agreement) or sure or self._coverage is not None:
-            self._waiting.setdefault(asked.id, _waiting(asked))
+            self._waiting.setdefault(
+                asked.id,
+                {
+                    "rounds": [asked.stop or asked.rounds, asked.rounds],
+                    "explored": asked.explored,
+                    "confidence": asked.confidence,
+                    "stop": as_json(asked.at_stop),
+                    "end": as_json(asked.at_end),
+                    "answers": dict(asked.answers),
+                },
+            )
             if asked.gold or asked.at_stop.score is not None:
                 self.label(Label(question_id=asked.id, gold_answers=asked.gold))
             while len(self._waiting) > _MOST_WAITING:
@@ -144,35 +392,37 @@ class Production:
         if not (gold or (scored and stop.score is not None)):
             return []
         del self._waiting[name]
-        self._counts["labelled"] += 1
-        if (
-            self._calibration is not None
-            and (sure := held["confidence"]) is not None
-            and (right := _right(stop, gold)) is not None
-            and self._calibration.take(sure, right)
-        ):
-            self._bets_won("calibration", name, self._calibration.monitor)
+        self.counts["labelled"] += 1
+        if (sure := held["confidence"]) is not None and self._calibration is not None:
+            self._calibrate(name, sure, stop, gold)
         if held["explored"] and not self._promised.metric.agreement:
             self._settle_loss(name, stop, end, gold)
-        if self._coverage is not None and self._promise is not None and gold:
-            document = {**held["answers"], "gold_answers": list(gold)}
-            arrived = read_arrived(document, self._promise.grading)
+        if self._coverage is not None and gold:
+            arrived = self._promise.read({**held["answers"], "gold_answers": list(gold)})
             self._coverage_fell(self._coverage, name, self._coverage.label(arrived))
         return self._alarms[before:]
 
-    def pass_over(self, questions: int) -> None:
-        """So many questions that another policy ran on."""
-        self._counts["others"] += questions
+    def _calibrate(self, name: str, sure: float, stop: Returned, gold: Sequence[str]) -> None:
+        """Whether an answer is right: equal to a gold answer, or of score 1; else it is unknown."""
+        if gold and stop.answer is not None:
+            right = exact_match(stop.answer, gold)
+        elif not gold and stop.score is not None:
+            right = float(stop.score == 1.0)
+        else:
+            return
+        self._right[bin_of(sure)].take(right)
+        self._stated[bin_of(sure)] += sure
+        if (monitor := self._calibration) is not None:
+            before = monitor.alarmed
+            if monitor.update(sure, right) and not before:
+                self._bets_won("calibration", name, monitor)
 
-    def _settle_loss(self, name: str, stop: Returned, end: Returned, gold: tuple[str, ...]) -> None:
-        promised = self._promised
-        if promised.metric.agreement:
-            gold = () if end.answer is None else (end.answer,)
-        lost = promised.lost(promised.value(stop, gold), promised.value(end, gold))
+    def _settle_loss(self, name: str, stop: Returned, end: Returned, gold: Sequence[str]) -> None:
+        lost = self._promised.lost(stop, end, gold)
         if math.isnan(lost):
-            self._counts["unanswered"] += 1
+            self.counts["unanswered"] += 1
         elif self._stopping.lose(lost):
-            loss, most = self._stopping.loss, promised.most or 0.0
+            loss, most = self._stopping.loss, self._promised.most or 0.0
             evidence = {"estimate": loss.estimate, "low": loss.low, "high": loss.high}
             evidence |= {"promised": most, "explored": float(loss.explored)}
             low, mean, high = (percent(part) for part in (loss.low, loss.estimate, loss.high))
@@ -193,7 +443,7 @@ class Production:
         alarm = Alarm(
             kind=kind,
             of=of,
-            question=self._counts["questions"],
+            question=self.counts["questions"],
             question_id=name,
             policy=self._policy,
             text=text or f"{of} {_SAYS[kind]}".lstrip(),
@@ -207,46 +457,198 @@ class Production:
         """All that were raised, in order."""
         return tuple(self._alarms)
 
+    @property
+    def alarm_notes(self) -> list[str]:
+        """A sentence each."""
+        return [
+            f"ALARM, {alarm.kind} at question {alarm.question:,}: {alarm.text}."
+            for alarm in self._alarms
+        ]
+
     def gauges(self) -> Mapping[str, float]:
         """For metrics, at any time: 1 by kind of alarm that was raised, else 0."""
         raised = {alarm.kind for alarm in self._alarms}
         return {kind: float(kind in raised) for kind in KINDS}
 
-    def result(self) -> Produced:
-        """What was seen so far."""
-        tests = [Tested.by(held, "drift", name) for name, held in self._drift.monitors.items()]
+    def _standing(self) -> list[dict[str, Any]]:
+        """Where each test stands."""
+        tests = [standing(monitor, "drift", name) for name, monitor in self._drift.items()]
         if self._calibration is not None:
-            tests.append(Tested.by(self._calibration.monitor, "calibration"))
-        tests.append(Tested.by(self._stopping.draws, "exploration"))
+            tests.append(standing(self._calibration, "calibration"))
+        tests.append(standing(self._stopping.draws, "exploration"))
         if self._coverage is not None:
-            tests += [Tested.by(held, kind) for kind, held in self._coverage.monitors.items()]
-        return Produced(
-            policy=self._policy,
-            level=self.settings.level,
-            first=self.settings.first,
-            promised=self._promised,
-            counts=dict(self._counts),
-            waiting=len(self._waiting),
-            lacking=self._drift.lacking,
-            tests=tuple(tests),
-            early=self._stopping.early,
-            loss=self._stopping.loss,
-            saved=tuple(self._stopping.saved),
-            reliability=() if self._calibration is None else tuple(self._calibration.bins),
-            coverage=None if self._coverage is None else self._coverage.result(),
-            alarms=self.alarms,
+            tests += [standing(held, kind) for kind, held in self._coverage.monitors.items()]
+        return tests
+
+    @property
+    def loss(self) -> PerQuestion:
+        """What stopping loses, per question."""
+        return self._stopping.loss
+
+    @property
+    def rounds_saved(self) -> float | None:
+        """Of the rounds of full budgets the share that was not run, explored questions among them."""
+        full = self.counts["full_rounds"]
+        return 1.0 - self.counts["budgeted"] / full if full else None
+
+    def _reliability(self) -> list[dict[str, Any]]:
+        """Bins with answers, from unsure to sure; each interval holds at all times by itself."""
+        return [
+            {
+                "low": place / BINS,
+                "high": (place + 1) / BINS,
+                "confidence": self._stated[place] / right.count,
+                "right": right.at(self.settings.level),
+            }
+            for place, right in enumerate(self._right)
+            if right.count
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """Where everything stands, as strict JSON."""
+        told = {
+            "policy": self._policy,
+            "level": self.settings.level,
+            "metric": self._promised.metric.key(self._promised.score),
+            "promised_loss": self._promised.most,
+            **self.counts,
+            "waiting_for_labels": len(self._waiting),
+            "alarm": bool(self._alarms),
+            "tests": self._standing(),
+            "stopped_early": self._stopping.means["early"].at(self.settings.level),
+            "loss": self.loss,
+            "saved": self._stopping.saved,
+            "rounds_saved": self.rounds_saved,
+            "reliability": self._reliability(),
+            "coverage": self._coverage,
+            "alarms": self._alarms,
+        }
+        return {name: as_json(value) for name, value in told.items()}
+
+    def tables(self) -> tuple[Table, ...]:
+        """The tests, what stopping loses and saves, and reliability where there are labels."""
+        tables = [self._tests_table(), self._stopping_table()]
+        if reliability := self._reliability():
+            columns = (
+                Column(name="confidence"),
+                Column(name="labelled", kind="count"),
+                Column(name="stated", kind="percent", head="stated, %"),
+                Column(name="right", kind="percent", interval=True, head="right, %"),
+            )
+            rows: list[list[Value]] = [
+                [
+                    f"{part['low']:.1f}-{part['high']:.1f}",
+                    part["right"].count,
+                    part["confidence"],
+                    part["right"],
+                ]
+                for part in reliability
+            ]
+            title = "How often labelled answers are right, by the policy's confidence."
+            tables.append(Table(name="reliability", title=title, columns=columns, rows=rows))
+        if self._coverage is not None:
+            tables.extend(self._coverage.tables())
+        return tuple(tables)
+
+    def _tests_table(self) -> Table:
+        columns = (
+            Column(name="watched"),
+            Column(name="of", head=""),
+            Column(name="taken", kind="count"),
+            Column(name="capital", kind="significant", digits=4),
+            Column(name="p_value", kind="significant", digits=3, head="p-value"),
+            Column(name="alarm", kind="count"),
         )
+        rows: list[list[Value]] = []
+        for test in self._standing():
+            kind, of, taken, capital, p_value, at = test.values()
+            if taken or kind not in ("calibration", "exploration"):
+                told = Cell(None, "no") if at is None else Cell(at, f"at {at:,}", "bad")
+                rows.append([kind, of, taken, capital, p_value, told])
+        notes = []
+        if self._lacking:
+            notes.append(
+                f"Drift is not tested yet: the first {self.settings.first:,} questions stand for the past, "
+                f"{self._lacking:,} to come."
+            )
+        if drifts := len(self._drift):
+            level = self.settings.level
+            notes.append(
+                f"Each kind raises a false alarm with probability at most {level:g}, ever; the "
+                f"{drifts} numbers whose drift is watched have {level / drifts:.2g} each."
+            )
+        notes += self.alarm_notes
+        counts = self.counts
+        title = (
+            f"{counted(counts['questions'], 'question')} of policy {self._policy}, {counts['rounds']:,} "
+            "rounds: "
+            f"{counts['early']:,} stopped early, of which {counts['explored']:,} ran on; "
+            f"{counts['labelled']:,} labelled, {len(self._waiting):,} waiting for a label."
+        )
+        if counts["others"]:
+            title += f"\n{counted(counts['others'], 'question')} of another policy passed over."
+        return Table(name="tests", title=title, columns=columns, rows=rows, notes=notes, names=2)
+
+    def _stopping_table(self) -> Table:
+        columns = (
+            Column(name="per_question", head="per question"),
+            Column(name="explored", kind="count", head="ran on"),
+            Column(name="mean", kind="percent", interval=True, head="mean, %"),
+            Column(name="promised", kind="percent", head="promised"),
+        )
+        loss, counts = self.loss, self.counts
+        rows: list[list[Value]] = []
+        if loss.explored:
+            rows.append([loss.name, loss.explored, loss, self._promised.most])
+        rows += [
+            [f"{find_cost(part.name).label} saved", part.explored, part, None]
+            for part in self._stopping.saved
+        ]
+        notes = [
+            f"Intervals hold at all times together with probability {1 - self.settings.level:g} each, for "
+            "questions whose means do not change."
+        ]
+        if not counts["explored"]:
+            notes = [
+                "No question ran on past its stop: what stopping loses is unknown (explore=0.05)."
+            ]
+        elif not loss.explored:
+            notes.append("The loss is unknown: no question that ran on was scored at both ends.")
+        if counts["unanswered"]:
+            ran_on = f"{counted(counts['unanswered'], 'question')} that ran on have no"
+            notes.append(
+                f"{ran_on} score of yours at the stop: observe(..., score=...), or --metric em."
+                if self._promised.metric.against == "scores"
+                else f"{ran_on} answer at the stop; suffice probe asks for it."
+            )
+        if counts["cut"]:
+            notes.append(
+                f"{counted(counts['cut'], 'question')} ended by a budget, an error or the user; what "
+                "they returned counts as what running on brings."
+            )
+        if self.rounds_saved is not None:
+            notes.append(
+                f"By plain count {percent(self.rounds_saved)}% of the rounds of full budgets were not run, "
+                "those of explored questions included."
+            )
+        title = "What stopping early loses and saves."
+        return Table(name="stopping", title=title, columns=columns, rows=rows, notes=notes)
 
     # --- state -----------------------------------------------------------------------------------
-    def to_json(self) -> dict[str, Any]:
+    def state(self) -> dict[str, Any]:
         """All it needs to go on, as strict JSON."""
+        drift = {"waiting": self._past, "monitors": list(self._drift.values())}
+        calibration = None
+        if self._calibration is not None:
+            held = {"monitor": self._calibration, "right": self._right}
+            calibration = {**held, "stated": self._stated}
         own = {
             "settings": self._kept_for(),
-            "counts": self._counts,
-            "drift": self._drift,
-            "calibration": self._calibration,
-            "stopping": self._stopping,
-            "coverage": self._coverage,
+            "counts": self.counts,
+            "drift": drift,
+            "calibration": calibration,
+            "stopping": self._stopping.state(),
+            "coverage": None if self._coverage is None else self._coverage.state(),
             "waiting": self._waiting,
             "alarms": self._alarms,
         }
@@ -264,35 +666,26 @@ class Production:
         }
 
     def resume(self, state: object) -> None:
-        """Go on from what :meth:`to_json` gave; nothing may have been taken before."""
+        """Go on from what :meth:`state` gave; nothing may have been taken before."""
         kept_for = {"policy": self._policy, **as_json(self._kept_for())}
         held = opened(state, "suffice_production", kept_for)
         with undamaged():
-            self._counts = {name: whole(held["counts"][name], name) for name in _COUNTS}
-            self._drift.resume(held["drift"])
+            self.counts = {name: whole(held["counts"][name], name) for name in _COUNTS}
+            drift = held["drift"]
+            monitors = [ExchangeabilityMonitor.from_json(one) for one in drift["monitors"]]
+            names = self.reading.names
+            self._drift = dict(zip(names, monitors, strict=True)) if monitors else {}
+            self._past = {
+                name: [math.nan if value is None else number(value, "waiting") for value in values]
+                for name, values in drift["waiting"].items()
+            }
             self._stopping.resume(held["stopping"])
             if self._calibration is not None:
-                self._calibration.resume(held["calibration"])
+                kept = held["calibration"]
+                self._calibration = ProbabilityMonitor.from_json(kept["monitor"])
+                self._right = [MeanSequence.from_json(right, 0.0, 1.0) for right in kept["right"]]
+                self._stated = list(numbers(kept["stated"], "stated"))
             if self._coverage is not None:
-                self._coverage = self._coverage.resumed(held["coverage"])
+                self._coverage.resume(held["coverage"])
             self._waiting = {name: dict(waiting) for name, waiting in held["waiting"].items()}
             self._alarms = [Alarm.from_json(alarm) for alarm in held["alarms"]]
-
-
-def _right(stop: Returned, gold: tuple[str, ...]) -> float | None:
-    """Whether an answer is right: equal to a gold answer, or of score 1; ``None``: unknown."""
-    if gold:
-        return None if stop.answer is None else exact_match(stop.answer, gold)
-    return None if stop.score is None else float(stop.score == 1.0)
-
-
-def _waiting(asked: Asked) -> dict[str, Any]:
-    """What is kept of a question until its label comes."""
-    return {
-        "rounds": [asked.stop or asked.rounds, asked.rounds],
-        "explored": asked.explored,
-        "confidence": asked.confidence,
-        "stop": as_json(asked.at_stop),
-        "end": as_json(asked.at_end),
-        "answers": dict(asked.answers),
-    }

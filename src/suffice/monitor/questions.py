@@ -98,10 +98,11 @@ def _asked(policy: StopPolicy, traces: TraceSet, full: int | None) -> Iterator[A
     recorded = traces.last_rounds.astype(np.intp)
     # what a longer recording holds past the full budget is not run
     last = np.minimum(recorded, full or recorded)
-    ends = zip(_of_last_rounds(traces, "stopped_by"), last < recorded, strict=True)
-    ended_by = [None if past else end for end, past in ends]
+    told = zip(_of_last_rounds(traces, "stopped_by"), last < recorded, strict=True)
+    ended_by = [None if past else end for end, past in told]
     table = _padded(policy, traces, full)
-    stops = _stops(policy, traces, table, last.tolist(), ended_by)
+    ends = list(zip(last.tolist(), ended_by, strict=True))
+    stops = _stops(policy, traces, table, ends)
     ended = [stop or int(end) for stop, end in zip(stops, last, strict=True)]
     rows, at = np.arange(traces.n_questions), np.array(ended, np.intp) - 1
 
@@ -158,43 +159,34 @@ def _padded(policy: StopPolicy, traces: TraceSet, full: int | None) -> SignalTab
     """The policy's signals, undefined in rounds that were not run, up to the full budget."""
     more = ((0, 0), (0, max(traces.n_rounds, full or 0) - traces.n_rounds))
     columns = zip(policy.specs, signal_columns(traces, policy.specs), strict=True)
+    values = {spec.name: np.pad(one, more, constant_values=math.nan) for spec, one in columns}
     return SignalTable(
-        values={
-            spec.name: np.asfortranarray(np.pad(values, more, constant_values=math.nan))
-            for spec, values in columns
-        },
+        values={name: np.asfortranarray(one) for name, one in values.items()},
         exists=np.pad(traces.exists, more),
         question_ids=traces.question_ids,
     )
 
 
 def _stops(
-    policy: StopPolicy,
-    traces: TraceSet,
-    table: SignalTable,
-    last: Sequence[int],
-    ended_by: Sequence[str | None],
+    policy: StopPolicy, traces: TraceSet, table: SignalTable, ends: Sequence[tuple[int, str | None]]
 ) -> list[int | None]:
-    """Where the policy stops: as the record says, else replayed."""
-    wanted = first_stops(policy, table).tolist()
+    """Where the policy stops, by the last round of each and what ended it: as recorded, else replayed."""
     said: Array = np.full((traces.n_questions, traces.n_rounds), math.nan)
     if POLICY_STOP in traces.signal_names:
         said = traces.stored_signal(POLICY_STOP)[0]
-    runs = traces.of_questions("policy_hash")
+    runs, wanted = traces.of_questions("policy_hash"), first_stops(policy, table).tolist()
     stops: list[int | None] = []
-    for number, end in enumerate(ended_by):
+    for number, (last, end) in enumerate(ends):
         told = runs[number] is not None and not math.isnan(said[number, 0])
         first = np.flatnonzero(said[number] == 1.0)
         # a stop in the last round of all may be none
         never = wanted[number] == table.n_rounds and end in CUTS
         if told and len(first):
-            stops.append(min(int(first[0]) + 1, last[number]))
-        elif end == "policy":
-            stops.append(last[number])
-        elif not told and wanted[number] <= last[number] and not never:
+            stops.append(min(int(first[0]) + 1, last))
+        elif not told and end != "policy" and wanted[number] <= last and not never:
             stops.append(int(wanted[number]))
         else:
-            stops.append(None if end in CUTS else last[number])
+            stops.append(None if end in CUTS and end != "policy" else last)
     return stops
 
 

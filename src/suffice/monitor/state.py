@@ -32,8 +32,7 @@ def opened(state: object, name: str, kept_for: Mapping[str, object]) -> Mapping[
             "version",
             column=name,
         )
-    settings = held.get("settings")
-    stated = {**held, **(settings if isinstance(settings, Mapping) else {})}
+    stated = {**(held.get("settings") or {}), **held}
     for column, now in kept_for.items():
         if stated.get(column) != now:
             raise DataError(
@@ -47,11 +46,11 @@ def opened(state: object, name: str, kept_for: Mapping[str, object]) -> Mapping[
 @contextmanager
 def undamaged(file: Path | None = None) -> Iterator[None]:
     """What cannot be gone on from is a fault of the state, named with its file."""
-    name = None if file is None else str(file)
     try:
         yield
-    except DataError as error:
-        raise DataError(error.message, file=error.file or name, column=error.column) from error
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        if isinstance(error, DataError):  # a ValueError
+            named = error.file or (None if file is None else str(file))
+            raise DataError(error.message, file=named, column=error.column) from error
         said = f"the state is damaged ({type(error).__name__}: {error}); begin another state file"
-        raise DataError(said, file=name) from error
+        raise DataError(said, file=None if file is None else str(file)) from error

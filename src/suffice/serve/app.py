@@ -15,7 +15,6 @@ from suffice.serve.decisions import decision_router
 from suffice.serve.forms import PREFIX, AnswerReply, OfHeaders, model_id
 from suffice.serve.guard import Door, application
 from suffice.serve.loops import Loops
-from suffice.serve.replies import JsonRoute
 from suffice.serve.responses import ResponseRequest, SearchedResponse
 from suffice.serve.service import Served, Service
 
@@ -53,7 +52,7 @@ def make_app(
 
 def answer_router(service: Service) -> APIRouter:
     """The routes that OpenAI's clients ask."""
-    router = APIRouter(route_class=JsonRoute, tags=["answers"])
+    router = APIRouter(tags=["answers"])
     since = int(time.time())
 
     @router.post("/v1/chat/completions", response_model=AnswerReply)

@@ -18,7 +18,7 @@ from suffice.live.loop import Loop
 from suffice.live.reported import round_of
 from suffice.protocols import Decision, Signal
 from suffice.serve.events import QuestionBegun, QuestionEnded, RoundEnded
-from suffice.serve.replies import Body, ErrorReply, JsonRoute, Refusal, refusal_of
+from suffice.serve.replies import Body, ErrorReply, Refusal, refusal_of
 from suffice.serve.service import Served, Service
 from suffice.signals.available import lack_live
 from suffice.trace.rounds.records import LoopView, Question, Round, round_of_document
@@ -175,7 +175,7 @@ def _why(spec: Signal, view: LoopView) -> str:
 
 def decision_router(service: Service) -> APIRouter:
     """The route of stateless decisions."""
-    router = APIRouter(route_class=JsonRoute, tags=["decisions"])
+    router = APIRouter(tags=["decisions"])
 
     # a thread decides and writes the reply: FastAPI would have another one look at it again
     @router.post("/v1/decisions", response_model=Decided | SeveralDecided)

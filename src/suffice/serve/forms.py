@@ -21,33 +21,6 @@ from suffice.serve.under_way import Done, Searching, Told, UnderWay
 
 PREFIX = "suffice/"
 _MOST_HEADER = 400  # letters of a value
-# of OpenAI's, and of no effect here
-_HARMLESS = frozenset(
-    {
-        "frequency_penalty",
-        "max_completion_tokens",
-        "max_output_tokens",
-        "max_tokens",
-        "max_tool_calls",
-    }
-    | {
-        "metadata",
-        "parallel_tool_calls",
-        "presence_penalty",
-        "prompt_cache_key",
-        "reasoning",
-        "seed",
-    }
-    | {
-        "reasoning_effort",
-        "safety_identifier",
-        "service_tier",
-        "store",
-        "stream_options",
-        "truncation",
-    }
-    | {"temperature", "tool_choice", "top_p", "user", "verbosity"}
-)
 SYSTEM_UNREAD = "system messages and instructions were not read"
 
 
@@ -197,7 +170,7 @@ def check_extras(
                 code="unsupported_parameter",
                 param=name,
             )
-    further = sorted(extras.keys() - allowed.keys() - _HARMLESS)
+    further = sorted(extras.keys() - allowed.keys())
     return (f"without effect: {', '.join(further)[:200]}",) if further else ()
 
 
@@ -308,20 +281,17 @@ class Form:
 
     async def events(self) -> AsyncIterator[str]:
         """Server-sent events of a question, which is left when they end, however they do."""
-        held = "".join(self.begin())
         try:
+            for event in self.begin():
+                yield event
             try:
-                if not self.under_way.goes_on_at_once:
-                    yield held
-                    held = ""
                 async for told in self.under_way:
-                    held += "".join(self.on(told))
-                    if not self.under_way.goes_on_at_once:
-                        yield held
-                        held = ""
+                    for event in self.on(told):
+                        yield event
             except Refusal as refusal:
-                held += "".join(self.failed(refusal))
-            yield held + self.end
+                for event in self.failed(refusal):
+                    yield event
+            yield self.end
         finally:
             self.under_way.leave()
 

@@ -45,11 +45,9 @@ _ALWAYS = {
     "cross-origin-opener-policy": "same-origin",
 }
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
-_ONCE = (b"host", b"authorization", b"content-length", b"transfer-encoding", b"origin")
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::(\d{1,5}))?")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-MOST_HEAD_BYTES = 32 << 10
 _MOST_TOKEN = 512  # letters that are hashed of what a client sends
 _MOST_CALLERS = 10_000  # whose rates are remembered
 
@@ -267,7 +265,9 @@ class Guard:
 
     # --- who comes ---------------------------------------------------------------------------------
     def _let_in(self, scope: Scope) -> str:
-        headers = _headers(scope)
+        headers = dict(scope["headers"])
+        if b"content-length" in headers and b"transfer-encoding" in headers:
+            raise Refusal(400, "a body has a length or is sent in chunks, not both")
         host = self._check_host(headers.get(b"host"))
         if scope["method"] not in _SAFE:
             self._check_origin(headers.get(b"origin"), host, headers.get(b"sec-fetch-site"))
@@ -334,27 +334,38 @@ def address_of(scope: Scope) -> str:
     return f"from {(scope.get('client') or ('', 0))[0]}"
 
 
-def _headers(scope: Scope) -> Mapping[bytes, bytes]:
-    """By name; those of which two would let two readers understand two requests are refused."""
-    headers: dict[bytes, bytes] = {}
-    for name, value in scope["headers"]:
-        if name in headers and name in _ONCE:
-            raise Refusal(400, f"the header {name.decode('latin-1')} stands twice")
-        headers[name] = value
-    size = sum(len(name) + len(value) for name, value in scope["headers"])
-    if size > MOST_HEAD_BYTES:
-        raise Refusal(431, f"the headers may have {MOST_HEAD_BYTES:,} bytes, found {size:,}")
-    if b"content-length" in headers and b"transfer-encoding" in headers:
-        raise Refusal(400, "a body has a length or is sent in chunks, not both")
-    return headers
-
-
 def _ip(name: str) -> IPv4Address | IPv6Address | None:
     """The address that a name in digits is."""
     try:
         return ipaddress.ip_address(name.strip("[]"))
     except ValueError:
         return None
+
+
+class _Bodies:
+    """Limits bodies, and has them read as JSON whatever they are called: curl -d calls them forms."""
+
+    def __init__(self, app: ASGIApp, most: int) -> None:
+        self._app, self._most = app, most
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        size = 0
+
+        async def taken() -> Message:
+            nonlocal size
+            message = await receive()
+            size += len(message.get("body", b""))
+            if size > self._most:
+                said = f"a body may have {self._most:,} bytes"
+                raise HTTPException(413, said, {"Connection": "close"})
+            return message
+
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        own = [header for header in scope["headers"] if header[0] != b"content-type"]
+        scope = {**scope, "headers": [*own, (b"content-type", b"application/json")]}
+        await self._app(scope, taken, send)
 
 
 # --- the application ------------------------------------------------------------------------------
@@ -378,9 +389,9 @@ def application(
             (Refusal, SufficeError, RequestValidationError, HTTPException, Exception), answer_error
         ),
     )
-    app.state.body_bytes = body_bytes
     for router in routers:
         app.include_router(router)
+    app.add_middleware(_Bodies, most=body_bytes)
     if door is not None:
         app.add_middleware(Guard, door=door)
     return app

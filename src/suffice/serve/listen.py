@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import logging
 import signal
 import socket
-import threading
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -19,10 +18,10 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from suffice.errors import UsageError
-from suffice.serve.guard import MOST_HEAD_BYTES
 from suffice.serve.replies import Refusal, full
 
 _LOG = logging.getLogger("suffice.serve")
+_MOST_HEAD_BYTES = 32 << 10
 _KEEP_ALIVE_S = 15
 _BACKLOG = 1024
 _ACCEPTED = 64  # connections taken in at once, before one of them can be closed
@@ -33,7 +32,7 @@ _FEWEST = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listening:
-    """Where an application listens, and for how long it waits."""
+    """Where an application listens, for how long it waits, and what is called on the way."""
 
     host: str = "127.0.0.1"
     port: int = 8642
@@ -41,30 +40,10 @@ class Listening:
     head_s: float = 10.0
     notice_s: float = 0.0
     end_s: float = 30.0
-    poll_s: float = 2.0
     access_log: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hooks:
-    """What is called on the way."""
-
     started: Callable[[str], None] = lambda _: None
     ending: Callable[[], None] = lambda: None
     reload: Callable[[], object] = lambda: None
-    watched: Callable[[], Iterable[Path]] = tuple
-
-
-Stamp = tuple[int, ...]
-
-
-def stamp_of(file: Path) -> Stamp | None:
-    """Which writing of a file this is; ``None``: there is none."""
-    try:
-        stat = file.stat()
-    except OSError:
-        return None
-    return (stat.st_mtime_ns, stat.st_size, stat.st_ino)
 
 
 def open_at_once(wanted: int) -> int:
@@ -78,24 +57,20 @@ def open_at_once(wanted: int) -> int:
     if soft != resource.RLIM_INFINITY and soft < enough:
         soft = enough if hard == resource.RLIM_INFINITY else min(enough, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    else:
-        soft = enough
-    allowed = min(wanted, soft - _FURTHER - _OTHER_FILES)
+        enough = soft
+    allowed = min(wanted, enough - _FURTHER - _OTHER_FILES)
     if allowed < min(wanted, _FEWEST):
         raise UsageError(
             f"{soft:,} files may be open here (ulimit -n); {_FEWEST + _FURTHER + _OTHER_FILES} are needed at "
             "least: type ulimit -n 4096, or LimitNOFILE=4096 in a unit of systemd"
         )
     if allowed < wanted:
-        _LOG.warning(
-            "%d connections are served at once, not %d: few files may be open (ulimit -n)",
-            allowed,
-            wanted,
-        )
+        said = "%d connections are served at once, not %d: few files may be open (ulimit -n)"
+        _LOG.warning(said, allowed, wanted)
     return allowed
 
 
-def run(app: ASGIApp, listening: Listening, hooks: Hooks | None = None) -> None:
+def run(app: ASGIApp, listening: Listening) -> None:
     """Take requests until SIGTERM or SIGINT; a second one ends what is under way too.
 
     The application's lifespan ends after the last request, and closes what it records.
@@ -113,7 +88,7 @@ def run(app: ASGIApp, listening: Listening, hooks: Hooks | None = None) -> None:
         backlog=_ACCEPTED,
         timeout_keep_alive=_KEEP_ALIVE_S,
         timeout_graceful_shutdown=max(1, round(listening.end_s)),
-        h11_max_incomplete_event_size=MOST_HEAD_BYTES,
+        h11_max_incomplete_event_size=_MOST_HEAD_BYTES,
     )
     family = socket.AF_INET6 if ":" in listening.host else socket.AF_INET
     # asyncio sends small pieces at once only on sockets that say they are TCP's
@@ -126,7 +101,7 @@ def run(app: ASGIApp, listening: Listening, hooks: Hooks | None = None) -> None:
                 f"port {listening.port} of {listening.host} cannot be listened on ({error}); choose another "
                 "with --port N, 0 takes any that is free"
             ) from error
-        Server(config, listening, hooks or Hooks()).run(sockets=[listener])
+        Server(config, listening).run(sockets=[listener])
 
 
 class _Protocol(H11Protocol):
@@ -150,7 +125,7 @@ class _Protocol(H11Protocol):
     def on_response_complete(self) -> None:
         super().on_response_complete()
         if str(self.conn.their_state) == "IDLE" and not self.transport.is_closing():
-            self.waiting.setdefault(self)  # for its next request, without a clock of ours
+            self.waiting.setdefault(self)  # for its next request, by uvicorn's clock
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._wait_no_more()
@@ -181,93 +156,42 @@ class _Protocol(H11Protocol):
 
 
 class Server(uvicorn.Server):
-    """uvicorn's, with signals of its own: it ends with status 0, and reads files again."""
+    """uvicorn's, which ends with status 0 and after a notice, and reads files again on SIGHUP."""
 
-    def __init__(self, config: uvicorn.Config, listening: Listening, hooks: Hooks) -> None:
+    def __init__(self, config: uvicorn.Config, listening: Listening) -> None:
         super().__init__(config)
         self._listening = listening
-        self._hooks = hooks
-        self._reloading = asyncio.Lock()
-        self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._stamps = self._stamped()
+        self._ends_at: float | None = None
 
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Signals are taken in by the event loop, and not raised again at the end."""
-        loop = asyncio.get_running_loop()
-        taken: dict[int, Callable[[], None]] = {signal.SIGTERM: self.end, signal.SIGINT: self.end}
-        if hasattr(signal, "SIGHUP"):
-            taken[signal.SIGHUP] = lambda: self._begin("reload", self._reload())
-        if threading.current_thread() is not threading.main_thread():
-            taken = {}
-        try:
-            for number, act in taken.items():
-                loop.add_signal_handler(number, act)
-        except NotImplementedError:  # Windows
-            with super().capture_signals():
-                yield
-            return
-        try:
-            yield
-        finally:
-            for number in taken:
-                loop.remove_signal_handler(number)
-
-    def end(self) -> None:
-        """End soon; asked again, at once."""
-        if self.should_exit:
-            self.force_exit = True
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """End soon; asked again, at once. The signal is not raised again at the end."""
+        del sig, frame
+        if self._ends_at is None:
+            self._ends_at = time.monotonic() + self._listening.notice_s
+            self._listening.ending()
+        else:
+            self.should_exit = self.force_exit = True
             # what is cut says so with a traceback
             logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
-            return
-        self._hooks.ending()
-        if self._listening.notice_s > 0 and "notice" not in self._tasks:
-            self._begin("notice", self._end_after_notice())
-        else:
+
+    async def on_tick(self, counter: int) -> bool:
+        """Whether to end now."""
+        if self._ends_at is not None and time.monotonic() >= self._ends_at:
             self.should_exit = True
-
-    async def _end_after_notice(self) -> None:
-        await asyncio.sleep(self._listening.notice_s)
-        self.should_exit = True
-
-    async def _reload(self) -> None:
-        async with self._reloading:
-            try:
-                await asyncio.to_thread(self._hooks.reload)
-            except Exception:  # noqa: BLE001
-                _LOG.exception("files could not be read again; what was read before holds")
+        return await super().on_tick(counter)
 
     async def startup(self, sockets: Any = None) -> None:
-        """Listen, say where, and look after the files."""
+        """Listen, and say where."""
         await super().startup(sockets)
         if not self.started:
             return
         for listener in sockets or ():
             listener.listen(_BACKLOG)  # that wait beside those that are accepted at once
+        if hasattr(signal, "SIGHUP"):
+            here = asyncio.get_running_loop()
+            reload = self._listening.reload
+            here.add_signal_handler(signal.SIGHUP, here.run_in_executor, None, reload)
         host, port = self.servers[0].sockets[0].getsockname()[:2]
         gc.collect()
         gc.freeze()  # what is loaded stays, and to look through it would hold up whoever asks
-        self._hooks.started(f"http://{f'[{host}]' if ':' in host else host}:{port}")
-        self._begin("look", self._look())
-
-    async def shutdown(self, sockets: Any = None) -> None:
-        """Let what is under way end."""
-        self._hooks.ending()
-        self._tasks["look"].cancel()
-        await super().shutdown(sockets)
-
-    async def _look(self) -> None:
-        while True:
-            await asyncio.sleep(self._listening.poll_s)
-            stamps = await asyncio.to_thread(self._stamped)
-            # a file that is gone has not changed: it may be about to be replaced
-            stamps = {file: stamp or self._stamps.get(file) for file, stamp in stamps.items()}
-            if stamps != self._stamps:
-                self._stamps = stamps
-                await self._reload()
-
-    def _stamped(self) -> dict[Path, Stamp | None]:
-        return {file: stamp_of(file) for file in self._hooks.watched()}
-
-    def _begin(self, name: str, work: Coroutine[Any, Any, None]) -> None:
-        self._tasks[name] = asyncio.get_running_loop().create_task(work)
+        self._listening.started(f"http://{f'[{host}]' if ':' in host else host}:{port}")

@@ -10,7 +10,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -32,7 +32,7 @@ from suffice.serve.decisions import (
 )
 from suffice.serve.events import QuestionBegun, QuestionEnded, RoundEnded, Tokens
 from suffice.serve.guard import Rates, caller_of
-from suffice.serve.replies import Body, JsonRoute, Refusal, too_many
+from suffice.serve.replies import Body, Refusal, too_many
 from suffice.serve.service import Served, Service
 from suffice.trace.rounds.labels import Label
 from suffice.trace.rounds.records import StoppedBy
@@ -41,12 +41,8 @@ from suffice.trace.values import MOST_INT16
 _BUSY_S = 5.0
 
 
-class Untouched(Exception):  # noqa: N818 - as a record names the reason
-    """A client left its loop."""
-
-
-class Failed(Exception):  # noqa: N818
-    """What a client says its loop failed with."""
+class Failed(Exception):  # noqa: N818 - as a record names the reason
+    """What a client says its loop failed with, or that nobody touched it any more."""
 
 
 # --- bodies ----------------------------------------------------------------------------------------
@@ -197,8 +193,8 @@ class _Session:
 
     def named(self) -> dict[str, Any]:
         """What events say of it."""
-        question_id = self.state().question_id
-        return {"trace_id": question_id, "endpoint": "loops", "policy": self.served.name}
+        name = self.served.name
+        return {"trace_id": self.state().question_id, "endpoint": "loops", "policy": name}
 
     def state(self) -> LoopState:
         """As it stands."""
@@ -293,7 +289,7 @@ class Loops:
     @property
     def router(self) -> APIRouter:
         """The routes."""
-        router = APIRouter(route_class=JsonRoute, tags=["loops"])
+        router = APIRouter(tags=["loops"])
         router.post("/v1/loops", status_code=201)(self.begin)
         router.get("/v1/loops/{id}")(self.look)
         router.post("/v1/loops/{id}/rounds")(self.observe)
@@ -399,8 +395,7 @@ class Loops:
 
     # --- their work --------------------------------------------------------------------------------
     def _begun_before(self, key: str, question_id: str | None, creation: bytes) -> _Session | None:
-        before = self._by_name.get(key)
-        if before is not None:
+        if (before := self._by_name.get(key)) is not None:
             if before.creation != creation:
                 raise _reused()
             return before
@@ -539,7 +534,7 @@ class Loops:
 
     def _end_if_idle(self, session: _Session) -> None:
         if session.loop is not None and self._is_idle(session):
-            self._end(session, Untouched(f"nobody touched it for {self._limits.idle_s:g} s"))
+            self._end(session, Failed(f"nobody touched it for {self._limits.idle_s:g} s"))
 
     def sweep(self) -> None:
         """End the loops that nobody touched for too long."""
@@ -556,24 +551,23 @@ class Loops:
         for session in list(self._open.values()):
             with session.lock:
                 if session.loop is not None:
-                    self._end(session, Untouched("the service ended"))
+                    self._end(session, Failed("the service ended"))
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """While the service runs: loops that nobody touched end; at its end all of them do."""
-        sweeping = asyncio.create_task(self._sweeping())
+
+        async def sweeping() -> None:
+            while True:
+                await asyncio.sleep(min(max(self._limits.idle_s / 4, 0.05), 15.0))
+                await run_in_threadpool(self.sweep)
+
+        task = asyncio.create_task(sweeping())
         try:
             yield
         finally:
-            sweeping.cancel()
-            with suppress(asyncio.CancelledError):
-                await sweeping
+            task.cancel()
             await run_in_threadpool(self.close)
-
-    async def _sweeping(self) -> None:
-        while True:
-            await asyncio.sleep(min(max(self._limits.idle_s / 4, 0.05), 15.0))
-            await run_in_threadpool(self.sweep)
 
 
 def _label(watch: Watch, question_id: str, asked: LoopLabel) -> Labelled:

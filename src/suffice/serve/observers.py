@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,59 +48,38 @@ class Metrics:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        registry = CollectorRegistry()
-        to: dict[str, Any] = {"registry": registry}
+        self.registry = registry = CollectorRegistry()
         by = ("policy", "endpoint")
-        self._requests = Counter(
-            "suffice_requests",
-            "Questions that ended, by what ended them.",
-            (*by, "stopped_by"),
-            **to,
+
+        def made(kind: Any, name: str, said: str, labels: Sequence[str] = by, **how: Any) -> Any:
+            return kind(f"suffice_{name}", said, labels, registry=registry, **how)
+
+        self._requests = made(
+            Counter, "requests", "Questions that ended, by what ended them.", (*by, "stopped_by")
         )
-        self._rounds = Histogram(
-            "suffice_question_rounds", "Rounds a question.", by, buckets=_ROUNDS, **to
-        )
-        self._seconds = Histogram(
-            "suffice_question_seconds",
-            "Seconds from a question to its end.",
-            by,
-            buckets=_SECONDS,
-            **to,
-        )
-        self._round_seconds = Histogram(
-            "suffice_round_seconds", "Seconds a round.", by, buckets=_SECONDS, **to
-        )
-        self._tokens = Counter(
-            "suffice_tokens",
-            "Tokens of all calls; those cached are among the prompt's.",
-            (*by, "kind"),
-            **to,
-        )
-        self._usd = Counter("suffice_cost_usd", "US dollars, as known.", by, **to)
-        self._unpriced = Counter(
-            "suffice_unpriced_requests", "Questions whose cost is unknown.", by, **to
-        )
-        self._declined = Counter("suffice_abstentions", "Answers withheld.", by, **to)
-        self._failed = Counter("suffice_errors", "Questions in which something failed.", by, **to)
-        self._in_flight = Gauge("suffice_in_flight", "Questions under way.", ("endpoint",), **to)
-        self._alarms = Gauge(
-            "suffice_alarm",
-            "1 once the watch in production raised an alarm of this kind.",
-            ("policy", "kind"),
-            **to,
-        )
-        self._reloads = Counter(
-            "suffice_policy_reloads", "Policy files taken up anew.", ("outcome",), **to
-        )
+        self._rounds = made(Histogram, "question_rounds", "Rounds a question.", buckets=_ROUNDS)
+        said = "Seconds from a question to its end."
+        self._seconds = made(Histogram, "question_seconds", said, buckets=_SECONDS)
+        self._round_seconds = made(Histogram, "round_seconds", "Seconds a round.", buckets=_SECONDS)
+        said = "Tokens of all calls; those cached are among the prompt's."
+        self._tokens = made(Counter, "tokens", said, (*by, "kind"))
+        self._usd = made(Counter, "cost_usd", "US dollars, as known.")
+        self._unpriced = made(Counter, "unpriced_requests", "Questions whose cost is unknown.")
+        self._declined = made(Counter, "abstentions", "Answers withheld.")
+        self._failed = made(Counter, "errors", "Questions in which something failed.")
+        self._in_flight = made(Gauge, "in_flight", "Questions under way.", ("endpoint",))
+        said = "1 once the watch in production raised an alarm of this kind."
+        self._alarms = made(Gauge, "alarm", said, ("policy", "kind"))
+        said = "Policy files taken up anew."
+        self._reloads = made(Counter, "policy_reloads", said, ("outcome",))
         for name, said, level in (
             ("queue", "Questions that wait for a place.", lambda: service.places.waiting),
             ("record_lost_rounds", "Rounds that are not in the record.", lambda: service.lost[0]),
             ("record_failing", "1 while the record cannot be written.", lambda: service.failing),
         ):
-            Gauge(f"suffice_{name}", said, **to).set_function(level)
+            made(Gauge, name, said, ()).set_function(level)
         ProcessCollector(registry=registry)
         PlatformCollector(registry=registry)
-        self.registry = registry
 
     def on(self, event: Event) -> None:
         """Count it."""
@@ -175,7 +154,6 @@ class Spans:
         *,
         texts: bool = False,
         at_once: bool = False,
-        clock: Callable[[], int] = time.time_ns,
     ) -> None:
         wanted = {"purpose": "sending spans", "extra": "otel"}
         sdk = require("opentelemetry.sdk.trace", **wanted)
@@ -192,7 +170,6 @@ class Spans:
         self._tracer = self._provider.get_tracer("suffice")
         self._api = require("opentelemetry.trace", **wanted)
         self._privacy = None if texts else Privacy("no-texts")
-        self._clock = clock
         self._open: dict[str, _Open] = {}
         self._lock = threading.Lock()
 
@@ -203,7 +180,7 @@ class Spans:
             veiled = None if self._privacy is None else self._privacy.question(question, Gold())
             if veiled is not None:
                 question = veiled.question
-            now = self._clock()
+            now = time.time_ns()
             span = self._tracer.start_span("invoke_agent", start_time=now)
             with self._lock:
                 if len(self._open) >= _MOST_OPEN:
@@ -214,7 +191,7 @@ class Spans:
         elif isinstance(event, RoundEnded):
             held = self._open.get(event.trace_id)
             if held is not None:
-                now = max(self._clock(), held.now)  # the clock may have been set back
+                now = time.time_ns()
                 began = max(held.now, now - int(event.took_s * _SECOND))
                 shown = event.round if held.veiled is None else held.veiled.named(event.round)
                 held.rounds.append(shown)
@@ -241,7 +218,7 @@ class Spans:
             record = QuestionRecord(
                 question=held.question,
                 rounds=tuple(held.rounds),
-                stopped_by=_as_recorded(ended.stopped_by),
+                stopped_by=_AS_RECORDED.get(ended.stopped_by),
                 policy_hash=begun.policy_hash,
             )
             span.set_attributes(agent_attributes(record))
@@ -263,12 +240,12 @@ class Spans:
         if ended.error:
             said = ended.error if held.veiled is None else None
             span.set_status(self._api.Status(self._api.StatusCode.ERROR, said))
-        span.end(max(self._clock(), held.now))
+        span.end()
 
 
-def _as_recorded(stopped_by: str) -> StoppedBy | None:
-    """What a record says of what ended a question."""
-    if stopped_by == "gone":
-        return "user"
-    known = next((known for known in STOPPED_BY if known == stopped_by), None)
-    return "error" if known is None and stopped_by == "refused" else known
+_AS_RECORDED: Mapping[str, StoppedBy] = {
+    **{known: known for known in STOPPED_BY},
+    "gone": "user",
+    "refused": "error",
+}
+"""What a record says of what ended a question."""

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic_core import from_json
 from starlette.exceptions import HTTPException
 
 from suffice.errors import BackendError, SufficeError, UsageError, struck
@@ -104,7 +102,10 @@ def refusal_of(error: Exception) -> Refusal:
 def _misfit(error: Mapping[str, Any]) -> Refusal:
     """The first part of a request that does not fit."""
     where = ".".join(str(part) for part in error["loc"] if part not in _NAMELESS) or "the body"
-    if error["type"] == "missing":
+    if error["type"] == "json_invalid":
+        where = "the body"
+        said = f"the body is no JSON: {error['ctx']['error']}"
+    elif error["type"] == "missing":
         said = f"{where} is missing"
     elif error["type"] == "extra_forbidden":
         said = f"unknown field {where!r:.80}; GET /openapi.json lists those allowed"
@@ -123,37 +124,3 @@ async def answer_error(request: Request, error: Exception) -> Response:
     if refusal.status == 500 and not isinstance(error, Refusal):
         _LOG.error("a request failed", exc_info=error)
     return refusal.reply()
-
-
-class _JsonRequest(Request):
-    async def stream(self) -> AsyncGenerator[bytes, None]:
-        most = self.app.state.body_bytes
-        size = int(self.headers.get("content-length", "0"))
-        async for part in super().stream():
-            if size > most:
-                break
-            yield part
-            size += 0 if "content-length" in self.headers else len(part)
-        if size > most:
-            raise HTTPException(413, f"a body may have {most:,} bytes")
-
-    async def json(self) -> Any:
-        try:
-            return from_json(await self.body(), allow_inf_nan=False)
-        except ValueError as error:
-            raise HTTPException(400, f"the body is no JSON: {error}") from error
-
-
-class JsonRoute(APIRoute):
-    """Reads a body as JSON whatever its Content-Type says, since ``curl -d`` states that of a form."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """FastAPI's own, with a request of ours."""
-        handle = super().get_route_handler()
-
-        async def read(request: Request) -> Response:
-            held = [header for header in request.scope["headers"] if header[0] != b"content-type"]
-            scope = {**request.scope, "headers": [*held, (b"content-type", b"application/json")]}
-            return await handle(_JsonRequest(scope, request.receive))
-
-        return read

@@ -172,17 +172,12 @@ class UnderWay:
                 raise told
             yield told
 
-    @property
-    def goes_on_at_once(self) -> bool:
-        """Whether there is more to say without waiting for anything."""
-        return self._ended or not self._told.empty()
-
     async def done(self) -> Done:
         """The answer; where there is none, refused."""
-        ended: Done | None = None
+        ended: Told | None = None
         async for told in self:  # to its end, so that nothing is left to be closed
-            ended = told if isinstance(told, Done) else ended
-        if ended is None:
+            ended = told
+        if not isinstance(ended, Done):
             raise InternalError("a question ended without an end")
         return ended
 
@@ -235,7 +230,7 @@ class UnderWay:
         with may_be_cut():
             answered = live.answer(
                 order.question,
-                _Telling(order.retriever, self._put) if order.streams else order.retriever,
+                self if order.streams else order.retriever,
                 watched=watched,
                 follow=self._observed,
                 every_answer=watched.explored,
@@ -260,6 +255,11 @@ class UnderWay:
         if order.streams and answered.answer != told:
             self._put(Text(answered.answer.removeprefix(told)))
         return Done(answered=answered, tokens=tokens)
+
+    def retrieve(self, query: str, k: int) -> Sequence[Passage]:
+        """As the retriever does; what it is asked is told."""
+        self._put(Searching(query))
+        return self._order.retriever.retrieve(query, k)
 
     def _hear(self, piece: str) -> None:
         certain = self._coming.feed(piece)
@@ -292,16 +292,3 @@ class UnderWay:
             usd=None if answered is None else answered.usd,
         )
         self._service.tell(ended)
-
-
-@dataclass(frozen=True, slots=True)
-class _Telling:
-    """A retriever that tells what it is asked."""
-
-    retriever: Retriever
-    tell: Callable[[Told], None]
-
-    def retrieve(self, query: str, k: int) -> Sequence[Passage]:
-        """As the retriever does."""
-        self.tell(Searching(query))
-        return self.retriever.retrieve(query, k)

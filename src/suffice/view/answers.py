@@ -19,9 +19,8 @@ from suffice.report.draw.svg import Family
 from suffice.results.formats import amount, percent
 from suffice.results.markup import Html, shorten, visible
 from suffice.trace.rounds.records import Passage, QuestionRecord
-from suffice.trace.rounds.table import TraceSet
 from suffice.view.data import MOST_WATCHED, NotReadyError, PolicyColumns, RecordView
-from suffice.view.selection import PageWanted, Selection, Selector, rows_shown
+from suffice.view.selection import PageWanted, Selection, page_of, rows_of, rows_shown
 
 _LONGEST = 100_000  # characters of a text that is shown
 _CHANGED = 20
@@ -36,14 +35,11 @@ def figures(view: RecordView, split: str) -> dict[str, Any]:
 
 def question_page(view: RecordView, wanted: PageWanted) -> dict[str, Any]:
     """Some questions of a selection, with the cursors of the next and the previous ones."""
-    chosen = wanted.selection
-    if view.beginning and chosen != Selection():
-        raise NotReadyError(view.progress.doing)
-    places, total, before = selector_of(view).page(wanted)
+    places, total, before = page_of(view, wanted)
     policies = list(view.columns.policies)
     names = [policy.candidate.name for policy in policies]
-    if chosen.policy == "what-if":
-        policies.append(view.policy("what-if", chosen.rule))
+    if wanted.policy == "what-if":
+        policies.append(view.policy("what-if", wanted.rule))
         names.append("what-if")
     rows = rows_shown(view, places, policies)
     return {
@@ -56,13 +52,6 @@ def question_page(view: RecordView, wanted: PageWanted) -> dict[str, Any]:
     }
 
 
-def selector_of(view: RecordView) -> Selector:
-    """The selector of a record, which keeps what it found."""
-    if view.selector is None:
-        view.selector = Selector(view)
-    return view.selector
-
-
 # --- one question --------------------------------------------------------------------------------
 def one_question(
     view: RecordView, name: str, rule: str = "", chosen: Selection | None = None
@@ -73,12 +62,11 @@ def one_question(
     """
     place = pc.index(view.question_ids, name).as_py()
     if place < 0:
-        if view.beginning:
-            raise NotReadyError(view.progress.doing)
         raise DataError(
             f"no question {shorten(visible(name), 80)!r} in {view.traces.origin.source}"
         )
-    record = _record(view.traces, place)
+    one = np.arange(view.n_questions) == place
+    record = next(iter(view.traces.take(one).records()))
     policies = list(view.columns.policies)
     if rule:
         policies.append(view.rule(rule))
@@ -121,35 +109,27 @@ def one_question(
             signal: [_number(value) for value in values] for signal, values in signals.items()
         },
         "stops": [_stop(view, policy, place, record) for policy in policies],
-        "near": None if chosen is None or view.beginning else _near(view, chosen, place),
+        "near": None if chosen is None else _near(view, chosen, place),
     }
 
 
 def _near(view: RecordView, chosen: Selection, place: int) -> dict[str, Any] | None:
     try:
-        rows = selector_of(view).rows(chosen)
+        rows = rows_of(view, chosen)
     except NotReadyError:
         return None
     places = np.flatnonzero(rows == place)
     at = int(places[0]) if len(places) else -1
-    beside = {
-        "previous": at - 1 if at > 0 else -1,
-        "next": at + 1 if 0 <= at < len(rows) - 1 else -1,
-    }
+
+    def named(where: int, *, there: bool) -> str | None:
+        return view.question_ids[int(rows[where])].as_py() if there else None
+
     return {
         "total": len(rows),
         "place": at + 1,
-        **{
-            side: None if where < 0 else view.question_ids[int(rows[where])].as_py()
-            for side, where in beside.items()
-        },
+        "previous": named(at - 1, there=at > 0),
+        "next": named(at + 1, there=0 <= at < len(rows) - 1),
     }
-
-
-def _record(traces: TraceSet, place: int) -> QuestionRecord:
-    chosen = np.zeros(traces.n_questions, bool)
-    chosen[place] = True
-    return next(iter(traces.take(chosen).records()))
 
 
 def _stop(

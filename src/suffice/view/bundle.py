@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -28,41 +26,27 @@ _A_FILE = 50  # questions
 _MARK = '<html lang="en">'
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bundle:
-    """What was written: where, and how many questions in the table and with their rounds, of how many."""
-
-    folder: Path
-    rows: int
-    told: int
-    questions: int
-    bytes: int
-
-    def lines(self) -> Iterator[str]:
-        """The same in words."""
-        yield f"wrote {self.folder} ({self.bytes / 1e6:.1f} MB): {counted(self.rows, 'question')}"
-        if self.rows < self.questions:
-            yield f"{self.questions - self.rows:,} questions are left out of the table: it has {MOST_ROWS:,}"
-        if self.told < self.rows:
-            yield (
-                f"{self.rows - self.told:,} questions are without their rounds: these may have "
-                f"{MOST_BYTES >> 20} MB"
-            )
-        yield f"look at it: python -m http.server --directory {self.folder}"
-
-
-def write_bundle(view: RecordView, folder: Path) -> Bundle:
-    """The viewer of a record that was measured, as files in a folder that is new or empty.
+def write_bundle(view: RecordView, folder: Path) -> list[str]:
+    """Write the viewer of a measured record as files in a new or empty folder; say what was written.
 
     Figures are of all questions; in the table are at most :data:`MOST_ROWS`, evenly over the record.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"{folder} exists already; name a new folder for the bundle")
     with written_aside(folder) as aside:
-        return replace(_written(view, aside), folder=folder)
+        rows, told, size = _written(view, aside)
+    said = [f"wrote {folder} ({size / 1e6:.1f} MB): {counted(rows, 'question')}"]
+    if rows < view.n_questions:
+        left = view.n_questions - rows
+        said.append(f"{left:,} questions are left out of the table: it has {MOST_ROWS:,}")
+    if told < rows:
+        most = f"these may have {MOST_BYTES >> 20} MB"
+        said.append(f"{rows - told:,} questions are without their rounds: {most}")
+    return [*said, f"look at it: python -m http.server --directory {folder}"]
 
 
-def _written(view: RecordView, folder: Path) -> Bundle:
+def _written(view: RecordView, folder: Path) -> tuple[int, int, int]:
+    """How many questions are in the table, how many with their rounds, and the bytes of all."""
     data = folder / "data"
     data.mkdir(parents=True)
     step = -(-view.n_questions // MOST_ROWS)
@@ -92,7 +76,7 @@ def _written(view: RecordView, folder: Path) -> Bundle:
     for name, content in {**files, "index.html": page.encode()}.items():
         (folder / name).write_bytes(content)
         size += len(content)
-    return Bundle(folder=folder, rows=len(rows), told=told, questions=view.n_questions, bytes=size)
+    return len(rows), told, size
 
 
 def _record(view: RecordView, shown: int, told: int) -> dict[str, Any]:

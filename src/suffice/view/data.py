@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,10 +22,9 @@ from suffice.measures.costs import CostAxis
 from suffice.measures.measures import Measures
 from suffice.measures.seen import record_banners
 from suffice.monitor.following import EARLIEST
-from suffice.monitor.produced import Produced
 from suffice.monitor.production import Production, ProductionSettings
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_counts
-from suffice.numbers.intervals.sums import Sums, from_sums
+from suffice.numbers.intervals.sums import Sums
 from suffice.numbers.units import unit_means
 from suffice.policies.defaults import EVAL_SPLIT
 from suffice.policies.file import policy_hash
@@ -45,9 +44,6 @@ from suffice.scoring import MetricName
 from suffice.signals.available import given_signals
 from suffice.signals.columns.texts import Texts
 from suffice.signals.table import specs_for
-
-if TYPE_CHECKING:
-    from suffice.view.selection import Selector
 
 Array = NDArray[np.float64]
 Rounds = NDArray[np.int16]
@@ -130,11 +126,9 @@ class _Columns:
 
     policies: list[PolicyColumns] = field(default_factory=list)
     signals: dict[str, Array] = field(default_factory=dict)
-    questions: Texts | None = None
-    types: Texts | None = None
     searched: Searched | None = None
     axis: CostAxis | None = None
-    watched: dict[str, Produced] = field(default_factory=dict)
+    watched: dict[str, Production] = field(default_factory=dict)
     """What a watch in production says of policies that ran in the record, by hash."""
     warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -150,20 +144,19 @@ class RecordView:
         self,
         measures: Measures,
         settings: ViewSettings | None = None,
-        *,
-        beginning: bool = False,
     ) -> None:
         self.settings = settings or ViewSettings()
-        self.beginning = beginning
         self.measures = measures
         self.traces = measures.traces
+        self.questions = Texts.of(self.traces.first_rounds("question"))
+        self.types = Texts.of(self.traces.first_rounds("question_type"))
         self.columns = _Columns()
         self.progress = Progress()
         self._lock = threading.RLock()
-        self._wanted: deque[_Task] = deque()
         self._rules: OrderedDict[str, PolicyColumns] = OrderedDict()
         self._ended = False
-        self.selector: Selector | None = None
+        self.orders: OrderedDict[object, NDArray[np.intp]] = OrderedDict()
+        """Selections that were asked for lately."""
 
     # --- known at once ---------------------------------------------------------------------------
     @property
@@ -208,55 +201,41 @@ class RecordView:
 
     def work(self, only_signals: Sequence[str] | None = None) -> None:
         """Measure everything, the most needed first; ``only_signals``: no others."""
-        done = 0
-        first: list[_Task] = [
-            ("reading questions", self.read_questions),
+        steps: list[_Task] = [
             ("scoring answers", self._score),
             ("building policies", self._build_policies),
             ("reading answers", self._read_searched),
         ]
-        for later in (False, True):
-            self._wanted.extend(self._later(only_signals) if later else first)
-            while self._wanted and not self._ended:
-                doing, work = self._wanted.popleft()
-                of = done + 1 + len(self._wanted) + (not later)
-                trouble = self.progress.trouble
-                self.progress = Progress(done=done, of=of, doing=doing, trouble=trouble)
-                try:
-                    with self._lock:
-                        work()
-                except (SufficeError, OSError, MemoryError, RuntimeError) as error:
-                    said = f"{doing}: {error}"
-                    self.progress = replace(self.progress, trouble=(*trouble, said))
-                done += 1
-        self.progress = replace(self.progress, done=done, of=done, doing="")
+        done, trouble = 0, list[str]()
+        while done < len(steps) and not self._ended:
+            doing, work = steps[done]
+            of = len(steps) + (done < 3)
+            self.progress = Progress(done=done, of=of, doing=doing, trouble=tuple(trouble))
+            try:
+                with self._lock:
+                    work()
+            except (SufficeError, OSError, MemoryError, RuntimeError) as error:
+                trouble.append(f"{doing}: {error}")
+            done += 1
+            if done == 3:
+                steps += self._later(only_signals)
+        self.progress = Progress(done=done, of=done, doing="", trouble=tuple(trouble))
 
     def _later(self, only: Sequence[str] | None) -> list[_Task]:
         """Signals that policies do not read, then what a watch of those that ran says."""
         names = given_signals(self.traces) if only is None else only
         names = [name for name in names if name not in self.columns.signals]
         step = _AT_A_TIME if self.n_questions > SUMS_ABOVE else max(1, len(names))
-        parts = (tuple(names[start : start + step]) for start in range(0, len(names), step))
+        parts = [tuple(names[start : start + step]) for start in range(0, len(names), step)]
         ran = self.ran() if self.watches else []
-        watching = [(f"watching {one.label}", partial(self._watch, one)) for one in ran]
-        return [*(self._measuring(part) for part in parts), *watching]
-
-    def _measuring(self, names: Sequence[str]) -> _Task:
-        said = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more signals"
-        return f"measuring {said}", partial(self._measure, names)
-
-    def read_questions(self) -> RecordView:
-        """Read what the table of questions shows before anything is measured."""
-        if self.columns.questions is None:
-            _ = self.splits, self.question_ids
-            self.columns.types = Texts.of(self.traces.first_rounds("question_type"))
-            self.columns.questions = Texts.of(self.traces.first_rounds("question"))
-        return self
+        return [
+            *((f"measuring {', '.join(part)}", partial(self._measure, part)) for part in parts),
+            *((f"watching {one.label}", partial(self._watch, one)) for one in ran),
+        ]
 
     def _read_searched(self) -> None:
-        questions = self.columns.questions or Texts.of(self.traces.first_rounds("question"))
         self.columns.searched = Searched(
-            questions=questions.mapped(pc.utf8_lower),
+            questions=self.questions.mapped(pc.utf8_lower),
             ids=pc.utf8_lower(self.question_ids).combine_chunks(),
             answers=Texts.of(self.traces.table.column("answer")).mapped(pc.utf8_lower),
         )
@@ -297,8 +276,8 @@ class RecordView:
         asked = list(production.reading.questions(self.traces))
         for question in sorted(asked, key=lambda one: one.time or EARLIEST):
             production.take(question)
-        production.pass_over(self.n_questions - len(asked))
-        self.columns.watched[candidate.hash] = production.result()
+        production.counts["others"] += self.n_questions - len(asked)
+        self.columns.watched[candidate.hash] = production
 
     def _build_policies(self) -> None:
         settings, measures = self.settings, self.measures
@@ -349,32 +328,17 @@ class RecordView:
     # --- read when ready -------------------------------------------------------------------------
     def signal(self, name: str) -> Array:
         """A signal of every question and round, (n_questions, n_rounds)."""
-        if name not in self.columns.signals:
-            self._want((name,))
+        self._need((name,))
         return self.columns.signals[name]
 
-    def _want(self, names: Sequence[str]) -> None:
-        lacking = tuple(name for name in names if name not in self.columns.signals)
-        if not lacking:
-            return
-        specs_for(self.traces, lacking)  # what the record cannot give is told now
+    def _need(self, names: Sequence[str]) -> None:
+        """Signals, measured now where they were not."""
+        specs_for(self.traces, names)  # what the record cannot give is told now
         if not self.columns.policies:
             raise NotReadyError(f"the record is being measured: {self.progress.doing}")
-        if self.progress.ready or self._lock_free():
+        if not self.columns.signals.keys() >= set(names):
             with self._lock:
-                self._measure(lacking)
-            return
-        task = self._measuring(lacking)
-        if not self._wanted or self._wanted[0][0] != task[0]:
-            self._wanted.appendleft(task)
-        raise NotReadyError(f"{', '.join(lacking)} is being measured")
-
-    def _lock_free(self) -> bool:
-        """Whether nothing is being measured, and so few questions that it takes no time here."""
-        if from_sums(self.n_questions) or not self._lock.acquire(timeout=1.0):
-            return False
-        self._lock.release()
-        return True
+                self._measure(names)
 
     def policy(self, name: str, rule: str = "") -> PolicyColumns:
         """A policy by what it is called; :data:`WHAT_IF`: the rule."""
@@ -400,9 +364,7 @@ class RecordView:
             return self._rules[text]
         check_rule(text, self.traces.signal_names)
         needs = rule_needs(text)
-        self._want(needs.signals)
-        if not self.columns.policies:
-            raise NotReadyError(f"the record is being measured: {self.progress.doing}")
+        self._need(needs.signals)
         with self._lock if needs.fitting else nullcontext():
             policy = fit_rule(text, self.measures)
         candidate = NamedPolicy(name=text, kind=policy.kind, preset=None, policy=policy)
@@ -428,7 +390,7 @@ class RecordView:
             "splits": {
                 name: int(count) for name, count in zip(names, counts, strict=True) if count
             },
-            "types": [] if columns.types is None else columns.types.distinct.to_pylist()[:200],
+            "types": self.types.distinct.to_pylist()[:200],
             "scored_split": self.scored_split,
             "metric": metric.label if columns.policies else None,
             "gold": metric.gold,
@@ -443,7 +405,6 @@ class RecordView:
             "notes": columns.notes,
             "progress": self.progress,
             "ready": self.progress.ready,
-            "beginning": self.beginning,
         }
 
     def policy_figures(self, split: str) -> list[dict[str, Any]]:

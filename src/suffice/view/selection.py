@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -17,6 +16,7 @@ from suffice.errors import UsageError
 from suffice.measures.shards import usable_cores
 from suffice.replay.run.replay import at_stop
 from suffice.results.markup import shorten, visible
+from suffice.signals.columns.texts import Texts
 from suffice.view.data import NotReadyError, PolicyColumns, RecordView
 
 _KEPT = 8
@@ -59,144 +59,123 @@ class PageWanted(Selection):
         return Selection(**self.model_dump(include={*Selection.model_fields}))
 
 
-class Selector:
-    """Selections of one record; the last ones are kept."""
+def rows_of(view: RecordView, chosen: Selection) -> Rows:
+    """The rows of a selection, in its order; those asked for lately are kept."""
+    key = chosen, len(view.columns.policies)  # a policy that came since may be meant
+    rows = view.orders.pop(key, None)
+    if rows is None:
+        if view.progress.ready:
+            _told_by(view, chosen)  # a name that nobody has is told
+        mask, rows = _mask(view, chosen), _sorted(view, chosen)
+        rows = rows if mask is None else rows[mask[rows]]
+    view.orders[key] = rows
+    while len(view.orders) > _KEPT:
+        view.orders.popitem(last=False)
+    return rows
 
-    def __init__(self, view: RecordView) -> None:
-        self._view = view
-        self._ordered = lru_cache(_KEPT)(self._sorted)
-        self._found = lru_cache(_KEPT)(self._chosen)
 
-    def rows(self, chosen: Selection) -> Rows:
-        """The rows of a selection, in its order."""
-        if self._view.progress.ready:
-            self.told_by(chosen)  # a name that nobody has is told
-        return self._found(chosen, len(self._view.columns.policies))
+def page_of(view: RecordView, wanted: PageWanted) -> tuple[Rows, int, int]:
+    """The questions after the one at the cursor, or before it: how many in all, and before these."""
+    rows = rows_of(view, wanted.selection)
+    first = 0
+    if wanted.cursor is not None:
+        places = np.flatnonzero(rows == wanted.cursor)
+        at = int(places[0]) if len(places) else -1
+        first = max(0, at - wanted.limit) if wanted.page == "back" else at + 1
+    return rows[first : first + wanted.limit], len(rows), first
 
-    def _chosen(self, chosen: Selection, n_policies: int) -> Rows:
-        del n_policies  # of the key: a policy that came since may be meant
-        mask, order = self.mask(chosen), self._order(chosen)
-        return order if mask is None else order[mask[order]]
 
-    def page(self, wanted: PageWanted) -> tuple[Rows, int, int]:
-        """The questions after the one at the cursor, or before it: how many in all, and before these."""
-        rows = self.rows(wanted.selection)
-        first = 0
-        if wanted.cursor is not None:
-            places = np.flatnonzero(rows == wanted.cursor)
-            at = int(places[0]) if len(places) else -1
-            first = max(0, at - wanted.limit) if wanted.page == "back" else at + 1
-        return rows[first : first + wanted.limit], len(rows), first
-
-    # --- orders ------------------------------------------------------------------------------------
-    def _order(self, chosen: Selection) -> Rows:
-        key = Selection(sort=chosen.sort, order=chosen.order)
-        if chosen.sort not in ("id", "question"):
-            key = key.model_copy(update={"policy": chosen.policy, "rule": chosen.rule})
-        return self._ordered(key)
-
-    def _sorted(self, chosen: Selection) -> Rows:
-        """Equal ones, and at the end those without a value, stay in the order of the record."""
-        n_questions = self._view.n_questions
-        if chosen.sort == "id":
-            order = np.arange(n_questions)
-            return order[::-1] if chosen.order == "desc" else order
-        if chosen.sort == "question":
-            questions = self._view.columns.questions
-            if questions is None:
-                raise NotReadyError("questions are being read")
-            ranks = pc.rank(questions.distinct, tiebreaker="dense").to_numpy()
-            values = questions.through(ranks.astype(np.float64), np.nan)
-        else:
-            values = self._values(chosen)
-        values = -values if chosen.order == "desc" else values
-        return np.argsort(values, kind="stable")  # NaN last
-
-    def _values(self, chosen: Selection) -> NDArray[np.float64]:
-        policy = self.told_by(chosen)
+def _sorted(view: RecordView, chosen: Selection) -> Rows:
+    """Equal ones, and at the end those without a value, stay in the order of the record."""
+    if chosen.sort == "id":
+        order = np.arange(view.n_questions)
+        return order[::-1] if chosen.order == "desc" else order
+    if chosen.sort == "question":
+        ranks = pc.rank(view.questions.distinct, tiebreaker="dense").to_numpy()
+        values = view.questions.through(ranks.astype(np.float64), np.nan)
+    else:
+        policy = _told_by(view, chosen)
         if chosen.sort == "stop":
-            return policy.stops.astype(np.float64)
-        if chosen.sort == "score":
-            return policy.score
-        if chosen.sort == "cost":
-            return np.zeros(self._view.n_questions) if policy.cost is None else policy.cost
-        return self._at_stop(chosen.sort.partition(":")[2], policy)
+            values = policy.stops.astype(np.float64)
+        elif chosen.sort == "score":
+            values = policy.score
+        elif chosen.sort == "cost":
+            values = np.zeros(view.n_questions) if policy.cost is None else policy.cost
+        else:
+            values = _at_stop(view, chosen.sort.partition(":")[2], policy)
+    values = -values if chosen.order == "desc" else values
+    return np.argsort(values, kind="stable")  # NaN last
 
-    def _at_stop(self, signal: str, policy: PolicyColumns) -> NDArray[np.float64]:
-        return at_stop(self._view.signal(signal), np.maximum(policy.stops, np.int16(1)))
 
-    def told_by(self, chosen: Selection) -> PolicyColumns:
-        """The policy by whose stops questions are told."""
-        return self._view.policy(chosen.policy, chosen.rule) if chosen.policy else self._view.full
+def _at_stop(view: RecordView, signal: str, policy: PolicyColumns) -> NDArray[np.float64]:
+    return at_stop(view.signal(signal), np.maximum(policy.stops, np.int16(1)))
 
-    def _other(self, chosen: Selection) -> PolicyColumns:
-        if not chosen.differs:
-            raise UsageError(
-                f"outcome {chosen.outcome} is told beside another policy; give differs too"
-            )
-        return self._view.policy(chosen.differs, chosen.rule)
 
-    # --- filters -----------------------------------------------------------------------------------
-    def mask(self, chosen: Selection) -> Mask | None:
-        """Which questions are asked for, (n_questions,); ``None``: all."""
-        view, masks = self._view, list[Mask]()
-        if chosen.split:
-            masks.append(view.in_split(chosen.split))
-        if chosen.type:
-            types = view.columns.types
-            if types is None:
-                raise NotReadyError("questions are being read")
-            masks.append(types.codes == types.code_of(chosen.type))
-        if chosen.stop:
-            masks.append(self.told_by(chosen).stops == chosen.stop)
-        if chosen.outcome:
-            masks.append(self._went(chosen))
-        if chosen.differs:
-            other = self._other(chosen)
-            masks.append(self.told_by(chosen).stops != other.stops)
-        if chosen.signal:
-            values = self._at_stop(chosen.signal, self.told_by(chosen))
-            low = -np.inf if chosen.low is None else chosen.low
-            high = np.inf if chosen.high is None else chosen.high
-            masks.append((values >= low) & (values <= high))
-        masks += [self._holding(word) for word in chosen.text.split()]
-        if not masks:
-            return None
-        return np.logical_and.reduce(masks) if len(masks) > 1 else masks[0]
+def _told_by(view: RecordView, chosen: Selection) -> PolicyColumns:
+    """The policy by whose stops questions are told."""
+    return view.policy(chosen.policy, chosen.rule) if chosen.policy else view.full
 
-    def _went(self, chosen: Selection) -> Mask:
-        policy = self.told_by(chosen)
-        if chosen.outcome == "right":
-            return np.asarray(policy.em == 1.0)
-        if chosen.outcome == "wrong":
-            return np.asarray(policy.em == 0.0)
-        if chosen.outcome == "unknown":
-            return np.isnan(policy.em)
-        if chosen.outcome in ("gained", "lost"):
-            right, wrong = policy.em, self._other(chosen).em
-            if chosen.outcome == "lost":
-                right, wrong = wrong, right
-            return np.asarray((right == 1.0) & (wrong == 0.0))
-        right = self._view.measures.scores().em == 1.0
-        rounds = np.arange(right.shape[1])[None, :]
-        elsewhere = rounds >= policy.stops[:, None]
-        if chosen.outcome == "late":
-            elsewhere = rounds < policy.stops[:, None] - 1
-        return np.asarray((policy.em == 0.0) & (right & elsewhere).any(axis=1))
 
-    def _holding(self, word: str) -> Mask:
-        """Questions that hold a word, in their text, their id or an answer."""
-        view, searched = self._view, self._view.columns.searched
-        if searched is None:
-            raise NotReadyError("the texts that are searched are being read")
-        word = word.lower()
-        found = _contains(searched.ids, word)
-        found |= searched.questions.through(_contains(searched.questions.distinct, word), False)
-        in_answers = _contains(searched.answers.distinct, word)
-        if in_answers.any():
-            by_row = searched.answers.through(in_answers, False)
-            found |= np.logical_or.reduceat(by_row, view.traces.starts[:-1])
-        return found
+def _other(view: RecordView, chosen: Selection) -> PolicyColumns:
+    if not chosen.differs:
+        raise UsageError(
+            f"outcome {chosen.outcome} is told beside another policy; give differs too"
+        )
+    return view.policy(chosen.differs, chosen.rule)
+
+
+# --- filters -------------------------------------------------------------------------------------
+def _mask(view: RecordView, chosen: Selection) -> Mask | None:
+    """Which questions are asked for, (n_questions,); ``None``: all."""
+    masks = list[Mask]()
+    if chosen.split:
+        masks.append(view.in_split(chosen.split))
+    if chosen.type:
+        masks.append(view.types.codes == view.types.code_of(chosen.type))
+    if chosen.stop:
+        masks.append(_told_by(view, chosen).stops == chosen.stop)
+    if chosen.outcome:
+        masks.append(_went(view, chosen))
+    if chosen.differs:
+        masks.append(_told_by(view, chosen).stops != _other(view, chosen).stops)
+    if chosen.signal:
+        values = _at_stop(view, chosen.signal, _told_by(view, chosen))
+        low = -np.inf if chosen.low is None else chosen.low
+        high = np.inf if chosen.high is None else chosen.high
+        masks.append((values >= low) & (values <= high))
+    masks += [_holding(view, word) for word in chosen.text.lower().split()]
+    return np.logical_and.reduce(masks) if masks else None
+
+
+def _went(view: RecordView, chosen: Selection) -> Mask:
+    policy = _told_by(view, chosen)
+    right, wrong = policy.em == 1.0, policy.em == 0.0
+    if chosen.outcome in ("gained", "lost"):
+        other = _other(view, chosen).em
+        gained = chosen.outcome == "gained"
+        return np.asarray(right & (other == 0.0) if gained else wrong & (other == 1.0))
+    if chosen.outcome in ("early", "late"):
+        ever = view.measures.scores().em == 1.0
+        rounds = np.arange(ever.shape[1])[None, :]
+        late = chosen.outcome == "late"
+        stops = policy.stops[:, None]
+        elsewhere = rounds < stops - 1 if late else rounds >= stops
+        return np.asarray(wrong & (ever & elsewhere).any(axis=1))
+    return {"right": right, "wrong": wrong, "unknown": np.isnan(policy.em)}[chosen.outcome]
+
+
+def _holding(view: RecordView, word: str) -> Mask:
+    """Questions that hold a word, in their text, their id or an answer."""
+    searched = view.columns.searched
+    if searched is None:
+        raise NotReadyError("the texts that are searched are being read")
+    found = _contains(searched.ids, word)
+    found |= searched.questions.through(_contains(searched.questions.distinct, word), False)
+    in_answers = _contains(searched.answers.distinct, word)
+    if in_answers.any():
+        by_row = searched.answers.through(in_answers, False)
+        found |= np.logical_or.reduceat(by_row, view.traces.starts[:-1])
+    return found
 
 
 def _contains(texts: pa.Array, word: str) -> Mask:
@@ -215,9 +194,7 @@ def rows_shown(view: RecordView, rows: Rows, policies: Sequence[PolicyColumns]) 
     A stop is [round, right (1, 0, ``None``), score].
     """
     traces = view.traces
-    places = traces.starts[:-1][rows]
-    texts = _texts(view, "question", rows, places)
-    types = _texts(view, "question_type", rows, places)
+    texts, types = _texts(view.questions, rows), _texts(view.types, rows)
     ids = view.question_ids.take(pa.array(rows)).to_pylist()
     split_names = [*view.splits.distinct.to_pylist(), None]
     em = view.measures.scores().em[rows] if policies else None
@@ -250,19 +227,10 @@ def rows_shown(view: RecordView, rows: Rows, policies: Sequence[PolicyColumns]) 
     return shown
 
 
-def _texts(view: RecordView, name: str, rows: Rows, places: Rows) -> list[str | None]:
-    held = {"question": view.columns.questions, "question_type": view.columns.types}[name]
-    if held is not None:
-        codes = held.codes[rows]
-        shown: list[str | None] = held.distinct.take(pa.array(codes, mask=codes < 0)).to_pylist()
-        return shown
-    table = view.traces.table
-    if name not in table.column_names:
-        return [None] * len(rows)
-    at = getattr(table, "at", None)
-    cells = table.column(name).take(pa.array(places)) if at is None else at(name, places)
-    read: list[str | None] = cells.to_pylist()
-    return read
+def _texts(held: Texts, rows: Rows) -> list[str | None]:
+    codes = held.codes[rows]
+    shown: list[str | None] = held.distinct.take(pa.array(codes, mask=codes < 0)).to_pylist()
+    return shown
 
 
 def _flag(value: float) -> int | None:

@@ -99,19 +99,6 @@ def test_a_miss_less_never_raises_the_capital(stream: list[bool], data: st.DataO
         assert other.p_value >= one.p_value
 
 
-def test_ranks_of_tied_scores_are_uniform() -> None:
-    """Capital is a martingale: its mean over exchangeable streams stays 1, ties or not."""
-    rng = np.random.default_rng(5)
-    ends = []
-    for seed in range(1500):
-        scores = rng.choice([0.0, 0.0, 0.0, 0.5, 1.0], 32)
-        monitor = ExchangeabilityMonitor(scores[:12], seed=seed)
-        for score in scores[12:]:
-            monitor.update(score)
-        ends.append(monitor.capital)
-    assert np.mean(ends) == pytest.approx(1, abs=float(4 * np.std(ends)) / math.sqrt(len(ends)))
-
-
 def test_the_alarm_stays_and_says_when() -> None:
     monitor = CoverageMonitor(0.1, 200)
     answers = [monitor.update(False) for _ in range(20)]
@@ -179,7 +166,6 @@ SCORED.update(0.5)
         (COVERAGE, {"alpha": 1.0}, None),
         (COVERAGE, {"level": 0.0}, None),
         (COVERAGE, {"n_calibration": 0}, "n_calibration"),
-        (COVERAGE, {"misses": 2}, "misses"),
         (COVERAGE, {"misses": None}, "misses"),
         (COVERAGE, {"alarmed_at": 2}, "alarmed_at"),
         (COVERAGE, {"capital": {"seen": 10**400, "in_play": [0, 0, 0, 0], "greatest": 1}}, "seen"),
@@ -188,7 +174,6 @@ SCORED.update(0.5)
         (COVERAGE, {"capital": {"seen": 1, "in_play": [0, 0, 0, 5], "greatest": 2}}, "greatest"),
         (SCORED, {"seed": 1.5}, "seed"),
         (SCORED, {"counts": [1, 2]}, "counts"),
-        (SCORED, {"counts": [1, 2, 2]}, "counts"),
         (SCORED, {"counts": [1, 2, 10**12]}, "counts"),
         (SCORED, {"values": [0.0, 0.5, math.inf]}, "values"),
         (SCORED, {"n_calibration": 0}, "n_calibration"),
@@ -203,23 +188,22 @@ def test_a_spoiled_state_is_refused(
 
 
 # --- bad input -----------------------------------------------------------------------------------
-@pytest.mark.parametrize("covered", [None, 1, 0.0, "true", math.nan])
-def test_only_true_and_false_cover(covered: Any) -> None:
-    monitor = CoverageMonitor(0.1, 50)
-    with pytest.raises(UsageError, match="True or False"):
-        monitor.update(covered)
-    assert monitor.seen == 0
-    assert monitor.update(np.bool_(True)) is False
+@pytest.mark.parametrize(
+    ("monitor", "value"),
+    [
+        *((COVERAGE, value) for value in (None, 1, 0.0, "true", math.nan)),
+        *((SCORED, value) for value in (None, math.inf, -math.inf, "0.5", True)),
+    ],
+)
+def test_what_is_no_observation_is_refused(monitor: Any, value: Any) -> None:
+    with pytest.raises(UsageError):
+        monitor.update(value)
+    assert monitor.seen == 1
 
 
-@pytest.mark.parametrize("score", [None, math.inf, -math.inf, "0.5", True])
-def test_only_numbers_and_nan_are_scores(score: Any) -> None:
-    monitor = ExchangeabilityMonitor([0.0])
-    with pytest.raises(UsageError, match="score must be"):
-        monitor.update(score)
-    assert monitor.seen == 0
-    with pytest.raises(UsageError, match="score must be"):
-        ExchangeabilityMonitor([0.0, score])
+def test_values_of_numpy_are_taken() -> None:
+    assert CoverageMonitor(0.1, 50).update(np.bool_(True)) is False
+    assert ExchangeabilityMonitor([0.0]).update(np.float32(0.5)) is False
 
 
 @pytest.mark.parametrize(
@@ -240,8 +224,7 @@ def test_settings_outside_their_ranges(alpha: float, n: Any, level: float, says:
         CoverageMonitor(alpha, n, level)
 
 
-def test_no_calibration_scores() -> None:
-    with pytest.raises(UsageError, match="at least one"):
-        ExchangeabilityMonitor([])
-    with pytest.raises(UsageError, match="seed"):
-        ExchangeabilityMonitor([0.0], seed=1.5)  # type: ignore[arg-type]
+@pytest.mark.parametrize(("scores", "seed"), [([], 0), ([0.0, math.inf], 0), ([0.0], 1.5)])
+def test_no_past_to_compare_with(scores: list[float], seed: Any) -> None:
+    with pytest.raises(UsageError):
+        ExchangeabilityMonitor(scores, seed=seed)

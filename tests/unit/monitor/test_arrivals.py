@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import io
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from suffice.errors import DataError
-from suffice.monitor.coverage import Arrivals, Grading, read_arrived
+from suffice.monitor.coverage import Arrivals, Promise
 
+PROMISE = Promise(alpha=0.1, n_calibration=9)
 GOLD = {"gold_answers": ["The Tempest", "Tempest (play)"]}
 
 
@@ -42,7 +44,7 @@ def held(*answers: str, cannot_answer: bool = False) -> dict[str, Any]:
     ],
 )
 def test_covered(document: dict[str, Any], covered: bool | None, undecided: bool) -> None:
-    found = read_arrived(document)
+    found = PROMISE.read(document)
     assert (found.covered, found.undecided) == (covered, undecided)
 
 
@@ -59,22 +61,18 @@ def test_covered(document: dict[str, Any], covered: bool | None, undecided: bool
 def test_clusters_by_meaning_may_hide_a_right_sample(
     more: dict[str, Any], covered: bool | None, undecided: bool
 ) -> None:
-    found = read_arrived({**GOLD, **more}, Grading(shows_all=False))
+    found = replace(PROMISE, shows_all=False).read({**GOLD, **more})
     assert (found.covered, found.undecided) == (covered, undecided)
 
 
 def test_scores() -> None:
-    assert read_arrived({}).first_round is None
-    assert read_arrived({"reasons": []}).first_round is None
-    assert read_arrived({"score": 0.5, "reasons": "not read"}).score == 0.5
-    undefined = read_arrived({"score": None}).score
+    assert PROMISE.read({"reasons": []}).score is None
+    assert PROMISE.read({"score": 0.5, "reasons": "not read"}).score == 0.5
+    undefined = PROMISE.read({"score": None}).score
     assert undefined is not None
     assert math.isnan(undefined)
     reasons = [{"round": 1, "values": {"normalized_entropy": 0.3, "lot": None}}, {"round": 2}]
-    values = read_arrived({"reasons": reasons}).first_round
-    assert values is not None
-    assert values["normalized_entropy"] == 0.3
-    assert math.isnan(values["lot"])
+    assert PROMISE.read({"reasons": reasons}).score == 0.3
 
 
 @pytest.mark.parametrize(
@@ -102,7 +100,7 @@ def test_scores() -> None:
 )
 def test_malformed(document: Any, column: str | None) -> None:
     with pytest.raises(DataError) as caught:
-        read_arrived(document)
+        PROMISE.read(document)
     assert caught.value.column == column
 
 
@@ -112,7 +110,7 @@ def lines(*texts: str) -> io.BytesIO:
 
 def test_a_stream_of_lines() -> None:
     stream = lines('\ufeff{"covered": true}', "", "  ", '{"covered": false, "note": "Zoë"}', "")
-    assert [each.covered for each in Arrivals(stream, "a.jsonl")] == [True, False]
+    assert [each.covered for each in Arrivals(stream, "a.jsonl", PROMISE)] == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -122,8 +120,8 @@ def test_a_stream_of_lines() -> None:
 def test_a_bad_line_is_named_or_skipped(bad: str) -> None:
     texts = ['{"covered": true}', "", bad, '{"covered": false}']
     with pytest.raises(DataError, match=r"^a\.jsonl.*: line 3: "):
-        list(Arrivals(lines(*texts), "a.jsonl"))
-    found = Arrivals(lines(*texts), "a.jsonl", skip_invalid=True)
+        list(Arrivals(lines(*texts), "a.jsonl", PROMISE))
+    found = Arrivals(lines(*texts), "a.jsonl", PROMISE, skip_invalid=True)
     assert [each.covered for each in found] == [True, False]
     assert found.skipped == 1
     assert found.first_skipped is not None

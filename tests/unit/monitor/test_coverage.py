@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from suffice.errors import DataError, UsageError
-from suffice.monitor.coverage import Arrived, Promise, Watch, Watched, WatchSettings, promise_of
+from suffice.monitor.coverage import Arrived, Promise, Watch, promise_of
 from suffice.numbers.conformal.order_statistics import Threshold
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.micp.policy import Clusters, MiCPPolicy
@@ -33,15 +33,11 @@ def policy(**fields: Any) -> MiCPPolicy:
     return MiCPPolicy(**{**given, **fields})
 
 
-def watch(policy: MiCPPolicy, answers: Iterable[Arrived]) -> Watched:
+def watch(policy: MiCPPolicy, answers: Iterable[Arrived]) -> Watch:
     watching = Watch(promise_of(policy))
     for arrived in answers:
         watching.take(arrived)
-    return watching.result()
-
-
-def entropy(value: float) -> Arrived:
-    return Arrived(first_round={"normalized_entropy": value})
+    return watching
 
 
 def test_the_promise_of_a_policy() -> None:
@@ -50,8 +46,8 @@ def test_the_promise_of_a_policy() -> None:
     defined = [each for each in found.first_round_scores if not math.isnan(each)]
     assert defined == [0.0] * 60 + [0.3] * 25 + [0.5] * 10
     assert len(found.first_round_scores) == 100  # the five left are undefined
-    assert found.grading.shows_all is False
-    assert promise_of(policy()).grading.shows_all is True
+    assert found.shows_all is False
+    assert promise_of(policy()).shows_all is True
 
 
 @pytest.mark.parametrize(
@@ -83,7 +79,7 @@ def test_policies_that_do_not_say_on_what(fitted: dict[str, Any], column: str | 
 
 
 def test_policies_that_promise_nothing() -> None:
-    with pytest.raises(UsageError, match="'fixed'"):
+    with pytest.raises(UsageError, match="promises no coverage"):
         promise_of(FixedPolicy(2))
 
 
@@ -94,10 +90,10 @@ def test_policies_that_promise_nothing() -> None:
 def test_the_score_is_what_was_calibrated(stop_on: str, penalty: float, score: float) -> None:
     promise = Promise(alpha=0.1, n_calibration=9, stop_on=stop_on, penalty=penalty)
     values = {"normalized_entropy": 0.3, "top_cluster_confidence": 0.8}
-    assert promise.score(Arrived(first_round=values)) == pytest.approx(score)
-    assert promise.score(Arrived(first_round={})) is None
-    assert promise.score(Arrived(score=0.25)) == 0.25
-    assert promise.score(Arrived()) is None
+    assert promise.read({"reasons": [{"values": values}]}).score == pytest.approx(score)
+    assert promise.read({"reasons": [{"values": {}}]}).score is None
+    assert promise.read({"score": 0.25}).score == 0.25
+    assert promise.read({}).score is None
 
 
 def test_what_reaches_which_monitor() -> None:
@@ -106,15 +102,16 @@ def test_what_reaches_which_monitor() -> None:
         Arrived(covered=True),
         Arrived(covered=False, score=0.3),
         Arrived(undecided=True),
-        entropy(0.0),
-        entropy(math.nan),
+        Arrived(score=0.0),
+        Arrived(score=math.nan),
     ]
     found = watch(policy(), answers)
-    coverage, exchangeability = found.monitors
-    assert (found.answers, found.labelled, found.undecided, found.misses) == (6, 3, 1, 1)
+    assert found.counts == {"answers": 6, "labelled": 3, "undecided": 1, "misses": 1}
     assert found.coverage == pytest.approx(2 / 3)
-    assert (coverage.kind, coverage.taken) == ("coverage", 3)
-    assert (exchangeability.kind, exchangeability.taken) == ("exchangeability", 3)
+    assert {kind: one.seen for kind, one in found.monitors.items()} == {
+        "coverage": 3,
+        "exchangeability": 3,
+    }
     assert not found.alarmed
     json.dumps(found.to_json(), allow_nan=False)
 
@@ -133,18 +130,19 @@ def test_the_interval_is_exact_and_holds_the_undecided() -> None:
 
 def test_going_on_equals_going_through() -> None:
     stream = [Arrived(covered=n % 3 > 0, score=(0.0, 0.3, 0.9, math.nan)[n % 4]) for n in range(80)]
-    promise, settings = promise_of(policy()), WatchSettings(seed=7)
-    through, part = Watch(promise, settings), Watch(promise, settings)
+    promise = promise_of(policy())
+    through, part = Watch(promise, seed=7), Watch(promise, seed=7)
     for each in stream:
         through.take(each)
     for number, each in enumerate(stream):
         if number % 25 == 0:
-            state = json.loads(json.dumps(part.to_json(), allow_nan=False))
-            part = Watch(promise, settings).resumed(state)
+            state = json.loads(json.dumps(part.state(), allow_nan=False))
+            part = Watch(promise, seed=7).resume(state)
         part.take(each)
-    assert part.result() == through.result()
+    assert part.text() == through.text()
     assert part.to_json() == through.to_json()
-    assert through.result().alarmed
+    assert part.state() == through.state()
+    assert through.alarmed
 
 
 @pytest.mark.parametrize(
@@ -164,14 +162,14 @@ def test_a_spoiled_state_is_refused(change: dict[str, Any], column: str | None) 
     begun = Watch(promise_of(policy()))
     begun.take(Arrived(covered=True))
     with pytest.raises(DataError) as caught:
-        begun.resumed({**begun.to_json(), **change})
+        begun.resume({**begun.state(), **change})
     assert caught.value.column == column
 
 
 def test_a_state_of_another_policy_is_refused() -> None:
-    state = Watch(promise_of(policy())).to_json()
-    Watch(promise_of(policy(notes=("a note decides nothing",)))).resumed(state)
+    state = Watch(promise_of(policy())).state()
+    Watch(promise_of(policy(notes=("a note decides nothing",)))).resume(state)
     for other in ({"match": Match(f1=0.5)}, {"final": 0.3}, {"stops": (Threshold(0.1),)}):
         with pytest.raises(DataError) as caught:
-            Watch(promise_of(policy(**other))).resumed(state)
+            Watch(promise_of(policy(**other))).resume(state)
         assert caught.value.column == "promise"

@@ -25,7 +25,7 @@ def test_a_question_is_answered_under_the_policy_of_the_model() -> None:
     assert body["model"] == "suffice/stable"
     assert body["suffice"]["rounds"] == 2
     assert body["suffice"]["stopped_by"] == "policy"
-    assert body["suffice"]["notes"] == []
+    assert body["suffice"]["notes"] == ["without effect: temperature, user"]
     assert [passage["round"] for passage in body["suffice"]["passages"]] == [1, 2]
     usage = body["usage"]
     assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]

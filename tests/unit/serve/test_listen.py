@@ -21,7 +21,7 @@ APP = """
     import asyncio, sys, time
     from pathlib import Path
     from suffice.serve.guard import Door, Guard
-    from suffice.serve.listen import Hooks, Listening, run
+    from suffice.serve.listen import Listening, run
 
     folder = Path(sys.argv[1])
     if len(sys.argv) > 2:
@@ -46,14 +46,10 @@ APP = """
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": f"{scope['path']} {size}".encode()})
 
-    hooks = Hooks(
-        started=lambda url: print(url, flush=True),
-        reload=lambda: print("reloaded", flush=True),
-        watched=lambda: [folder / "policy.json"],
-    )
-    listening = Listening(port=0, poll_s=0.05, head_s=float(sys.argv[3]) if len(sys.argv) > 3 else 0.3,
-        end_s=2, connections=50)
-    run(Guard(app, Door(body_s=0.3, requests=50)), listening, hooks)
+    listening = Listening(port=0, head_s=float(sys.argv[3]) if len(sys.argv) > 3 else 0.3,
+        end_s=2, connections=50, notice_s=0.1,
+        started=lambda url: print(url, flush=True), reload=lambda: print("reloaded", flush=True))
+    run(Guard(app, Door(body_s=0.3, requests=50)), listening)
     print("ended", flush=True)
 """
 
@@ -99,7 +95,6 @@ def running(tmp_path: Path) -> Iterator[Running]:
 @contextmanager
 def started(tmp_path: Path, *words: str) -> Iterator[Running]:
     """The app; words are how many files it may open, and seconds for the head of a request."""
-    (tmp_path / "policy.json").write_text("one")
     with (tmp_path / "err").open("w") as err:
         process = subprocess.Popen(
             [sys.executable, "-c", textwrap.dedent(APP), str(tmp_path), *words],
@@ -127,9 +122,7 @@ def until(file: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
-def test_it_reloads_on_changes_and_ends_after_what_is_under_way(running: Running) -> None:
-    (running.folder / "policy.json").write_text("two")
-    assert running.line() == "reloaded"
+def test_it_reloads_when_told_and_ends_after_what_is_under_way(running: Running) -> None:
     running.process.send_signal(signal.SIGHUP)
     assert running.line() == "reloaded"
     with running.connect() as slow:

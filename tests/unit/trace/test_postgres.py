@@ -25,7 +25,7 @@ from suffice.errors import (
     UsageError,
 )
 from suffice.live.watch import Watch
-from suffice.monitor.following import Folder
+from suffice.monitor.following import Following
 from suffice.monitor.production import Production
 from suffice.policies.fixed import FixedPolicy
 from suffice.serve.settings import RecordSettings
@@ -198,14 +198,13 @@ def test_the_oldest_go_and_the_last_stays(database: str) -> None:
 
 
 def test_a_look_reads_what_is_new(database: str) -> None:
-    production = Production(FixedPolicy(1))
-    folder = Folder(as_place(database), production.reading)
+    following = Following(as_place(database), Production(FixedPolicy(1)))
     record(database, "q0")
-    assert len(folder.look().questions) + folder.look().others >= 0
+    following.look()
     record(database, "q1")
-    assert folder.to_json()["store"] == [1, 0]
-    folder.look()
-    assert folder.to_json()["store"] == [2, 0]
+    assert following.state()["folder"]["store"] == [1, 0]
+    following.look()
+    assert following.state()["folder"]["store"] == [2, 0]
 
 
 # --- a server that goes away ---------------------------------------------------------------------------

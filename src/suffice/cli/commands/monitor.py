@@ -3,34 +3,24 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import Annotated
 
 from suffice.cli.options import Seed, SkipInvalid
 from suffice.cli.output import INTERRUPTED, Form, print_result, put, say
 from suffice.cli.parser import command
 from suffice.errors import BackendError, DataError, UsageError
-from suffice.monitor.coverage import (
-    ALARMS,
-    Arrivals,
-    Promise,
-    Watch,
-    WatchSettings,
-    promise_of,
-)
-from suffice.monitor.following import Folder, Following
+from suffice.monitor.coverage import ALARMS, Arrivals, Watch, promise_of
+from suffice.monitor.following import Following
 from suffice.monitor.hook import WebHook
 from suffice.monitor.production import Production, ProductionSettings
-from suffice.monitor.state import read_state
+from suffice.monitor.state import read_state, undamaged
 from suffice.options import Option, as_share
 from suffice.policies.file import load_policy
-from suffice.results.as_json import as_json
 from suffice.trace.durable import replace_file
 from suffice.trace.postgres import as_place
 from suffice.trace.rounds.reader import read_traces
@@ -161,25 +151,21 @@ def _of_record(options: MonitorOptions, form: Form, policy: str, place: str) -> 
     production = Production(file.policy, settings, past=past)
     hook = None if options.webhook is None else WebHook(options.webhook)
     kept = None if options.state is None else Path(options.state)
-    watched = Following(Folder(root, production.reading), production, file=kept)
-    watched.go_on()
+    watched = Following(root, production, file=kept)
     interrupted = False
     try:
         while True:
-            found = watched.look()
-            if found.damaged:
-                say(f"{found.damaged:,} damaged lines left out")
+            watched.look()
             _tell(watched, options.alarms, hook)
             if not options.follow:
                 break
             time.sleep(max(options.every, 0.05))
     except KeyboardInterrupt:
         interrupted = True
-    result = production.result()
-    print_result(form, result.tables(), result.to_json)
+    print_result(form, production.tables(), production.to_json)
     if interrupted and not options.follow:
         return INTERRUPTED
-    return options.code(alarmed=result.alarmed)
+    return options.code(alarmed=bool(production.alarms))
 
 
 def _tell(watched: Following, lines: str | None, hook: WebHook | None) -> None:
@@ -205,69 +191,30 @@ def _tell(watched: Following, lines: str | None, hook: WebHook | None) -> None:
 def _of_lines(options: MonitorOptions, form: Form, policy: str, answers: str) -> int:
     """Watch the coverage that a policy promises."""
     loaded = load_policy(policy).policy
-    with _named(policy):
-        promise: Promise = promise_of(loaded)
-    watch = Watch(promise, WatchSettings(level=options.level, seed=options.seed))
+    with undamaged(Path(policy)):
+        promise = promise_of(loaded)
+    watch = Watch(promise, options.level, options.seed)
     state = None if options.state is None else Path(options.state)
     if state is not None and state.exists():
-        held = read_state(state)
-        with _named(str(state)):
-            watch = watch.resumed(held)
-    with _stream(answers) as stream:
-        arrivals = Arrivals(stream, answers, promise.grading, skip_invalid=options.skip_invalid)
-        interrupted = _watch(watch, arrivals)
+        with undamaged(state):
+            watch.resume(read_state(state))
+    interrupted = False
+    try:
+        with (
+            nullcontext(sys.stdin.buffer) if answers == "-" else Path(answers).open("rb") as stream
+        ):
+            arrivals = Arrivals(stream, answers, promise, skip_invalid=options.skip_invalid)
+            for arrived in arrivals:
+                for kind in watch.take(arrived):
+                    say(f"answer {watch.counts['answers']}: {kind} alarm: {ALARMS[kind]}")
+    except KeyboardInterrupt:
+        interrupted = True
+        say("interrupted; this is what was read before")
+    except OSError as error:
+        raise DataError(f"cannot be read: {error.strerror or error}", file=answers) from error
     if state is not None:
-        replace_file(state, json.dumps(as_json(watch.to_json()), allow_nan=False).encode())
-    result = watch.result()
+        replace_file(state, json.dumps(watch.state(), allow_nan=False).encode())
     if arrivals.skipped:
         say(f"skipped {arrivals.skipped} invalid lines; the first: {arrivals.first_skipped}")
-    print_result(form, result.tables(), lambda: {**result.to_json(), "skipped": arrivals.skipped})
-    return INTERRUPTED if interrupted else options.code(alarmed=result.alarmed)
-
-
-def _watch(watch: Watch, arrivals: Arrivals) -> bool:
-    """Take every answer in; whether an interrupt ended it. What was taken in stays whole."""
-    try:
-        for arrived in arrivals:
-            with _uninterrupted():
-                for kind in watch.take(arrived):
-                    say(f"answer {watch.answers}: {kind} alarm: {ALARMS[kind]}")
-    except KeyboardInterrupt:
-        say("interrupted; this is what was read before")
-        return True
-    return False
-
-
-@contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """An interrupt waits until the block is done, where the system can hold it."""
-    hold = getattr(signal, "pthread_sigmask", None)
-    if hold is None:
-        yield
-        return
-    before = hold(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        hold(signal.SIG_SETMASK, before)
-
-
-@contextmanager
-def _named(file: str) -> Iterator[None]:
-    """An error of the data within names the file."""
-    try:
-        yield
-    except DataError as error:
-        raise DataError(error.message, file=file, column=error.column) from error
-
-
-@contextmanager
-def _stream(name: str) -> Iterator[BinaryIO]:
-    if name == "-":
-        yield sys.stdin.buffer
-        return
-    try:
-        with Path(name).open("rb") as stream:
-            yield stream
-    except OSError as error:
-        raise DataError(f"cannot be read: {error.strerror or error}", file=name) from error
+    print_result(form, watch.tables(), lambda: {**watch.to_json(), "skipped": arrivals.skipped})
+    return INTERRUPTED if interrupted else options.code(alarmed=watch.alarmed)

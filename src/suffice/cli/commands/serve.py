@@ -88,7 +88,7 @@ def serve(
     if service.ground is None:
         say(DECIDES_ONLY)
     app = make_app(service, routers=running.routers, door=door, beside=running.running)
-    run(app, running.listening, running.hooks(lambda at: put(f"listening at {at}/v1")))
+    run(app, running.listening(lambda at: put(f"listening at {at}/v1")))
     service.close()  # where a second signal left no time for it
     rounds, questions, why = service.lost
     if questions:

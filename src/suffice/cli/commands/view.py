@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import webbrowser
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -72,13 +71,12 @@ def view(
         require(module, purpose="suffice view", extra="view")
     from suffice.measures.measures import Measures
     from suffice.measures.shards import Workers, usable_cores
-    from suffice.serve.listen import Hooks, Listening, run
+    from suffice.serve.listen import Listening, run
     from suffice.trace.postgres import as_place
     from suffice.trace.reader import parquet_files
     from suffice.view.app import Shown, viewer_app
     from suffice.view.bundle import write_bundle
     from suffice.view.data import RecordView, ViewSettings
-    from suffice.view.first import first_questions
 
     settings = ViewSettings(
         policies=policy, rules=stop_when, metric=metric, cost=cost, fit_on=fit_on
@@ -92,14 +90,14 @@ def view(
         return RecordView(Measures(read, executor=workers), settings)
 
     place = as_place(traces)
-    shown = Shown(None, place, opened, partial(first_questions, place))
+    shown = Shown(None, place, opened)
 
     if bundle is not None:
         record = opened()
         with waiting("measuring"):
             record.work()
             written = write_bundle(record, Path(bundle))
-        for line in written.lines():
+        for line in written:
             put(line)
         return 0
     if not place.is_dir():
@@ -114,16 +112,12 @@ def view(
         say(f"showing {traces} at {address}/; end with Ctrl-C")
         started(opening, "record")
         if not no_browser:
-            started(partial(webbrowser.open, f"{address}/"), "browser")
+            started(lambda: webbrowser.open(f"{address}/"), "browser")
 
     usual = sys.getswitchinterval()
     sys.setswitchinterval(_TURN_S)
     try:  # what follows the record ends at once, what is asked for within seconds
-        run(
-            viewer_app(shown),
-            Listening(port=port, end_s=3.0),
-            Hooks(started=up, ending=shown.end),
-        )
+        run(viewer_app(shown), Listening(port=port, end_s=3.0, started=up, ending=shown.end))
     finally:
         sys.setswitchinterval(usual)
     return 0

@@ -43,9 +43,7 @@ function frame() {
   byId("source").textContent = name;
   document.title = `${name} - Suffice viewer`;
   const splits = Object.entries(record.splits).filter(([split]) => split).map(([split, count]) => `${split} ${whole(count)}`);
-  byId("about").textContent = record.beginning
-    ? `The first ${counted(record.questions, "question")} of a record that is being read: the others, filters and figures follow.`
-    : `${counted(record.questions, "question")}, ${counted(record.recorded_rounds, "recorded round")}, at most ${record.rounds} each` +
+  byId("about").textContent = `${counted(record.questions, "question")}, ${counted(record.recorded_rounds, "recorded round")}, at most ${record.rounds} each` +
     `${splits.length ? `; splits: ${splits.join(", ")}` : ""}${isBundle ? `; ${record.bundle}` : ""}`;
   measuring(record.progress);
 }
@@ -56,7 +54,7 @@ function measuring(progress) {
   if (ready) return;
   byId("bar").max = progress.of;
   byId("bar").value = progress.done;
-  byId("doing").textContent = record?.beginning ? progress.doing : `${progress.doing || "measuring"} (${progress.done} of ${progress.of})`;
+  byId("doing").textContent = `${progress.doing || "measuring"} (${progress.done} of ${progress.of})`;
 }
 
 function marks() {
@@ -126,7 +124,7 @@ function follow() {
       grown.hidden = false;
       grown.textContent = told.trouble;
     }
-    const now = `${told.version} ${told.beginning || told.done} ${told.ready}`;
+    const now = `${told.version} ${told.done} ${told.ready}`;
     if (policies && now !== policies) renew();
     policies = now;
     if (version !== null && told.version !== version) {

@@ -46,7 +46,7 @@ export async function questions(main, record, signal, { again }) {
   const full = `fixed-${record.rounds}`;
   const policy = wanted.policy || full;
   const label = record.policies.find((each) => each.name === policy)?.label ?? policy;
-  found.textContent = record.beginning ? "The questions that stand first in the record; the others are being read." : page.total
+  found.textContent = page.total
     ? `${counted(page.total, "question")}${page.total < record.questions ? ` of ${whole(record.questions)}` : ""}. One cell a round: ${record.gold === false ? "✓ the answer of the last round, ✗ another" : "✓ right, ✗ wrong"}; framed: where ${label} stops.`
     : "No question is like that.";
   const focused = again ? [...main.querySelectorAll(".rows a")].indexOf(document.activeElement) : -1;

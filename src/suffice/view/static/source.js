@@ -14,19 +14,11 @@ async function ask(path, query, signal) {
   throw reply.status === 503 ? new NotReady(told) : new Error(told);
 }
 
-// What is asked first stands in the page already.
-const given = JSON.parse(document.getElementById("given").textContent);
-const take = (name) => {
-  const told = given[name];
-  delete given[name];
-  return told;
-};
-
 const json = async (path, query, signal) => (await ask(path, query, signal)).json();
 
 const served = {
-  record: async (split, signal) => take("record") ?? json("record", { split }, signal),
-  questions: async (query, signal) => take("questions") ?? json("questions", query, signal),
+  record: (split, signal) => json("record", { split }, signal),
+  questions: (query, signal) => json("questions", query, signal),
   question: (id, query, signal) => json(`question/${encodeURIComponent(id)}`, query, signal),
   whatIf: (query, signal) => json("what-if", query, signal),
   compare: (query, signal) => json("compare", query, signal),
