@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from suffice.protocols import Absence
 from suffice.signals.columns.answers import answer_forms
-from suffice.signals.columns.characters import by_characters, without_articles_first
+from suffice.signals.columns.characters import without_articles
 from suffice.signals.columns.listings import added_nothing
 from suffice.signals.columns.pairs import f1_of_pairs
 from suffice.signals.columns.rounds import RoundColumns, by_appearance
@@ -37,7 +37,7 @@ def published_normalizer(text: str) -> str:
 
 def as_published(texts: pa.Array) -> pa.Array:
     """:func:`published_normalizer` of every text, for :meth:`Texts.mapped`."""
-    return by_characters(without_articles_first, published_normalizer)(texts)
+    return without_articles(texts, published_normalizer, articles_first=True)
 
 
 def forms(rounds: RoundColumns) -> Texts:
