@@ -50,12 +50,8 @@ from suffice.numbers.tests.p_values import holm
 from suffice.numbers.tests.tails import student_t_upper
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.stop_rag.settings import SIGNAL_SETTINGS
-from suffice.policies.stop_rag.signal_network import (
-    ALL,
-    SignalTrajectories,
-    free_inputs,
-    train_signal_network,
-)
+from suffice.policies.stop_rag.signal_network import ALL, free_inputs, train_signal_network
+from suffice.policies.stop_rag.training import Trajectories
 from suffice.policies.thresholds import first_stops
 from suffice.replay.choose.families import FamilySettings, build_family
 from suffice.replay.run.frontier import Frontier, best_mix
@@ -529,8 +525,8 @@ def by_network(record: Record, train: Chosen, test: Chosen) -> dict[str, Held]:
     columns = {name: table.signal(name) for name in names}
     stacked = np.stack(list(columns.values()), axis=-1)
     learning, choosing = (
-        SignalTrajectories(
-            signals=stacked[rows],
+        Trajectories(
+            states=stacked[rows],
             rewards=record.scores[rows],
             lengths=record.last[rows].astype(np.int64),
         )

@@ -17,11 +17,12 @@ import torch
 
 from suffice.policies.stop_rag.encoder import TextEncoder
 from suffice.policies.stop_rag.encoding import Tokens
-from suffice.policies.stop_rag.learning import Trajectories, train_network
+from suffice.policies.stop_rag.learning import train_network
 from suffice.policies.stop_rag.network import QNetwork, build_network
 from suffice.policies.stop_rag.settings import TrainSettings
 from suffice.policies.stop_rag.states import StateTexts
 from suffice.policies.stop_rag.text_model import TextScorer
+from suffice.policies.stop_rag.training import Trajectories
 
 ROUNDS, TRAINED, WORDS, STEPS = 6, 40, 90, 14
 _SOME = (
@@ -61,11 +62,10 @@ def deciding(mode: str) -> float:
             ours = time.perf_counter() - started
             seen = [states.seen(number) for number in range(1, ROUNDS + 1)]
             tokenizer = network.tokenizer
-            tokens = (
-                [tokenizer.pair(states.question, text[-1]) for text in seen]
-                if mode == "separate"
-                else [tokenizer.joint(states.question, text) for text in seen]
-            )
+            tokens = [
+                tokenizer.read(states.question, text[-1:] if mode == "separate" else text)[0]
+                for text in seen
+            ]
             batches = [encoder.batch([token]) for token in tokens]
             started = time.perf_counter()
             for batch in batches:
@@ -110,9 +110,9 @@ def batch_size(settings: TrainSettings) -> int:
 def pairs(network: QNetwork, asked: list[StateTexts]) -> list[Tokens]:
     """Question and document of every round before the last."""
     return [
-        network.tokenizer.pair(each.question, text)
+        tokens
         for each in asked
-        for text in each.seen(ROUNDS - 1)
+        for tokens in network.tokenizer.read(each.question, each.seen(ROUNDS - 1))
     ]
 
 

@@ -20,8 +20,8 @@ from suffice.policies.stop_rag.settings import SignalTrainSettings
 from suffice.policies.stop_rag.targets import check_learnable
 from suffice.policies.stop_rag.training import (
     Learned,
-    RewardTable,
     TrainingProgress,
+    Trajectories,
     Values,
     train,
 )
@@ -189,17 +189,10 @@ def _varies(values: NDArray[np.float64]) -> bool:
     return bool(defined.size) and bool(defined.min() < defined.max() or len(defined) < values.size)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SignalTrajectories(RewardTable):
-    """Recorded questions to learn from: signals (n, T, k), NaN undefined; rewards (n, T); lengths (n,)."""
-
-    signals: NDArray[np.float64]
-
-
 def train_signal_network(
     names: tuple[str, ...],
-    training: SignalTrajectories,
-    validation: SignalTrajectories,
+    training: Trajectories,
+    validation: Trajectories,
     settings: SignalTrainSettings,
     *,
     progress: Callable[[TrainingProgress], None] | None = None,
@@ -238,7 +231,7 @@ class _SignalLearner:
     def __init__(
         self,
         names: tuple[str, ...],
-        parts: tuple[SignalTrajectories, SignalTrajectories],
+        parts: tuple[Trajectories, Trajectories],
         settings: SignalTrainSettings,
     ) -> None:
         torch = torch_module()
@@ -247,8 +240,8 @@ class _SignalLearner:
         self.device = torch.device("cpu")
         self.tokens = 0.0
         self._centre, self._spread = _scale(parts[0], names)
-        self._validation = parts[1].signals
-        self._inputs = torch.from_numpy(self._scaled(parts[0].signals))
+        self._validation = parts[1].states
+        self._inputs = torch.from_numpy(self._scaled(parts[0].states))
         generator = torch.Generator().manual_seed(settings.seed)
         self._weights = {
             name: _initial(torch, shape, name, generator)
@@ -329,10 +322,10 @@ class _SignalLearner:
 
 
 def _scale(
-    training: SignalTrajectories, names: tuple[str, ...]
+    training: Trajectories, names: tuple[str, ...]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Mean and standard deviation of each signal over the training states, (k,); 1 where constant."""
-    signals = training.signals.reshape(-1, training.signals.shape[2])
+    signals = training.states.reshape(-1, training.states.shape[2])
     if signals.shape[1] != len(names):
         raise UsageError(f"{len(names)} names for {signals.shape[1]} signals")
     defined = np.isfinite(signals)

@@ -72,14 +72,7 @@ class TextScorer:
         if key in self._kept:
             self._kept.move_to_end(key)
             return self._kept[key]
-        tokenizer = self.network.tokenizer
-        separate = self.network.shape.mode == "separate"
-        tokens = (
-            tokenizer.pair(question, documents[0])
-            if separate
-            else tokenizer.joint(question, documents)
-        )
-        vector = self.network.encode([tokens])[0]
+        vector = self.network.encode(self.network.tokenizer.read(question, documents))[0]
         self._kept[key] = vector
         if len(self._kept) > _KEPT:
             self._kept.popitem(last=False)

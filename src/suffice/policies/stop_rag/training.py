@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from suffice._optional import require
 from suffice.errors import DataError, UsageError, first_line
 from suffice.policies.stop_rag.encoder import PURPOSE, torch_module
-from suffice.policies.stop_rag.encoding import Truncation
 from suffice.policies.stop_rag.settings import Schedule
 from suffice.policies.stop_rag.targets import (
     Choice,
@@ -38,11 +37,15 @@ _KEY = "suffice"  # of the header among a file's metadata
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RewardTable:
-    """Rewards (n, T) in [0, 1] and lengths (n,) of trajectories, in the order of the learner's states."""
+class Trajectories:
+    """Recorded questions to learn from: rewards (n, T) in [0, 1], lengths (n,), and their states.
+
+    ``states`` are texts, or signals (n, T, k), NaN undefined.
+    """
 
     rewards: NDArray[np.float64]
     lengths: NDArray[np.int64]
+    states: Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +75,7 @@ class Learned:
 
     network: Any
     fitted: Trained
-    truncation: Truncation | None = None
+    truncation: Mapping[str, int] | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -140,7 +143,7 @@ class TrainingProgress:
 
 def train(
     learner: Learner,
-    data: tuple[RewardTable, RewardTable],
+    data: tuple[Trajectories, Trajectories],
     settings: Schedule,
     run: Run,
     *,
@@ -183,7 +186,9 @@ def train(
         return training.finish()
 
 
-def _agreement(learner: Learner, data: tuple[RewardTable, RewardTable], run: Run) -> dict[str, Any]:
+def _agreement(
+    learner: Learner, data: tuple[Trajectories, Trajectories], run: Run
+) -> dict[str, Any]:
     """What a checkpoint must agree on, with the states and rewards learned from."""
     digest = hashlib.sha256(learner.digest().encode())
     for table in data:
@@ -196,7 +201,7 @@ class _Training:
     """Which trajectories are taken when, and what changes with every step."""
 
     def __init__(
-        self, learner: Learner, data: tuple[RewardTable, RewardTable], settings: Schedule
+        self, learner: Learner, data: tuple[Trajectories, Trajectories], settings: Schedule
     ) -> None:
         self._learner, self._settings = learner, settings
         self._table, self._validation = data
