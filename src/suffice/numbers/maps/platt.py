@@ -108,9 +108,7 @@ def _fit(rows: FitRows, undefined: float | None) -> LogisticMap | None:
         return None
     targets = rows.outcomes * ((right + 1) / (right + 2)) + (1 - rows.outcomes) / (wrong + 2)
 
-    def design(part: slice) -> NDArray[np.float64]:
-        return np.stack([(rows.values[part] - centre) / half, np.ones_like(targets[part])])
-
+    design = np.stack([(rows.values - centre) / half, np.ones_like(targets)])
     with np.errstate(over="ignore"):
         scaled_slope, offset = least_cross_entropy(design, targets, np.zeros(2)).tolist()
         slope = float(np.float64(scaled_slope) / half)

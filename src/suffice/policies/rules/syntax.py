@@ -21,6 +21,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from suffice.errors import UsageError, did_you_mean
 
@@ -182,6 +183,7 @@ _MEANT = {
 """Signs of other languages."""
 
 
+@lru_cache(maxsize=4096)
 def parse(text: str) -> Expression:
     """The rule's tree."""
     if len(text) > MAX_LENGTH:

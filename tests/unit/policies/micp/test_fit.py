@@ -94,7 +94,7 @@ def test_what_is_fitted_by_default_stops_early(preset: str) -> None:
 
 
 def test_a_heavy_composite_never_stops_and_says_what_does() -> None:
-    with pytest.warns(SufficeWarning, match=r"by objective composite.*--objective rounds"):
+    with pytest.warns(SufficeWarning, match=r"by objective composite"):
         policy = fit(objective="composite", weight=50.0)
     assert policy.budget["weight"] == policy.weight == 50.0
     assert all(stop == NEVER for stop in policy.stops)
@@ -134,7 +134,7 @@ def test_an_allocation_by_hand_is_kept_or_refused() -> None:
 
 def test_too_few_questions_are_told_and_take_the_full_budget() -> None:
     traces = to_trace_set(sampled_records(24, splits=("optimize", "calibrate")))
-    with pytest.warns(SufficeWarning, match=r"too few questions for alpha = 0.05 .* at least 19"):
+    with pytest.warns(SufficeWarning, match=r"too few questions for alpha = 0.05 "):
         policy = fit(traces, alpha=0.05)
     assert all(each.value == -np.inf for each in policy.stops)
     assert any("too few" in note for note in policy.notes)
@@ -170,7 +170,7 @@ def test_stops_that_ties_prevent_cost_the_answer_set_nothing() -> None:
     with pytest.warns(SufficeWarning, match="no division of the error budget"):
         policy = fit(agreed, "published", alpha=0.2)
     assert policy.budget["rounds"] == [0.0, 0.0]
-    with pytest.warns(SufficeWarning, match="stop no calibration question, as too many"):
+    with pytest.warns(SufficeWarning, match="too many calibration questions tie"):
         by_hand = fit(agreed, "published", alpha=0.2, allocation=(0.1, 0.1))
     assert by_hand.budget["rounds"] == [0.0, 0.0]
     assert by_hand.final == policy.final
