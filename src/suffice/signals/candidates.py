@@ -13,7 +13,7 @@ from suffice.protocols import Absence
 from suffice.signals.columns.rounds import RoundColumns, by_appearance
 from suffice.signals.columns.texts import NONE
 from suffice.signals.samples import NO_SAMPLES, sample_signal
-from suffice.signals.spec import SignalSpec
+from suffice.signals.spec import share
 
 Array = NDArray[np.float64]
 
@@ -171,11 +171,9 @@ def contradiction(rounds: RoundColumns) -> Array:
     return conflicts
 
 
-CONTRADICTION = SignalSpec(
+CONTRADICTION = share(
     name="contradiction",
     summary="1 when a candidate step contradicts the plan, or the answer the one before",
-    low=0.0,
-    high=1.0,
     columns=contradiction,
     undefined=(Absence("the answer or the previous one is empty", lambda _: True),),
 )

@@ -20,7 +20,7 @@ from suffice.signals.columns.answers import normal_forms
 from suffice.signals.columns.listings import unrecorded_so_far
 from suffice.signals.columns.rounds import RoundColumns, by_appearance
 from suffice.signals.columns.texts import NONE, Texts
-from suffice.signals.spec import SignalSpec
+from suffice.signals.spec import share
 from suffice.trace.rounds.records import Passage, Round
 from suffice.trace.rounds.tokens import passage_text
 
@@ -217,12 +217,10 @@ _UNREAD = Absence(
     "the answer is not found, and a passage was recorded without its text or a round without its passages",
     lambda _: True,
 )
-ANSWER_IN_EVIDENCE = SignalSpec(
+ANSWER_IN_EVIDENCE = share(
     name="answer_in_evidence",
     summary="1 when the answer's words stand in a passage",
     needs=("passages",),
-    low=0.0,
-    high=1.0,
     columns=answer_in_evidence,
     undefined=(
         Absence(
@@ -233,12 +231,10 @@ ANSWER_IN_EVIDENCE = SignalSpec(
     ),
     binary=True,
 )
-ANSWER_IN_EVIDENCE_PUBLISHED = SignalSpec(
+ANSWER_IN_EVIDENCE_PUBLISHED = share(
     name="answer_in_evidence_published",
     summary="1 when the answer stands in the passages letter by letter, as published",
     needs=("passages",),
-    low=0.0,
-    high=1.0,
     columns=answer_in_evidence_published,
     undefined=(_UNREAD,),
     binary=True,

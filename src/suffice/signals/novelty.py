@@ -17,7 +17,7 @@ from suffice.signals.columns.listings import codes_of_ids, listings, unrecorded_
 from suffice.signals.columns.rounds import RoundColumns, by_appearance
 from suffice.signals.columns.texts import NONE
 from suffice.signals.evidence import PASSAGES_UNKNOWN, TEXT_UNKNOWN, seen_passages
-from suffice.signals.spec import SignalSpec, unrecorded
+from suffice.signals.spec import share, unrecorded
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -177,34 +177,28 @@ _NOT_COMPARED = (
     TEXT_UNKNOWN,
     Absence("the passages hold no word", lambda _: True),
 )
-OVERLAP = SignalSpec(
+OVERLAP = share(
     name="overlap",
     summary="share of their words that new and earlier passages have in common",
     needs=("passages",),
     answers=False,
-    low=0.0,
-    high=1.0,
     columns=overlap,
     undefined=_NOT_COMPARED,
 )
-OVERLAP_IDF = SignalSpec(
+OVERLAP_IDF = share(
     name="overlap_idf",
     summary="share of their words that new and earlier passages have in common, rare ones counting more",
     needs=("passages",),
     answers=False,
-    low=0.0,
-    high=1.0,
     columns=overlap_idf,
     undefined=_NOT_COMPARED,
 )
-NEW_PASSAGES = SignalSpec(
+NEW_PASSAGES = share(
     name="new_passages",
     summary="share of the round's passages that no earlier round found",
     needs=("passages",),
     reads=("refound",),
     answers=False,
-    low=0.0,
-    high=1.0,
     direction="low",
     columns=new_passages,
     undefined=(
@@ -215,13 +209,11 @@ NEW_PASSAGES = SignalSpec(
         ),
     ),
 )
-QUERY_REPEATS = SignalSpec(
+QUERY_REPEATS = share(
     name="query_repeats",
     summary="1 when the round's query was sent before",
     needs=("query",),
     answers=False,
-    low=0.0,
-    high=1.0,
     columns=query_repeats,
     undefined=(
         unrecorded("query", "the round's query was"),

@@ -119,7 +119,7 @@ class _Rows:
     put_off: dict[str, str] = field(default_factory=dict)
     interrupted: bool = False
 
-    def ask_for_inputs(self, asking: Asking[Any], model: object) -> None:
+    def ask_for_inputs(self, asking: Asking, model: object) -> None:
         """Write what signals are computed of; those stored as undefined throughout are dropped."""
         names = asked_by(asking)
         if set(names).isdisjoint(self.names):
@@ -138,7 +138,7 @@ class _Rows:
             table = _with_map(self.traces, _pairs(self.traces, {}), drop=empty)
             self.traces = replace(self.traces, table=table)
 
-    def ask(self, asking: Asking[Any], model: object) -> None:
+    def ask(self, asking: Asking, model: object) -> None:
         """Add what the model says about the rows that lack one of its signals."""
         lacking = {
             name: _not_stored(name, self.traces)
@@ -159,7 +159,7 @@ class _Rows:
         self.computed += new
         self._write(asking, replies)
 
-    def _write(self, asking: Asking[Any], replies: Any) -> None:
+    def _write(self, asking: Asking, replies: Any) -> None:
         table = self.traces.table
         for name, values in asking.columns(self.traces, replies).items():
             table = with_column(table, name, values)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.concurrency import side_by_side
+from suffice.concurrency import side_by_side, width_of
 from suffice.errors import BackendError
 from suffice.trace.rounds.records import LoopView, Round
 
@@ -64,7 +64,6 @@ class RoundQuestion(Generic[_Reply]):
 
 OnProgress = Callable[[Asked], None]
 Measured = Mapping[str, float]  # by the signal's name, NaN where undefined
-_Found_co = TypeVar("_Found_co", bound=Replies[Any], covariant=True)
 
 
 def column_values(traces: TraceSet, name: str) -> list[Any]:
@@ -91,13 +90,13 @@ def summary_of_values(replies: Replies[Measured]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asking(Generic[_Found_co]):
+class Asking:
     """How a model is asked for signals of a whole record: what ``suffice signals`` knows of them."""
 
     name: str
     option: str
     who: str
-    ask: Callable[[TraceSet, Any, NDArray[np.bool_], OnProgress], _Found_co]
+    ask: Callable[[TraceSet, Any, NDArray[np.bool_], OnProgress], Replies[Any]]
     values: Callable[[Any], Measured] = dict
     columns: Callable[[TraceSet, Any], Mapping[str, list[Any]]] = _no_columns
     summary: Callable[[Any], dict[str, Any]] = summary_of_values
@@ -105,34 +104,35 @@ class Asking(Generic[_Found_co]):
     inputs: Callable[[TraceSet], bool] | None = None
 
 
-def asking_values(
+def asking_rounds(
     name: str,
     option: str,
     who: str,
     what: str,
-    keeping: Callable[[Any], Any],
-    measure: Callable[[LoopView, Any], Measured],
+    measure: Callable[[LoopView, Any], Any],
     *,
-    called: Callable[[Measured], bool],
-    columns: tuple[str, ...] = ("passages",),
-) -> Asking[Replies[Measured]]:
-    """A model ``keeping`` what it found measures every wanted round."""
+    called: Callable[[Any], bool],
+    keeping: Callable[[Any], Any] = lambda model: model,
+    reads: tuple[str, ...] = ("passages",),
+    **told: Any,
+) -> Asking:
+    """A model, ``keeping`` what it found, measures every wanted round; ``told``: fields of an Asking."""
 
     def ask(
         traces: TraceSet, model: Any, wanted: NDArray[np.bool_], on_progress: OnProgress
-    ) -> Replies[Measured]:
+    ) -> Replies[Any]:
         kept = keeping(model)
         question = RoundQuestion(
             what=what,
             who=who,
             ask=lambda view: measure(view, kept),
             called=called,
-            concurrency=kept.concurrency,
-            columns=columns,
+            concurrency=width_of(kept),
+            columns=reads,
         )
         return ask_rounds(traces, question, wanted, on_progress)
 
-    return Asking(name=name, option=option, who=who, ask=ask)
+    return Asking(name=name, option=option, who=who, ask=ask, **told)
 
 
 def completed(

@@ -122,13 +122,10 @@ class _Pairs:
         same = coded[answer] == coded[gold]
         rows = np.flatnonzero(~same)
         keys = answer[rows] * len(forms) + gold[rows]
-        order = np.argsort(keys)
-        new = np.diff(keys[order], prepend=-1) != 0
-        other = np.empty(len(rows), np.int64)
-        other[order] = np.cumsum(new) - 1
-        place = rows[order[new]]
+        _, place, other = np.unique(keys, return_index=True, return_inverse=True)
+        place = rows[place]
         said = pc.greater(pc.binary_length(forms), 0).to_numpy(zero_copy_only=False)
-        return cls(same, same & said[gold], other, answer[place], gold[place], forms)
+        return cls(same, same & said[gold], other.reshape(-1), answer[place], gold[place], forms)
 
     def score(self, name: ScoreName, f1_kind: F1Kind) -> Array:
         """(n_pairs,)"""
