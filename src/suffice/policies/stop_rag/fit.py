@@ -17,7 +17,7 @@ from suffice.numbers.units import drawn_units
 from suffice.policies.fitting import fit_questions, refuse_without_gold
 from suffice.policies.method import FitRun, Preset
 from suffice.policies.stop_rag.learning import train_network
-from suffice.policies.stop_rag.policy import StopRAGPolicy, ValueModel
+from suffice.policies.stop_rag.policy import StopRAGPolicy
 from suffice.policies.stop_rag.settings import (
     PACKAGED_ENCODER,
     SETTINGS,
@@ -25,7 +25,11 @@ from suffice.policies.stop_rag.settings import (
     StopRAGSettings,
     TrainSettings,
 )
-from suffice.policies.stop_rag.signal_network import free_inputs, train_signal_network
+from suffice.policies.stop_rag.signal_network import (
+    SignalNetwork,
+    free_inputs,
+    train_signal_network,
+)
 from suffice.policies.stop_rag.states import (
     answer_rewards,
     read_rewards,
@@ -61,7 +65,7 @@ def fit_stop_rag(
     training, validation = _divide(measures, split, settings)
     dataset = measures.traces.origin.run.get("dataset")
     schedule = settings.schedule(preset, dataset)
-    model: ValueModel
+    model: TextModel | SignalNetwork
     if isinstance(schedule, TrainSettings):
         learned = _learn_text(training, validation, schedule, run)
         model = TextModel.of(learned.network)

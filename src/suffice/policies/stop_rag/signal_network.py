@@ -41,7 +41,7 @@ _PURPOSE = "Stop-RAG's network over signals"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SignalNetwork:
-    """Values of a state from the signals of its round; a ``suffice.policies.stop_rag.policy.ValueModel``.
+    """Values of a state from the signals of its round; what a policy reads signals by.
 
     A signal enters standardised, and as 1 where it is undefined. Arithmetic is float64, one addition
     after the other, so that a state's values do not depend on what stands beside it.
@@ -200,7 +200,7 @@ def train_signal_network(
 ) -> Learned:
     """Train a network over the signals ``names``, in the order of the trajectories' last axis."""
     check_learnable(training.rewards, training.lengths, validation.lengths, settings.target)
-    learner = _SignalLearner(names, (training, validation), settings)
+    learner = SignalLearner(names, (training, validation), settings)
     with _on_one_thread():
         fitted = train(
             learner,
@@ -225,8 +225,8 @@ def _on_one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-class _SignalLearner:
-    """A :class:`suffice.policies.stop_rag.training.Learner` over arrays."""
+class SignalLearner:
+    """Trains a :class:`SignalNetwork`; what it gives is said of :class:`TextLearner`."""
 
     def __init__(
         self,

@@ -81,7 +81,7 @@ class TextScorer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextModel:
-    """A network over texts; a :class:`suffice.policies.stop_rag.policy.ValueModel`."""
+    """A network over texts, in a policy."""
 
     encoder: str
     encoder_sha256: str

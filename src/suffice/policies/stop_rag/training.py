@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,12 @@ from suffice.policies.stop_rag.targets import (
     value_loss,
 )
 from suffice.trace.durable import replace_file
+
+if TYPE_CHECKING:
+    from suffice.policies.stop_rag.learning import TextLearner
+    from suffice.policies.stop_rag.signal_network import SignalLearner
+
+    Learner = TextLearner | SignalLearner
 
 Run = Mapping[str, Any]
 """What identifies a training, as JSON: a checkpoint that says otherwise is refused."""
@@ -77,41 +83,6 @@ class Learned:
     fitted: Trained
     truncation: Mapping[str, int] | None = None
     notes: tuple[str, ...] = ()
-
-
-class Learner(Protocol):
-    """A network over the states of training and validation trajectories.
-
-    ``tokens`` are those of a training trajectory, on average; 0 where there are none.
-    """
-
-    device: Any
-    tokens: float
-
-    def digest(self) -> str:
-        """What identifies the states."""
-
-    def parameters(self) -> tuple[list[Any], list[Any]]:
-        """What is trained at the encoder's rate, and at the heads' rate."""
-
-    def tensors(self) -> dict[str, Any]:
-        """The weights that training changes, by name."""
-
-    def load_tensors(self, tensors: dict[str, Any]) -> None:
-        """Take such weights over."""
-
-    def batch_values(
-        self, rows: NDArray[np.int64], shape: tuple[int, int]
-    ) -> tuple[Values, Values]:
-        """Those of the training trajectories ``rows``; ``shape`` is (b, T).
-
-        First with gradients and dropout, then what targets bootstrap from, without either.
-        """
-
-    def validation_values(
-        self, shape: tuple[int, int]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Those of validation, without gradients and dropout, each (n, T)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
