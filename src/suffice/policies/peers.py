@@ -95,7 +95,7 @@ class _ReadyRule(RuleKind, Method):
 
 
 def _error(text: str, target: float) -> tuple[str, str, str]:
-    """An error as rules name it, that it is at most ``target``, and the choice of the answer where it is least.
+    """An error as rules name it, that it is at most ``target``, and the choice of its least answer.
 
     It is a signal, or how much less than a number one is.
     """
