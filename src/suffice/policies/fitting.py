@@ -489,8 +489,8 @@ def base_rates_out_of_fold(data: FitData, *, seed: int = 42) -> NDArray[np.float
 # --- what a record does not give -----------------------------------------------------------------
 _MOST = 0.5
 """Share of the rounds, above which a signal that is undefined there makes a poor policy."""
-_LOOKED_AT = 1_000
-"""Rounds in which a signal is undefined, looked at for why."""
+_LOOKED_AT = 500
+"""Questions with a round in which a signal is undefined, looked at for why."""
 _SELDOM = 0.05
 """Share of the rounds, below which a rule that can hold there stops next to nothing."""
 
@@ -552,18 +552,13 @@ def _counted(traces: TraceSet) -> tuple[NDArray[np.bool_], str]:
 
 def _missing_input(spec: Signal, traces: TraceSet, absent: NDArray[np.bool_]) -> str:
     """What most often lacks where a signal is undefined, and what to type; may be empty."""
-    questions, rounds = np.nonzero(absent)
-    few = np.unique(np.linspace(0, len(questions) - 1, _LOOKED_AT).astype(np.intp))
-    if len(few) < len(questions):
-        questions, rounds = questions[few], rounds[few]
-    looked_at = np.zeros_like(absent)
-    looked_at[questions, rounds] = True
-    some = np.asarray(looked_at.any(axis=1))
+    some = np.asarray(absent.any(axis=1))
+    some[np.flatnonzero(some)[_LOOKED_AT:]] = False
     absences = Counter(
         absence
         for views, rows in zip(
             traces.take(some).views([*read_columns([spec]), "signals"]),
-            looked_at[some],
+            absent[some],
             strict=True,
         )
         for view, counts in zip(views, rows, strict=False)
@@ -571,7 +566,5 @@ def _missing_input(spec: Signal, traces: TraceSet, absent: NDArray[np.bool_]) ->
     )
     if not absences:
         return ""
-    usual, count = absences.most_common(1)[0]
-    sampled = len(questions) < absent.sum()
-    said = f"{usual.why} (in {count} of {len(questions)} looked at)" if sampled else usual.why
-    return f": {said}" + (f"; {usual.remedy}" if usual.remedy else "")
+    usual = absences.most_common(1)[0][0]
+    return f": {usual.why}" + (f"; {usual.remedy}" if usual.remedy else "")

@@ -210,7 +210,7 @@ def parse(text: str) -> Expression:
         said = f" ({abs(opened)} {'unclosed (' if opened > 0 else 'unopened )'})" if opened else ""
         loud = re.search(r"\b(AND|OR|NOT|And|Or|Not)\b", text)
         meant = f"; did you mean {loud[0].lower()!r}?" if loud else ""
-        raise UsageError(f"rule {text!r}: no rule{at}{said}{meant}") from error
+        raise UsageError(f"rule {text!r}: cannot be read{at}{said}{meant}") from error
     return _Reader(text).condition(tree.body)
 
 
