@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 # failures in a row after which the model is taken to be down: so many before the first answer, or so
 # many for each question under way
 _GIVE_UP_AFTER = 5
-_TIMES = 3  # that a round is asked about at most, where its call failed in passing
 
 _Reply = TypeVar("_Reply")
 _Rounds = Sequence[tuple[int, LoopView]]  # of one question, by row
@@ -154,20 +153,13 @@ def ask_rounds(
     """Ask about every row where ``wanted`` (n_rows,) is true.
 
     A question's rounds are asked about in order from one thread. A call that fails leaves its round
-    without a value; where it failed in passing it is made again, twice, when all others have ended. After
-    five in a row (for each question under way, once a call was answered) no further ones are made, and an
-    interrupt ends likewise: what was said is returned.
+    without a value, for a later run to ask again. After five in a row (for each question under way, once a
+    call was answered) no further ones are made, and an interrupt ends likewise: what was said is returned.
     """
     session = _Session(question, int(wanted.sum()), on_progress)
-    for _ in range(_TIMES):
-        session.interrupted = side_by_side(
-            session,
-            _questions(traces, wanted, question.columns),
-            concurrency=question.concurrency,
-        )
-        wanted = session.to_ask_again(len(wanted))
-        if session.interrupted or not wanted.any():
-            break
+    session.interrupted = side_by_side(
+        session, _questions(traces, wanted, question.columns), concurrency=question.concurrency
+    )
     if session.interrupted:
         session.report()
     replies = session.replies()
@@ -209,24 +201,16 @@ class _Session(Generic[_Reply]):
         self._failed_in_a_row = 0
         self._allowed = _GIVE_UP_AFTER
         self._by_row: dict[int, _Reply] = {}
-        self._failures: dict[int, BackendError] = {}
-        self._gave_up = False
+        self._failures: dict[int, str] = {}
         self.interrupted = False
 
     def replies(self) -> Replies[_Reply]:
         return Replies(
             by_row=dict(sorted(self._by_row.items())),
-            failures={row: str(error) for row, error in sorted(self._failures.items())},
+            failures=dict(sorted(self._failures.items())),
             left=self._planned - len(self._by_row) - len(self._failures),
             interrupted=self.interrupted,
         )
-
-    def to_ask_again(self, rows: int) -> NDArray[np.bool_]:
-        """The rows (rows,) of calls that failed in passing; none once it has given up."""
-        again = np.zeros(rows, np.bool_)
-        if not self._gave_up:
-            again[[row for row, error in self._failures.items() if error.passing]] = True
-        return again
 
     def do(self, task: _Rounds, stop: threading.Event) -> _Batch[_Reply]:
         replies: list[tuple[int, _Reply | BackendError]] = []
@@ -248,7 +232,6 @@ class _Session(Generic[_Reply]):
         with self._lock:
             self._failed_in_a_row += 1
             if self._failed_in_a_row >= self._allowed:
-                self._gave_up = True
                 stop.set()
 
     def _answered(self) -> None:
@@ -260,10 +243,9 @@ class _Session(Generic[_Reply]):
         del broken
         for row, reply in (answered for _, batch in results for answered in batch):
             if isinstance(reply, BackendError):
-                self._failures[row] = reply
+                self._failures[row] = str(reply)
             else:
                 self._by_row[row] = reply
-                self._failures.pop(row, None)
 
     def report(self) -> None:
         self._on_progress(
