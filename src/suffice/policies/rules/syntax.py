@@ -205,7 +205,7 @@ def parse(text: str) -> Expression:
         tree = ast.parse(re.sub(r"\s", " ", text).strip(), mode="eval")
     except (SyntaxError, ValueError) as error:
         place = getattr(error, "offset", None)
-        at = "" if place is None else f" at character {place + len(text) - len(text.lstrip())}"
+        at = f" at character {place + len(text) - len(text.lstrip())}" if place else " to its end"
         opened = text.count("(") - text.count(")")
         said = f" ({abs(opened)} {'unclosed (' if opened > 0 else 'unopened )'})" if opened else ""
         loud = re.search(r"\b(AND|OR|NOT|And|Or|Not)\b", text)
