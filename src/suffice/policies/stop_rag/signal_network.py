@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -201,7 +200,11 @@ def train_signal_network(
     """Train a network over the signals ``names``, in the order of the trajectories' last axis."""
     check_learnable(training.rewards, training.lengths, validation.lengths, settings.target)
     learner = SignalLearner(names, (training, validation), settings)
-    with _on_one_thread():
+    torch = torch_module()
+    threads = torch.get_num_threads()
+    # layers this small take as long on one thread; several wait for one another where cores are busy
+    torch.set_num_threads(1)
+    try:
         fitted = train(
             learner,
             (training, validation),
@@ -210,19 +213,9 @@ def train_signal_network(
             progress=progress,
             checkpoint=checkpoint,
         )
-    return Learned(network=learner.network(), fitted=fitted)
-
-
-@contextmanager
-def _on_one_thread() -> Iterator[None]:
-    """Layers this small take as long on one thread; several wait for one another where cores are busy."""
-    torch = torch_module()
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(threads)
+    return Learned(network=learner.network(), fitted=fitted)
 
 
 class SignalLearner:
