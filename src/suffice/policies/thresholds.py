@@ -249,7 +249,7 @@ def shortest_threshold(threshold: float, values: ArrayLike, comparison: str = ">
     low = max(known[known <= threshold if above else known < threshold], default=-math.inf)
     high = min(known[known > threshold if above else known >= threshold], default=math.inf)
     exact = Fraction(repr(float(threshold)))
-    for decimals in range(-Decimal(repr(float(threshold))).as_tuple().exponent):
+    for decimals in range(-int(Decimal(repr(float(threshold))).as_tuple().exponent)):
         unit = 10**decimals
         nearest = round(exact * unit)
         near = {nearest - 1, nearest, nearest + 1}
