@@ -17,7 +17,7 @@ from suffice.numbers.conformal.order_statistics import exact_level
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
 from suffice.options import Option, read_grid
 from suffice.policies.method import Preset
-from suffice.policies.micp.search import GRIDS, search_allocation
+from suffice.policies.micp.search import GRIDS, search_allocations
 from suffice.policies.micp.stage2 import (
     Evaluation,
     Sampled,
@@ -229,7 +229,8 @@ def _fitted(
     """The thresholds of every way, its budget divided for mean rounds."""
     level = exact_level(alpha)
     for grid in GRIDS:
-        chosen = search_allocation(optimize, level, preset, "rounds", weight=1.0, grid=grid)
+        found = search_allocations(optimize, level, preset, ("rounds",), weight=1.0, grid=grid)
+        chosen = found["rounds"]
         yield grid, calibrate(held, level, chosen.levels, preset)
     yield "no early stop", calibrate_without_stopping(held, level, preset)
 

@@ -56,7 +56,7 @@ def logistic_weights(
     design = np.vstack([features.T, np.ones(len(features))])
     penalty = np.append(np.full(features.shape[1], ridge), 0.0)
     targets = labels.astype(np.float64)
-    return least_cross_entropy(lambda rows: design[:, rows], targets, penalty)
+    return least_cross_entropy(design, targets, penalty)
 
 
 def learn_pole(vector_of: VectorOf, *, ridge: float) -> NDArray[np.float64]:

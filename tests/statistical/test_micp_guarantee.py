@@ -21,7 +21,7 @@ from studies.micp.populations import KINDS, Kind
 from suffice.numbers.conformal.order_statistics import lower_order_statistic
 from suffice.policies.method import Preset
 from suffice.policies.micp.relevance_filter import Relevances, fit_filter
-from suffice.policies.micp.search import levels_of_shares, search_allocation
+from suffice.policies.micp.search import levels_of_shares, search_allocations
 from suffice.policies.micp.stage2 import (
     Sampled,
     Stage2,
@@ -95,7 +95,8 @@ def chosen_levels(kind: Kind, rounds: int, alpha: Fraction, preset: Preset) -> t
     """By search for fewest rounds, on an optimisation set of its own."""
     optimise = population(kind, rounds, seed=1, people=300)
     steps = 10 if rounds < 5 else 5
-    return search_allocation(optimise, alpha, preset, weight=1.0, steps=steps).levels
+    found = search_allocations(optimise, alpha, preset, ("rounds",), weight=1.0, steps=steps)
+    return found["rounds"].levels
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -23,7 +23,6 @@ from suffice.options import Option
 
 if TYPE_CHECKING:
     from suffice.loops.record.session import Progress
-    from suffice.policies.method import FitStep
     from suffice.results.table import Table, Tone
 
 _CODES: Mapping[str, str] = MappingProxyType(
@@ -315,11 +314,11 @@ def question_progress(label: str) -> Callable[[Progress], None]:
     return lambda now: line.show(now.finished, now.planned, failed=now.failed)
 
 
-def fit_progress() -> Callable[[FitStep], None]:
+def fit_progress() -> Callable[[Any], None]:
     """A line of progress for every stage of a training."""
     lines: dict[str, ProgressLine] = {}
 
-    def progress(now: FitStep) -> None:
+    def progress(now: Any) -> None:
         lines.setdefault(now.label, ProgressLine(now.label)).show(now.done, now.total)
         if now.said:
             say(now.said)

@@ -96,7 +96,7 @@ class LoopOutput:
         return "", ""
 
 
-def _asking(spec: Signal) -> Asking[Any] | None:
+def _asking(spec: Signal) -> Asking | None:
     """How a model is asked for it; ``None``: none is."""
     return SIGNALS[spec.name].asking if spec.name in SIGNALS else None
 

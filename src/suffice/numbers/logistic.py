@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from itertools import combinations
 
 import numpy as np
@@ -19,7 +17,6 @@ _FEWEST = 10  # that a regression is fitted on
 _CONSTANT = 1e-9  # spread, in the largest value, below which an input is constant
 _HALVINGS = 40
 _BLOCK = 1 << 16  # numbers held as objects at a time
-_ROWS = 1 << 15  # summed at a time
 _FLAT = 1e-12  # gradient, in rows, below which the fit is done
 
 
@@ -83,37 +80,29 @@ def fit_logistic(
     if not penalty > 0:
         raise DataError(f"penalty must be above 0, found {penalty!r}")
     counts = _row_weights(row_weights, len(x))
-    return _fit(x.__getitem__, x.shape[1], targets, penalty, counts)
+    return _fit(x, targets, penalty, counts)
 
 
 def _fit(
-    features: Callable[[slice], NDArray[np.float64]],
-    k: int,
+    x: NDArray[np.float64],
     targets: NDArray[np.float64],
     penalty: float,
     counts: NDArray[np.float64],
 ) -> LogisticFit:
-    """The fit on k features, of which some rows are given at a time."""
     total, right = float(counts.sum()), float(counts @ targets)
     if not targets.any() or (targets == 1.0).all():
         share = (right + 1) / (total + 2)
-        return LogisticFit(math.log(share / (1 - share)), (0.0,) * k)
-
-    centre, spread = _centre_and_spread(features, counts)
+        return LogisticFit(math.log(share / (1 - share)), (0.0,) * x.shape[1])
+    centre, spread = _centre_and_spread(x, counts)
     varying = spread > 1e-12 * np.maximum(np.abs(centre), 1.0)
     scale = np.where(varying, spread, 1.0)
-
-    def design(rows: slice) -> NDArray[np.float64]:
-        values = features(rows)
-        # laid out as the features are, on which the last bits of its products depend
-        scaled = np.ones((k + 1, len(values)), order="C" if values.flags.f_contiguous else "F")
-        for index in range(k):
-            np.subtract(values[:, index], centre[index], out=scaled[index])
-            scaled[index] /= scale[index]
-        scaled[:-1][~varying] = 0.0
-        return scaled
-
-    ridge = np.append(np.full(k, penalty), 0.0)
+    # laid out as the features are, on which the last bits of its products depend
+    design = np.ones((x.shape[1] + 1, len(x)), order="C" if x.flags.f_contiguous else "F")
+    for index in range(x.shape[1]):  # a feature at a time, for memory
+        np.subtract(x[:, index], centre[index], out=design[index])
+        design[index] /= scale[index]
+    design[:-1][~varying] = 0.0
+    ridge = np.append(np.full(x.shape[1], penalty), 0.0)
     fitted = least_cross_entropy(design, targets, ridge, counts)
     weights = np.where(varying, fitted[:-1] / scale, 0.0)
     return LogisticFit(float(fitted[-1] - weights @ centre), tuple(weights.tolist()))
@@ -129,31 +118,28 @@ def _row_weights(counts: ArrayLike | None, n: int) -> NDArray[np.float64]:
 
 
 def least_cross_entropy(
-    design: Callable[[slice], NDArray[np.float64]],
+    design: NDArray[np.float64],
     targets: NDArray[np.float64],
     ridge: NDArray[np.float64],
     row_weights: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64]:
-    """Weights (k,) of least penalised cross-entropy; the loss falls at every step."""
+    """Weights (k,) of least penalised cross-entropy for ``design`` (k, n); the loss falls at every step."""
     counts = np.ones(len(targets)) if row_weights is None else row_weights
     mean = np.average(targets, weights=counts)
     weights = np.zeros(len(ridge))
     weights[-1] = np.log(mean / (1 - mean))
-    blocks = _blocks(len(targets))
 
     def loss_of(weights: NDArray[np.float64]) -> float:
         penalties = 0.5 * (ridge * weights * weights).sum()
-        losses = (
-            _cross_entropy(targets[rows], weights @ design(rows), counts[rows]) for rows in blocks
-        )
-        return float(sum(losses) + penalties)
+        return float(_cross_entropy(targets, weights @ design, counts) + penalties)
 
     loss = loss_of(weights)
     for _ in range(_STEPS):
-        gradient, curvature = _derivatives(design, targets, counts, weights)
-        gradient += ridge * weights
+        predicted = 0.5 * (1 + np.tanh(0.5 * (weights @ design)))
+        gradient = design @ (counts * (predicted - targets)) + ridge * weights
         if np.abs(gradient).max() < _FLAT * counts.sum():
             break
+        curvature = (design * (counts * predicted * (1 - predicted))) @ design.T
         curvature += np.diag(ridge + 1e-12)  # held off singular
         step = np.linalg.solve(curvature, gradient)
         share = 1.0
@@ -167,27 +153,6 @@ def least_cross_entropy(
             break
         weights, loss = moved, lower
     return weights
-
-
-def _derivatives(
-    design: Callable[[slice], NDArray[np.float64]],
-    targets: NDArray[np.float64],
-    counts: NDArray[np.float64],
-    weights: NDArray[np.float64],
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The gradient (k,) and the curvature (k, k) of the cross-entropy, without penalties."""
-    gradients, curvatures = [], []
-    for rows in _blocks(len(targets)):
-        part = design(rows)
-        predicted = 0.5 * (1 + np.tanh(0.5 * (weights @ part)))
-        gradients.append(part @ (counts[rows] * (predicted - targets[rows])))
-        curvatures.append((part * (counts[rows] * predicted * (1 - predicted))) @ part.T)
-    return np.sum(gradients, axis=0), np.sum(curvatures, axis=0)
-
-
-def _blocks(n: int) -> list[slice]:
-    """Rows at a time: what is made of them stays in the cache, and a short column is one block."""
-    return [slice(start, min(start + _ROWS, n)) for start in range(0, n, _ROWS)]
 
 
 _MOST_FEATURES = 8
@@ -213,19 +178,15 @@ def fit_rising_logistic(
         raise DataError(f"needs (n, k) features with k at most {_MOST_FEATURES}, found {x.shape}")
     counts = _row_weights(row_weights, len(x))
     best, least = LogisticFit(0.0, (0.0,) * x.shape[1]), np.inf
-    _, spread = _centre_and_spread(x.__getitem__, counts)
+    _, spread = _centre_and_spread(x, counts)
     k = x.shape[1]  # larger subsets first, so that equal losses keep the most features
     for kept in (list(some) for size in range(k, -1, -1) for some in combinations(range(k), size)):
-        some = partial(lambda columns, rows: x[rows][:, columns], kept)
-        fit = _fit(some, len(kept), targets, penalty, counts)
+        fit = _fit(x[:, kept], targets, penalty, counts)
         if min(fit.weights, default=0.0) < 0.0:
             continue
         weights = np.zeros(x.shape[1])
         weights[kept] = fit.weights
-        loss = sum(
-            _cross_entropy(targets[rows], fit.intercept + x[rows] @ weights, counts[rows])
-            for rows in _blocks(len(x))
-        )
+        loss = _cross_entropy(targets, fit.intercept + x @ weights, counts)
         loss += 0.5 * penalty * float(np.square(weights * spread).sum())
         if loss < least:
             best, least = LogisticFit(fit.intercept, tuple(weights.tolist())), loss
@@ -233,21 +194,11 @@ def fit_rising_logistic(
 
 
 def _centre_and_spread(
-    features: Callable[[slice], NDArray[np.float64]], counts: NDArray[np.float64]
+    x: NDArray[np.float64], counts: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Of every feature over all rows, (k,)."""
-    centre = _weighted_mean(features, counts)
-    return centre, np.sqrt(_weighted_mean(lambda rows: (features(rows) - centre) ** 2, counts))
-
-
-def _weighted_mean(
-    columns: Callable[[slice], NDArray[np.float64]], counts: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    blocks = _blocks(len(counts))
-    means = [np.average(columns(rows), axis=0, weights=counts[rows]) for rows in blocks]
-    totals = [counts[rows].sum() for rows in blocks]
-    off = sum(total * (mean - means[0]) for total, mean in zip(totals, means, strict=True))
-    return np.asarray(means[0] + off / sum(totals), np.float64)
+    centre = np.average(x, axis=0, weights=counts)
+    return centre, np.sqrt(np.average((x - centre) ** 2, axis=0, weights=counts))
 
 
 def _cross_entropy(

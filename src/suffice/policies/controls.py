@@ -25,22 +25,10 @@ from suffice.policies.defaults import (
     PUBLISHED_UNDEFINED,
     TEMPLATE,
 )
-from suffice.policies.fitting import (
-    FitData,
-    abstention_of,
-    fit_data,
-    fitted_rule,
-    gold_of,
-    meant_signals,
-)
+from suffice.policies.fitting import FitData, fit_data, fitted_rule, right_abstentions
 from suffice.policies.method import PRESETS, Preset, RuleFit, RuleMethod
 from suffice.policies.rules.policy import RulePolicy
-from suffice.policies.thresholds import (
-    cheapest_within_one_error,
-    fill,
-    open_rule,
-)
-from suffice.signals.abstained import stated_phrases
+from suffice.policies.thresholds import cheapest_within_one_error, fill, open_rule
 
 if TYPE_CHECKING:
     from suffice.measures.measures import Measures
@@ -63,15 +51,16 @@ class Control(RuleMethod):
 
     def fit_rule(self, measures: Measures, how: RuleFit) -> RulePolicy:
         """The control's rule with its maps fitted."""
-        gold = gold_of(measures.only_split(how.split))
-        stated = stated_phrases(measures.traces.origin.run)
-        signals = meant_signals(self.signals, gold, stated)
-        data = fit_data(measures, signals, split=how.split, f1_kind=how.f1_kind)
+        data = fit_data(
+            measures,
+            self.signals,
+            split=how.split,
+            f1_kind=how.f1_kind,
+            abstention=right_abstentions(measures.only_split(how.split)),
+        )
         fitted = fitted_rule(
             self.rule(data, how), data, calibrator=how.calibrator, undefined=_undefined(how.preset)
         )
-        if "abstained" in fitted.signals:
-            fitted = replace(fitted, abstention=abstention_of(gold, stated))
         if how.preset in self.chosen_by_f1:
             return replace(fitted, fitted_on={**data.chosen_by, **fitted.fitted_on})
         return fitted

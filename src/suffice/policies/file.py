@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeGuard, runtime_checkable
+from typing import Any, TypeGuard
 
 from suffice.errors import DataError, UsageError, plain_file, unknown_name
 from suffice.policies.method import Weighted, weights_beside
@@ -19,24 +19,17 @@ _MAX_BYTES = 50_000_000
 _DECIDES_NOTHING = ("budget", "costs", "fitted_on", "guarantee", "levels", "notes")
 
 
-@runtime_checkable
-class _Written(Protocol):
-    """A policy with a file format."""
-
-    def document(self) -> dict[str, Any]:
-        """What its file says beyond its kind."""
-
-
 def policy_document(policy: StopPolicy) -> dict[str, Any]:
     """A policy as the JSON document of its file."""
-    if not isinstance(policy, _Written):
+    document = getattr(policy, "document", None)
+    if document is None:
         kind = getattr(policy, "kind", None)
         if kind is None:
             raise UsageError(
                 f"a policy has a file, such as suffice.RulePolicy(rule=TEXT), found {policy!r:.60}"
             )
         raise UsageError(f"a policy of kind {kind!r} has no file format")
-    return {"suffice_policy": POLICY_VERSION, "kind": policy.kind, **policy.document()}
+    return {"suffice_policy": POLICY_VERSION, "kind": policy.kind, **document()}
 
 
 def policy_hash(policy: StopPolicy) -> str:

@@ -54,7 +54,7 @@ class FitData:
     """Signals and outcomes of the fitting questions.
 
     ``provenance`` is what the policy file says of them; ``f1_kind`` the F1 of the outcomes;
-    ``abstention`` the phrases that their record states instead of the usual ones.
+    ``abstention`` the phrases that count instead of the usual ones.
     """
 
     table: SignalTable
@@ -186,10 +186,12 @@ def fit_data(
     split: str = FIT_SPLIT,
     f1_kind: F1Kind = "hotpotqa",
     fits: bool = True,
+    abstention: tuple[str, ...] | None = None,
 ) -> FitData:
     """The labelled questions of a split, ready to fit on, scored with that F1.
 
     Those that :func:`fit_questions` leaves out count as unlabelled, unless nothing is fitted (``fits``).
+    ``abstention`` are the phrases by which an answer abstains; ``None``: those that the record states.
     """
     chosen = Measures.of(traces).only_split(split)
     record, scored = chosen.traces, chosen.scores(f1_kind)
@@ -215,13 +217,18 @@ def fit_data(
     }
     if not scored.metric.gold:
         provenance[LABELS] = scored.metric.name
+    if abstention is None:
+        abstention = stated_phrases(record.origin.run)
+    else:
+        own = abstained_signal(abstention)
+        signals = (own if signal == ABSTAINED.name else signal for signal in signals)
     return FitData(
         table=chosen.signals(signals),
         outcomes=scored,
         provenance=provenance,
         units=chosen.units,
         f1_kind=f1_kind,
-        abstention=stated_phrases(record.origin.run),
+        abstention=abstention,
     )
 
 
@@ -244,48 +251,21 @@ def refuse_without_gold(measures: Measures, who: str, why: str) -> None:
         )
 
 
-def gold_of(measures: Measures) -> tuple[str, ...]:
-    """The gold answers of these questions that their record's phrases would take for abstentions.
+def right_abstentions(questions: Measures) -> tuple[str, ...] | None:
+    """The phrases by which answers to these questions abstain; ``None``: the usual ones.
 
-    None where scores are not taken against gold answers.
+    Those that the record states, else the usual ones, without those that a gold answer would abstain by: a
+    question may be answered by "none".
     """
-    if not measures.metric.gold:
-        return ()
-    stated = stated_phrases(measures.traces.origin.run)
+    stated = stated_phrases(questions.traces.origin.run)
+    if not questions.metric.gold:
+        return stated
     phrases = ABSTENTION_PHRASES if stated is None else stated
-    answers = gold_answers(measures.traces).texts.distinct
-    return _abstaining(answers, phrases)
-
-
-def _abstaining(answers: pa.Array, phrases: tuple[str, ...]) -> tuple[str, ...]:
-    """Those that say something, and abstain by these phrases."""
-    said = answers.filter(abstaining(answers, ready(phrases))).to_pylist()
-    return tuple(answer for answer in said if answer_form(answer))
-
-
-def abstention_of(
-    gold: Iterable[str], stated: tuple[str, ...] | None = None
-) -> tuple[str, ...] | None:
-    """Phrases that abstain where these are right answers; ``None``: the usual ones.
-
-    ``stated`` are those the record states instead of the usual ones.
-    """
-    phrases = ABSTENTION_PHRASES if stated is None else stated
-    answers = pa.array(dict.fromkeys(gold), pa.string())
-    right = pa.array(_abstaining(answers, phrases), pa.string())
+    answers = gold_answers(questions.traces).texts.distinct
+    said = [answer_form(answer) != "" for answer in answers.to_pylist()]
+    right = answers.filter(pa.array(abstaining(answers, ready(phrases)) & np.array(said, bool)))
     kept = tuple(phrase for phrase in phrases if not abstaining(right, ready([phrase])).any())
     return stated if kept == phrases else kept
-
-
-def meant_signals(
-    names: Iterable[str], gold: Iterable[str], stated: tuple[str, ...] | None = None
-) -> tuple[Signal, ...]:
-    """Signals by name, ``abstained`` as a policy fitted on these gold answers means it."""
-    phrases = abstention_of(gold, stated)
-    return tuple(
-        abstained_signal(phrases) if name == "abstained" and phrases is not None else resolve(name)
-        for name in names
-    )
 
 
 _Fit = Callable[..., PerRoundCalibrator]
@@ -339,47 +319,22 @@ def fit_calibrator(
     if rows is not None:
         return CALIBRATORS[kind](values[rows], em[rows], undefined=undefined)
     calibrator = CALIBRATORS[kind](values, em, undefined=undefined)
-    _warn_of_little(data, signal, calibrator)
+    warn_of_little(data, f"calibrated({signal})")
     return calibrator
 
 
-def _warn_of_little(data: FitData, signal: str, calibrator: PerRoundCalibrator) -> None:
-    """Say what a rule can expect of maps fitted on next to nothing."""
+def warn_of_little(data: FitData, what: str) -> None:
+    """Say that ``what`` is fitted on next to nothing."""
     labelled, em = int(data.outcomes.labelled.sum()), data.outcomes.em
     least, most = np.fmin.reduce(em, axis=None), np.fmax.reduce(em, axis=None)
-    if least == most and most in (0.0, 1.0):
-        which = "right" if most else "wrong"
-        little = f"all answers to the {labelled} labelled {_where(data, labelled)} are {which}"
-    elif labelled < N_FOLDS:
-        little = (
-            f"only {labelled} {_where(data, labelled)} {'is' if labelled == 1 else 'are'} labelled"
-        )
+    split = f"questions of split {data.provenance.get('split')!r}"
+    if labelled < N_FOLDS:
+        little = f"only {labelled} {split} are labelled, fewer than the {N_FOLDS} folds"
+    elif least == most and most in (0.0, 1.0):
+        little = f"all answers to the labelled {split} are {'right' if most else 'wrong'}"
     else:
         return
-    consequence = _consequence(signal, data.table.signal(signal), calibrator)
-    warnings.warn(f"{little}: {consequence}", SufficeWarning, stacklevel=3)
-
-
-def _where(data: FitData, count: int) -> str:
-    return f"question{'s' if count != 1 else ''} of split {data.provenance.get('split')!r}"
-
-
-def _consequence(signal: str, values: NDArray[np.float64], calibrator: PerRoundCalibrator) -> str:
-    rounds = [values[~np.isnan(values)] for values in calibrator.predict_rounds(values).T]
-    rounds = [values for values in rounds if values.size]
-    term = f"calibrated({signal})"
-    if not rounds:
-        return f"every {term} is undefined, so no comparison with it holds"
-    low, high = min(values.min() for values in rounds), max(values.max() for values in rounds)
-    if low == high:
-        above = "never fires" if low == 0.0 else f"fires below c = {low:.3g} only, on any answer"
-        return f"every {term} is {low:.3g}, so {term} > c {above}"
-    if all(values.min() == values.max() for values in rounds):
-        return (
-            f"{term} is one number a round, from {low:.3g} to {high:.3g}: it tells rounds apart, "
-            "not answers"
-        )
-    return f"{term} lies from {low:.3g} to {high:.3g} and rests on these alone"
+    warnings.warn(f"{little}: {what} tells next to nothing", SufficeWarning, stacklevel=3)
 
 
 def fit_rule(
@@ -509,15 +464,7 @@ def out_of_fold(
     """
     values = data.table.signal(signal)
     n_questions, n_rounds = values.shape
-    labelled = int(data.outcomes.labelled.sum())
-    if labelled < N_FOLDS:
-        warnings.warn(
-            f"only {labelled} {_where(data, labelled)} {'is' if labelled == 1 else 'are'} labelled, "
-            f"fewer than the {N_FOLDS} folds: out-of-fold calibrated({signal}) rests on the others alone, "
-            "and a threshold chosen by it on next to nothing",
-            SufficeWarning,
-            stacklevel=2,
-        )
+    warn_of_little(data, f"out of fold, calibrated({signal})")
     fold = data.folds(seed)
     calibrated = np.full((n_rounds, n_questions), np.nan).T
     for number in np.unique(fold):
@@ -542,8 +489,8 @@ def base_rates_out_of_fold(data: FitData, *, seed: int = 42) -> NDArray[np.float
 # --- what a record does not give -----------------------------------------------------------------
 _MOST = 0.5
 """Share of the rounds, above which a signal that is undefined there makes a poor policy."""
-_LOOKED_AT = 1_000
-"""Rounds in which a signal is undefined, looked at for why."""
+_LOOKED_AT = 500
+"""Questions with a round in which a signal is undefined, looked at for why."""
 _SELDOM = 0.05
 """Share of the rounds, below which a rule that can hold there stops next to nothing."""
 
@@ -605,18 +552,13 @@ def _counted(traces: TraceSet) -> tuple[NDArray[np.bool_], str]:
 
 def _missing_input(spec: Signal, traces: TraceSet, absent: NDArray[np.bool_]) -> str:
     """What most often lacks where a signal is undefined, and what to type; may be empty."""
-    questions, rounds = np.nonzero(absent)
-    few = np.unique(np.linspace(0, len(questions) - 1, _LOOKED_AT).astype(np.intp))
-    if len(few) < len(questions):
-        questions, rounds = questions[few], rounds[few]
-    looked_at = np.zeros_like(absent)
-    looked_at[questions, rounds] = True
-    some = np.asarray(looked_at.any(axis=1))
+    some = np.asarray(absent.any(axis=1))
+    some[np.flatnonzero(some)[_LOOKED_AT:]] = False
     absences = Counter(
         absence
         for views, rows in zip(
             traces.take(some).views([*read_columns([spec]), "signals"]),
-            looked_at[some],
+            absent[some],
             strict=True,
         )
         for view, counts in zip(views, rows, strict=False)
@@ -624,7 +566,5 @@ def _missing_input(spec: Signal, traces: TraceSet, absent: NDArray[np.bool_]) ->
     )
     if not absences:
         return ""
-    usual, count = absences.most_common(1)[0]
-    sampled = len(questions) < absent.sum()
-    said = f"{usual.why} (in {count} of {len(questions)} looked at)" if sampled else usual.why
-    return f": {said}" + (f"; {usual.remedy}" if usual.remedy else "")
+    usual = absences.most_common(1)[0][0]
+    return f": {usual.why}" + (f"; {usual.remedy}" if usual.remedy else "")

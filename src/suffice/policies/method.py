@@ -112,31 +112,12 @@ def loop_needs(specs: Iterable[Signal], *, samples: int = USUAL_SAMPLES, **own: 
 
 
 # --- who watches a fit ---------------------------------------------------------------------------
-class FitStep(Protocol):
-    """How far a long fit is."""
-
-    @property
-    def label(self) -> str:
-        """What is counted, as in ``trained steps``."""
-
-    @property
-    def done(self) -> int:
-        """How many of them are done."""
-
-    @property
-    def total(self) -> int:
-        """How many there are."""
-
-    @property
-    def said(self) -> str:
-        """What there is to say, in a line; empty: nothing."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitRun:
     """Who watches a fit that takes long, the file it can be continued from, the folder its policy goes to.
 
-    ``progress`` is called with a :class:`FitStep`.
+    ``progress`` is called with how far it is: ``label``, what is counted, as in ``trained steps``;
+    ``done`` of ``total``; ``said``, what there is to say in a line, or nothing.
     """
 
     progress: Callable[[Any], None] | None = None

@@ -94,37 +94,23 @@ class _ReadyRule(RuleKind, Method):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _AnError:
-    """An error as its setting names it: a signal, or how much less than ``top`` one is."""
+def _error(text: str, target: float) -> tuple[str, str, str]:
+    """An error as rules name it, that it is at most ``target``, and the choice of its least answer.
 
-    text: str
-    of: str
-    top: float | None
-
-    @classmethod
-    def parse(cls, text: str) -> _AnError:
-        try:
-            name = DerivedName.parse(f"gain({text})")
-        except UsageError:
-            name = None
-        if name is None:
-            raise UsageError(
-                f"no error: {text!r}; type the name of a signal, or of a score TOP-NAME, as "
-                "1-self_consistency"
-            )
-        return cls(str(name).removeprefix("gain(").removesuffix(")"), name.of, name.top)
-
-    def at_most(self, target: float) -> str:
-        """The condition, in a rule's words."""
-        if self.top is None:
-            return f"{self.of} <= {target:g}"
-        return f"{self.of} >= {self.top - target:g}"
-
-    @property
-    def best(self) -> str:
-        """The choice of the answer where it is least, the first such."""
-        return f"first-{'lowest' if self.top is None else 'highest'}:{self.of}"
+    It is a signal, or how much less than a number one is.
+    """
+    try:
+        name = DerivedName.parse(f"gain({text})")
+    except UsageError:
+        name = None
+    if name is None:
+        raise UsageError(
+            f"no error: {text!r}; type the name of a signal, or of a score TOP-NAME, as 1-self_consistency"
+        )
+    if name.top is None:
+        return name.of, f"{name.of} <= {target:g}", f"first-lowest:{name.of}"
+    met = f"{name.of} >= {name.top - target:g}"
+    return f"{name.top:g} - {name.of}", met, f"first-highest:{name.of}"
 
 
 # --- LoopGain ------------------------------------------------------------------------------------
@@ -163,12 +149,9 @@ class LoopGain(_ReadyRule):
 
     def rule(self, settings: LoopGainSettings) -> RulePolicy:
         """Its four reasons to stop."""
-        error = _AnError.parse(settings.error)
-        met, of = error.at_most(settings.target), error.text
+        of, met, best = _error(settings.error, settings.target)
         stalls = f"stalling({of}) >= {settings.stalls}"
-        return self._policy(
-            f"{met} or diverging({of}) or oscillating({of}) or {stalls}", error.best
-        )
+        return self._policy(f"{met} or diverging({of}) or oscillating({of}) or {stalls}", best)
 
 
 class LoopGainBands(_ReadyRule):
@@ -181,9 +164,8 @@ class LoopGainBands(_ReadyRule):
 
     def rule(self, settings: BandsSettings) -> RulePolicy:
         """Its bands above stalling are one condition."""
-        error = _AnError.parse(settings.error)
-        met = error.at_most(settings.target)
-        return self._policy(f"{met} or gain({error.text}) >= 0.95", error.best)
+        of, met, best = _error(settings.error, settings.target)
+        return self._policy(f"{met} or gain({of}) >= 0.95", best)
 
 
 # --- OptiLLM -------------------------------------------------------------------------------------

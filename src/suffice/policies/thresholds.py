@@ -236,70 +236,37 @@ def cheapest_within_one_error(scores: Sequence[ThresholdScore]) -> ThresholdScor
 
 # --- as short as can be --------------------------------------------------------------------------
 def shortest_threshold(threshold: float, values: ArrayLike, comparison: str = ">") -> float:
-    """The shortest decimal number with which every value compares as with the threshold.
+    """The number of fewest decimals with which every value compares as with the threshold.
 
-    Of equally short ones the nearest, then the lower. What lies on which side of the threshold is
-    kept, and nothing observed is crossed: after ``>`` and ``<=`` a threshold may equal the value below
-    it, after ``<`` and ``>=`` the one above it.
+    Of several the nearest, then the lower. What lies on which side of the threshold is kept, and nothing
+    observed is crossed: after ``>`` and ``<=`` a threshold may equal the value below it, after ``<`` and
+    ``>=`` the one above it.
     """
     if comparison not in ("<", "<=", ">", ">="):
         return threshold
     known = np.asarray(values, np.float64).ravel()
     above = comparison in (">", "<=")  # a value equal to the threshold lies below the gap
-    low = known[known <= threshold if above else known < threshold]
-    high = known[known > threshold if above else known >= threshold]
-    gap = _Gap(
-        low=float(low.max()) if low.size else -math.inf,
-        high=float(high.min()) if high.size else math.inf,
-        holds_low=above,
-    )
-    exact = _exact(threshold)
-    written = format(Decimal(repr(float(threshold))), "f")  # without exponent
-    for length in range(1, len(written)):
-        fitting = [number for number in _nearest(exact, length, gap) if number in gap]
+    low = max(known[known <= threshold if above else known < threshold], default=-math.inf)
+    high = min(known[known > threshold if above else known >= threshold], default=math.inf)
+    exact = Fraction(repr(float(threshold)))
+    for decimals in range(-int(Decimal(repr(float(threshold))).as_tuple().exponent)):
+        unit = 10**decimals
+        nearest = round(exact * unit)
+        near = {nearest - 1, nearest, nearest + 1}
+        near |= {
+            number for end in (low, high) if math.isfinite(end) for number in _about(end, unit)
+        }
+        fitting = [
+            number / unit
+            for number in near
+            if (low <= number / unit < high if above else low < number / unit <= high)
+        ]
         if fitting:
-            return min(fitting, key=lambda number: (abs(_exact(number) - exact), number))
+            return min(fitting, key=lambda number: (abs(Fraction(repr(number)) - exact), number))
     return threshold
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Gap:
-    """Thresholds between two neighbouring values; one of the ends belongs to it."""
-
-    low: float
-    high: float
-    holds_low: bool
-
-    def __contains__(self, number: float) -> bool:
-        if self.holds_low:
-            return self.low <= number < self.high
-        return self.low < number <= self.high
-
-
-def _exact(number: float) -> Fraction:
-    """The decimal number that is written, not the binary one nearest to it."""
-    return Fraction(repr(float(number)))
-
-
-def _nearest(wanted: Fraction, length: int, gap: _Gap) -> list[float]:
-    """Numbers of so many characters, without exponent: by sign and decimals those nearest in the gap."""
-    nearest = []
-    for sign in (1, -1):
-        for decimals in range(length):
-            digits = length - (sign < 0) - (decimals + 1 if decimals else 0)
-            if digits < 1:
-                continue
-            unit = 10**decimals
-            least = 0 if digits == 1 else 10 ** (digits - 1) * unit
-            most = 10**digits * unit - 1
-            low, high = sorted((sign * least, sign * most))
-            if math.isfinite(gap.low):
-                low = max(low, math.ceil(_exact(gap.low) * unit))
-            if math.isfinite(gap.high):
-                high = min(high, math.floor(_exact(gap.high) * unit))
-            if low > high:
-                continue
-            number = min(max(round(wanted * unit), low), high)
-            around = (number - 1, number, number + 1)
-            nearest += [near / unit for near in around if low <= near <= high]
-    return nearest
+def _about(end: float, unit: int) -> tuple[int, int]:
+    """Whole multiples of 1 / unit at either side of a number."""
+    below = math.floor(Fraction(repr(float(end))) * unit)
+    return below, below + 1

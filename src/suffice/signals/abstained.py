@@ -17,7 +17,7 @@ from suffice.errors import DataError, UsageError, plain_file
 from suffice.scoring import answer_form
 from suffice.signals.columns.answers import answer_forms
 from suffice.signals.columns.rounds import RoundColumns
-from suffice.signals.spec import SignalSpec, WithSettings
+from suffice.signals.spec import SignalSpec, WithSettings, share
 
 STATED = "abstention"
 """Where a run document states the phrases by which its record's answers abstain."""
@@ -162,11 +162,9 @@ def abstained_signal(phrases: Iterable[str]) -> SignalSpec:
     return replace(ABSTAINED, columns=WithSettings(abstained, (own,)), own_settings=True)
 
 
-ABSTAINED = SignalSpec(
+ABSTAINED = share(
     name="abstained",
     summary="1 when the answer is empty or says that it is not known",
-    low=0.0,
-    high=1.0,
     direction="low",
     columns=WithSettings(abstained, (_USUAL,)),
     binary=True,

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from suffice.protocols import Absence
 from suffice.signals.columns.answers import answer_forms
-from suffice.signals.columns.characters import by_characters, without_articles_first
+from suffice.signals.columns.characters import without_articles
 from suffice.signals.columns.listings import added_nothing
 from suffice.signals.columns.pairs import f1_of_pairs
 from suffice.signals.columns.rounds import RoundColumns, by_appearance
 from suffice.signals.columns.texts import NONE, Codes, Texts
-from suffice.signals.spec import SignalSpec
+from suffice.signals.spec import SignalSpec, share
 from suffice.trace.rounds.records import Round
 
 Array = NDArray[np.float64]
@@ -37,7 +37,7 @@ def published_normalizer(text: str) -> str:
 
 def as_published(texts: pa.Array) -> pa.Array:
     """:func:`published_normalizer` of every text, for :meth:`Texts.mapped`."""
-    return by_characters(without_articles_first, published_normalizer)(texts)
+    return without_articles(texts, published_normalizer, articles_first=True)
 
 
 def forms(rounds: RoundColumns) -> Texts:
@@ -206,30 +206,24 @@ _NOTHING_NEW = Absence(
     lambda view: no_new_passage(view.current, view.rounds[:-1]),
     "record with --corpus pooled, or read answer_repeats, which is defined there",
 )
-ANSWER_STABLE = SignalSpec(
+ANSWER_STABLE = share(
     name="answer_stable",
     summary="1 when the answer is that of the round before",
-    low=0.0,
-    high=1.0,
     columns=answer_stable,
     undefined=(_NO_EARLIER, _NOTHING_NEW),
     binary=True,
 )
-ANSWER_REPEATS = SignalSpec(
+ANSWER_REPEATS = share(
     name="answer_repeats",
     summary="1 when the answer is that of the round before, also where nothing new was found",
-    low=0.0,
-    high=1.0,
     columns=answer_repeats,
     undefined=(_NO_EARLIER,),
     binary=True,
     variant_of="answer_stable",
 )
-ANSWER_STABLE_PUBLISHED = SignalSpec(
+ANSWER_STABLE_PUBLISHED = share(
     name="answer_stable_published",
     summary="1 when the answer is that of the round before, compared as the published code does",
-    low=0.0,
-    high=1.0,
     columns=answer_stable_published,
     undefined=(_NO_EARLIER,),
     binary=True,
@@ -245,11 +239,9 @@ ANSWER_SIMILARITY_F1 = SignalSpec(
     columns=answer_similarity_f1,
     undefined=(_NO_EARLIER, _NOTHING_NEW),
 )
-ANSWER_SIMILARITY_SEQ = SignalSpec(
+ANSWER_SIMILARITY_SEQ = share(
     name="answer_similarity_seq",
     summary="how alike the answer and the round before's are, letter by letter",
-    low=0.0,
-    high=1.0,
     columns=answer_similarity_seq,
     undefined=(_NO_EARLIER, _NOTHING_NEW),
 )

@@ -60,18 +60,14 @@ class Lack:
         return f"needs {what}, which {self.source} does not hold"
 
     @property
-    def remedy(self) -> str:
-        """What to type, for the end of an error message; may be empty."""
-        if self.give is None:
-            return remedy(self.spec) if self.spec.recorded_only else ""
-        return f"; {self.give}" if self.give else ""
-
-    @property
     def predicate(self) -> str:
         """What is said of the signal, and what to do."""
         because = f": {self.because}" if self.because else ""
+        give = f"; {self.give}" if self.give else ""
+        if self.give is None and self.spec.recorded_only:
+            give = remedy(self.spec)
         instead = f"; use {self.spec.instead} instead" if self.spec.instead else ""
-        return f"{self.needed}{because}{self.remedy}{instead}"
+        return f"{self.needed}{because}{give}{instead}"
 
     def __str__(self) -> str:
         """The whole, as replay, ``ask``, recording and a controller say it."""

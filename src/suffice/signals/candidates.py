@@ -7,15 +7,13 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.protocols import Absence
 from suffice.signals.columns.rounds import RoundColumns, by_appearance
-from suffice.signals.columns.texts import NONE, Texts
+from suffice.signals.columns.texts import NONE
 from suffice.signals.samples import NO_SAMPLES, sample_signal
-from suffice.signals.spec import SignalSpec
+from suffice.signals.spec import share
 
 Array = NDArray[np.float64]
 
@@ -154,11 +152,6 @@ class MarkerDetector:
         return np.array([_conflict(words[step], words[other]) for step, other in pairs], np.float64)
 
 
-_FIRST_WORDS = sorted({*MARKER_WORDS, *(phrase.split()[0] for phrase in MARKER_PHRASES)})
-_PERHAPS_MARKED = rf"(?i)\b(?:{'|'.join(_FIRST_WORDS)})\b|n't|[^\x00-\x7f]"
-_PERHAPS_BLANK = r"^(?:[\x00-\x20]|[^\x00-\x7f])*$"
-
-
 def contradiction(rounds: RoundColumns) -> Array:
     """:func:`marker_conflict` of the previous round's answer and this one's, 0.0 or 1.0.
 
@@ -166,41 +159,21 @@ def contradiction(rounds: RoundColumns) -> Array:
     empty. A planning agent records the CD of its gate under the same name.
     """
     answers = rounds.texts("answer")
-    blank = answers.through(_blank(answers.distinct), True)
-    marked = answers.through(_matching(answers.distinct, _PERHAPS_MARKED), False)
-    compared = ~rounds.first & ~blank & ~rounds.before(blank, False)
-    rows = np.flatnonzero(compared & (marked | rounds.before(marked, False)))
-    conflicts = np.where(blank | rounds.before(blank, False), np.nan, 0.0)
-    conflicts[rows] = _conflicts(answers, rounds.before(answers.codes, NONE)[rows], rows)
+    texts = answers.distinct.to_pylist()
+    blank = answers.through(np.array([not text.strip() for text in texts], bool), True)
+    previous, unsaid = rounds.before(answers.codes, NONE), rounds.before(blank, False)
+    conflicts = np.where(blank | unsaid, np.nan, 0.0)
+    rows = np.flatnonzero(~rounds.first & ~blank & ~unsaid & (previous != answers.codes))
+    pair, places = by_appearance(previous[rows] * len(texts) + answers.codes[rows])
+    pairs = zip(previous[rows[places]].tolist(), answers.codes[rows[places]].tolist(), strict=True)
+    said = [(texts[step], texts[other]) for step, other in pairs]
+    conflicts[rows] = MarkerDetector().contradictions(said)[pair]
     return conflicts
 
 
-def _conflicts(answers: Texts, previous: NDArray[np.int64], rows: NDArray[np.int64]) -> Array:
-    """Of the answers of rows and the ones before them, each distinct pair looked at once."""
-    pair, places = by_appearance(previous * len(answers.distinct) + answers.codes[rows])
-    steps = answers.distinct.take(pa.array(previous[places])).to_pylist()
-    others = answers.distinct.take(pa.array(answers.codes[rows][places])).to_pylist()
-    return MarkerDetector().contradictions(list(zip(steps, others, strict=True)))[pair]
-
-
-def _blank(texts: pa.Array) -> NDArray[np.bool_]:
-    """Texts of nothing but what ``str.strip`` takes away."""
-    blank = _matching(texts, _PERHAPS_BLANK)
-    perhaps = texts.filter(pa.array(blank)).to_pylist()
-    blank[blank] = [not text.strip() for text in perhaps]
-    return blank
-
-
-def _matching(texts: pa.Array, pattern: str) -> NDArray[np.bool_]:
-    matching = pc.match_substring_regex(texts, pattern)
-    return np.array(matching.to_numpy(zero_copy_only=False))
-
-
-CONTRADICTION = SignalSpec(
+CONTRADICTION = share(
     name="contradiction",
     summary="1 when a candidate step contradicts the plan, or the answer the one before",
-    low=0.0,
-    high=1.0,
     columns=contradiction,
     undefined=(Absence("the answer or the previous one is empty", lambda _: True),),
 )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 import pyarrow as pa
@@ -18,13 +20,12 @@ from suffice.signals.columns.answers import normal_forms
 from suffice.signals.columns.listings import unrecorded_so_far
 from suffice.signals.columns.rounds import RoundColumns, by_appearance
 from suffice.signals.columns.texts import NONE, Texts
-from suffice.signals.spec import SignalSpec
+from suffice.signals.spec import share
 from suffice.trace.rounds.records import Passage, Round
 from suffice.trace.rounds.tokens import passage_text
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
-_BLOCK = 1 << 23  # bytes of passages at a time
 
 _MAX_CHARACTERS = 4_000
 # by which chat templates end and begin turns
@@ -108,9 +109,8 @@ def seen_texts(rounds: Iterable[Round]) -> list[str] | None:
 
 
 # --- the answer in it ----------------------------------------------------------------------------
-# The passages of some questions stand in one string of bytes, those of a question one after another; in it
-# each different answer of a question is looked for once, so that the place tells from which round on it is
-# found.
+# The passages of a question stand in one string, in which each of its different answers is looked for once,
+# so that the place tells from which round on it is found.
 NOT_EXTRACTIVE = frozenset({"", "yes", "no"})
 """Normalised answers that are not looked for."""
 
@@ -194,60 +194,33 @@ def _found(
 
 def _first_rows(rounds: RoundColumns, asked: Integers, answers: Texts, passages: Texts) -> Integers:
     """Where its question's passages first hold each answer that is ``asked`` for in some row, (n_asked,)."""
-    read = rounds.once(_read)
-    ends = np.cumsum(_lengths(passages.distinct)[passages.codes])
-    before = np.append(0, ends)
-    question = rounds.question[asked]
+    read, spelt = rounds.once(_read), passages.distinct.to_pylist()
     of_question = np.searchsorted(
         rounds.question[read.rows], np.arange(rounds.traces.n_questions + 1)
-    )
-    first, last = of_question[question], of_question[question + 1]
-    needles = answers.distinct.take(pa.array(answers.codes[asked]))
-    sizes = _lengths(needles)
+    ).tolist()
+    sought = answers.distinct.take(pa.array(answers.codes[asked])).to_pylist()
     first_rows = np.full(len(asked), rounds.n_rows)
-    for some in _blocks(before[first], before[last]):
-        listed = slice(first[some.start], last[some.stop - 1])
-        text = _bytes(passages.distinct.take(pa.array(passages.codes[listed])))
-        origin = before[listed.start]
-        bounds = before[first[some]] - origin, before[last[some]] - origin
-        sought = needles[some].cast(pa.binary()).to_pylist()
-        at = np.array(list(map(text.find, sought, *(bound.tolist() for bound in bounds))), np.int64)
-        found = np.flatnonzero(at >= 0)
-        # the passage in which the match ends
-        passage = np.searchsorted(ends, origin + at[found] + sizes[some][found] - 1, "right")
-        first_rows[some.start + found] = read.rows[passage]
+    before, text, ends = -1, "", [0]
+    for index, question in enumerate(rounds.question[asked].tolist()):
+        first = of_question[question]
+        if question != before:
+            codes = passages.codes[first : of_question[question + 1]].tolist()
+            parts = [spelt[code] for code in codes]
+            before, text, ends = question, "".join(parts), [*accumulate(map(len, parts))]
+        at = text.find(sought[index])
+        if at >= 0:  # the passage in which the match ends
+            first_rows[index] = read.rows[first + bisect_right(ends, at + len(sought[index]) - 1)]
     return first_rows
-
-
-def _blocks(starts: Integers, ends: Integers) -> Iterator[slice]:
-    """Answers to whole questions, whose passages reach from byte to byte, of some bytes together."""
-    first = 0
-    while first < len(starts):
-        reach = max(int(starts[first]) + _BLOCK, int(ends[first]))
-        last = int(np.searchsorted(ends, reach, "right"))
-        yield slice(first, last)
-        first = last
-
-
-def _bytes(texts: pa.Array) -> bytes:
-    data = texts.buffers()[2]
-    return b"" if data is None else data.to_pybytes()
-
-
-def _lengths(texts: pa.Array) -> Integers:
-    return np.asarray(pc.binary_length(texts).to_numpy(zero_copy_only=False), np.int64)
 
 
 _UNREAD = Absence(
     "the answer is not found, and a passage was recorded without its text or a round without its passages",
     lambda _: True,
 )
-ANSWER_IN_EVIDENCE = SignalSpec(
+ANSWER_IN_EVIDENCE = share(
     name="answer_in_evidence",
     summary="1 when the answer's words stand in a passage",
     needs=("passages",),
-    low=0.0,
-    high=1.0,
     columns=answer_in_evidence,
     undefined=(
         Absence(
@@ -258,12 +231,10 @@ ANSWER_IN_EVIDENCE = SignalSpec(
     ),
     binary=True,
 )
-ANSWER_IN_EVIDENCE_PUBLISHED = SignalSpec(
+ANSWER_IN_EVIDENCE_PUBLISHED = share(
     name="answer_in_evidence_published",
     summary="1 when the answer stands in the passages letter by letter, as published",
     needs=("passages",),
-    low=0.0,
-    high=1.0,
     columns=answer_in_evidence_published,
     undefined=(_UNREAD,),
     binary=True,

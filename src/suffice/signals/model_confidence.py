@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 from suffice.protocols import Absence
 from suffice.scoring import answer_form
 from suffice.signals.answer_stability import forms
-from suffice.signals.columns.answers import answer_forms
 from suffice.signals.columns.ragged import Ragged, by_length, ranges, segment_means
 from suffice.signals.columns.rounds import RoundColumns
-from suffice.signals.columns.texts import NONE, Texts
+from suffice.signals.columns.texts import NONE
 from suffice.signals.spec import SignalSpec, WithSettings, unrecorded
 from suffice.trace.rounds.records import Round
 
@@ -58,7 +57,19 @@ def span_behind(text: str, place: int) -> tuple[int, int]:
     return start, start + len(text[start:].partition("\n")[0].rstrip(BLANKS + MARKUP))
 
 
-_AROUND = BLANKS + MARKUP
+def answer_span(text: str, place: int | None, form: str) -> tuple[int, int] | None:
+    """Where the answer stands in a reply: behind ``place``, behind its label, or the whole reply.
+
+    ``form`` is that of the answer, which a reply without a label is. ``None``: nothing says where it is.
+    """
+    if place is not None:
+        return span_behind(text, place)
+    if (labelled := labelled_span(text)) is not None:
+        return labelled
+    if not form or form != answer_form(text):
+        return None
+    start = len(text) - len(text.lstrip(BLANKS + MARKUP))
+    return start, max(start, len(text.rstrip(BLANKS + MARKUP)))
 
 
 # --- by columns ----------------------------------------------------------------------------------
@@ -191,67 +202,25 @@ def _spelt(rounds: RoundColumns) -> _Spelt:
 
 
 def _answers(rounds: RoundColumns) -> _Answers:
-    spelt = rounds.once(_spelt)
+    spelt, answers = rounds.once(_spelt), rounds.once(forms)
     begins, stops = spelt.rows[:-1], spelt.rows[1:]
     starts, ends = begins.copy(), begins.copy()
+    # the byte at which the answer is said to start
     said = rounds.numbers("answer_starts")
-
-    rows = np.flatnonzero(~np.isnan(said))
-    token = rounds.lists("tokens").offsets[rows] + said[rows].astype(np.int64)
-    begin = np.minimum(spelt.tokens[np.minimum(token, len(spelt.tokens) - 1)], stops[rows])
-    starts[rows], ends[rows] = _behind(spelt, begin, stops[rows])
-
-    rows = np.flatnonzero(np.isnan(said))
-    texts = spelt.between(begins[rows], stops[rows])
-    label = _numbers(pc.find_substring_regex(texts, LABEL))
-    unlabelled = label < 0
-    texts, bare, rows = texts.filter(pa.array(unlabelled)), rows[unlabelled], rows[~unlabelled]
-    begin = begins[rows] + label[~unlabelled]
-    colon = _numbers(pc.find_substring(spelt.between(begin, stops[rows]), ":"))
-    starts[rows], ends[rows] = _behind(spelt, begin + colon + 1, stops[rows])
-
-    is_answer = _is_answer(texts, rounds, bare)
-    texts, rows = texts.filter(pa.array(is_answer)), bare[is_answer]
-    starts[rows] = begins[rows] + _bytes(texts) - _bytes(pc.utf8_ltrim(texts, _AROUND))
-    ends[rows] = stops[rows] - (_bytes(texts) - _bytes(pc.utf8_rtrim(texts, _AROUND)))
+    token = rounds.lists("tokens").offsets[:-1] + np.nan_to_num(said).astype(np.int64)
+    places = (spelt.tokens[np.minimum(token, len(spelt.tokens) - 1)] - begins).tolist()
+    told = (~np.isnan(said)).tolist()
+    known, codes = answers.distinct.to_pylist(), answers.codes.tolist()
+    for row, text in enumerate(spelt.between(begins, stops).to_pylist()):
+        place = len(text.encode()[: places[row]].decode()) if told[row] else None
+        form = known[codes[row]] if codes[row] != NONE else ""
+        span = answer_span(text, place, form)
+        if span is not None:
+            starts[row] += len(text[: span[0]].encode())
+            ends[row] += len(text[: span[1]].encode())
     first = np.searchsorted(spelt.tokens[1:], starts, "right")
     end = np.searchsorted(spelt.tokens[:-1], ends)
     return _Answers(first, np.where(starts < ends, end, first))
-
-
-def _behind(spelt: _Spelt, begins: Places, stops: Places) -> tuple[Places, Places]:
-    """Where what stands behind these places starts and ends; one on a lower line is read singly."""
-    texts = spelt.between(begins, stops)
-    newline = _numbers(pc.find_substring(texts, "\n"))
-    ends = np.where(newline < 0, stops, begins + newline)
-    lines = spelt.between(begins, ends)
-    starts = begins + _bytes(lines) - _bytes(pc.utf8_ltrim(lines, _AROUND))
-    lower = np.flatnonzero((starts == ends) & (ends < stops))
-    ends -= _bytes(lines) - _bytes(pc.utf8_rtrim(lines, _AROUND))
-    for row, text in zip(lower.tolist(), texts.take(pa.array(lower)).to_pylist(), strict=True):
-        start, end = span_behind(text, 0)
-        starts[row] = begins[row] + len(text[:start].encode())
-        ends[row] = begins[row] + len(text[:end].encode())
-    return starts, ends
-
-
-def _is_answer(texts: pa.Array, rounds: RoundColumns, rows: Places) -> NDArray[np.bool_]:
-    """Whether each text normalises to the answer of its row, and not to nothing."""
-    answers = rounds.once(forms)
-    spelt = Texts.of(texts).mapped(answer_forms)
-    alike = spelt.distinct.cast(answers.distinct.type)
-    same = _numbers(pc.fill_null(pc.index_in(alike, answers.distinct), NONE))
-    same[_bytes(spelt.distinct) == 0] = NONE
-    found = spelt.through(same, NONE)
-    return np.asarray((found == answers.codes[rows]) & (found != NONE))
-
-
-def _bytes(texts: pa.Array) -> Places:
-    return _numbers(pc.binary_length(texts))
-
-
-def _numbers(values: pa.Array) -> Places:
-    return np.asarray(values.to_numpy(zero_copy_only=False), np.int64)
 
 
 # --- declared ------------------------------------------------------------------------------------
@@ -259,12 +228,8 @@ def _span(held: Round) -> tuple[int, int] | None:
     """From the answer's first letter among the tokens to its end; ``None``: nothing says where it is."""
     tokens, starts = held.tokens or (), held.answer_starts
     text = "".join(token.token for token in tokens)
-    if starts is not None:
-        return span_behind(text, sum(len(token.token) for token in tokens[:starts]))
-    if (labelled := labelled_span(text)) is not None:
-        return labelled
-    form = answer_form(text)
-    return (0, len(text)) if form and form == answer_form(held.answer_text) else None
+    place = None if starts is None else sum(len(token.token) for token in tokens[:starts])
+    return answer_span(text, place, answer_form(held.answer_text))
 
 
 _NO_TOKENS = unrecorded(

@@ -3,131 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.protocols import Absence
 from suffice.signals.answer_stability import no_new_passage
 from suffice.signals.columns.answers import answer_forms
+from suffice.signals.columns.characters import words
 from suffice.signals.columns.listings import codes_of_ids, listings, unrecorded_so_far
-from suffice.signals.columns.ragged import ranges
 from suffice.signals.columns.rounds import RoundColumns, by_appearance
 from suffice.signals.columns.texts import NONE
-from suffice.signals.columns.words import Words
 from suffice.signals.evidence import PASSAGES_UNKNOWN, TEXT_UNKNOWN, seen_passages
-from suffice.signals.spec import SignalSpec, unrecorded
+from suffice.signals.spec import share, unrecorded
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
-Keys = NDArray[np.int32] | NDArray[np.int64]
-_BLOCK = 1 << 17  # words at a time: what is made of them stays in the cache
-_OF_PASSAGE, _OF_ROW = 64, 16  # count as many words, since tables are by passages and rows
-_NARROW = 31  # bits of keys that sort fastest
-_LOW_BITS = 28
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Reading:
-    """The distinct passages of every question, in the order in which they are first listed."""
-
-    rows: Integers
-    starts: Integers
-    parts: Integers
-    words: Words
-    new: Integers
-    seen: Integers
-    compared: NDArray[np.bool_]
-    """Rows whose new passages are compared with earlier ones, (n_rows,)."""
-
-    def rows_of(self, words: _Occurrences) -> slice:
-        """The rows in which the passages of some questions are first listed, and those between."""
-        listed = self.rows[words.passages]
-        return slice(int(listed[0]), int(listed[-1]) + 1)
-
-
-def _reading(rounds: RoundColumns) -> _Reading:
-    listed = rounds.once(listings)
-    new, rows = listed.new, listed.rows
-    total = np.cumsum(new)
-    before = (total - new)[rounds.first_row]
-    titles = listed.lists.texts("title").take(listed.places)
-    texts = listed.lists.texts("text").take(listed.places)
-    untold = np.zeros(rounds.n_rows, bool)
-    untold[rows[texts.codes < 0]] = True
-    comparable = ~unrecorded_so_far(rounds) & ~rounds.so_far(untold)
-    behind_titles = np.where(texts.codes < 0, -1, len(titles.distinct) + texts.codes)
-    return _Reading(
-        rows=rows,
-        starts=before[rows],
-        parts=np.stack([titles.codes, behind_titles], axis=1),
-        # an empty text for nulls, the last
-        words=Words.of(pa.concat_arrays([titles.distinct, texts.distinct, pa.array([""])])),
-        new=new,
-        seen=total - before,
-        compared=comparable & (new > 0) & (total - before > new),
-    )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Occurrences:
-    """In which places the distinct words of some questions occur, sorted by question, word and place."""
-
-    places: Integers
-    first: NDArray[np.bool_]
-    passages: slice
-
-
-def _occurrences(reading: _Reading, place: Integers) -> Iterator[_Occurrences]:
-    """Those of all questions, where ``place`` (n_passages,) is that of each passage, rising."""
-    offsets, codes = reading.words.offsets, reading.words.codes
-    starts, ends = offsets[:-1][reading.parts], offsets[1:][reading.parts]
-    sizes = (ends - starts).sum(axis=1)
-    word_bits = reading.words.n_distinct.bit_length()
-    for some in _blocks(reading, sizes):
-        firsts = reading.starts[some]
-        question = np.cumsum(np.diff(firsts, prepend=firsts[0]) > 0)
-        origin = place[np.unique(firsts)]
-        ordinal = place[some] - origin[question]
-        place_bits = int(ordinal.max()).bit_length()
-        bits = place_bits + word_bits + int(question[-1]).bit_length()
-        words = codes[ranges(starts[some].ravel(), ends[some].ravel())]
-        keys: Keys = words if bits <= _NARROW else words.astype(np.int64)
-        keys <<= place_bits
-        key = (question << (word_bits + place_bits)) | ordinal
-        keys |= np.repeat(key.astype(keys.dtype), sizes[some])
-        keys.sort()
-        keys = keys[_changes(keys)]
-        places = (keys & ((1 << place_bits) - 1)).astype(np.int64)
-        keys >>= place_bits
-        places += origin[keys >> word_bits]
-        yield _Occurrences(places, _changes(keys), some)
-
-
-def _blocks(reading: _Reading, sizes: Integers) -> Iterator[slice]:
-    """Passages of whole questions, together of about :data:`_BLOCK` words, and of some."""
-    costs = sizes + _OF_PASSAGE + _OF_ROW * np.diff(reading.rows, prepend=0)
-    firsts = np.flatnonzero(reading.starts == np.arange(len(sizes)))
-    bounds = np.append(firsts, len(sizes))
-    ends = np.concatenate([[0], np.cumsum(costs)])[bounds]
-    first = 0
-    while first < len(firsts):
-        last = max(first + 1, int(np.searchsorted(ends, ends[first] + _BLOCK, "right")) - 1)
-        some = slice(int(bounds[first]), int(bounds[last]))
-        if sizes[some].any():
-            yield some
-        first = last
-
-
-def _changes(values: Keys) -> NDArray[np.bool_]:
-    """Where a value differs from the one before, (n_values,); the first does."""
-    changes = np.ones(len(values), bool)
-    np.not_equal(values[1:], values[:-1], out=changes[1:])
-    return changes
+_AT_ONCE = 4_000  # passages, and those of the last question among them
 
 
 def overlap(rounds: RoundColumns) -> Array:
@@ -137,20 +31,7 @@ def overlap(rounds: RoundColumns) -> Array:
     as the earlier set only grows. Undefined in round 1, without a new passage or an earlier one,
     and when a passage seen so far was recorded without its text.
     """
-    reading = rounds.once(_reading)
-    fresh, known = np.zeros((2, rounds.n_rows), np.int64)
-    for words in _occurrences(reading, reading.rows):
-        rows = reading.rows_of(words)
-        places = words.places - rows.start
-        occurring = np.bincount(places, minlength=rows.stop - rows.start)
-        fresh[rows] = np.bincount(places[words.first], minlength=len(occurring))
-        known[rows] = occurring - fresh[rows]
-    total = np.cumsum(fresh)
-    union = total - (total - fresh)[rounds.first_row]
-    values = rounds.undefined()
-    defined = reading.compared & (union > 0)
-    values[defined] = known[defined] / union[defined]
-    return values
+    return rounds.once(_overlaps)[0]
 
 
 def overlap_idf(rounds: RoundColumns) -> Array:
@@ -159,92 +40,91 @@ def overlap_idf(rounds: RoundColumns) -> Array:
     The paper's text; its code used the plain form in every rule, and took N over all candidates,
     which a trace does not hold.
     """
-    reading = rounds.once(_reading)
-    weights = _Weights.of(reading.seen[reading.compared])
-    values = rounds.undefined()
-    for words in _occurrences(reading, np.arange(len(reading.rows))):
-        rows = reading.rows_of(words)
-        compared = np.flatnonzero(reading.compared[rows])
-        counted = _Counted.of(words, reading.rows[words.places] - rows.start)
-        first_row = np.maximum(rounds.first_row[rows] - rows.start, 0)
-        level = np.searchsorted(weights.counts, reading.seen[rows])
-        in_all = weights.of_all(counted.by_frequency(first_row)[compared], level[compared])
-        in_both = weights.of_known(counted, level, reading.compared[rows])[compared]
-        some = in_all > 0
-        values[rows.start + compared[some]] = in_both[some] / in_all[some]
-    return values
+    return rounds.once(_overlaps)[1]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Counted:
-    """The words that the new passages of each row hold, a word of a row once."""
-
-    row: Integers
-    frequency: Integers
-    before: Integers
-
-    @classmethod
-    def of(cls, words: _Occurrences, row: Integers) -> _Counted:
-        """Those of words by passages, each listed first in a ``row``."""
-        order = np.arange(len(row))
-        frequency = order - np.maximum.accumulate(np.where(words.first, order, 0)) + 1
-        last = np.append(words.first[1:] | (row[1:] != row[:-1]), True)
-        frequency, fresh = frequency[last], _changes(np.cumsum(words.first)[last])
-        before = np.where(fresh, 0, np.append(0, frequency[:-1]))
-        return cls(row[last], frequency, before)
-
-    def by_frequency(self, first_row: Integers) -> Integers:
-        """How many words of rounds so far have each frequency, (n_rows, most + 1); of 0 a number below 0."""
-        shape = len(first_row), int(self.frequency.max()) + 1
-        cell = self.row * shape[1]
-        changes = np.bincount(cell + self.frequency, minlength=shape[0] * shape[1])
-        changes -= np.bincount(cell + self.before, minlength=len(changes))
-        changes = changes.reshape(shape)
-        total = changes.cumsum(axis=0)
-        return total - (total - changes)[first_row]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Weights:
-    """What a word weighs, by how many passages were seen and how many of them hold it."""
-
-    counts: Integers
-    high: Array
-    low: Array
-
-    @classmethod
-    def of(cls, seen: Integers) -> _Weights:
-        """Those of some numbers of passages seen."""
-        counts = np.unique(seen)
-        high, low = np.zeros((2, len(counts), int(counts.max(initial=0)) + 1))
-        for row, count in enumerate(counts.tolist()):
-            of_count = [math.log((count + 1) / (df + 1)) + 1 for df in range(1, count + 1)]
-            whole = np.ldexp(of_count, 52).astype(np.int64)
-            high[row, 1 : count + 1] = whole >> _LOW_BITS
-            low[row, 1 : count + 1] = whole & ((1 << _LOW_BITS) - 1)
-        return cls(counts, high, low)
-
-    def of_all(self, held: Integers, level: Integers) -> Array:
-        """The weight of ``held`` (n_rows, most + 1) words of each frequency, (n_rows,)."""
-        # a question that is not compared may hold a word in more passages than any that is
-        held = held[:, : self.high.shape[1]]
-        high, low = (part[level, : held.shape[1]] * held for part in (self.high, self.low))
-        return _joined(high.sum(axis=1), low.sum(axis=1))
-
-    def of_known(self, counted: _Counted, level: Integers, chosen: NDArray[np.bool_]) -> Array:
-        """The weight of the words of each chosen row that an earlier round's passages hold, (n_rows,)."""
-        known = (counted.before > 0) & chosen[counted.row]
-        row, frequency = counted.row[known], counted.frequency[known]
-        cells = level[row], frequency
-        return _joined(
-            np.bincount(row, self.high[cells], minlength=len(level)),
-            np.bincount(row, self.low[cells], minlength=len(level)),
+def _overlaps(rounds: RoundColumns) -> tuple[Array, Array]:
+    """Both, plain and weighted."""
+    listed = rounds.once(listings)
+    rows, total = listed.rows, np.cumsum(listed.new)
+    seen = total - (total - listed.new)[rounds.first_row]
+    titles, texts = (
+        listed.lists.field(name).take(pa.array(listed.places)) for name in ("title", "text")
+    )
+    untold = np.zeros(rounds.n_rows, bool)
+    untold[rows[~texts.is_valid().to_numpy(zero_copy_only=False)]] = True
+    compared = ~unrecorded_so_far(rounds) & ~rounds.so_far(untold)
+    compared &= (listed.new > 0) & (seen > listed.new)
+    shared, read = np.zeros((2, rounds.n_rows, 2))
+    first = 0
+    while first < len(rows):
+        # whole questions
+        end = rounds.question[rows[min(first + _AT_ONCE, len(rows)) - 1]]
+        last = int(np.searchsorted(rounds.question[rows], end, "right"))
+        spelt = pc.binary_join_element_wise(
+            *(pc.fill_null(part[first:last], "") for part in (titles, texts)), " "
         )
+        _add_up(rounds, words(spelt), rows[first:last], seen, (shared, read))
+        first = last
+    values = np.full(shared.shape, np.nan)
+    defined = compared & (read[:, 0] > 0)
+    values[defined] = shared[defined] / read[defined]
+    return values[:, 0], values[:, 1]
 
 
-def _joined(high: NDArray[Any], low: NDArray[Any]) -> Array:
-    joined: Array = np.ldexp(high, _LOW_BITS) + low
-    return joined
+def _add_up(
+    rounds: RoundColumns,
+    spelt: pa.ListArray,
+    rows: Integers,
+    seen: Integers,
+    into: tuple[Array, Array],
+) -> None:
+    """Words that new and earlier passages share, and all that were read, plain and weighted, by row.
+
+    ``spelt`` are the words of passages, each first listed in one of ``rows``; ``seen`` how many passages
+    were up to every row.
+    """
+    shared, read = into
+    found = spelt.flatten()
+    said = pc.not_equal(found, "").to_numpy(zero_copy_only=False)
+    codes = found.dictionary_encode().indices.to_numpy().astype(np.int64)
+    passage = np.repeat(np.arange(len(spelt)), np.diff(spelt.offsets.to_numpy()))
+    # a word of a question, by the passages that hold it
+    keys = rounds.question[rows[passage]] * (codes.max(initial=0) + 1) + codes
+    keys = np.sort(keys[said] * len(spelt) + passage[said])
+    keys = keys[np.diff(keys, prepend=-1) > 0]
+    word, passage = np.divmod(keys, len(spelt))
+    row = rows[passage] - rows[0]
+    place, begins = np.arange(len(keys)), np.diff(word, prepend=-1) > 0
+    frequency = place - np.maximum.accumulate(np.where(begins, place, 0)) + 1
+    last = np.append((word[1:] > word[:-1]) | (row[1:] > row[:-1]), True)[: len(keys)]
+    word, row, frequency = word[last], row[last], frequency[last]
+    again = np.flatnonzero(np.diff(word, prepend=-1) == 0)
+    # how many words of each row have been in so many passages
+    here = slice(int(rows[0]), int(rows[-1]) + 1)
+    shape = here.stop - here.start, int(frequency.max(initial=0)) + 1
+    size, cells = shape[0] * shape[1], row * shape[1] + frequency
+    both = np.bincount(cells[again], minlength=size).reshape(shape)
+    before = row[again] * shape[1] + frequency[again - 1]
+    changes = np.bincount(cells, minlength=size) - np.bincount(before, minlength=size)
+    total = changes.reshape(shape).cumsum(axis=0)
+    held = (
+        total - (total - changes.reshape(shape))[np.maximum(rounds.first_row[here] - here.start, 0)]
+    )
+    for number, weights in enumerate((1.0, _weights(seen[here], shape[1]))):
+        # one after the other, so that what stands beside a question changes no bit
+        read[here, number] = np.cumsum(held * weights, axis=1)[:, -1]
+        shared[here, number] = np.cumsum(both * weights, axis=1)[:, -1]
+
+
+def _weights(seen: Integers, most: int) -> Array:
+    """What words weigh that so many of the passages ``seen`` (n_rows,) hold, (n_rows, most)."""
+    counts, row = np.unique(seen, return_inverse=True)
+    weights = np.zeros((len(counts), most))
+    for of_count, count in zip(weights, counts.tolist(), strict=True):
+        for df in range(1, min(count + 1, most)):
+            of_count[df] = math.log((count + 1) / (df + 1)) + 1
+    return np.asarray(weights[row.reshape(-1)])
 
 
 def new_passages(rounds: RoundColumns) -> Array:
@@ -297,34 +177,28 @@ _NOT_COMPARED = (
     TEXT_UNKNOWN,
     Absence("the passages hold no word", lambda _: True),
 )
-OVERLAP = SignalSpec(
+OVERLAP = share(
     name="overlap",
     summary="share of their words that new and earlier passages have in common",
     needs=("passages",),
     answers=False,
-    low=0.0,
-    high=1.0,
     columns=overlap,
     undefined=_NOT_COMPARED,
 )
-OVERLAP_IDF = SignalSpec(
+OVERLAP_IDF = share(
     name="overlap_idf",
     summary="share of their words that new and earlier passages have in common, rare ones counting more",
     needs=("passages",),
     answers=False,
-    low=0.0,
-    high=1.0,
     columns=overlap_idf,
     undefined=_NOT_COMPARED,
 )
-NEW_PASSAGES = SignalSpec(
+NEW_PASSAGES = share(
     name="new_passages",
     summary="share of the round's passages that no earlier round found",
     needs=("passages",),
     reads=("refound",),
     answers=False,
-    low=0.0,
-    high=1.0,
     direction="low",
     columns=new_passages,
     undefined=(
@@ -335,13 +209,11 @@ NEW_PASSAGES = SignalSpec(
         ),
     ),
 )
-QUERY_REPEATS = SignalSpec(
+QUERY_REPEATS = share(
     name="query_repeats",
     summary="1 when the round's query was sent before",
     needs=("query",),
     answers=False,
-    low=0.0,
-    high=1.0,
     columns=query_repeats,
     undefined=(
         unrecorded("query", "the round's query was"),

@@ -11,20 +11,18 @@ from typing import TYPE_CHECKING, Any, overload
 
 from suffice.errors import DataError, UsageError, did_you_mean, unknown_name
 from suffice.protocols import Signal
-from suffice.signals.spec import VERDICTS, SignalSpec, given_by
+from suffice.signals.spec import VERDICTS, SignalSpec, given_by, share
 from suffice.trace.rounds.records import LoopView, Round
 
 if TYPE_CHECKING:
     from suffice.signals.asking.whole_record import Asking
 
 # --- recorded by a loop or a policy, computed by nothing here ------------------------------------
-LLM_STOP = SignalSpec(
+LLM_STOP = share(
     name="llm_stop",
     summary="1 when the model, asked, wants to stop",
     answers=False,
     charges=(VERDICTS,),
-    low=0.0,
-    high=1.0,
     binary=True,
 )
 MALFORMED_ACTIONS = SignalSpec(
@@ -36,12 +34,10 @@ MALFORMED_ACTIONS = SignalSpec(
 )
 Q_STOP = SignalSpec(name="q_stop", summary="learned value of stopping here")
 Q_CONT = SignalSpec(name="q_cont", summary="learned value of going on")
-REMAINING_SHARE = SignalSpec(
+REMAINING_SHARE = share(
     name="remaining_share",
     summary="share of the steps still to come",
     answers=False,
-    low=0.0,
-    high=1.0,
 )
 
 
@@ -180,12 +176,12 @@ def computed_signals() -> tuple[SignalSpec, ...]:
     return tuple(spec for spec in SIGNALS.values() if not spec.recorded_only)
 
 
-def askings() -> tuple[Asking[Any], ...]:
+def askings() -> tuple[Asking, ...]:
     """How models are asked for signals, one for each way, in the order of the signals."""
     return tuple(dict.fromkeys(spec.asking for spec in SIGNALS.values() if spec.asking is not None))
 
 
-def asked_by(asking: Asking[Any]) -> tuple[str, ...]:
+def asked_by(asking: Asking) -> tuple[str, ...]:
     """Names of the signals that this asking gives, or that are computed of what it gives."""
     return tuple(name for name, spec in SIGNALS.items() if spec.asking == asking)
 

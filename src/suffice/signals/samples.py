@@ -17,7 +17,7 @@ from suffice.protocols import Absence
 from suffice.scoring import answer_form
 from suffice.signals.columns.answers import answer_forms
 from suffice.signals.columns.ragged import segment_sums
-from suffice.signals.columns.rounds import RoundColumns
+from suffice.signals.columns.rounds import RoundColumns, by_appearance
 from suffice.signals.columns.texts import Texts
 from suffice.signals.spec import SAMPLES, SignalSpec, WithSettings
 from suffice.trace.rounds.records import Round
@@ -121,7 +121,7 @@ def self_consistency(rounds: RoundColumns) -> Array:
 
     Undefined without samples. One sample gives 1.
     """
-    clusters = rounds.once(_by_string)
+    clusters = rounds.once(_BY["string"])
     return _share(clusters, clusters.largest(answers_only=False), clusters.drawn > 0)
 
 
@@ -147,24 +147,6 @@ def top_cluster_confidence(rounds: RoundColumns, by: Clustering = "string") -> A
     """
     clusters = rounds.once(_BY[by])
     return _share(clusters, clusters.largest(answers_only=True), _compared(clusters))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Runs:
-    """Codes of rows, each once a row: how many times it is there is its ``size``."""
-
-    rows: NDArray[np.int64]
-    codes: NDArray[np.int64]
-    size: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, rows: NDArray[np.int64], codes: NDArray[np.int64]) -> _Runs:
-        """``rows`` do not fall."""
-        many = codes.max(initial=0) + 1
-        keys = np.sort(rows * many + codes)  # those of a row stay where they are
-        firsts = np.flatnonzero(np.diff(keys, prepend=-1))
-        of_row = rows[firsts]
-        return cls(of_row, keys[firsts] - of_row * many, np.diff(firsts, append=len(keys)))
 
 
 def _compared(clusters: Clusters) -> NDArray[np.bool_]:
@@ -205,40 +187,22 @@ def cluster_of_samples(rounds: RoundColumns, by: Clustering) -> NDArray[np.int64
     return np.asarray(samples.offsets[samples.rows] + first, np.int64)
 
 
-def _by_string(rounds: RoundColumns) -> Clusters:
+def _clusters(rounds: RoundColumns, by: Clustering) -> Clusters:
     samples, forms = rounds.lists("samples"), rounds.once(sample_forms)
-    runs = _Runs.of(samples.rows, forms.codes)
+    cluster, firsts = by_appearance(cluster_of_samples(rounds, by))
+    said = np.bincount(cluster, forms.codes != forms.code_of(""), len(firsts))
+    drawn = np.bincount(samples.rows[firsts], minlength=rounds.n_rows)
     return Clusters(
-        offsets=_offsets(runs.rows, rounds.n_rows),
-        size=runs.size,
-        is_answer=runs.codes != forms.code_of(""),
-        drawn=samples.lengths,
-    )
-
-
-def _by_embedding(rounds: RoundColumns) -> Clusters:
-    samples, forms = rounds.lists("samples"), rounds.once(sample_forms)
-    of_first = cluster_of_samples(rounds, "embedding")
-    size = np.bincount(of_first, minlength=len(of_first))
-    answers = np.bincount(of_first, forms.codes != forms.code_of(""), len(of_first))
-    firsts = np.flatnonzero(size)
-    return Clusters(
-        offsets=_offsets(samples.rows[firsts], rounds.n_rows),
-        size=size[firsts],
-        is_answer=answers[firsts] > 0,
+        offsets=np.append(0, np.cumsum(drawn)),
+        size=np.bincount(cluster, minlength=len(firsts)),
+        is_answer=said > 0,
         drawn=samples.lengths,
     )
 
 
 _BY: Mapping[Clustering, Callable[[RoundColumns], Clusters]] = {
-    "string": _by_string,
-    "embedding": _by_embedding,
+    by: partial(_clusters, by=by) for by in CLUSTERINGS
 }
-
-
-def _offsets(rows: NDArray[np.int64], n_rows: int) -> NDArray[np.int64]:
-    """Where the clusters of each row begin, given the row of every cluster."""
-    return np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=n_rows))])
 
 
 # --- declared ------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from suffice.errors import UsageError
@@ -75,7 +76,7 @@ class SignalSpec:
     compute: Callable[[LoopView], float] | None = None
     binary: bool = False
     instead: str = ""
-    asking: Asking[Any] | None = field(default=None, repr=False)
+    asking: Asking | None = field(default=None, repr=False)
     undefined: tuple[Absence, ...] = field(default=(), repr=False)
     variant_of: str = ""
     own_settings: bool = False
@@ -127,6 +128,10 @@ class SignalSpec:
             input=f"signals={{{self.name!r}: ...}}",
         )
         return (nobody_recorded, *self.undefined)
+
+
+share = partial(SignalSpec, low=0.0, high=1.0)
+"""The declaration of a signal from 0 to 1."""
 
 
 def _restored(name: str, own: dict[str, Any] | None) -> SignalSpec:

@@ -72,8 +72,6 @@ def with_signals(
     """
     names = tuple(SIGNALS) if only is None else tuple(resolve(name).name for name in only)
     rows = _Rows(traces=traces, names=names, on_progress=on_progress)
-    chosen: list[str] = []
-    skipped: dict[str, str] = {}
     ready = [
         (asking, model)
         for option, model in models.named().items()
@@ -84,7 +82,8 @@ def with_signals(
         if asking.inputs is not None:
             rows.ask_for_inputs(asking, model)
     chosen, skipped = _sorted_out(names, rows.traces)
-    rows.pairs = _computed(rows.traces, chosen)
+    table = signal_table(rows.traces, chosen)
+    rows.pairs = _pairs(rows.traces, {name: table.signal(name) for name in chosen})
     again = set(chosen).intersection(rows.traces.signal_names)
     for asking, model in ready:
         if asking.inputs is None:
@@ -103,11 +102,8 @@ def with_values(traces: TraceSet, values: Mapping[str, NDArray[np.float64]]) -> 
 
     An undefined value is stored as null under its name.
     """
-    pairs: list[list[_Pair]] = [[] for _ in range(traces.table.num_rows)]
-    for name, dense in values.items():
-        for row, value in zip(pairs, _rows(dense, traces), strict=True):
-            row.append((name, known(value)))
-    return replace(traces, table=_with_map(traces, pairs, drop=values.keys()))
+    table = _with_map(traces, _pairs(traces, values), drop=values.keys())
+    return replace(traces, table=table)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -123,7 +119,7 @@ class _Rows:
     put_off: dict[str, str] = field(default_factory=dict)
     interrupted: bool = False
 
-    def ask_for_inputs(self, asking: Asking[Any], model: object) -> None:
+    def ask_for_inputs(self, asking: Asking, model: object) -> None:
         """Write what signals are computed of; those stored as undefined throughout are dropped."""
         names = asked_by(asking)
         if set(names).isdisjoint(self.names):
@@ -139,11 +135,10 @@ class _Rows:
             if np.isnan(self.traces.stored_signal(name)[0]).all()
         }
         if empty:
-            nothing: list[list[_Pair]] = [[] for _ in wanted]
-            table = _with_map(self.traces, nothing, drop=empty)
+            table = _with_map(self.traces, _pairs(self.traces, {}), drop=empty)
             self.traces = replace(self.traces, table=table)
 
-    def ask(self, asking: Asking[Any], model: object) -> None:
+    def ask(self, asking: Asking, model: object) -> None:
         """Add what the model says about the rows that lack one of its signals."""
         lacking = {
             name: _not_stored(name, self.traces)
@@ -164,7 +159,7 @@ class _Rows:
         self.computed += new
         self._write(asking, replies)
 
-    def _write(self, asking: Asking[Any], replies: Any) -> None:
+    def _write(self, asking: Asking, replies: Any) -> None:
         table = self.traces.table
         for name, values in asking.columns(self.traces, replies).items():
             table = with_column(table, name, values)
@@ -173,12 +168,11 @@ class _Rows:
         self.interrupted = replies.interrupted
 
 
-def _computed(traces: TraceSet, names: Sequence[str]) -> list[list[_Pair]]:
-    """The signals of each row, computed from the record."""
-    table = signal_table(traces, names)
+def _pairs(traces: TraceSet, values: Mapping[str, NDArray[np.float64]]) -> list[list[_Pair]]:
+    """Dense values (n_questions, n_rounds) by name as pairs of each row."""
     pairs: list[list[_Pair]] = [[] for _ in range(traces.table.num_rows)]
-    for name in names:
-        for row, value in zip(pairs, _rows(table.signal(name), traces), strict=True):
+    for name, dense in values.items():
+        for row, value in zip(pairs, dense[traces.exists].tolist(), strict=True):
             row.append((name, known(value)))
     return pairs
 
@@ -200,11 +194,6 @@ def _sorted_out(names: Sequence[str], traces: TraceSet) -> tuple[list[str], dict
         else:
             chosen.append(name)
     return chosen, skipped
-
-
-def _rows(values: NDArray[Any], traces: TraceSet) -> list[Any]:
-    """Dense values (n_questions, n_rounds) as one a row, in row order."""
-    return values[traces.exists].tolist()  # type: ignore[no-any-return]
 
 
 def _not_stored(name: str, traces: TraceSet) -> NDArray[np.bool_]:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from suffice.errors import DataError
-from suffice.numbers import logistic
 from suffice.numbers.logistic import fit_logistic, fit_rising_logistic, sigmoid, sigmoids
 
 
@@ -17,19 +16,6 @@ def test_sigmoids_are_those_of_single_numbers_to_the_bit() -> None:
     logits = np.concatenate([ends, np.random.default_rng(0).normal(0.0, 20.0, 989)])
     one_by_one = np.array([sigmoid(logit) for logit in logits.tolist()])
     assert sigmoids(logits.reshape(10, 100)).tobytes() == one_by_one.tobytes()
-
-
-def test_rows_in_blocks_give_the_same_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(1)
-    x = rng.random((200, 3))
-    y = (rng.random(200) < x[:, 0]).astype(float)
-    counts = rng.random(200) + 0.5
-    whole = [fit(x, y, row_weights=counts) for fit in (fit_logistic, fit_rising_logistic)]
-    monkeypatch.setattr(logistic, "_ROWS", 64)
-    parts = [fit(x, y, row_weights=counts) for fit in (fit_logistic, fit_rising_logistic)]
-    for one, other in zip(whole, parts, strict=True):
-        np.testing.assert_allclose(other.weights, one.weights, atol=1e-7)
-        assert other.intercept == pytest.approx(one.intercept, abs=1e-7)
 
 
 def test_the_gradient_vanishes_at_the_fit() -> None:

@@ -14,7 +14,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from suffice.errors import DataError, UsageError
-from suffice.numbers.fields import number
 from suffice.numbers.maps.isotonic import IsotonicMap
 from suffice.numbers.maps.per_round import PerRoundCalibrator
 from suffice.numbers.maps.platt import LogisticMap
@@ -318,12 +317,6 @@ def test_a_malformed_map_is_named_with_its_round(
     assert error.column == f"calibrators.overlap.rounds[1].{field}"
 
 
-def test_a_value_for_unfitted_rounds_is_checked(tmp_path: Path) -> None:
-    calibrators = {"overlap": {"absent": 1.5, "rounds": []}}
-    error = refused(tmp_path, json.dumps({**GOOD, "calibrators": calibrators}))
-    assert error.column == "calibrators.overlap.absent"
-
-
 @pytest.mark.parametrize("rounds", [0, -1, 40_000, 10**400, 2.0, "3", True, None])
 def test_fixed_rounds_are_checked(tmp_path: Path, rounds: object) -> None:
     document = {"suffice_policy": 1, "kind": "fixed", "rounds": rounds}
@@ -359,9 +352,3 @@ def test_what_was_noted_of_a_fit_may_be_infinite_or_undefined(tmp_path: Path) ->
     document = json.loads(file.read_text(), parse_constant=constant)
     assert document["fitted_on"] == {"widest": "inf", "least": "-inf", "knee": None}
     assert load_policy(file).policy == dataclasses.replace(policy, fitted_on=document["fitted_on"])
-
-
-@pytest.mark.parametrize(("stated", "value"), [("inf", math.inf), ("-inf", -math.inf), (2, 2.0)])
-def test_an_infinite_number_is_read_back(stated: object, value: float) -> None:
-    """By the reader of every policy's, map's and monitor's numbers."""
-    assert number(stated, "x") == value

@@ -29,7 +29,7 @@ from suffice.policies.fitting import (
     folds,
     out_of_fold,
 )
-from suffice.policies.registry import find_method, fit_method, method_and_preset, method_names
+from suffice.policies.registry import fit_method, method_and_preset
 from suffice.replay.run.replay import stop_rounds
 from suffice.testing.traces import answer_tokens, make_record, sampled_records, to_trace_set
 from suffice.trace.rounds.records import Gold, QuestionRecord
@@ -205,25 +205,6 @@ def test_enough_questions_of_both_classes_pass_without_a_word() -> None:
 def test_method_names(name: str, found: tuple[str, str] | None) -> None:
     result = method_and_preset(name)
     assert (None if result is None else (result[0].name, result[1])) == found
-
-
-def test_a_method_may_have_a_hyphen_in_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    only = {"ab-rag": "suffice.policies.ab_rag.method:METHOD"}
-    monkeypatch.setattr("suffice.policies.registry._METHODS", only)
-    for name, preset in (("ab-rag", "published"), ("ab-rag-corrected", "corrected")):
-        result = method_and_preset(name)
-        assert result is not None
-        assert (result[0].name, result[1]) == ("ab-rag", preset)
-    assert method_and_preset("ab") is None
-
-
-def test_an_unknown_method_lists_the_known() -> None:
-    with pytest.raises(UsageError, match=r"unknown method 'tarot'; known: .*tasr"):
-        fit_method("tarot", to_trace_set(tune_records(3)), "corrected", "tune")
-    for name in method_names():
-        method = find_method(name)
-        assert method is not None
-        assert (method.name, bool(method.summary)) == (name, True)
 
 
 # --- records that were cut -----------------------------------------------------------------------

@@ -117,18 +117,11 @@ def written(number: float) -> str:
     return str(int(number)) if number.is_integer() else repr(number)
 
 
-def of_length(length: int) -> list[float]:
-    """Every number of so many characters without exponent, by writing them all down."""
-    digits = "0123456789"
-    texts = [*digits, "-"]
-    for _ in range(length - 1):
-        texts = [
-            text + more for text in texts for more in (digits if "." in text else f"{digits}.")
-        ]
-    return [float(text) for text in texts if text[-1] in digits and text not in ("-0", "-0.0")]
-
-
-WRITTEN = {length: np.array(of_length(length)) for length in (1, 2, 3, 4)}
+# every number of so many decimals
+WRITTEN = {
+    decimals: np.arange(-25 * 10**decimals, 25 * 10**decimals + 1) / 10**decimals
+    for decimals in range(3)
+}
 
 
 @given(
@@ -146,17 +139,15 @@ def test_nothing_shorter_decides_the_same(
         return [bool(compare(value, number)) for value in values]
 
     assert sides(short) == sides(threshold)
-    assert len(written(short)) <= len(written(threshold)) or short == threshold
     assert shortest_threshold(threshold, values[::-1], symbol) == short
-    for length, numbers in WRITTEN.items():
-        same = (
-            [number for number in numbers.tolist() if sides(number) == sides(threshold)]
-            if length <= len(written(short))
-            else []
-        )
-        if length < len(written(short)):
+    own = len(written(short).partition(".")[2])
+    for decimals, numbers in WRITTEN.items():
+        if decimals > own:
+            continue
+        same = [number for number in numbers.tolist() if sides(number) == sides(threshold)]
+        if decimals < own:
             assert not same
-        elif length == len(written(short)):
+        else:
             nearest = min(abs(number - threshold) for number in same)
             assert abs(short - threshold) == pytest.approx(nearest, abs=1e-12)
 

@@ -48,21 +48,6 @@ def test_a_policys_own_form_is_never_given_by_a_stored_value() -> None:
     assert _why(own, stored).columns == ("passages",)
 
 
-def test_reasons() -> None:
-    bare = of_rounds(BARE)
-    assert _why("overlap", bare).why == "the trace has no passages"
-    assert _why("overlap", bare).remedy == ""
-    judged = _why("judge_support", bare)
-    assert judged.no_columns == "the trace has no passages"
-    assert judged.why == "needs a model (suffice signals --llm), and is not recorded"
-    assert judged.remedy == "; compute it with suffice signals --llm"
-    assert _why("judge_support", of_rounds(READ)).no_columns == ""
-    assert _why("llm_stop", bare).why == "needs a model, and is not recorded"
-    two = SignalSpec(name="two", summary="", needs=("samples", "tokens"), compute=lambda _: 0.0)
-    assert _why(two, bare).why == "the trace has no samples and no tokens"
-    assert _why(two, bare).needed.startswith("needs column samples and tokens, which ")
-
-
 def test_a_signal_that_is_not_given_is_refused_with_what_to_do() -> None:
     refuse_lacking([SIGNALS["answer_stable"]], of_rounds(BARE))
     with pytest.raises(

@@ -97,18 +97,6 @@ def test_an_impossible_alternative_is_none() -> None:
     assert math.isnan(margin_of(()))
 
 
-def test_the_first_margin_is_that_of_the_first_answer_token() -> None:
-    rounds = view(token("Answer", 9.0), token(":", 8.0), token(" ", 7.0), token("Rome", 3.0))
-    assert ANSWER_TOKEN_MARGIN(rounds) == 3.0
-
-
-def test_a_token_that_straddles_the_colon_counts() -> None:
-    # The published code would read 6.0, one token late.
-    assert (
-        ANSWER_TOKEN_MARGIN(view(token("Answer"), token(": New", 2.0), token(" York", 6.0))) == 2.0
-    )
-
-
 def test_the_first_margin_is_undefined_without_a_runner_up_although_aggregates_are_not() -> None:
     rounds = view(token("Answer:"), token(" New", None), token(" York", 4.0))
     assert math.isnan(ANSWER_TOKEN_MARGIN(rounds))
@@ -165,10 +153,6 @@ def test_ends() -> None:
     assert value(-math.inf) == 0.0
     assert value() == 0.0
     assert value(1e-6) == 1.0  # a server's rounding
-
-
-def test_undefined_when_not_recorded() -> None:
-    assert math.isnan(TOKEN_PROBABILITY(LoopView("q", (Round(answer="x"),))))
 
 
 @pytest.mark.parametrize("rating", [1.0, 3.0, 5.0])

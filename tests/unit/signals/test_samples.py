@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from suffice.errors import DataError, UsageError
 from suffice.signals.samples import (
-    CLUSTERINGS,
     NORMALIZED_ENTROPY,
     SELF_CONSISTENCY,
     TOP_CLUSTER_CONFIDENCE,
@@ -39,15 +38,6 @@ def test_samples_are_compared_normalised() -> None:
     assert TOP_CLUSTER_CONFIDENCE(samples) == 0.75
     # -(3/4 ln 3/4 + 1/4 ln 1/4) / ln 4 = (0.215762 + 0.346574) / 1.386294
     assert NORMALIZED_ENTROPY(samples) == pytest.approx(0.405639, abs=1e-6)
-
-
-@pytest.mark.parametrize("clusters", [(0, 0, 0, 0), (0, 1, 2, 3), (0, 0, 2, 2)])
-def test_clusters_by_meaning_change_nothing_here(clusters: tuple[int, ...]) -> None:
-    samples = ("Oslo", "the Oslo", "Oslo city", "Rome")
-    told = view(*samples, clusters=clusters)
-    for signal in (NORMALIZED_ENTROPY, TOP_CLUSTER_CONFIDENCE, SELF_CONSISTENCY):
-        assert signal(told) == signal(view(*samples))
-        assert signal.needs == ("samples",)
 
 
 def test_ends_are_exact() -> None:
@@ -131,17 +121,6 @@ def test_by_meaning_they_are_as_recorded() -> None:
     assert [(each.answer, each.size) for each in found] == [("Oslo", 3), ("Rome", 2)]
     assert found[0].members == {"oslo", "oslo city", ""}
     assert found[0].is_answer
-
-
-def test_recorded_clusters_do_not_change_those_by_string() -> None:
-    one = finished("Oslo", "Rome", "Oslo", clusters=(0, 0, 0))
-    assert [each.size for each in sample_clusters(one)] == [2, 1]
-
-
-def test_without_samples_there_are_none() -> None:
-    for by in CLUSTERINGS:
-        assert sample_clusters(Round(answer="x"), by) == ()
-        assert sample_clusters(finished(), by) == ()
 
 
 def test_samples_that_were_not_clustered_say_what_to_type() -> None:

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from suffice.costs.usage import cost_matrix
 from suffice.errors import BackendError, UsageError
-from suffice.llm.cache import CachedModel
 from suffice.measures.costs import cost_reads
 from suffice.policies.rules.policy import RulePolicy
 from suffice.protocols import GenerationRequest, Reranker
 from suffice.replay.run.replay import stop_rounds
 from suffice.signals.asking.evidence_models import evidence_signals
+from suffice.signals.asking.judge_support import JUDGING
 from suffice.signals.asking.verdicts import JUDGE_TOKENS
 from suffice.signals.store import SignalModels, with_signals
 from suffice.testing.encoders import HashingEncoder
@@ -123,7 +123,7 @@ def test_the_judges_tokens_are_stored_and_paid_by_who_reads_its_verdicts(tmp_pat
     found = read_traces(write_trace_set(stored.traces, tmp_path / "t.parquet"))
     spent = found.table.column("judge_prompt_tokens").to_pylist()
     assert min(spent) > 100
-    assert sum(spent) == stored.asked["judge"].tokens("prompt_tokens")
+    assert sum(spent) == JUDGING.summary(stored.asked["judge"])["prompt_tokens"]
     assert found.table.column("judge_cached_tokens").to_pylist() == [0] * 6
     assert found.table.column("judge_completion_tokens").to_pylist() == [1] * 6
     reads = dataclasses.replace(
@@ -167,15 +167,6 @@ def test_tokens_of_earlier_and_of_failed_judge_calls_stay_unknown() -> None:
         assert tokens == [1, None, 1, 1, None, None]
 
 
-def test_where_nobody_is_asked_there_are_no_tokens() -> None:
-    before = to_trace_set([make_record("p", ["", "a 1"])])
-    found = with_signals(
-        before, ("judge_support",), models=SignalModels(judge=ScriptedModel(rating))
-    ).traces
-    assert found.table.column("judge_calls").to_pylist() == [0, 1]
-    assert found.table.column("judge_completion_tokens").to_pylist() == [0, 1]
-
-
 def test_a_second_judging_adds_to_the_tokens_of_the_first() -> None:
     record = make_record("p", ["a 3"])
     usage = Usage(judge_calls=1, judge_completion_tokens=20, judge_cached_tokens=7)
@@ -192,21 +183,6 @@ def test_a_second_judging_adds_to_the_tokens_of_the_first() -> None:
         "judge_cached_tokens": 7,
         "judge_completion_tokens": 21,
     }
-
-
-def test_with_a_cache_nothing_is_asked_twice(tmp_path: Path) -> None:
-    model = ScriptedModel(rating)
-    cached = CachedModel(model, tmp_path / "replies.sqlite")
-    first = with_signals(
-        partly_known_traces(), ("judge_support",), models=SignalModels(judge=cached)
-    )
-    asked = len(model.requests)
-    second = with_signals(
-        partly_known_traces(), ("judge_support",), models=SignalModels(judge=cached)
-    )
-    cached.close()
-    assert len(model.requests) == asked
-    assert second.traces.table.equals(first.traces.table)
 
 
 class Counting:
@@ -260,15 +236,6 @@ def test_scores_mend_signals_stored_as_undefined_but_not_known_ones() -> None:
     assert stored.skipped == {"rerank_mean": "stored already"}
     assert values(stored.traces, "rerank_top_score") == [[3.0, 3.0]]
     assert values(stored.traces, "rerank_mean") == [[9.0, 9.0]]
-
-
-def test_a_trace_without_passages_cannot_be_reranked() -> None:
-    record = make_record("p", ["x"])
-    bare = dataclasses.replace(record, rounds=(Round(answer="x"),))
-    stored = with_signals(
-        to_trace_set([bare]), ("rerank_top_score",), models=SignalModels(reranker=Counting())
-    )
-    assert stored.skipped == {"rerank_top_score": "the trace has no passages"}
 
 
 def test_an_unknown_name_is_refused_before_anybody_is_asked() -> None:
@@ -330,16 +297,6 @@ def test_their_values_are_stored_beside_the_others(tmp_path: Path) -> None:
         assert found.table.column(name).to_pylist() == before.table.column(name).to_pylist(), name
     # a rule reads the file without an encoder
     assert stop_rounds(RulePolicy(rule="evidence_consistency > 0.999"), found).tolist() == [3, 3]
-
-
-def test_only_the_names_chosen_are_stored() -> None:
-    stored = with_signals(
-        partly_known_traces(),
-        ("evidence_consistency_max",),
-        models=SignalModels(encoder=HashingEncoder()),
-    )
-    assert stored.computed == ("evidence_consistency_max",)
-    assert set(stored.traces.signal_names) == {"mine", "evidence_consistency_max"}
 
 
 def test_what_is_stored_stays_and_only_the_rest_is_asked_about() -> None:

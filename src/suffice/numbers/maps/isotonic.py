@@ -10,30 +10,26 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from suffice.errors import DataError, UsageError
-from suffice.numbers.fields import (
-    check_points,
-    map_fields,
-    number_or_none,
-    numbers,
-    probability_or_none,
-)
-from suffice.numbers.maps.per_round import PerRoundCalibrator
+from suffice.numbers.fields import check_points, probability_or_none
+from suffice.numbers.maps.per_round import FittedMap, PerRoundCalibrator
 
 _BLOCK = 1 << 15  # values looked up together; the temporaries stay in the cache
-_FIELDS = ("x", "y", "undefined")
 MINIMUM_ROWS = 5
 STRENGTH = 50.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IsotonicMap:
+class IsotonicMap(FittedMap):
     """A fitted non-decreasing map into [0, 1]: linear between breakpoints, constant outside."""
+
+    kind: ClassVar[str] = "isotonic"
+    title: ClassVar[str] = "an isotonic map"
 
     x: tuple[float, ...]
     y: tuple[float, ...]
@@ -69,20 +65,6 @@ class IsotonicMap:
         rising = share * height[left] + y[left]
         probabilities: NDArray[np.float64] = np.minimum(rising, np.append(y[1:], y[-1])[left])
         return probabilities
-
-    def to_json(self) -> dict[str, Any]:
-        """A JSON object; :meth:`from_json` gives back the same bits."""
-        return {"x": list(self.x), "y": list(self.y), "undefined": self.undefined}
-
-    @classmethod
-    def from_json(cls, document: object) -> IsotonicMap:
-        """The map of a JSON object."""
-        fields = map_fields(document, "an isotonic map", _FIELDS)
-        return cls(
-            x=numbers(fields.get("x"), "x"),
-            y=numbers(fields.get("y"), "y"),
-            undefined=number_or_none(fields.get("undefined"), "undefined"),
-        )
 
 
 def _check_breakpoints(x: Sequence[float], y: Sequence[float]) -> None:

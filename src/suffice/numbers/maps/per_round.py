@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib import import_module
-from typing import Any, cast
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import DataError
-from suffice.numbers.fields import probability_or_none
+from suffice.numbers.fields import (
+    map_fields,
+    number,
+    number_or_none,
+    numbers,
+    probability_or_none,
+)
 from suffice.protocols import Calibrator
 
 _PLAIN = "isotonic"  # what a map without a kind is
@@ -22,6 +28,38 @@ _MAPS = {
     "logistic": "suffice.numbers.maps.platt:LogisticMap",
     "step": "suffice.numbers.maps.venn_abers:StepMap",
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FittedMap:
+    """A map that is kept as numbers: its fields are lists of numbers and numbers."""
+
+    kind: ClassVar[str]
+    title: ClassVar[str]
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object; :meth:`from_json` gives back the same bits."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        document = {} if self.kind == _PLAIN else {"kind": self.kind}
+        return document | {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in values.items()
+        }
+
+    @classmethod
+    def from_json(cls, document: object) -> Self:
+        """The map of a JSON object."""
+        names = () if cls.kind == _PLAIN else ("kind",)
+        parts = map_fields(document, cls.title, (*names, *(field.name for field in fields(cls))))
+        read: dict[str, Any] = {}
+        for field in fields(cls):
+            value = parts.get(field.name)
+            if field.name == "undefined":
+                read[field.name] = number_or_none(value, field.name)
+            else:
+                of_kind = numbers if str(field.type).startswith("tuple") else number
+                read[field.name] = of_kind(value, field.name)
+        return cls(**read)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from suffice.errors import DataError
-from suffice.numbers.fields import map_fields, number, number_or_none, probability_or_none
+from suffice.numbers.fields import probability_or_none
 from suffice.numbers.logistic import least_cross_entropy, sigmoids
 from suffice.numbers.maps.isotonic import (
     MINIMUM_ROWS,
@@ -22,17 +22,20 @@ from suffice.numbers.maps.isotonic import (
     constant_map,
     fit_rows,
 )
+from suffice.numbers.maps.per_round import FittedMap
 
-_FIELDS = ("kind", "slope", "intercept", "undefined")
 _LARGEST = float(np.finfo(np.float64).max)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogisticMap:
+class LogisticMap(FittedMap):
     """A fitted map ``1 / (1 + exp(-(slope * value + intercept)))``, into [0, 1].
 
     Unlike a piecewise map it goes on towards 0 and 1 outside the values it was fitted on.
     """
+
+    kind: ClassVar[str] = "logistic"
+    title: ClassVar[str] = "a logistic map"
 
     slope: float
     intercept: float
@@ -54,25 +57,6 @@ class LogisticMap:
             probabilities = sigmoids(self.slope * within + self.intercept)
         probabilities[np.isnan(source)] = math.nan if self.undefined is None else self.undefined
         return probabilities
-
-    def to_json(self) -> dict[str, Any]:
-        """A JSON object; :meth:`from_json` gives back the same bits."""
-        return {
-            "kind": "logistic",
-            "slope": self.slope,
-            "intercept": self.intercept,
-            "undefined": self.undefined,
-        }
-
-    @classmethod
-    def from_json(cls, document: object) -> LogisticMap:
-        """The map of a JSON object."""
-        fields = map_fields(document, "a logistic map", _FIELDS)
-        return cls(
-            slope=number(fields.get("slope"), "slope"),
-            intercept=number(fields.get("intercept"), "intercept"),
-            undefined=number_or_none(fields.get("undefined"), "undefined"),
-        )
 
 
 def fit_platt(
@@ -108,9 +92,7 @@ def _fit(rows: FitRows, undefined: float | None) -> LogisticMap | None:
         return None
     targets = rows.outcomes * ((right + 1) / (right + 2)) + (1 - rows.outcomes) / (wrong + 2)
 
-    def design(part: slice) -> NDArray[np.float64]:
-        return np.stack([(rows.values[part] - centre) / half, np.ones_like(targets[part])])
-
+    design = np.stack([(rows.values - centre) / half, np.ones_like(targets)])
     with np.errstate(over="ignore"):
         scaled_slope, offset = least_cross_entropy(design, targets, np.zeros(2)).tolist()
         slope = float(np.float64(scaled_slope) / half)

@@ -12,27 +12,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from suffice.errors import DataError
-from suffice.numbers.fields import (
-    check_points,
-    map_fields,
-    number_or_none,
-    numbers,
-    probability_or_none,
-)
+from suffice.numbers.fields import check_points, probability_or_none
 from suffice.numbers.maps.isotonic import MINIMUM_ROWS, IsotonicMap, constant_map, fit_rows
-
-_FIELDS = ("kind", "x", "at", "between", "undefined")
+from suffice.numbers.maps.per_round import FittedMap
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StepMap:
+class StepMap(FittedMap):
     """A fitted map into [0, 1] with a value at each of its points and one between any two."""
+
+    kind: ClassVar[str] = "step"
+    title: ClassVar[str] = "a step map"
 
     x: tuple[float, ...]
     at: tuple[float, ...]
@@ -75,27 +71,6 @@ class StepMap:
             probabilities = np.where(x[near] == source, np.array(self.at)[near], probabilities)
         probabilities[np.isnan(source)] = math.nan if self.undefined is None else self.undefined
         return probabilities.reshape(flat.shape)
-
-    def to_json(self) -> dict[str, Any]:
-        """A JSON object; :meth:`from_json` gives back the same bits."""
-        return {
-            "kind": "step",
-            "x": list(self.x),
-            "at": list(self.at),
-            "between": list(self.between),
-            "undefined": self.undefined,
-        }
-
-    @classmethod
-    def from_json(cls, document: object) -> StepMap:
-        """The map of a JSON object."""
-        fields = map_fields(document, "a step map", _FIELDS)
-        return cls(
-            x=numbers(fields.get("x"), "x"),
-            at=numbers(fields.get("at"), "at"),
-            between=numbers(fields.get("between"), "between"),
-            undefined=number_or_none(fields.get("undefined"), "undefined"),
-        )
 
 
 _Blocks = tuple[float, float, Any] | None  # sum, count, and the next block further out

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.errors import SufficeWarning, UsageError, all_of
+from suffice.errors import UsageError, all_of
 from suffice.measures.measures import Measures
-from suffice.numbers.logistic import LogisticFit, fit_logistic
+from suffice.numbers.logistic import fit_logistic
 from suffice.policies.ab_rag.policy import (
     CERTAINTIES,
     PUBLISHED_THRESHOLD,
@@ -23,7 +21,7 @@ from suffice.policies.ab_rag.policy import (
     Support,
     combined_confidence,
 )
-from suffice.policies.fitting import N_FOLDS, FitData, abstention_of, gold_of
+from suffice.policies.fitting import FitData, fit_data, right_abstentions, warn_of_little
 from suffice.policies.thresholds import (
     ThresholdScore,
     cheapest_within_one_error,
@@ -31,8 +29,9 @@ from suffice.policies.thresholds import (
     score_stops,
     shortest_threshold,
 )
-from suffice.protocols import Certainty, Signal
-from suffice.signals.abstained import ABSTAINED, abstained_signal, stated_phrases
+from suffice.protocols import Certainty
+from suffice.scoring import F1Kind
+from suffice.signals.abstained import ABSTAINED
 from suffice.signals.available import lack, remedy
 from suffice.signals.registry import resolve
 from suffice.trace.rounds.table import TraceSet
@@ -147,56 +146,14 @@ def _levels(held: _Held, certainty: Certainty) -> tuple[float, ...]:
     return ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ABRagSignals:
-    """Which signals the corrected preset reads on a record, and what is remarked about them.
-
-    ``levels`` are the values S1 can take, where they are few; ``gold`` all gold answers of the split:
-    "none" counts as an abstention only when it is not one. ``stated`` are the phrases by which the record
-    says that answers abstain; ``None``: the usual ones.
-    """
-
-    certainty: Certainty
-    support: Support
-    levels: tuple[float, ...] = ()
-    gold: tuple[str, ...] = ()
-    stated: tuple[str, ...] | None = None
-    notes: tuple[str, ...] = ()
-
-    @property
-    def specs(self) -> tuple[Signal, ...]:
-        """S1, S2, S3 and whether the answer abstains."""
-        phrases = abstention_of(self.gold, self.stated)
-        abstained = ABSTAINED if phrases is None else abstained_signal(phrases)
-        return (*map(resolve, (self.certainty, self.support, SPREAD)), abstained)
-
-
-def choose_signals(
-    traces: TraceSet | Measures,
+def fit_ab_rag(
+    measures: Measures,
+    split: str,
+    *,
     certainty: Certainty | None = None,
     support: Support | None = None,
-) -> ABRagSignals:
-    """What the corrected preset reads on these traces, which hold the fitting questions only."""
-    measures = Measures.of(traces)
-    held = _Held(measures, (*CERTAINTIES, *SUPPORTS, SPREAD))
-    (first, why_first), (second, why_second), _ = all_of(
-        lambda: _certainty(held, certainty),
-        lambda: _support(held, support),
-        lambda: held.require(SPREAD),
-    )
-    spread = (f"{SPREAD}{held.remark(SPREAD)}",) if held.remark(SPREAD) else ()
-    return ABRagSignals(
-        certainty=first,
-        support=second,
-        levels=_levels(held, first),
-        gold=gold_of(measures),
-        stated=stated_phrases(measures.traces.origin.run),
-        notes=(why_first, why_second, *spread),
-    )
-
-
-def fit_ab_rag(
-    data: FitData, signals: ABRagSignals, *, threshold: float | None = None
+    threshold: float | None = None,
+    f1_kind: F1Kind = "hotpotqa",
 ) -> ABRagPolicy:
     """Learn the corrected preset's weights, and its threshold unless one is given.
 
@@ -206,15 +163,30 @@ def fit_ab_rag(
     threshold is the cheapest whose F1 with out-of-fold weights is within one standard error of the
     best.
     """
-    names = (signals.certainty, signals.support, SPREAD)
+    fitting = measures.only_split(split)
+    held = _Held(fitting, (*CERTAINTIES, *SUPPORTS, SPREAD))
+    (first, why_first), (second, why_second), _ = all_of(
+        lambda: _certainty(held, certainty),
+        lambda: _support(held, support),
+        lambda: held.require(SPREAD),
+    )
+    names = (first, second, SPREAD)
+    data = fit_data(
+        measures,
+        (*names, ABSTAINED.name),
+        split=split,
+        f1_kind=f1_kind,
+        abstention=right_abstentions(fitting),
+    )
     weights = _fit(data, names, np.ones(data.table.n_questions, np.bool_))
-    _warn_of_little(data)
+    warn_of_little(data, "ab-rag's confidence")
     chosen = threshold is None
     if threshold is None:
         confidence = _out_of_fold(data, names, weights)
         best = cheapest_within_one_error(sweep_confidence(confidence, data, THRESHOLDS))
         ends = np.append(confidence[data.table.exists], (0.0, 1.0))
         threshold = shortest_threshold(best.threshold, ends, ">=")
+    spread = (f"{SPREAD}{held.remark(SPREAD)}",) if held.remark(SPREAD) else ()
     return ABRagPolicy(
         weights=weights.weights,
         undefined=weights.undefined,
@@ -222,49 +194,20 @@ def fit_ab_rag(
         link="logistic",
         threshold=threshold,
         reads_abstention=True,
-        abstention=abstention_of(signals.gold, signals.stated),
+        abstention=data.abstention,
         preset="corrected",
-        levels=signals.levels,
+        levels=_levels(held, first),
         fitted_on=dict(data.chosen_by if chosen else data.provenance),
-        notes=signals.notes,
+        notes=(why_first, why_second, *spread),
     )
 
 
-def _warn_of_little(data: FitData) -> None:
-    em = data.outcomes.em[np.isfinite(data.outcomes.em)]
-    labelled = int(data.outcomes.labelled.sum())
-    if labelled < N_FOLDS:
-        warnings.warn(
-            f"only {labelled} questions of split {data.provenance.get('split')!r} are labelled, fewer than "
-            f"the {N_FOLDS} folds: ab-rag's weights and threshold rest on next to nothing",
-            SufficeWarning,
-            stacklevel=3,
-        )
-    if em.min() == em.max():
-        warnings.warn(
-            f"all answers of the labelled questions are {'right' if em[0] else 'wrong'}: ab-rag's "
-            "weights are 0, its confidence is one number",
-            SufficeWarning,
-            stacklevel=3,
-        )
-
-
-class _Weights:
-    """A fit in the policy's terms."""
-
-    def __init__(self, names: Sequence[str], absent: Sequence[str], fit: LogisticFit) -> None:
-        self.intercept = fit.intercept
-        self.weights: Mapping[str, float] = dict(zip(names, fit.weights, strict=False))
-        tail = fit.weights[len(names) :]
-        self.undefined: Mapping[str, float] = dict(zip(absent, tail, strict=True))
-
-
-def _fit(data: FitData, names: Sequence[str], rows: NDArray[np.bool_]) -> _Weights:
+def _fit(data: FitData, names: Sequence[str], rows: NDArray[np.bool_]) -> Combination:
     """Weights over all rounds of the questions in ``rows`` (n_questions,)."""
     em, table = data.outcomes.em, data.table
     used = rows[:, None] & np.isfinite(em) & (table.signal(ABSTAINED.name) != 1.0)
     if not used.any():
-        return _Weights(names, (), LogisticFit(0.0, (0.0,) * len(names)))
+        return Combination(dict.fromkeys(names, 0.0), {}, 0.0, "logistic")
     absent = {name: np.isnan(table.signal(name)) for name in names}
     some = [name for name in names if (absent[name] & used).any()]
     features = np.empty((int(used.sum()), len(names) + len(some)))  # a column at a time, for memory
@@ -272,18 +215,20 @@ def _fit(data: FitData, names: Sequence[str], rows: NDArray[np.bool_]) -> _Weigh
         features[:, index] = np.where(absent[name], 0.0, table.signal(name))[used]
     for index, name in enumerate(some, len(names)):
         features[:, index] = absent[name][used]
-    return _Weights(names, some, fit_logistic(features, em[used], penalty=_PENALTY))
+    fitted = fit_logistic(features, em[used], penalty=_PENALTY)
+    undefined = dict(zip(some, fitted.weights[len(names) :], strict=True))
+    weights = dict(zip(names, fitted.weights, strict=False))
+    return Combination(weights, undefined, fitted.intercept, "logistic")
 
 
-def _out_of_fold(data: FitData, names: Sequence[str], whole: _Weights) -> NDArray[np.float64]:
+def _out_of_fold(data: FitData, names: Sequence[str], whole: Combination) -> NDArray[np.float64]:
     """Confidence of every question from weights fitted without its fold, (n_questions, n_rounds)."""
     fold = data.folds()
     out_of_fold = np.full((data.table.n_questions, data.table.n_rounds), np.nan)
     for number in np.unique(fold):
         held_out = fold == number
         fitted = whole if held_out.all() else _fit(data, names, ~held_out)
-        parts = Combination(fitted.weights, fitted.undefined, fitted.intercept, "logistic")
-        confidence = combined_confidence(data.table, parts, reads_abstention=True)
+        confidence = combined_confidence(data.table, fitted, reads_abstention=True)
         out_of_fold[held_out] = confidence[held_out]
     return out_of_fold
 

@@ -88,8 +88,8 @@ class ABRag(Method):
         run: FitRun | None = None,
     ) -> ABRagPolicy:
         """See :mod:`suffice.policies.ab_rag.fit`."""
-        from suffice.policies.ab_rag.fit import choose_signals, fit_ab_rag, published_ab_rag
-        from suffice.policies.fitting import fit_data, warn_of_undefined
+        from suffice.policies.ab_rag.fit import fit_ab_rag, published_ab_rag
+        from suffice.policies.fitting import warn_of_undefined
 
         del run
         if preset == "published":
@@ -98,11 +98,15 @@ class ABRag(Method):
             )
             warn_of_undefined(policy, measures, self.name, policy.where_undefined)
             return policy
-        fitting = measures.only_split(split)
-        chosen = choose_signals(fitting, settings.certainty, settings.support)
-        data = fit_data(measures, chosen.specs, split=split, f1_kind=settings.f1_kind or "hotpotqa")
-        policy = fit_ab_rag(data, chosen, threshold=settings.threshold)
-        warn_of_undefined(policy, fitting, self.name, policy.where_undefined)
+        policy = fit_ab_rag(
+            measures,
+            split,
+            certainty=settings.certainty,
+            support=settings.support,
+            threshold=settings.threshold,
+            f1_kind=settings.f1_kind or "hotpotqa",
+        )
+        warn_of_undefined(policy, measures.only_split(split), self.name, policy.where_undefined)
         return policy
 
     def read(self, document: Mapping[str, Any], file: Path) -> ABRagPolicy:

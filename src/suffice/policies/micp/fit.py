@@ -33,7 +33,7 @@ from suffice.policies.micp.relevance_filter import (
     unrecorded_finds,
 )
 from suffice.policies.micp.samples import read_samples, samples_a_round
-from suffice.policies.micp.search import Allocation, search_allocation
+from suffice.policies.micp.search import Allocation, search_allocations
 from suffice.policies.micp.settings import (
     CALIBRATE,
     DEFAULT_ALPHA_RETRIEVAL,
@@ -269,9 +269,9 @@ def _levels(
 ) -> tuple[tuple[Fraction, ...], Allocation | None]:
     """The error levels of rounds 1..T-1, and the search that found them unless given by hand."""
     if settings.allocation is None:
-        names = ("steps", "objective", "weight", "grid")
-        options = {name: getattr(settings, name) for name in names}
-        allocation = search_allocation(data, alpha, preset, **options)
+        options = {name: getattr(settings, name) for name in ("steps", "weight", "grid")}
+        found = search_allocations(data, alpha, preset, (settings.objective,), **options)
+        allocation = found[settings.objective]
         return allocation.levels, allocation
     if len(settings.allocation) != data.rounds - 1:
         raise UsageError(
@@ -336,39 +336,30 @@ def few_notes(
     thresholds: Stage2,
     objective: Objective,
 ) -> list[str]:
-    """Where no threshold can fire before the last round, and how many questions would change that.
+    """Where no threshold can fire before the last round, and what would change that.
 
     ``sizes`` are the questions to optimise and to calibrate on, ``levels`` those of the rounds, and
     ``objective`` what was minimised on the first.
     """
     if not thresholds.stops or any(stop.value > -math.inf for stop in thresholds.stops):
         return []
+    budget = "the policy takes the full budget"
     asked = [
         math.ceil(smallest_sample(level) * sizes[1] / max(group, 1))
         for level, group in zip(levels, thresholds.group_sizes, strict=True)
         if level > 0
     ]
-    needed = smallest_sample(alpha)
-    divided = f"{sizes[0]} to optimise and {sizes[1]} to calibrate on"
-    if min(sizes) < needed:
+    needed = max(smallest_sample(alpha), min(asked, default=0))
+    if needed > min(sizes):
         return [
-            f"too few questions for alpha = {float(alpha):g} ({divided}): each part needs at least "
-            f"{needed}, better some multiple of it; the policy takes the full budget"
-        ]
-    if asked and min(asked) <= sizes[1]:
-        return [
-            "the error levels of the rounds stop no calibration question, as too many of them tie: the "
-            "policy takes the full budget"
+            f"too few questions for alpha = {float(alpha):g} ({sizes[0]} to optimise and {sizes[1]} to "
+            f"calibrate on): about {needed} are needed in each part; {budget}"
         ]
     if asked:
-        return [
-            f"too few questions for alpha = {float(alpha):g} ({divided}): at the error levels of the "
-            f"rounds about {min(asked)} to calibrate on are needed; the policy takes the full budget"
-        ]
-    other = "--grid shares" if objective == "rounds" else "--objective rounds"
+        return [f"too many calibration questions tie at the error levels of the rounds: {budget}"]
     return [
         "no division of the error budget is better than no early stop on the questions to optimise on, by "
-        f"objective {objective}: the policy takes the full budget; try {other}, or record more questions"
+        f"objective {objective}: {budget}; try another --objective or --grid, or record more"
     ]
 
 
@@ -376,15 +367,14 @@ def tie_notes(held: Sampled, alpha: Fraction, thresholds: Stage2, preset: Preset
     """How many stops strict thresholds lose to ties."""
     if preset != "published":
         return []
-    tied = np.zeros(held.n, bool)
-    for t, stop in enumerate(thresholds.stops):
-        score, unsampled = held.score[:, t], ~held.answerable[:, t]
-        if stop != NEVER:
-            tied |= score == stop.value
-            continue
-        most = tied_threshold(score[unsampled], alpha, randomised=False)
-        if not (score < most.value).any():  # all of the budget would stop nobody
-            tied |= score == most.value
+    # what all of the budget would stop by, where a round has no threshold of its own
+    values = [
+        tied_threshold(held.score[~held.answerable[:, t], t], alpha, randomised=False).value
+        if stop == NEVER
+        else stop.value
+        for t, stop in enumerate(thresholds.stops)
+    ]
+    tied = (held.score[:, : len(values)] == values).any(axis=1)
     if not tied.any():
         return []
     return [

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -87,13 +87,6 @@ def levels_of_shares(
             threshold = tied_threshold(data.score[group, t], level, randomised=False)
             running &= ~threshold.fires(data.score[:, t], data.draws[:, t])
     return tuple(levels)
-
-
-def search_allocation(
-    data: Sampled, alpha: Fraction, preset: Preset, objective: Objective = "rounds", **options: Any
-) -> Allocation:
-    """Those of one objective, see :func:`search_allocations`."""
-    return search_allocations(data, alpha, preset, (objective,), **options)[objective]
 
 
 def search_allocations(

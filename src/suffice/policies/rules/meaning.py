@@ -6,7 +6,7 @@ import math
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,7 @@ from suffice.policies.rules.syntax import (
 )
 from suffice.signals.spec import SignalSpec
 
-Value = Any  # float64 and bool arrays of one round, or a number that is the same for all questions
+Value = Any  # float64 and bool arrays (n_questions, n_rounds), or what is broadcast to that
 
 
 def _different(left: Value, right: Value) -> Value:
@@ -50,84 +50,43 @@ _OPERATORS: Mapping[str, Callable[[Value, Value], Value]] = {
     "!=": _different,
 }
 
-Compiled = Callable[["AtRound"], Value]
 
-
-def _compile_operand(operand: Operand) -> Compiled:
-    match operand:
-        case Number(value):
-            return lambda _: value
-        case SignalRef(name):
-            return lambda environment: environment.signal(name)
-        case Calibrated(name):
-            return lambda environment: environment.calibrated(name)
-        case RoundNumber():
-            return lambda environment: environment.round
-        case BaseRate():
-            return lambda environment: environment.base_rate()
-        case Coin():
-            return lambda environment: environment.coin()
-
-
-def compile_rule(expression: Expression, specs: Mapping[str, SignalSpec]) -> Compiled:
-    """The rule as a function of an environment, giving a bool or a bool array."""
+def _holds(expression: Expression, specs: Mapping[str, SignalSpec], columns: RuleColumns) -> Value:
     match expression:
         case Truth(SignalRef(name)):
             # "not 0" of a signal that is never negative is one comparison instead of three
             nonzero = operator.gt if specs[name].low >= 0 else _different
-            return lambda environment: nonzero(environment.signal(name), 0.0)
+            return nonzero(columns.signals[name], 0.0)
         case Compare(left, symbol, right):
-            compare = _OPERATORS[symbol]
-            left_value, right_value = _compile_operand(left), _compile_operand(right)
-            return lambda environment: compare(left_value(environment), right_value(environment))
+            return _OPERATORS[symbol](columns.value(left), columns.value(right))
         case Not(item):
-            inside = compile_rule(item, specs)
             # bool ^ True negates Python and numpy truth values alike; ~ does not
-            return lambda environment: inside(environment) ^ True
-        case And(items):
-            return _folded(operator.and_, [compile_rule(item, specs) for item in items])
-        case Or(items):
-            return _folded(operator.or_, [compile_rule(item, specs) for item in items])
+            return _holds(item, specs, columns) ^ True
+        case And(items) | Or(items):
+            combine = operator.and_ if isinstance(expression, And) else operator.or_
+            return reduce(combine, (_holds(item, specs, columns) for item in items))
         case AtLeast(count, items):
-            parts = [compile_rule(item, specs) for item in items]
-            return lambda environment: sum(part(environment) * 1 for part in parts) >= count
+            return sum(_holds(item, specs, columns) * 1 for item in items) >= count
 
 
-def _folded(combine: Callable[[Value, Value], Value], parts: Sequence[Compiled]) -> Compiled:
-    first, *others = parts
-
-    def value(environment: AtRound) -> Value:
-        result = first(environment)
-        for other in others:
-            result = combine(result, other(environment))
-        return result
-
-    return value
-
-
-def can_hold(expression: Expression, environment: AtRound) -> Value:
+def can_hold(expression: Expression, columns: RuleColumns) -> Value:
     """Whether the rule may be true where it compares what is defined, and false elsewhere.
 
     A negation may always be: it holds where what it negates is undefined.
     """
     match expression:
         case Truth(signal):
-            return ~np.isnan(_compile_operand(signal)(environment))
+            return ~np.isnan(columns.value(signal))
         case Compare(left, _, right):
-            sides = (_compile_operand(side)(environment) for side in (left, right))
-            return ~np.isnan(next(sides)) & ~np.isnan(next(sides))
+            return ~np.isnan(columns.value(left)) & ~np.isnan(columns.value(right))
         case Not():
             return np.True_
         case And(items):
-            return np.logical_and.reduce(_each(items, environment))
+            return reduce(operator.and_, (can_hold(item, columns) for item in items))
         case Or(items):
-            return np.logical_or.reduce(_each(items, environment))
+            return reduce(operator.or_, (can_hold(item, columns) for item in items))
         case AtLeast(count, items):
-            return sum(part * 1 for part in _each(items, environment)) >= count
-
-
-def _each(items: Sequence[Expression], environment: AtRound) -> list[Value]:
-    return list(np.broadcast_arrays(*(can_hold(item, environment) for item in items)))
+            return sum(can_hold(item, columns) * 1 for item in items) >= count
 
 
 def first_round(expression: Expression) -> float:
@@ -169,47 +128,36 @@ def _may(expression: Expression, number: int) -> dict[bool, bool]:
             }
 
 
-def operands(expression: Expression) -> Iterator[Operand]:
-    """Every operand, in reading order, literals included."""
+def _parts(expression: Expression) -> Iterator[Expression]:
+    """A rule's conditions, in reading order, those that hold others before them."""
+    yield expression
     match expression:
-        case Truth(signal):
-            yield signal
-        case Compare(left, _, right):
-            yield left
-            yield right
         case Not(item):
-            yield from operands(item)
+            yield from _parts(item)
         case And(items) | Or(items) | AtLeast(_, items):
             for item in items:
-                yield from operands(item)
+                yield from _parts(item)
+
+
+def operands(expression: Expression) -> Iterator[Operand]:
+    """Every operand, in reading order, literals included."""
+    for part in _parts(expression):
+        match part:
+            case Truth(signal):
+                yield signal
+            case Compare(left, _, right):
+                yield from (left, right)
 
 
 def comparisons(expression: Expression) -> Iterator[Compare]:
     """Every comparison, in reading order."""
-    match expression:
-        case Compare():
-            yield expression
-        case Not(item):
-            yield from comparisons(item)
-        case And(items) | Or(items) | AtLeast(_, items):
-            for item in items:
-                yield from comparisons(item)
-        case Truth():
-            pass
+    return (part for part in _parts(expression) if isinstance(part, Compare))
 
 
 def check_reachable(expression: Expression, specs: Mapping[str, SignalSpec]) -> None:
     """Refuse a comparison that no value of its signals can make true."""
-    match expression:
-        case Compare():
-            _check_compare(expression, specs)
-        case Not(item):
-            check_reachable(item, specs)
-        case And(items) | Or(items) | AtLeast(_, items):
-            for item in items:
-                check_reachable(item, specs)
-        case Truth():
-            pass
+    for comparison in comparisons(expression):
+        _check_compare(comparison, specs)
 
 
 def _check_compare(compare: Compare, specs: Mapping[str, SignalSpec]) -> None:
@@ -276,51 +224,31 @@ class RuleColumns:
         """Every question's own draw, (n_questions,)."""
         return lots("coin", self.question_ids)
 
+    def value(self, operand: Operand) -> Value:
+        """Of any operand, NaN where undefined."""
+        match operand:
+            case Number(value):
+                return value
+            case SignalRef(name):
+                return self.signals[name]
+            case Calibrated(name):
+                return self.calibrations[name]
+            case RoundNumber():
+                return np.arange(1, self.shape[1] + 1)
+            case BaseRate():
+                return np.nan if self.base_rates is None else self.base_rates
+            case Coin():
+                return self.coins[:, None]
+
+    def whole(self, value: Value) -> Value:
+        """A value of every question and round."""
+        return np.broadcast_to(value, self.shape)
+
 
 def rule_fires(
     rule: str, specs: Mapping[str, SignalSpec], columns: RuleColumns
 ) -> NDArray[np.bool_]:
-    """Where the rule holds, (n_questions, n_rounds)."""
+    """Where the rule holds, (n_questions, n_rounds), stored round-major."""
     expression = parse(rule)
     check_reachable(expression, specs)
-    return by_round(columns, compile_rule(expression, specs))
-
-
-def by_round(columns: RuleColumns, holds: Compiled) -> NDArray[np.bool_]:
-    """What a compiled rule gives of every question and round, (n_questions, n_rounds)."""
-    n_questions, n_rounds = columns.shape
-    held = np.empty((n_rounds, n_questions), np.bool_)
-    for index in range(n_rounds):
-        held[index] = holds(AtRound(columns, index + 1))
-    return held.T
-
-
-class AtRound:
-    """Operands of one round."""
-
-    __slots__ = ("_columns", "round")
-
-    def __init__(self, columns: RuleColumns, number: int) -> None:
-        self._columns = columns
-        self.round = number
-
-    def signal(self, name: str) -> NDArray[np.float64]:
-        """A signal, NaN where undefined."""
-        return self._columns.signals[name][:, self.round - 1]
-
-    def calibrated(self, name: str) -> NDArray[np.float64]:
-        """Its fitted map, NaN where undefined."""
-        return self._columns.calibrations[name][:, self.round - 1]
-
-    def base_rate(self) -> Any:
-        """Mean tune EM of the round, NaN where undefined."""
-        rates = self._columns.base_rates
-        return np.nan if rates is None else rates[:, self.round - 1]
-
-    def coin(self) -> NDArray[np.float64]:
-        """Every question's own draw in [0, 1)."""
-        return self._columns.coins
-
-    def value(self, operand: Operand) -> Value:
-        """Of any operand."""
-        return _compile_operand(operand)(self)
+    return np.array(columns.whole(_holds(expression, specs, columns)), np.bool_, order="F")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial, reduce
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
@@ -20,14 +20,12 @@ from suffice.numbers.maps.per_round import (
 )
 from suffice.policies.method import loop_needs, read_abstention
 from suffice.policies.rules.meaning import (
-    AtRound,
     RuleColumns,
-    by_round,
     can_hold,
     check_reachable,
-    compile_rule,
     first_round,
     operands,
+    rule_fires,
 )
 from suffice.policies.rules.syntax import (
     BaseRate,
@@ -197,10 +195,6 @@ class RulePolicy:
         return with_meaning(spec, abstained_signal(self.abstention))
 
     @cached_property
-    def _holds(self) -> Any:
-        return compile_rule(parse(self.rule), {spec.name: spec for spec in self.specs})
-
-    @cached_property
     def _shown(self) -> Mapping[str, _Shown]:
         """What a decision shows of the rule, by its text, in reading order."""
         read = operands(parse(self.rule))
@@ -208,17 +202,22 @@ class RulePolicy:
 
     def fires(self, table: PolicyTable) -> NDArray[np.bool_]:
         """Where the rule holds."""
-        return by_round(self._columns(table), self._holds)
+        return self._fires(self._columns(table))
 
     def explain(self, table: PolicyTable, question: int, round_number: int) -> Explanation:
         """Whether the rule holds, with the values it looks at."""
-        now = AtRound(self._columns(table, slice(question, question + 1)), round_number)
-        holds = bool(np.all(self._holds(now)))
-        shown = self._shown
-        values = {name: known(float(np.max(now.value(part)))) for name, part in shown.items()}
+        columns = self._columns(table, slice(question, question + 1))
+        at, shown = (0, round_number - 1), self._shown
+        holds = self._fires(columns)[at]
+        values = {
+            name: known(float(columns.whole(columns.value(part))[at]))
+            for name, part in shown.items()
+        }
 
         def undefined(part: _Shown) -> str:
-            if isinstance(part, SignalRef | Calibrated) and np.isnan(now.signal(part.name)).all():
+            if isinstance(part, SignalRef | Calibrated) and np.isnan(
+                columns.signals[part.name][at]
+            ):
                 spec = next(spec for spec in self.specs if spec.name == part.name)
                 return table.undefined(spec, question, round_number)
             return f"undefined (nothing was fitted for round {round_number})"
@@ -231,6 +230,9 @@ class RulePolicy:
         return Explanation(
             reason=f"{self.rule} {verdict} at round {round_number}: {listed}", values=values
         )
+
+    def _fires(self, columns: RuleColumns) -> NDArray[np.bool_]:
+        return rule_fires(self.rule, {spec.name: spec for spec in self.specs}, columns)
 
     def _columns(self, table: PolicyTable, rows: slice = slice(None)) -> RuleColumns:
         signals = {name: table.signal(name)[rows] for name in self.signals}
@@ -268,7 +270,8 @@ class RulePolicy:
 
     def can_hold(self, table: PolicyTable) -> NDArray[np.bool_]:
         """Whether what is defined in a round lets it hold there, (n_questions, n_rounds)."""
-        return by_round(self._columns(table), partial(can_hold, parse(self.rule)))
+        columns = self._columns(table)
+        return np.asarray(columns.whole(can_hold(parse(self.rule), columns)), np.bool_)
 
     def document(self) -> dict[str, Any]:
         """What its file says; parts without content are left out."""

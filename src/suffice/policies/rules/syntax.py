@@ -1,4 +1,4 @@
-"""The rule language: one readable line over signals, parsed and never evaluated as code.
+"""The rule language: one readable line over signals, parsed by Python's grammar and never evaluated.
 
 ::
 
@@ -16,23 +16,30 @@
 
 from __future__ import annotations
 
+import ast
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NoReturn
+from functools import lru_cache
 
 from suffice.errors import UsageError, did_you_mean
 
 MAX_LENGTH = 10_000
 MAX_DEPTH = 50
 COMPARISONS = ("<=", ">=", "==", "!=", "<", ">")
-_KEYWORDS = frozenset({"and", "or", "not", "round", "calibrated", "base_rate", "at_least", "coin"})
-_WHOLE = re.compile(r"[0-9]{1,5}")
-_TOKEN = re.compile(
-    r"\s*(?:(?P<number>-?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)"
-    r"|(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
-    r"|(?P<symbol><=|>=|==|!=|<|>|\(|\)|,|-))"
-)
+_OPERATORS: Mapping[type[ast.cmpop], str] = {
+    ast.LtE: "<=",
+    ast.GtE: ">=",
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+    ast.Lt: "<",
+    ast.Gt: ">",
+}
+_KEYWORDS = frozenset({"round", "calibrated", "base_rate", "at_least", "coin"})
+_FOREIGN = re.compile(r"[^\sA-Za-z0-9_.,()<>=!+-]|=>|=<|(?<![<>=!])=(?!=)|!(?!=)")
+_NESTING = re.compile(r"[()]|\bnot\b")
+_ANY = "a signal, a number, round, calibrated(signal), base_rate() or coin()"
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,13 +169,6 @@ def _wrapped(item: Expression, *looser: type) -> str:
     return f"({item})" if isinstance(item, looser) else str(item)
 
 
-@dataclass(frozen=True, slots=True)
-class _Token:
-    kind: str
-    text: str
-    position: int
-
-
 _MEANT = {
     "=>": ">=",
     "=<": "<=",
@@ -183,39 +183,35 @@ _MEANT = {
 """Signs of other languages."""
 
 
-def _meant_symbol(found: str) -> str:
-    """What a sign that no rule has stands for elsewhere, to end a refusal with."""
-    meant = _MEANT.get(found) or _MEANT.get(found[:1])
-    if found[:1] == "?":
-        return "; a number to be found is for: suffice sweep TRACES --rule RULE"
-    return "" if meant is None else f"; did you mean {meant!r}?"
-
-
-def _tokenize(text: str) -> list[_Token]:
-    tokens: list[_Token] = []
-    position, end = 0, len(text.rstrip())
-    while position < end:
-        match = _TOKEN.match(text, position)
-        if match is None or match.end() > len(text):
-            start = position + len(text[position:]) - len(text[position:].lstrip())
-            raise UsageError(
-                f"rule {text!r}: unexpected {text[start]!r} at character {start + 1}"
-                f"{_meant_symbol(text[start : start + 2])}"
-            )
-        kind = str(match.lastgroup)
-        tokens.append(_Token(kind, match.group(kind), match.start(kind)))
-        position = match.end()
-    return tokens
-
-
+@lru_cache(maxsize=4096)
 def parse(text: str) -> Expression:
     """The rule's tree."""
     if len(text) > MAX_LENGTH:
         raise UsageError(f"a rule may have {MAX_LENGTH} characters, this one has {len(text)}")
-    parser = _Parser(text, _tokenize(text))
-    expression = parser.rule()
-    parser.expect_end()
-    return expression
+    if (foreign := _FOREIGN.search(text)) is not None:
+        found = foreign[0]
+        meant = f"; did you mean {_MEANT[found]!r}?" if found in _MEANT else ""
+        if found == "?":
+            meant = "; a number to be found is for: suffice sweep TRACES --rule RULE"
+        raise UsageError(
+            f"rule {text!r}: unexpected {found!r} at character {foreign.start() + 1}{meant}"
+        )
+    depth = 0
+    for sign in _NESTING.findall(text):
+        depth += -1 if sign == ")" else 1
+        if depth > MAX_DEPTH:
+            raise UsageError(f"rule {text[:60]!r}...: nested deeper than {MAX_DEPTH}")
+    try:
+        tree = ast.parse(re.sub(r"\s", " ", text).strip(), mode="eval")
+    except (SyntaxError, ValueError) as error:
+        place = getattr(error, "offset", None)
+        at = f" at character {place + len(text) - len(text.lstrip())}" if place else " to its end"
+        opened = text.count("(") - text.count(")")
+        said = f" ({abs(opened)} {'unclosed (' if opened > 0 else 'unopened )'})" if opened else ""
+        loud = re.search(r"\b(AND|OR|NOT|And|Or|Not)\b", text)
+        meant = f"; did you mean {loud[0].lower()!r}?" if loud else ""
+        raise UsageError(f"rule {text!r}: cannot be read{at}{said}{meant}") from error
+    return _Reader(text).condition(tree.body)
 
 
 def _joined(kind: type[And] | type[Or], items: list[Expression]) -> Expression:
@@ -228,194 +224,99 @@ def _joined(kind: type[And] | type[Or], items: list[Expression]) -> Expression:
     return kind(tuple(flat))
 
 
-class _Parser:
-    def __init__(self, text: str, tokens: list[_Token]) -> None:
+class _Reader:
+    """The rule's tree of a tree of Python's."""
+
+    def __init__(self, text: str) -> None:
         self._text = text
-        self._tokens = tokens
-        self._next = 0
-        self._depth = 0
 
-    def _peek(self) -> _Token | None:
-        return self._tokens[self._next] if self._next < len(self._tokens) else None
+    def _refused(self, node: ast.AST, expected: str) -> UsageError:
+        near = ""
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            from suffice.signals.derived import DERIVATIONS
 
-    def _at(self, *texts: str) -> bool:
-        token = self._peek()
-        return token is not None and token.text in texts
+            near = did_you_mean(node.func.id, (*sorted(_KEYWORDS - {"round"}), *DERIVATIONS))
+        found = ast.unparse(node)
+        return UsageError(f"rule {self._text!r}: expected {expected}, found {found:.60}{near}")
 
-    def _take(self) -> _Token:
-        token = self._tokens[self._next]
-        self._next += 1
-        return token
+    def condition(self, node: ast.expr) -> Expression:
+        match node:
+            case ast.BoolOp(op, values):
+                kind = And if isinstance(op, ast.And) else Or
+                return _joined(kind, [self.condition(value) for value in values])
+            case ast.UnaryOp(ast.Not(), inside):
+                return Not(self.condition(inside))
+            case ast.Compare(left, operators, others):
+                return self._chain(node, [left, *others], operators)
+            case ast.Call(ast.Name("at_least"), [count, *conditions], []):
+                return self._at_least(count, conditions)
+        operand = self._operand(node)
+        if not isinstance(operand, SignalRef):
+            raise self._refused(node, f"a comparison after {operand}, as in {operand} > 0.25")
+        return Truth(operand)
 
-    def _fail(self, expected: str) -> NoReturn:
-        token = self._peek()
-        read = "the end" if token is None else f"{token.text!r} at character {token.position + 1}"
-        opened = sum(t.text == "(" for t in self._tokens) - sum(t.text == ")" for t in self._tokens)
-        balance = ""
-        if opened:
-            balance = f" ({abs(opened)} {'unclosed (' if opened > 0 else 'unopened )'})"
-        raise UsageError(
-            f"rule {self._text!r}: expected {expected}, found {read}{balance}{self._meant_word()}"
-        )
-
-    def _meant_word(self) -> str:
-        """A keyword in capitals, or a misspelt function, at the place or before it."""
-        token = self._peek()
-        around = [self._tokens[self._next - 1]] if self._next else []
-        called = token is not None and token.text == "("
-        for near in [*around, *([] if token is None else [token])]:
-            if near.kind != "name" or near.text in _KEYWORDS:
-                continue
-            if near.text.lower() in ("and", "or", "not"):
-                return f"; did you mean {near.text.lower()!r}?"
-            if called and near in around:
-                from suffice.signals.derived import DERIVATIONS
-
-                return did_you_mean(
-                    near.text, ("calibrated", "base_rate", "at_least", "coin", *DERIVATIONS)
-                )
-        return ""
-
-    def _expect(self, symbol: str) -> None:
-        if not self._at(symbol):
-            self._fail(repr(symbol))
-        self._take()
-
-    def expect_end(self) -> None:
-        if self._peek() is not None:
-            self._fail("'and', 'or' or the end")
-
-    def rule(self) -> Expression:
-        self._deeper()
-        items = [self._all()]
-        while self._at("or"):
-            self._take()
-            items.append(self._all())
-        self._depth -= 1
-        return _joined(Or, items)
-
-    def _all(self) -> Expression:
-        items = [self._negation()]
-        while self._at("and"):
-            self._take()
-            items.append(self._negation())
-        return _joined(And, items)
-
-    def _negation(self) -> Expression:
-        negations = 0
-        while self._at("not"):
-            self._take()
-            self._deeper()
-            negations += 1
-        expression = self._test()
-        for _ in range(negations):
-            expression = Not(expression)
-        self._depth -= negations
-        return expression
-
-    def _deeper(self) -> None:
-        self._depth += 1
-        if self._depth > MAX_DEPTH:
-            raise UsageError(f"rule {self._text[:60]!r}...: nested deeper than {MAX_DEPTH}")
-
-    def _test(self) -> Expression:
-        if self._at("("):
-            self._take()
-            inside = self.rule()
-            self._expect(")")
-            return inside
-        if self._at("at_least"):
-            return self._at_least()
-        return self._chain()
-
-    def _at_least(self) -> Expression:
-        self._take()
-        self._expect("(")
-        token = self._peek()
-        if token is None or not _WHOLE.fullmatch(token.text):
-            self._fail("a whole number below 100000, as in at_least(2, a, b, c)")
-        count = int(self._take().text)
-        items: list[Expression] = []
-        while self._at(","):
-            self._take()
-            items.append(self.rule())
-        self._expect(")")
-        if not 1 <= count <= len(items):
-            raise UsageError(
-                f"rule {self._text!r}: at_least({count}, ...) over {len(items)} conditions; "
-                f"the number must be from 1 to the number of conditions"
-            )
-        return AtLeast(count, tuple(items))
-
-    def _chain(self) -> Expression:
-        left = self._operand()
+    def _chain(
+        self, node: ast.expr, sides: list[ast.expr], operators: list[ast.cmpop]
+    ) -> Expression:
+        symbols = [_OPERATORS.get(type(operator)) for operator in operators]
+        read = [self._operand(side) for side in sides]
         comparisons: list[Expression] = []
-        while self._at(*COMPARISONS):
-            operator = self._take().text
-            right = self._operand()
-            comparisons.append(Compare(left, operator, right))
-            left = right
-        if not comparisons:
-            if isinstance(left, SignalRef):
-                return Truth(left)
-            self._fail(f"a comparison after {left}, as in {left} > 0.25")
+        for left, symbol, right in zip(read, symbols, read[1:], strict=False):
+            if symbol is None:
+                raise self._refused(node, f"one of {' '.join(COMPARISONS)}")
+            comparisons.append(Compare(left, symbol, right))
         return _joined(And, comparisons)
 
-    def _operand(self) -> Operand:
-        token = self._peek()
-        if (
-            token is None
-            or token.kind == "symbol"
-            or token.text in ("and", "or", "not", "at_least")
-        ):
-            self._fail("a signal, a number, round, calibrated(signal), base_rate() or coin()")
-        self._take()
-        if token.kind == "number":
-            return self._number(token)
-        if token.text == "round":
-            return RoundNumber()
-        if token.text in ("base_rate", "coin"):
-            self._expect("(")
-            self._expect(")")
-            return BaseRate() if token.text == "base_rate" else Coin()
-        if token.text == "calibrated":
-            return self._calibrated()
-        return SignalRef(self._signal(token))
+    def _at_least(self, count: ast.expr, conditions: list[ast.expr]) -> Expression:
+        whole = count.value if isinstance(count, ast.Constant) else None
+        if not isinstance(whole, int) or isinstance(whole, bool) or whole >= 100_000:
+            raise self._refused(count, "a whole number below 100000, as in at_least(2, a, b, c)")
+        items = [self.condition(condition) for condition in conditions]
+        if not 1 <= whole <= len(items):
+            raise UsageError(
+                f"rule {self._text!r}: at_least({whole}, ...) over {len(items)} conditions; "
+                f"the number must be from 1 to the number of conditions"
+            )
+        return AtLeast(whole, tuple(items))
 
-    def _signal(self, token: _Token) -> str:
-        """The name of a signal that begins with the word just taken, of one made of another with it."""
-        if not self._at("("):
-            return token.text
+    def _operand(self, node: ast.expr) -> Operand:
+        match node:
+            case ast.Name("round"):
+                return RoundNumber()
+            case ast.Call(ast.Name("base_rate"), [], []):
+                return BaseRate()
+            case ast.Call(ast.Name("coin"), [], []):
+                return Coin()
+            case ast.Call(ast.Name("calibrated"), [of], []):
+                return Calibrated(self._signal(of))
+            case ast.UnaryOp(ast.USub(), ast.Constant() as value):
+                return Number(-self._number(value))
+            case ast.Constant():
+                return Number(self._number(node))
+        return SignalRef(self._signal(node))
+
+    def _signal(self, node: ast.expr) -> str:
+        """The name of a signal, or of one made of another."""
         from suffice.signals.derived import DERIVATIONS, DerivedName  # hardly any rule has one
 
-        if token.text not in DERIVATIONS:
-            return token.text
-        self._take()
-        top = None
-        inner = self._peek()
-        if inner is not None and inner.kind == "number":
-            top = self._number(self._take()).value
-            self._expect("-")
-        of = self._name_of_signal()
-        self._expect(")")
-        return str(DerivedName(token.text, of.text, top))
+        match node:
+            case ast.Name(name) if name not in _KEYWORDS:
+                return name
+            case ast.Call(ast.Name(how), [ast.Name(of)], []) if how in DERIVATIONS:
+                return str(DerivedName(how, of))
+            case ast.Call(ast.Name(how), [ast.BinOp(ast.Constant() as top, ast.Sub(), of)], []) if (
+                how in DERIVATIONS and isinstance(of, ast.Name)
+            ):
+                return str(DerivedName(how, of.id, self._number(top)))
+        raise self._refused(node, _ANY)
 
-    def _name_of_signal(self) -> _Token:
-        token = self._peek()
-        if token is None or token.kind != "name" or token.text in _KEYWORDS:
-            self._fail("the name of a signal")
-        return self._take()
-
-    def _number(self, token: _Token) -> Number:
-        value = float(token.text)
+    def _number(self, node: ast.Constant) -> float:
+        if isinstance(node.value, bool) or not isinstance(node.value, int | float):
+            raise self._refused(node, _ANY)
+        try:
+            value = float(node.value)
+        except OverflowError:
+            value = math.inf
         if math.isinf(value):
-            raise UsageError(
-                f"rule {self._text[:60]!r}: the number at character {token.position + 1} is too large"
-            )
-        return Number(value)
-
-    def _calibrated(self) -> Operand:
-        self._expect("(")
-        name = self._signal(self._name_of_signal())
-        self._expect(")")
-        return Calibrated(name)
+            raise UsageError(f"rule {self._text[:60]!r}: a number in it is too large")
+        return value

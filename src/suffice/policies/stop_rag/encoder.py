@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -119,30 +119,27 @@ class TextEncoder:
     def batch(self, texts: Sequence[Tokens]) -> Batch:
         """The texts as one padded batch."""
         torch = torch_module()
-        size = max(len(text.ids) for text in texts)
-        pad = self.tokenizer.pad_token_id or 0
-        ids = torch.full((len(texts), size), pad, dtype=torch.long)
-        types = torch.zeros((len(texts), size), dtype=torch.long)
-        words = torch.full((len(texts), size), -1, dtype=torch.long)
-        masks = torch.zeros((3, len(texts), size), dtype=torch.bool)
-        for row, text in enumerate(texts):
-            length = len(text.ids)
-            ids[row, :length] = torch.tensor(text.ids)
-            types[row, :length] = torch.tensor(text.types)
-            words[row, :length] = torch.tensor(text.words)
-            for mask, (start, stop) in zip(
-                masks, ((0, length), text.question, text.document), strict=True
-            ):
-                mask[row, start:stop] = True
         device = self.device
-        ids, types, masks = ids.to(device), types.to(device), masks.to(device)
+
+        def padded(rows: Iterable[tuple[int, ...]], value: int) -> Any:
+            tensors = [torch.tensor(row, dtype=torch.long) for row in rows]
+            pad = torch.nn.utils.rnn.pad_sequence
+            return pad(tensors, batch_first=True, padding_value=value).to(device)
+
+        ids = padded((text.ids for text in texts), self.tokenizer.pad_token_id or 0)
+        place = torch.arange(ids.shape[1], device=device)
+
+        def within(spans: Iterable[tuple[int, int]]) -> Any:
+            starts, stops = torch.tensor(list(spans), device=device).T[:, :, None]
+            return (place >= starts) & (place < stops)
+
         return Batch(
             ids=ids,
-            types=types,
-            mask=masks[0],
-            question=masks[1],
-            document=masks[2],
-            words=words.to(device),
+            types=padded((text.types for text in texts), 0),
+            mask=within((0, len(text.ids)) for text in texts),
+            question=within(text.question for text in texts),
+            document=within(text.document for text in texts),
+            words=padded((text.words for text in texts), -1),
         )
 
     def word_vectors(self, batch: Batch) -> Any:

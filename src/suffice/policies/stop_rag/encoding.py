@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
-from itertools import chain, islice
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from suffice.errors import UsageError
 from suffice.policies.stop_rag.settings import MIN_WINDOW, Mode
 from suffice.policies.stop_rag.states import StateTexts
 
-_AT_ONCE = 500  # trajectories
 _WORD = re.compile(r"\w+")
 
 
@@ -32,55 +31,18 @@ class Tokens:
     words: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A question or documents as ids, with the number of each token's word."""
-
-    ids: tuple[int, ...]
-    words: tuple[int, ...]
-
-    def cut(self, length: int) -> Piece:
-        """Its first tokens."""
-        return Piece(self.ids[:length], self.words[:length])
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Truncation:
-    """What did not fit the window."""
-
-    states: int = 0
-    states_cut: int = 0
-    documents: int = 0
-    documents_cut: int = 0
-    questions: int = 0
-    questions_cut: int = 0
-
-    def __add__(self, other: Truncation) -> Truncation:
-        return Truncation(
-            **{
-                field.name: getattr(self, field.name) + getattr(other, field.name)
-                for field in fields(self)
-            }
-        )
-
-    @property
-    def share(self) -> float:
-        """The share of states that lost documents or parts of them; 0 without states."""
-        return self.states_cut / self.states if self.states else 0.0
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoded:
-    """States of many trajectories as tokens."""
+    """States of many trajectories as tokens; ``truncation`` counts what did not fit the window."""
 
     texts: tuple[Tokens, ...]
     reads: tuple[tuple[tuple[int, ...], ...], ...]
     documents: tuple[tuple[int, ...], ...]
-    truncation: Truncation
+    truncation: Mapping[str, int]
 
 
 class Tokenizer:
-    """Makes the encoder's input of states, from any tokenizer of transformers. Threads take turns.
+    """Makes the encoder's input of states, by a tokenizer of transformers. Threads take turns.
 
     The question is kept whole where it leaves room for a quarter of the window, else cut to three
     quarters; then the document is cut (``separate``), or the newest documents that fit are kept whole
@@ -93,162 +55,121 @@ class Tokenizer:
                 f"the window must be at least {MIN_WINDOW} tokens, found {window}; choose a larger "
                 "window or another encoder"
             )
-        self._tokenizer = tokenizer
-        self._lock = threading.Lock()
-        self._special = sorted(set(tokenizer.all_special_tokens), key=len, reverse=True)
-        self.window = window
-        self.mode = mode
-        self._first, self._middle, self._last, self._types = _template(tokenizer)
-        if mode == "joined" and not self._middle:
+        if mode == "joined" and not tokenizer.sep_token:
             raise UsageError(
                 "this encoder's tokenizer has no separator token; use mode 'separate' or another encoder"
             )
-
-    def pieces(self, texts: Sequence[str]) -> list[Piece]:
-        """Tokens of each text without special tokens, whose names in a text are blanked out."""
-        if not texts:
-            return []
-        plain = []
-        for original in texts:
-            text = original
-            for name in self._special:
-                text = text.replace(name, " ")
-            plain.append(text)
-        fast = bool(self._tokenizer.is_fast)
-        with self._lock:
-            encoded = self._tokenizer(
-                plain, add_special_tokens=False, return_offsets_mapping=fast, verbose=False
-            )
-        if not fast:  # then every token is a word
-            return [Piece(tuple(ids), tuple(range(len(ids)))) for ids in encoded["input_ids"]]
-        return [
-            Piece(tuple(ids), _word_numbers(text, offsets))
-            for text, ids, offsets in zip(
-                plain, encoded["input_ids"], encoded["offset_mapping"], strict=True
-            )
-        ]
+        self._tokenizer = tokenizer
+        self._lock = threading.Lock()
+        self._special = sorted(set(tokenizer.all_special_tokens), key=len, reverse=True)
+        self._room = window - tokenizer.num_special_tokens_to_add(pair=True)
+        self._question_room = self._room - window // 4
+        self.window = window
+        self.mode = mode
 
     def encode(self, states: Iterable[StateTexts]) -> Encoded:
-        """Tokens of all states of these trajectories; some texts at a time are held beside them."""
+        """Tokens of all states of these trajectories, equal texts once."""
         places: dict[Tokens, int] = {}
-        reads, counts, cut = [], [], Truncation()
-        rest = iter(states)
-        while batch := list(islice(rest, _AT_ONCE)):
-            words = sorted(
-                {text for state in batch for text in (state.question, *state.seen(10**9))}
+        reads, counts, cut = [], [], Counter[str](dict.fromkeys(_CUT, 0))
+        for state in states:
+            seen = [state.seen(t) for t in range(1, state.n_rounds + 1)]
+            asked, lost = self._asked(state.question)
+            if self.mode == "joined":
+                read = [self._joint(asked, documents) for documents in seen]
+                states_cut = [any_cut for _, any_cut in read]
+                texts = [[tokens] for tokens, _ in read]
+            else:
+                pairs = self._pairs(asked, seen[-1]) if seen else []
+                flags = [was_cut for _, was_cut in pairs]
+                states_cut = [any(flags[: len(documents)]) for documents in seen]
+                texts = [[tokens for tokens, _ in pairs[: len(documents)]] for documents in seen]
+                cut.update(documents=len(pairs), documents_cut=sum(flags))
+            cut.update(
+                states=len(seen), states_cut=sum(states_cut), questions=1, questions_cut=int(lost)
             )
-            pieces = dict(zip(words, self.pieces(words), strict=True))
-            for state in batch:
-                texts, lost = self._trajectory(state, pieces)
-                reads.append(
-                    tuple(
-                        tuple(places.setdefault(text, len(places)) for text in one) for one in texts
-                    )
-                )
-                counts.append(tuple(len(state.seen(t)) for t in range(1, state.n_rounds + 1)))
-                cut += lost
+            reads.append(
+                tuple(tuple(places.setdefault(one, len(places)) for one in of) for of in texts)
+            )
+            counts.append(tuple(map(len, seen)))
         return Encoded(
-            texts=tuple(places), reads=tuple(reads), documents=tuple(counts), truncation=cut
+            texts=tuple(places), reads=tuple(reads), documents=tuple(counts), truncation=dict(cut)
         )
 
-    def pair(self, question: str, document: str) -> Tokens:
-        """Question and one document."""
-        first, second = self.pieces([question, document])
-        return self._pair(first, second)[0]
-
-    def joint(self, question: str, documents: Sequence[str]) -> Tokens:
-        """Question and documents in one text."""
-        first, *rest = self.pieces([question, *documents])
-        return self._joint(first, rest)[0]
-
-    def _trajectory(
-        self, states: StateTexts, pieces: dict[str, Piece]
-    ) -> tuple[list[list[Tokens]], Truncation]:
-        """The texts of every state, and what was cut."""
-        question = pieces[states.question]
-        asked = Truncation(
-            questions=1, questions_cut=int(len(question.ids) > self._question_room())
-        )
+    def read(self, question: str, documents: Sequence[str]) -> list[Tokens]:
+        """Question and each document, or all in one text, as the mode has it."""
+        asked, _ = self._asked(question)
         if self.mode == "joined":
-            joint = [
-                self._joint(question, [pieces[text] for text in states.seen(t)])
-                for t in range(1, states.n_rounds + 1)
-            ]
-            lost = Truncation(states=len(joint), states_cut=sum(cut for _, cut in joint))
-            return [[tokens] for tokens, _ in joint], asked + lost
-        pairs = [
-            [self._pair(question, pieces[text]) for text in added] for added in states.documents
+            return [self._joint(asked, documents)[0]]
+        return [tokens for tokens, _ in self._pairs(asked, documents)]
+
+    def _asked(self, question: str) -> tuple[str, bool]:
+        """The question as far as it is read, and whether it was cut."""
+        plain = self._plain(question)
+        offsets = self._tokens([plain])["offset_mapping"][0]
+        if len(offsets) <= self._question_room:
+            return plain, False
+        return plain[: offsets[self._question_room - 1][1]], True
+
+    def _pairs(self, asked: str, documents: Sequence[str]) -> list[tuple[Tokens, bool]]:
+        """Pairs within the window, and whether their documents were cut."""
+        if not documents:
+            return []
+        texts = list(map(self._plain, documents))
+        encoded = self._tokens([asked] * len(texts), texts, max_length=self.window)
+        return [
+            (_tokens(encoded, number, (asked, text)), bool(encoded.encodings[number].overflowing))
+            for number, text in enumerate(texts)
         ]
-        cuts = [sum(cut for _, cut in added) for added in pairs]
-        lost = Truncation(
-            states=len(pairs),
-            states_cut=sum(any(cuts[:t]) for t in range(1, len(cuts) + 1)),
-            documents=sum(map(len, pairs)),
-            documents_cut=sum(cuts),
-        )
-        flat = [[tokens for tokens, _ in added] for added in pairs]
-        return [list(chain.from_iterable(flat[:t])) for t in range(1, len(flat) + 1)], asked + lost
 
-    def _question_room(self) -> int:
-        return self._room() - self.window // 4
-
-    def _room(self, *taken: Piece) -> int:
-        """Tokens left beside the special ones and these."""
-        special = len(self._first) + len(self._middle) + len(self._last)
-        return self.window - special - sum(len(piece.ids) for piece in taken)
-
-    def _pair(self, question: Piece, document: Piece) -> tuple[Tokens, bool]:
-        """A pair within the window, and whether its document was cut."""
-        question = question.cut(self._question_room())
-        room = self._room(question)
-        return self._built(question, document.cut(room)), len(document.ids) > room
-
-    def _joint(self, question: Piece, documents: Sequence[Piece]) -> tuple[Tokens, bool]:
+    def _joint(self, asked: str, documents: Sequence[str]) -> tuple[Tokens, bool]:
         """Question and the newest documents that fit, in order, and whether anything was lost."""
-        question = question.cut(self._question_room())
-        room = self._room(question)
-        kept: list[Piece] = []
-        for document in reversed(documents):
-            room -= len(document.ids) + bool(kept)
+        texts = list(map(self._plain, documents))
+        question, *sizes = map(len, self._tokens([asked, *texts])["input_ids"])
+        room, kept = self._room - question, 0
+        for size in reversed(sizes):
+            room -= size + bool(kept)
             if room < 0:
-                alone = [] if kept else [document.cut(self._room(question))]
-                return self._built(question, self._joined([*kept, *alone])), True
-            kept.insert(0, document)
-        return self._built(question, self._joined(kept)), False
+                break
+            kept += 1
+        shown = texts[len(texts) - max(1, kept) :] if texts else []
+        joined = f"{self._tokenizer.sep_token} ".join(shown)
+        encoded = self._tokens([asked], [joined], max_length=self.window)
+        return _tokens(encoded, 0, (asked, joined)), kept < len(texts)
 
-    def _joined(self, documents: Sequence[Piece]) -> Piece:
-        """Documents with a separator between each two."""
-        ids: list[int] = []
-        words: list[int] = []
-        for number, document in enumerate(documents):
-            if number:
-                ids.append(self._middle[-1])
-                words.append(-1)
-            start = max(words, default=-1) + 1
-            ids += document.ids
-            words += [start + word for word in document.words]
-        return Piece(tuple(ids), tuple(words))
+    def _plain(self, text: str) -> str:
+        """A text in which the names of special tokens are blanked out."""
+        for name in self._special:
+            text = text.replace(name, " ")
+        return text
 
-    def _built(self, question: Piece, document: Piece) -> Tokens:
-        start = len(self._first)
-        middle = start + len(question.ids)
-        second = middle + len(self._middle)
-        end = second + len(document.ids)
-        one, two = self._types
-        no_word = (-1,)
-        return Tokens(
-            ids=(*self._first, *question.ids, *self._middle, *document.ids, *self._last),
-            types=(one,) * second + (two,) * (end - second + len(self._last)),
-            question=(start, middle),
-            document=(second, end),
-            words=(
-                *no_word * len(self._first),
-                *question.words,
-                *no_word * len(self._middle),
-                *document.words,
-                *no_word * len(self._last),
-            ),
-        )
+    def _tokens(self, *texts: list[str], max_length: int | None = None) -> Any:
+        with self._lock:
+            return self._tokenizer(
+                *texts,
+                add_special_tokens=max_length is not None,
+                truncation=False if max_length is None else "only_second",
+                max_length=max_length,
+                return_offsets_mapping=True,
+                verbose=False,
+            )
+
+
+_CUT = ("states", "states_cut", "documents", "documents_cut", "questions", "questions_cut")
+
+
+def _tokens(encoded: Any, number: int, texts: tuple[str, str]) -> Tokens:
+    """One of the texts that a tokenizer encoded."""
+    ids, offsets = encoded["input_ids"][number], encoded["offset_mapping"][number]
+    of_text = encoded.sequence_ids(number)
+    words, spans = [-1] * len(ids), []
+    for part, text in enumerate(texts):
+        here = [place for place, owner in enumerate(of_text) if owner == part]
+        for place, word in zip(here, _word_numbers(text, [offsets[p] for p in here]), strict=True):
+            words[place] = word
+        end = here[-1] + 1 if here else spans[-1][1] + 1 if spans else 0
+        spans.append((here[0] if here else end, end))
+    types = encoded["token_type_ids"][number] if "token_type_ids" in encoded else [0] * len(ids)
+    return Tokens(tuple(ids), tuple(types), spans[0], spans[1], tuple(words))
 
 
 def _word_numbers(text: str, offsets: Sequence[tuple[int, int]]) -> tuple[int, ...]:
@@ -263,21 +184,3 @@ def _word_numbers(text: str, offsets: Sequence[tuple[int, int]]) -> tuple[int, .
         key = (False, place) if word is None else (True, word)
         result.append(numbers.setdefault(key, len(numbers)))
     return tuple(result)
-
-
-def _template(
-    tokenizer: Any,
-) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, int]]:
-    """Special tokens before, between and after two texts, and the texts' types."""
-    pair = tokenizer("a", "a", return_special_tokens_mask=True)
-    ids, special = list(pair["input_ids"]), list(pair["special_tokens_mask"])
-    alone = len(tokenizer("a", add_special_tokens=False)["input_ids"])
-    first = special.index(0)
-    last = len(ids) - special[::-1].index(0)
-    types = pair.get("token_type_ids", [0] * len(ids))
-    return (
-        tuple(ids[:first]),
-        tuple(ids[first + alone : last - alone]),
-        tuple(ids[last:]),
-        (int(types[first]), int(types[last - 1])),
-    )

@@ -16,10 +16,9 @@ from suffice.measures.measures import Measures
 from suffice.numbers.units import drawn_units
 from suffice.policies.fitting import fit_questions, refuse_without_gold
 from suffice.policies.method import FitRun, Preset
-from suffice.policies.stop_rag.learning import Trajectories, train_network
-from suffice.policies.stop_rag.policy import StopRAGPolicy, ValueModel
+from suffice.policies.stop_rag.learning import train_network
+from suffice.policies.stop_rag.policy import StopRAGPolicy
 from suffice.policies.stop_rag.settings import (
-    EPOCHS,
     PACKAGED_ENCODER,
     SETTINGS,
     SignalTrainSettings,
@@ -27,7 +26,7 @@ from suffice.policies.stop_rag.settings import (
     TrainSettings,
 )
 from suffice.policies.stop_rag.signal_network import (
-    SignalTrajectories,
+    SignalNetwork,
     free_inputs,
     train_signal_network,
 )
@@ -40,13 +39,12 @@ from suffice.policies.stop_rag.targets import (
     informative,
 )
 from suffice.policies.stop_rag.text_model import TextModel
-from suffice.policies.stop_rag.training import Learned
+from suffice.policies.stop_rag.training import Learned, Trajectories
 from suffice.trace.rounds.table import TraceSet
 
 VALIDATION_SPLIT = "validation"
 _VALIDATION_SHARE = 0.2
 _FEW = 50
-_PAPER_SEARCH = ("dense+rerank", 10)
 
 
 def fit_stop_rag(
@@ -67,8 +65,7 @@ def fit_stop_rag(
     training, validation = _divide(measures, split, settings)
     dataset = measures.traces.origin.run.get("dataset")
     schedule = settings.schedule(preset, dataset)
-    by_dataset = preset == "published" and settings.features == "text"
-    model: ValueModel
+    model: TextModel | SignalNetwork
     if isinstance(schedule, TrainSettings):
         learned = _learn_text(training, validation, schedule, run)
         model = TextModel.of(learned.network)
@@ -98,8 +95,7 @@ def fit_stop_rag(
             *validation.notes,
             *learned.notes,
             *_few(validation),
-            *(_stand_ins(schedule, measures.traces) if preset == "published" else ()),
-            *([_epochs(settings, schedule.epochs, dataset)] if by_dataset else []),
+            *(_stand_ins(schedule) if preset == "published" else ()),
         ),
     )
 
@@ -196,7 +192,7 @@ def _provenance(training: _Part, validation: _Part, learned: Learned) -> dict[st
             "mean_rounds": best.choice.mean_rounds,
             "thresholds": best.choice.candidates,
         },
-        "truncation": None if learned.truncation is None else asdict(learned.truncation),
+        "truncation": learned.truncation,
     }
     if validation.name == VALIDATION_SPLIT:
         fitted_on["splits"] = [training.name, VALIDATION_SPLIT]
@@ -234,49 +230,30 @@ def _learn_signals(
     )
 
 
-def _columns(part: _Part, names: tuple[str, ...]) -> SignalTrajectories:
+def _columns(part: _Part, names: tuple[str, ...]) -> Trajectories:
     table = part.measures.signals(names)
-    return SignalTrajectories(
-        signals=np.stack([table.signal(name) for name in names], axis=-1),
+    return Trajectories(
+        states=np.stack([table.signal(name) for name in names], axis=-1),
         rewards=part.values,
         lengths=part.lengths,
     )
 
 
-def _stand_ins(schedule: TrainSettings | SignalTrainSettings, traces: TraceSet) -> tuple[str, ...]:
-    """What takes the place of the paper's encoder and of its retrieval, as far as the record says."""
-    paper, notes = SETTINGS["published"].encoder, []
+def _stand_ins(schedule: TrainSettings | SignalTrainSettings) -> tuple[str, ...]:
+    """What takes the place of the paper's encoder, and how often the questions are gone over."""
+    paper = SETTINGS["published"].encoder
     if isinstance(schedule, SignalTrainSettings):
-        notes.append(f"signals stand in for the text that the paper's {paper} reads")
-    elif Path(schedule.encoder).name.lower() != Path(paper).name:
-        name = "MiniLM" if schedule.encoder == PACKAGED_ENCODER else schedule.encoder
-        notes.append(
-            f"{name} stands in for the paper's encoder; name that with --encoder {paper}, or its folder"
-        )
-    run = traces.origin.run
-    searched = (run.get("retriever"), run.get("pool"))
-    if searched[0] is not None and searched != _PAPER_SEARCH:
-        pooled = "" if searched[1] is None else f" over a pool of {searched[1]}"
-        notes.append(
-            f"the rounds were searched with {searched[0]}{pooled}; the paper reranks the 10 passages that "
-            "dense vectors find first: suffice record --pipeline iterative --retriever dense+rerank "
-            "--pool 10 --reranker PATH"
-        )
-    return tuple(notes)
-
-
-def _epochs(settings: StopRAGSettings, epochs: float, dataset: object) -> str:
-    """How many passes are made over the questions, and why so many."""
-    said = f"{epochs:g} epoch{'' if epochs == 1 else 's'}"
-    if settings.epochs is not None:
-        return f"{said}, as --epochs says"
-    if dataset in EPOCHS:
-        return f"{said}, the paper's number for {dataset}; --epochs takes another"
-    named = "no data set" if dataset is None else f"the data set {dataset!r}"
-    once = " and ".join(name for name, number in EPOCHS.items() if number == 1)
+        return (f"signals stand in for the text that the paper's {paper} reads",)
+    epochs = (
+        f"{schedule.epochs:g} epochs; the paper makes 1 on hotpotqa and 2wikimultihopqa and 3 on musique: "
+        "type --epochs for another number"
+    )
+    if Path(schedule.encoder).name.lower() == Path(paper).name:
+        return (epochs,)
+    name = "MiniLM" if schedule.encoder == PACKAGED_ENCODER else schedule.encoder
     return (
-        f"{said}, the paper's number for musique: the record names {named}; on {once} the paper makes one, "
-        "type --epochs 1"
+        f"{name} stands in for the paper's encoder; name that with --encoder {paper}, or its folder",
+        epochs,
     )
 
 

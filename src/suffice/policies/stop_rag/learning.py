@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -14,15 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.policies.stop_rag.encoder import Batch, TextEncoder, torch_module
-from suffice.policies.stop_rag.encoding import Tokens, Truncation
+from suffice.policies.stop_rag.encoding import Tokens
 from suffice.policies.stop_rag.network import QNetwork, build_network
-from suffice.policies.stop_rag.settings import Precision, TrainSettings
+from suffice.policies.stop_rag.settings import TrainSettings
 from suffice.policies.stop_rag.states import States
 from suffice.policies.stop_rag.targets import check_learnable
 from suffice.policies.stop_rag.training import (
     Learned,
-    RewardTable,
     TrainingProgress,
+    Trajectories,
     Values,
     train,
 )
@@ -35,7 +35,8 @@ _EVALUATED_AT_ONCE = 8  # trajectories
 class TextLearner:
     """Trains a :class:`QNetwork <suffice.policies.stop_rag.network.QNetwork>`.
 
-    The last round of a trajectory is no decision and never read.
+    The last round of a trajectory is no decision and never read. ``parameters()`` are what is trained at the
+    encoder's rate, and at the heads' rate; ``tokens`` those of a training trajectory, on average.
     """
 
     def __init__(
@@ -44,16 +45,13 @@ class TextLearner:
         parts: tuple[States, States],
         *,
         cache_bytes: int,
-        precision: Precision,
         on_read: Callable[[int, int], None] | None = None,
     ) -> None:
         self.network = network
         self.encoded = network.tokenizer.encode(
             replace(states, documents=states.documents[:-1]) for states in chain(*parts)
         )
-        self.truncation: Truncation = self.encoded.truncation
         self._starts = (0, len(parts[0]))
-        self._bfloat16 = precision == "bfloat16"
         self._kept = _Kept(network, self.encoded.texts, cache_bytes, on_read)
         self.device = network.encoder.device
         self.tokens = self._tokens()
@@ -121,7 +119,8 @@ class TextLearner:
         for row, state in enumerate(states):
             members[row, : len(state)] = torch.tensor([local[place] for place in state])
         seen = [number for row in rows for number in self.encoded.documents[row]]
-        with _autocast(self.device, on=gradients and self._bfloat16):
+        # halves the time where the hardware has it
+        with _autocast(self.device, on=gradients and self.device.type == "cuda"):
             features = self._features(needed)
         network = self.network
         pooled = network.pool(
@@ -164,7 +163,7 @@ class TextLearner:
 
 
 class _Kept:
-    """The tokens' vectors of every text in float16, where the encoder stays as it is and memory allows."""
+    """The tokens' vectors of every text in float16, where the encoder stays as it is and all of them fit."""
 
     def __init__(
         self,
@@ -175,17 +174,15 @@ class _Kept:
     ) -> None:
         self._encoder, self._texts, self._fixed = network.encoder, texts, network.reads_alike
         self._vectors: dict[int, Any] = {}
-        if not self._fixed:
+        size = 2 * network.encoder.width * sum(len(text.ids) for text in texts)
+        if not self._fixed or size > cache_bytes:
             return
-        room = cache_bytes // (2 * network.encoder.width)
         order = sorted(range(len(texts)), key=lambda place: len(texts[place].ids))
-        ends = np.cumsum([len(texts[place].ids) for place in order])
-        fitting = order[: int(np.searchsorted(ends, room, side="right"))]
-        for start in range(0, len(fitting), _READ_AT_ONCE):
-            places = fitting[start : start + _READ_AT_ONCE]
+        for start in range(0, len(order), _READ_AT_ONCE):
+            places = order[start : start + _READ_AT_ONCE]
             self._vectors |= self._read(places)
             if on_read:
-                on_read(start + len(places), len(fitting))
+                on_read(start + len(places), len(order))
 
     def _read(self, places: Sequence[int]) -> dict[int, Any]:
         texts = [self._texts[place] for place in places]
@@ -200,22 +197,12 @@ class _Kept:
         """The tokens' vectors, (P, L, width)."""
         if not self._fixed:
             return self._encoder.tokens(batch)
-        absent = [place for place in places if place not in self._vectors]
-        held = self._vectors | self._read(absent) if absent else self._vectors
+        held = self._vectors or self._read(places)
         size = (*batch.ids.shape, self._encoder.width)
         vectors = torch_module().zeros(size, device=self._encoder.device)
         for row, place in enumerate(places):
             vectors[row, : len(held[place])] = held[place]
         return vectors
-
-
-def computes_in_bfloat16(device: Any) -> bool:
-    """Whether the hardware has bfloat16 instructions; where it has none they are emulated slowly."""
-    torch = torch_module()
-    if device.type == "cuda":
-        return bool(torch.cuda.is_bf16_supported())
-    known: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
-    return device.type == "cpu" and bool(known.get("avx512_bf16") or known.get("amx_bf16"))
 
 
 def _autocast(device: Any, *, on: bool) -> AbstractContextManager[Any]:
@@ -224,16 +211,7 @@ def _autocast(device: Any, *, on: bool) -> AbstractContextManager[Any]:
     return context
 
 
-_PLACES = frozenset(
-    {"encoder", "device", "cache_bytes", "precision"}
-)  # change no result by themselves
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trajectories(RewardTable):
-    """Recorded questions to learn from."""
-
-    states: States
+_PLACES = frozenset({"encoder", "device", "cache_bytes"})  # change no result by themselves
 
 
 def train_network(
@@ -250,7 +228,6 @@ def train_network(
     automatic = "cuda" if torch.cuda.is_available() else "cpu"
     device = automatic if settings.device == "auto" else settings.device
     encoder = TextEncoder.load(settings.encoder, device=device)
-    own_precision: Precision = "bfloat16" if computes_in_bfloat16(encoder.device) else "float32"
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         network = build_network(encoder, settings)
@@ -258,7 +235,6 @@ def train_network(
         network,
         (training.states, validation.states),
         cache_bytes=settings.cache_bytes,
-        precision=own_precision if settings.precision == "auto" else settings.precision,
         on_read=None
         if progress is None
         else lambda done, total: progress(TrainingProgress(stage="read", done=done, total=total)),
@@ -275,13 +251,13 @@ def train_network(
     return Learned(
         network=network,
         fitted=fitted,
-        truncation=learner.truncation,
-        notes=_notes(training, validation, learner.truncation, network),
+        truncation=learner.encoded.truncation,
+        notes=_notes(training, validation, learner.encoded.truncation, network),
     )
 
 
 def _notes(
-    training: Trajectories, validation: Trajectories, cut: Truncation, network: QNetwork
+    training: Trajectories, validation: Trajectories, cut: Mapping[str, int], network: QNetwork
 ) -> tuple[str, ...]:
     """What was left out or cut."""
     notes = []
@@ -289,14 +265,14 @@ def _notes(
     if single:
         notes.append(f"{single} questions of one round decide nothing and were not learned from")
     window = network.shape.window
-    if cut.states_cut:
+    if cut["states_cut"]:
         notes.append(
-            f"{cut.share:.0%} of {cut.states} states lost documents or parts of them to the window of "
-            f"{window} tokens"
+            f"{cut['states_cut']} of {cut['states']} states lost documents or parts of them to the window "
+            f"of {window} tokens"
         )
-    if cut.questions_cut:
+    if cut["questions_cut"]:
         notes.append(
-            f"{cut.questions_cut} of {cut.questions} questions were cut to fit the window of {window} "
+            f"{cut['questions_cut']} of {cut['questions']} questions were cut to fit the window of {window} "
             "tokens"
         )
     return tuple(notes)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from suffice.errors import DataError, plain_file
 from suffice.numbers.fields import Fields
 from suffice.policies.method import FitRun, Method, Preset, read_told, weights_beside
-from suffice.policies.stop_rag.policy import StopRAGPolicy, ValueModel
+from suffice.policies.stop_rag.policy import StopRAGPolicy
 from suffice.policies.stop_rag.settings import StopRAGSettings
 from suffice.policies.stop_rag.signal_network import SignalNetwork
 from suffice.policies.stop_rag.text_model import TextModel
@@ -19,7 +19,7 @@ from suffice.policies.stop_rag.text_model import TextModel
 if TYPE_CHECKING:
     from suffice.measures.measures import Measures
 
-_MODELS: Mapping[str, Callable[[Fields, bytes], ValueModel]] = MappingProxyType(
+_MODELS: Mapping[str, Callable[[Fields, bytes], TextModel | SignalNetwork]] = MappingProxyType(
     {"text": TextModel.read, "signals": SignalNetwork.read}
 )
 

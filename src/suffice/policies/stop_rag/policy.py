@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,36 +22,9 @@ from suffice.protocols import (
     Signal,
 )
 
-
-class ValueModel(Protocol):
-    """A trained network: the two values of a state. Safe to use from several threads."""
-
-    @property
-    def specs(self) -> tuple[Signal, ...]:
-        """The signals it reads."""
-        ...
-
-    @property
-    def summary(self) -> str:
-        """What it is, in a few words."""
-        ...
-
-    def values(
-        self, columns: Mapping[str, NDArray[np.float64]]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Values of stopping and of going on from its signals, all (n, T); NaN: undefined.
-
-        A state gets the same bits whatever stands beside it: what is replayed is what runs.
-        """
-        ...
-
-    def to_json(self) -> dict[str, Any]:
-        """Its part of a policy file: all but the weights, which it names by their SHA-256."""
-        ...
-
-    def weights(self) -> bytes:
-        """The weights as a safetensors file."""
-        ...
+if TYPE_CHECKING:
+    from suffice.policies.stop_rag.signal_network import SignalNetwork
+    from suffice.policies.stop_rag.text_model import TextModel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +35,7 @@ class StopRAGPolicy:
     policy of the network. The rounds decided are ``first`` to ``rounds`` - 1.
     """
 
-    model: ValueModel
+    model: TextModel | SignalNetwork
     threshold: float
     rounds: int
     first: int = 1

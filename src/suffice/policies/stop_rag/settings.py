@@ -19,7 +19,6 @@ Mode = Literal["separate", "joined"]
 MODES: tuple[Mode, ...] = get_args(Mode)
 Features = Literal["text", "signals"]
 FEATURES: tuple[Features, ...] = get_args(Features)
-Precision = Literal["auto", "float32", "bfloat16"]
 PACKAGED_ENCODER = "minilm"
 MIN_WINDOW = 16
 
@@ -47,18 +46,10 @@ class Schedule:
     def __post_init__(self) -> None:
         if self.target not in TARGETS:
             raise UsageError(f"no target {self.target!r}; allowed: {', '.join(TARGETS)}")
-        for name in ("batch_states", "batch_tokens", "min_steps"):
-            if getattr(self, name) is not None:
-                _at_least(name, getattr(self, name), 1)
+        _at_least("min_steps", self.min_steps, 1)
         _at_least("seed", self.seed, 0)
-        for name in ("epochs", "learning_rate", "head_rate", "clip_norm"):
-            value = getattr(self, name)
-            if not 0.0 < value < math.inf:
-                raise UsageError(f"{name} must be above 0, found {value!r}")
-        for name in ("lambda_start", "lambda_end", "warm_up", "weight_decay", "dropout"):
-            value = getattr(self, name)
-            if not 0.0 <= value <= 1.0 or (name == "dropout" and value == 1.0):
-                raise UsageError(f"{name} must lie from 0 to 1, found {value!r}")
+        if not 0.0 < self.epochs < math.inf:
+            raise UsageError(f"epochs must be above 0, found {self.epochs!r}")
 
     def trajectories_a_step(self, n_rounds: int, tokens: float) -> int:
         """How many trajectories of at most ``n_rounds`` rounds and about so many tokens a batch holds."""
@@ -95,7 +86,6 @@ class TrainSettings(Schedule):
     trained_layers: int | None = 0
     head_width: int | None = None
     reader_width: int = 32
-    precision: Precision = "auto"
     cache_bytes: int = 1 << 30
     device: str = "auto"
 
@@ -103,16 +93,12 @@ class TrainSettings(Schedule):
         Schedule.__post_init__(self)
         if self.mode not in MODES:
             raise UsageError(f"no mode {self.mode!r}; allowed: {', '.join(MODES)}")
-        if self.precision not in get_args(Precision):
-            raise UsageError(
-                f"no precision {self.precision!r}; allowed: {', '.join(get_args(Precision))}"
-            )
         if not self.encoder:
             raise UsageError("name an encoder: minilm, a folder, or a model of the Hub")
-        lows = (("window", MIN_WINDOW), ("trained_layers", 0), ("head_width", 1))
-        for name, low in (*lows, ("reader_width", 1), ("cache_bytes", 0)):
-            if getattr(self, name) is not None:
-                _at_least(name, getattr(self, name), low)
+        if self.window is not None:
+            _at_least("window", self.window, MIN_WINDOW)
+        if self.trained_layers is not None:
+            _at_least("trained_layers", self.trained_layers, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,10 +109,6 @@ class SignalTrainSettings(Schedule):
     min_steps: int = 1500
     head_rate: float = 3e-3
     width: int = 32
-
-    def __post_init__(self) -> None:
-        Schedule.__post_init__(self)
-        _at_least("width", self.width, 1)
 
 
 def half_cosine(share: float) -> float:

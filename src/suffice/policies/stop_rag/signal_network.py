@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,8 +19,8 @@ from suffice.policies.stop_rag.settings import SignalTrainSettings
 from suffice.policies.stop_rag.targets import check_learnable
 from suffice.policies.stop_rag.training import (
     Learned,
-    RewardTable,
     TrainingProgress,
+    Trajectories,
     Values,
     train,
 )
@@ -41,7 +40,7 @@ _PURPOSE = "Stop-RAG's network over signals"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SignalNetwork:
-    """Values of a state from the signals of its round; a ``suffice.policies.stop_rag.policy.ValueModel``.
+    """Values of a state from the signals of its round; what a policy reads signals by.
 
     A signal enters standardised, and as 1 where it is undefined. Arithmetic is float64, one addition
     after the other, so that a state's values do not depend on what stands beside it.
@@ -189,17 +188,10 @@ def _varies(values: NDArray[np.float64]) -> bool:
     return bool(defined.size) and bool(defined.min() < defined.max() or len(defined) < values.size)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SignalTrajectories(RewardTable):
-    """Recorded questions to learn from: signals (n, T, k), NaN undefined; rewards (n, T); lengths (n,)."""
-
-    signals: NDArray[np.float64]
-
-
 def train_signal_network(
     names: tuple[str, ...],
-    training: SignalTrajectories,
-    validation: SignalTrajectories,
+    training: Trajectories,
+    validation: Trajectories,
     settings: SignalTrainSettings,
     *,
     progress: Callable[[TrainingProgress], None] | None = None,
@@ -207,8 +199,12 @@ def train_signal_network(
 ) -> Learned:
     """Train a network over the signals ``names``, in the order of the trajectories' last axis."""
     check_learnable(training.rewards, training.lengths, validation.lengths, settings.target)
-    learner = _SignalLearner(names, (training, validation), settings)
-    with _on_one_thread():
+    learner = SignalLearner(names, (training, validation), settings)
+    torch = torch_module()
+    threads = torch.get_num_threads()
+    # layers this small take as long on one thread; several wait for one another where cores are busy
+    torch.set_num_threads(1)
+    try:
         fitted = train(
             learner,
             (training, validation),
@@ -217,28 +213,18 @@ def train_signal_network(
             progress=progress,
             checkpoint=checkpoint,
         )
+    finally:
+        torch.set_num_threads(threads)
     return Learned(network=learner.network(), fitted=fitted)
 
 
-@contextmanager
-def _on_one_thread() -> Iterator[None]:
-    """Layers this small take as long on one thread; several wait for one another where cores are busy."""
-    torch = torch_module()
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-class _SignalLearner:
-    """A :class:`suffice.policies.stop_rag.training.Learner` over arrays."""
+class SignalLearner:
+    """Trains a :class:`SignalNetwork`; what it gives is said of :class:`TextLearner`."""
 
     def __init__(
         self,
         names: tuple[str, ...],
-        parts: tuple[SignalTrajectories, SignalTrajectories],
+        parts: tuple[Trajectories, Trajectories],
         settings: SignalTrainSettings,
     ) -> None:
         torch = torch_module()
@@ -247,8 +233,8 @@ class _SignalLearner:
         self.device = torch.device("cpu")
         self.tokens = 0.0
         self._centre, self._spread = _scale(parts[0], names)
-        self._validation = parts[1].signals
-        self._inputs = torch.from_numpy(self._scaled(parts[0].signals))
+        self._validation = parts[1].states
+        self._inputs = torch.from_numpy(self._scaled(parts[0].states))
         generator = torch.Generator().manual_seed(settings.seed)
         self._weights = {
             name: _initial(torch, shape, name, generator)
@@ -329,10 +315,10 @@ class _SignalLearner:
 
 
 def _scale(
-    training: SignalTrajectories, names: tuple[str, ...]
+    training: Trajectories, names: tuple[str, ...]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Mean and standard deviation of each signal over the training states, (k,); 1 where constant."""
-    signals = training.signals.reshape(-1, training.signals.shape[2])
+    signals = training.states.reshape(-1, training.states.shape[2])
     if signals.shape[1] != len(names):
         raise UsageError(f"{len(names)} names for {signals.shape[1]} signals")
     defined = np.isfinite(signals)

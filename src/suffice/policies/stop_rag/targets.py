@@ -22,8 +22,6 @@ from suffice.errors import UsageError
 from suffice.policies.stop_rag.encoder import torch_module
 from suffice.policies.stop_rag.settings import Target
 
-_BLOCK = 2048  # trajectories at a time: their arrays stay in a core's own cache
-
 
 def rounds_left(lengths: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.int64]:
     """T_i - t for every state, of that shape (n, T): above 0 a decision, 0 the last, below 0 none."""
@@ -65,23 +63,8 @@ def q_lambda(
     rewards, q_stop, q_cont = (
         np.asarray(values, np.float64) for values in (rewards, q_stop, q_cont)
     )
-    left = rounds_left(lengths, rewards.shape)
-    targets = np.empty(rewards.shape)
-    for start in range(0, len(targets), _BLOCK):
-        rows = slice(start, start + _BLOCK)
-        targets[rows] = _q_lambda(rewards[rows], left[rows], q_stop[rows], q_cont[rows], lam)
-    return targets
-
-
-def _q_lambda(
-    rewards: NDArray[np.float64],
-    left: NDArray[np.int64],
-    q_stop: NDArray[np.float64],
-    q_cont: NDArray[np.float64],
-    lam: float,
-) -> NDArray[np.float64]:
     # round-major, so that the states t + n of all t are one block; 0 where nothing was recorded
-    left = np.ascontiguousarray(left.T)
+    left = np.ascontiguousarray(rounds_left(lengths, rewards.shape).T)
     decides = left > 0
     earned = np.where(left >= 0, rewards.T, 0.0)
     # what an n-step backup ends in, and its weight over λ^(n-1)

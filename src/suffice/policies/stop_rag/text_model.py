@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -72,14 +73,7 @@ class TextScorer:
         if key in self._kept:
             self._kept.move_to_end(key)
             return self._kept[key]
-        tokenizer = self.network.tokenizer
-        separate = self.network.shape.mode == "separate"
-        tokens = (
-            tokenizer.pair(question, documents[0])
-            if separate
-            else tokenizer.joint(question, documents)
-        )
-        vector = self.network.encode([tokens])[0]
+        vector = self.network.encode(self.network.tokenizer.read(question, documents))[0]
         self._kept[key] = vector
         if len(self._kept) > _KEPT:
             self._kept.popitem(last=False)
@@ -88,7 +82,7 @@ class TextScorer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextModel:
-    """A network over texts; a :class:`suffice.policies.stop_rag.policy.ValueModel`."""
+    """A network over texts, in a policy."""
 
     encoder: str
     encoder_sha256: str
@@ -97,7 +91,20 @@ class TextModel:
     specs: tuple[Signal, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "specs", _specs(_Lazy(self)))
+        ready = cache(lambda: TextScorer(self.network()))  # built when it is first asked
+        # signals of this network's own: a recorded one may be another network's
+        specs = (
+            SignalSpec(
+                name=named.name,
+                summary=named.summary,
+                needs=("passages",),
+                answers=False,
+                compute=partial(_value, ready, which),
+                own_settings=True,
+            )
+            for which, named in enumerate((Q_STOP, Q_CONT))
+        )
+        object.__setattr__(self, "specs", tuple(specs))
 
     @classmethod
     def of(cls, network: QNetwork) -> TextModel:
@@ -176,41 +183,5 @@ class TextModel:
         return network
 
 
-class _Lazy:
-    """A network that is built when it is first asked."""
-
-    def __init__(self, model: TextModel) -> None:
-        self._model = model
-        self._lock = threading.Lock()
-        self._scorer: TextScorer | None = None
-        self._last = threading.local()
-
-    def value(self, view: LoopView, which: int) -> float:
-        """The value of stopping (0) or of going on (1)."""
-        held: tuple[LoopView, tuple[float, float]] | None = getattr(self._last, "held", None)
-        if held is None or held[0] is not view:
-            held = (view, self._ready().score(view))
-            self._last.held = held
-        return held[1][which]
-
-    def _ready(self) -> TextScorer:
-        with self._lock:
-            if self._scorer is None:
-                self._scorer = TextScorer(self._model.network())
-            return self._scorer
-
-
-def _specs(lazy: _Lazy) -> tuple[Signal, ...]:
-    """The two values as signals of this network's own: a recorded one may be another network's."""
-
-    def spec(named: SignalSpec, which: int) -> SignalSpec:
-        return SignalSpec(
-            name=named.name,
-            summary=named.summary,
-            needs=("passages",),
-            answers=False,
-            compute=lambda view: lazy.value(view, which),
-            own_settings=True,
-        )
-
-    return (spec(Q_STOP, 0), spec(Q_CONT, 1))
+def _value(ready: Callable[[], TextScorer], which: int, view: LoopView) -> float:
+    return ready().score(view)[which]

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from suffice._optional import require
 from suffice.errors import DataError, UsageError, first_line
 from suffice.policies.stop_rag.encoder import PURPOSE, torch_module
-from suffice.policies.stop_rag.encoding import Truncation
 from suffice.policies.stop_rag.settings import Schedule
 from suffice.policies.stop_rag.targets import (
     Choice,
@@ -29,6 +28,12 @@ from suffice.policies.stop_rag.targets import (
 )
 from suffice.trace.durable import replace_file
 
+if TYPE_CHECKING:
+    from suffice.policies.stop_rag.learning import TextLearner
+    from suffice.policies.stop_rag.signal_network import SignalLearner
+
+    Learner = TextLearner | SignalLearner
+
 Run = Mapping[str, Any]
 """What identifies a training, as JSON: a checkpoint that says otherwise is refused."""
 Values = tuple[Any, Any]
@@ -38,11 +43,15 @@ _KEY = "suffice"  # of the header among a file's metadata
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RewardTable:
-    """Rewards (n, T) in [0, 1] and lengths (n,) of trajectories, in the order of the learner's states."""
+class Trajectories:
+    """Recorded questions to learn from: rewards (n, T) in [0, 1], lengths (n,), and their states.
+
+    ``states`` are texts, or signals (n, T, k), NaN undefined.
+    """
 
     rewards: NDArray[np.float64]
     lengths: NDArray[np.int64]
+    states: Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,43 +81,8 @@ class Learned:
 
     network: Any
     fitted: Trained
-    truncation: Truncation | None = None
+    truncation: Mapping[str, int] | None = None
     notes: tuple[str, ...] = ()
-
-
-class Learner(Protocol):
-    """A network over the states of training and validation trajectories.
-
-    ``tokens`` are those of a training trajectory, on average; 0 where there are none.
-    """
-
-    device: Any
-    tokens: float
-
-    def digest(self) -> str:
-        """What identifies the states."""
-
-    def parameters(self) -> tuple[list[Any], list[Any]]:
-        """What is trained at the encoder's rate, and at the heads' rate."""
-
-    def tensors(self) -> dict[str, Any]:
-        """The weights that training changes, by name."""
-
-    def load_tensors(self, tensors: dict[str, Any]) -> None:
-        """Take such weights over."""
-
-    def batch_values(
-        self, rows: NDArray[np.int64], shape: tuple[int, int]
-    ) -> tuple[Values, Values]:
-        """Those of the training trajectories ``rows``; ``shape`` is (b, T).
-
-        First with gradients and dropout, then what targets bootstrap from, without either.
-        """
-
-    def validation_values(
-        self, shape: tuple[int, int]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Those of validation, without gradients and dropout, each (n, T)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +114,7 @@ class TrainingProgress:
 
 def train(
     learner: Learner,
-    data: tuple[RewardTable, RewardTable],
+    data: tuple[Trajectories, Trajectories],
     settings: Schedule,
     run: Run,
     *,
@@ -183,7 +157,9 @@ def train(
         return training.finish()
 
 
-def _agreement(learner: Learner, data: tuple[RewardTable, RewardTable], run: Run) -> dict[str, Any]:
+def _agreement(
+    learner: Learner, data: tuple[Trajectories, Trajectories], run: Run
+) -> dict[str, Any]:
     """What a checkpoint must agree on, with the states and rewards learned from."""
     digest = hashlib.sha256(learner.digest().encode())
     for table in data:
@@ -196,7 +172,7 @@ class _Training:
     """Which trajectories are taken when, and what changes with every step."""
 
     def __init__(
-        self, learner: Learner, data: tuple[RewardTable, RewardTable], settings: Schedule
+        self, learner: Learner, data: tuple[Trajectories, Trajectories], settings: Schedule
     ) -> None:
         self._learner, self._settings = learner, settings
         self._table, self._validation = data

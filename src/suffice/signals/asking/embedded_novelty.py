@@ -11,9 +11,9 @@ import numpy as np
 from suffice.protocols import Absence, Encoder
 from suffice.signals.asking.evidence_models import encoded, unit_rows
 from suffice.signals.asking.memo import KeptEncoder
-from suffice.signals.asking.whole_record import asking_values, completed
+from suffice.signals.asking.whole_record import asking_rounds, completed
 from suffice.signals.evidence import PASSAGES_UNKNOWN, TEXT_UNKNOWN, seen_passages, seen_texts
-from suffice.signals.spec import UNDEFINED, SignalSpec, unrecorded
+from suffice.signals.spec import UNDEFINED, SignalSpec, share, unrecorded
 from suffice.trace.rounds.records import LoopView, Round
 
 NOVELTY = ("query_novelty", "passage_novelty")
@@ -83,28 +83,26 @@ def with_novelty(view: LoopView, encoder: Encoder) -> Round:
     return completed(view, NOVELTY, lambda at: novelty_signals(at, encoder))
 
 
-COMPARING = asking_values(
+COMPARING = asking_rounds(
     "novelty",
     "--encoder",
     "encoder",
     "encoded",
-    KeptEncoder,
     novelty_signals,
+    keeping=KeptEncoder,
     called=lambda values: bool(np.isfinite([*values.values()]).any()),
-    columns=("passages", "query", "refound"),
+    reads=("passages", "query", "refound"),
 )
 
 
 def _novelty(
     name: str, summary: str, needs: tuple[str, ...], undefined: tuple[Absence, ...]
 ) -> SignalSpec:
-    return SignalSpec(
+    return share(
         name=name,
         summary=summary,
         needs=needs,
         answers=False,
-        low=0.0,
-        high=1.0,
         direction="low",
         asking=COMPARING,
         undefined=undefined,

@@ -12,15 +12,9 @@ from numpy.typing import NDArray
 from suffice.errors import BackendError
 from suffice.protocols import Encoder, Entailment
 from suffice.signals.asking.memo import KeptEncoder, KeptEntailment
-from suffice.signals.asking.whole_record import (
-    Asking,
-    Measured,
-    Replies,
-    asking_values,
-    completed,
-)
+from suffice.signals.asking.whole_record import Asking, Measured, asking_rounds, completed
 from suffice.signals.evidence import NO_ANSWER, PASSAGES_UNKNOWN, TEXT_UNKNOWN, one_line, seen_texts
-from suffice.signals.spec import UNDEFINED, SignalSpec
+from suffice.signals.spec import UNDEFINED, SignalSpec, share
 from suffice.trace.rounds.records import LoopView, Round
 
 EVIDENCE_SIGNALS = (
@@ -140,33 +134,37 @@ def evidence_entailment(view: LoopView, model: Entailment) -> float:
     return float(probabilities.max())
 
 
-def _entailed(view: LoopView, model: Entailment) -> Measured:
-    return {EVIDENCE_ENTAILMENT.name: evidence_entailment(view, model)}
-
-
 def _defined(values: Measured) -> bool:
     return not any(map(math.isnan, values.values()))
 
 
-ENCODING = asking_values(
-    "encoder", "--encoder", "encoder", "encoded", KeptEncoder, evidence_signals, called=_defined
+ENCODING = asking_rounds(
+    "encoder",
+    "--encoder",
+    "encoder",
+    "encoded",
+    evidence_signals,
+    keeping=KeptEncoder,
+    called=_defined,
 )
-ENTAILING = asking_values(
-    "nli", "--nli", "entailment model", "checked", KeptEntailment, _entailed, called=_defined
+ENTAILING = asking_rounds(
+    "nli",
+    "--nli",
+    "entailment model",
+    "checked",
+    lambda view, model: {EVIDENCE_ENTAILMENT.name: evidence_entailment(view, model)},
+    keeping=KeptEntailment,
+    called=_defined,
 )
 
 
-def _share(name: str, summary: str, asking: Asking[Replies[Measured]]) -> SignalSpec:
-    needs = ("passages",)
-    undefined = (NO_ANSWER, PASSAGES_UNKNOWN, TEXT_UNKNOWN)
-    return SignalSpec(
+def _share(name: str, summary: str, asking: Asking) -> SignalSpec:
+    return share(
         name=name,
         summary=summary,
-        low=0.0,
-        high=1.0,
         asking=asking,
-        needs=needs,
-        undefined=undefined,
+        needs=("passages",),
+        undefined=(NO_ANSWER, PASSAGES_UNKNOWN, TEXT_UNKNOWN),
     )
 
 

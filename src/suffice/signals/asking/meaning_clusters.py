@@ -16,13 +16,17 @@ from suffice.protocols import Encoder
 from suffice.scoring import answer_form
 from suffice.signals.asking.evidence_models import encoded, unit_rows
 from suffice.signals.asking.memo import KeptEncoder
-from suffice.signals.asking.whole_record import Asked, Replies, RoundQuestion, ask_rounds
+from suffice.signals.asking.whole_record import (
+    Asked,
+    Replies,
+    RoundQuestion,
+    ask_rounds,
+    column_values,
+)
 from suffice.trace.rounds.records import LoopView, Round
 from suffice.trace.rounds.table import TraceSet, with_column
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from suffice.trace.rounds.table import TraceSet
 
 
@@ -157,21 +161,13 @@ def rows_with(traces: TraceSet, name: str) -> NDArray[np.bool_]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RoundClusters:
-    """A round's ``sample_clusters``, and whether the encoder was asked for them."""
-
-    first_positions: tuple[int, ...]
-    encoded: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusteredTraces:
     """The traces with their samples clustered."""
 
     traces: TraceSet
     stated: Mapping[str, Any]
     before: int
-    replies: Replies[RoundClusters]
+    replies: Replies[tuple[tuple[int, ...], bool]]
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -205,34 +201,34 @@ def cluster_traces(
         _check_same(traces, stated)
     kept = np.zeros(traces.table.num_rows, bool) if again else rows_with(traces, CLUSTERS)
     wanted = rows_with(traces, "samples") & ~kept
-    replies = ask_rounds(traces, _question(encoder, cosine), wanted, on_progress)
+    remembered = KeptEncoder(encoder)
+
+    def ask(view: LoopView) -> tuple[tuple[int, ...], bool]:
+        samples = view.current.samples or ()
+        clusters = cluster_samples(samples, remembered, cosine=cosine)
+        return clusters, needs_encoder(samples)
+
+    question = RoundQuestion(
+        what="clustered",
+        who="encoder",
+        ask=ask,
+        called=lambda reply: reply[1],
+        concurrency=remembered.concurrency,
+        columns=("samples",),
+    )
+    replies = ask_rounds(traces, question, wanted, on_progress)
+    values = column_values(traces, CLUSTERS) if kept.any() else [None] * len(kept)
+    for row, (clusters, _) in replies.by_row.items():
+        values[row] = clusters
     return ClusteredTraces(
         traces=replace(
             traces,
-            table=_with_clusters(traces, kept, replies.by_row),
+            table=with_column(traces.table, CLUSTERS, values),
             origin=replace(traces.origin, run={**traces.origin.run, CLUSTERS: stated}),
         ),
         stated=stated,
         before=int(kept.sum()),
         replies=replies,
-    )
-
-
-def _question(encoder: Encoder, cosine: float) -> RoundQuestion[RoundClusters]:
-    kept = KeptEncoder(encoder)
-
-    def ask(view: LoopView) -> RoundClusters:
-        samples = view.current.samples or ()
-        positions = cluster_samples(samples, kept, cosine=cosine)
-        return RoundClusters(first_positions=positions, encoded=needs_encoder(samples))
-
-    return RoundQuestion(
-        what="clustered",
-        who="encoder",
-        ask=ask,
-        called=lambda reply: reply.encoded,
-        concurrency=kept.concurrency,
-        columns=("samples",),
     )
 
 
@@ -249,14 +245,3 @@ def _named(stated: Mapping[str, Any] | None) -> str:
     if stated is None:
         return "an encoder that is not stated"
     return f"encoder {stated.get('encoder')!r} at cosine {stated.get('cosine')!r}"
-
-
-def _with_clusters(
-    traces: TraceSet, kept: NDArray[np.bool_], clustered: Mapping[int, RoundClusters]
-) -> pa.Table:
-    values: list[Any] = [None] * traces.table.num_rows
-    if kept.any():
-        values = traces.table.column(CLUSTERS).to_pylist()
-    for row, clusters in clustered.items():
-        values[row] = clusters.first_positions
-    return with_column(traces.table, CLUSTERS, values)

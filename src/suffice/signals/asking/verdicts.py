@@ -6,23 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from suffice.concurrency import width_of
 from suffice.protocols import ChatModel
-from suffice.signals.asking.whole_record import (
-    Asking,
-    OnProgress,
-    Replies,
-    RoundQuestion,
-    ask_rounds,
-    column_values,
-)
+from suffice.signals.asking.whole_record import Asking, Replies, asking_rounds, column_values
 from suffice.signals.spec import UNDEFINED, VERDICTS
 from suffice.trace.rounds.records import LoopView, Usage
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from suffice.trace.rounds.table import TraceSet
 
 JUDGE_TOKENS = VERDICTS.tokens
@@ -41,34 +30,10 @@ class Rating:
     failure: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judging(Replies[Rating]):
-    """What a judge said."""
-
-    @property
-    def undefined(self) -> int:
-        """Rounds with a verdict that is no rating."""
-        return sum(verdict.failure is not None for verdict in self.by_row.values())
-
-    @property
-    def usages(self) -> Mapping[int, Usage]:
-        """Calls and their tokens by row; failed calls are counted, their tokens are unknown."""
-        made = {row: verdict.usage for row, verdict in self.by_row.items()}
-        return made | dict.fromkeys(self.failures, Usage(judge_calls=1))
-
-    @property
-    def calls(self) -> Mapping[int, int]:
-        """Calls by row, failed ones too."""
-        return {row: usage.judge_calls or 0 for row, usage in self.usages.items()}
-
-    def tokens(self, name: str) -> int | None:
-        """Sum of a token count over the calls answered; ``None``: not reported for all of them.
-
-        ``name`` is ``prompt_tokens``, ``cached_tokens`` or ``completion_tokens``.
-        """
-        usages = [verdict.usage for verdict in self.by_row.values() if verdict.usage.judge_calls]
-        counts = [getattr(usage, f"judge_{name}") for usage in usages]
-        return None if None in counts else sum(counts)
+def usages(judging: Replies[Rating]) -> Mapping[int, Usage]:
+    """Calls and their tokens by row; failed calls are counted, their tokens are unknown."""
+    made = {row: verdict.usage for row, verdict in judging.by_row.items()}
+    return made | dict.fromkeys(judging.failures, Usage(judge_calls=1))
 
 
 def add_judge_calls(before: Usage, more: Usage) -> Usage:
@@ -102,32 +67,15 @@ def _sum(one: int | None, other: int | None) -> int | None:
 
 def asking_verdicts(
     signal: str, rate: Callable[[LoopView, ChatModel], Rating], *, name: str, who: str
-) -> Asking[Judging]:
+) -> Asking:
     """A chat model (``--llm``) rates every round for one signal, and its calls are charged as verdicts."""
-
-    def ask(
-        traces: TraceSet, model: ChatModel, wanted: NDArray[np.bool_], on_progress: OnProgress
-    ) -> Judging:
-        question = RoundQuestion(
-            what="judged",
-            who=who,
-            ask=lambda view: rate(view, model),
-            called=lambda verdict: bool(verdict.usage.judge_calls),
-            concurrency=width_of(model),
-        )
-        replies = ask_rounds(traces, question, wanted, on_progress)
-        return Judging(
-            by_row=replies.by_row,
-            failures=replies.failures,
-            left=replies.left,
-            interrupted=replies.interrupted,
-        )
-
-    return Asking(
-        name=name,
-        option="--llm",
-        who=who,
-        ask=ask,
+    return asking_rounds(
+        name,
+        "--llm",
+        who,
+        "judged",
+        rate,
+        called=lambda verdict: bool(verdict.usage.judge_calls),
         values=lambda verdict: {signal: verdict.value},
         columns=_charged,
         summary=_summary,
@@ -135,10 +83,10 @@ def asking_verdicts(
     )
 
 
-def _charged(traces: TraceSet, judging: Judging) -> Mapping[str, list[Any]]:
+def _charged(traces: TraceSet, judging: Replies[Rating]) -> Mapping[str, list[Any]]:
     """The columns of judge calls and their tokens; a round of which nothing was known made no call."""
     columns = {name: column_values(traces, name) for name in (*JUDGE_TOKENS, VERDICTS.calls)}
-    for row, more in judging.usages.items():
+    for row, more in usages(judging).items():
         before = Usage(**{name: values[row] for name, values in columns.items()})
         added = add_judge_calls(before, more)
         for name, values in columns.items():
@@ -146,14 +94,19 @@ def _charged(traces: TraceSet, judging: Judging) -> Mapping[str, list[Any]]:
     return {**columns, VERDICTS.calls: [known or 0 for known in columns[VERDICTS.calls]]}
 
 
-def _summary(judging: Judging) -> dict[str, Any]:
+def _summary(judging: Replies[Rating]) -> dict[str, Any]:
+    undefined = sum(verdict.failure is not None for verdict in judging.by_row.values())
+    answered = [v.usage for v in judging.by_row.values() if v.usage.judge_calls]
+    # null where they were not reported for all calls answered
+    tokens = {name: [getattr(usage, name) for usage in answered] for name in JUDGE_TOKENS}
     return {
-        "calls": sum(judging.calls.values()),
-        "rated": len(judging.by_row) - judging.undefined,
-        "undefined": judging.undefined,
+        "calls": sum(usage.judge_calls or 0 for usage in usages(judging).values()),
+        "rated": len(judging.by_row) - undefined,
+        "undefined": undefined,
         "failed": len(judging.failures),
         "left": judging.left,
-        "prompt_tokens": judging.tokens("prompt_tokens"),
-        "cached_tokens": judging.tokens("cached_tokens"),
-        "completion_tokens": judging.tokens("completion_tokens"),
+        **{
+            name.removeprefix("judge_"): None if None in counts else sum(counts)
+            for name, counts in tokens.items()
+        },
     }

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.concurrency import side_by_side
+from suffice.concurrency import side_by_side, width_of
 from suffice.errors import BackendError
 from suffice.trace.rounds.records import LoopView, Round
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 # failures in a row after which the model is taken to be down: so many before the first answer, or so
 # many for each question under way
 _GIVE_UP_AFTER = 5
-_TIMES = 3  # that a round is asked about at most, where its call failed in passing
 
 _Reply = TypeVar("_Reply")
 _Rounds = Sequence[tuple[int, LoopView]]  # of one question, by row
@@ -64,7 +63,6 @@ class RoundQuestion(Generic[_Reply]):
 
 OnProgress = Callable[[Asked], None]
 Measured = Mapping[str, float]  # by the signal's name, NaN where undefined
-_Found_co = TypeVar("_Found_co", bound=Replies[Any], covariant=True)
 
 
 def column_values(traces: TraceSet, name: str) -> list[Any]:
@@ -91,13 +89,13 @@ def summary_of_values(replies: Replies[Measured]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asking(Generic[_Found_co]):
+class Asking:
     """How a model is asked for signals of a whole record: what ``suffice signals`` knows of them."""
 
     name: str
     option: str
     who: str
-    ask: Callable[[TraceSet, Any, NDArray[np.bool_], OnProgress], _Found_co]
+    ask: Callable[[TraceSet, Any, NDArray[np.bool_], OnProgress], Replies[Any]]
     values: Callable[[Any], Measured] = dict
     columns: Callable[[TraceSet, Any], Mapping[str, list[Any]]] = _no_columns
     summary: Callable[[Any], dict[str, Any]] = summary_of_values
@@ -105,34 +103,35 @@ class Asking(Generic[_Found_co]):
     inputs: Callable[[TraceSet], bool] | None = None
 
 
-def asking_values(
+def asking_rounds(
     name: str,
     option: str,
     who: str,
     what: str,
-    keeping: Callable[[Any], Any],
-    measure: Callable[[LoopView, Any], Measured],
+    measure: Callable[[LoopView, Any], Any],
     *,
-    called: Callable[[Measured], bool],
-    columns: tuple[str, ...] = ("passages",),
-) -> Asking[Replies[Measured]]:
-    """A model ``keeping`` what it found measures every wanted round."""
+    called: Callable[[Any], bool],
+    keeping: Callable[[Any], Any] = lambda model: model,
+    reads: tuple[str, ...] = ("passages",),
+    **told: Any,
+) -> Asking:
+    """A model, ``keeping`` what it found, measures every wanted round; ``told``: fields of an Asking."""
 
     def ask(
         traces: TraceSet, model: Any, wanted: NDArray[np.bool_], on_progress: OnProgress
-    ) -> Replies[Measured]:
+    ) -> Replies[Any]:
         kept = keeping(model)
         question = RoundQuestion(
             what=what,
             who=who,
             ask=lambda view: measure(view, kept),
             called=called,
-            concurrency=kept.concurrency,
-            columns=columns,
+            concurrency=width_of(kept),
+            columns=reads,
         )
         return ask_rounds(traces, question, wanted, on_progress)
 
-    return Asking(name=name, option=option, who=who, ask=ask)
+    return Asking(name=name, option=option, who=who, ask=ask, **told)
 
 
 def completed(
@@ -154,20 +153,13 @@ def ask_rounds(
     """Ask about every row where ``wanted`` (n_rows,) is true.
 
     A question's rounds are asked about in order from one thread. A call that fails leaves its round
-    without a value; where it failed in passing it is made again, twice, when all others have ended. After
-    five in a row (for each question under way, once a call was answered) no further ones are made, and an
-    interrupt ends likewise: what was said is returned.
+    without a value, for a later run to ask again. After five in a row (for each question under way, once a
+    call was answered) no further ones are made, and an interrupt ends likewise: what was said is returned.
     """
     session = _Session(question, int(wanted.sum()), on_progress)
-    for _ in range(_TIMES):
-        session.interrupted = side_by_side(
-            session,
-            _questions(traces, wanted, question.columns),
-            concurrency=question.concurrency,
-        )
-        wanted = session.to_ask_again(len(wanted))
-        if session.interrupted or not wanted.any():
-            break
+    session.interrupted = side_by_side(
+        session, _questions(traces, wanted, question.columns), concurrency=question.concurrency
+    )
     if session.interrupted:
         session.report()
     replies = session.replies()
@@ -209,24 +201,16 @@ class _Session(Generic[_Reply]):
         self._failed_in_a_row = 0
         self._allowed = _GIVE_UP_AFTER
         self._by_row: dict[int, _Reply] = {}
-        self._failures: dict[int, BackendError] = {}
-        self._gave_up = False
+        self._failures: dict[int, str] = {}
         self.interrupted = False
 
     def replies(self) -> Replies[_Reply]:
         return Replies(
             by_row=dict(sorted(self._by_row.items())),
-            failures={row: str(error) for row, error in sorted(self._failures.items())},
+            failures=dict(sorted(self._failures.items())),
             left=self._planned - len(self._by_row) - len(self._failures),
             interrupted=self.interrupted,
         )
-
-    def to_ask_again(self, rows: int) -> NDArray[np.bool_]:
-        """The rows (rows,) of calls that failed in passing; none once it has given up."""
-        again = np.zeros(rows, np.bool_)
-        if not self._gave_up:
-            again[[row for row, error in self._failures.items() if error.passing]] = True
-        return again
 
     def do(self, task: _Rounds, stop: threading.Event) -> _Batch[_Reply]:
         replies: list[tuple[int, _Reply | BackendError]] = []
@@ -248,7 +232,6 @@ class _Session(Generic[_Reply]):
         with self._lock:
             self._failed_in_a_row += 1
             if self._failed_in_a_row >= self._allowed:
-                self._gave_up = True
                 stop.set()
 
     def _answered(self) -> None:
@@ -260,10 +243,9 @@ class _Session(Generic[_Reply]):
         del broken
         for row, reply in (answered for _, batch in results for answered in batch):
             if isinstance(reply, BackendError):
-                self._failures[row] = reply
+                self._failures[row] = str(reply)
             else:
                 self._by_row[row] = reply
-                self._failures.pop(row, None)
 
     def report(self) -> None:
         self._on_progress(

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.scoring import SPECIAL, F1Kind, ScoreName, answer_form, normalize_answer
-from suffice.signals.columns.characters import by_characters, normal
-from suffice.signals.columns.pairs import contained, equal, f1_of_pairs
+from suffice.signals.columns.characters import without_articles
+from suffice.signals.columns.pairs import contained, f1_of_pairs
 from suffice.signals.columns.ragged import Ragged, ranges
 from suffice.signals.columns.texts import NONE, Codes, Texts, by_text
 
@@ -25,7 +25,7 @@ def normal_forms(texts: pa.Array) -> pa.Array:
     >>> normal_forms(pa.array(["The  A-ha, a.m.", "?"])).to_pylist()
     ['aha am', '']
     """
-    return by_characters(normal, normalize_answer.__wrapped__)(texts)
+    return without_articles(texts, normalize_answer.__wrapped__)
 
 
 def answer_forms(texts: pa.Array) -> pa.Array:
@@ -118,16 +118,14 @@ class _Pairs:
 
     @classmethod
     def of(cls, answer: Codes, gold: Codes, forms: pa.Array) -> _Pairs:
-        same = equal(forms, answer, gold)
+        coded = Texts.of(forms).codes
+        same = coded[answer] == coded[gold]
         rows = np.flatnonzero(~same)
         keys = answer[rows] * len(forms) + gold[rows]
-        order = np.argsort(keys)
-        new = np.diff(keys[order], prepend=-1) != 0
-        other = np.empty(len(rows), np.int64)
-        other[order] = np.cumsum(new) - 1
-        place = rows[order[new]]
+        _, place, other = np.unique(keys, return_index=True, return_inverse=True)
+        place = rows[place]
         said = pc.greater(pc.binary_length(forms), 0).to_numpy(zero_copy_only=False)
-        return cls(same, same & said[gold], other, answer[place], gold[place], forms)
+        return cls(same, same & said[gold], other.reshape(-1), answer[place], gold[place], forms)
 
     def score(self, name: ScoreName, f1_kind: F1Kind) -> Array:
         """(n_pairs,)"""

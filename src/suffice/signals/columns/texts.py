@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 Codes = NDArray[np.int64]
 NONE = -1
 """The code of a null."""
-_SLICE = 1 << 19  # bytes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,13 +68,3 @@ class Texts:
 def by_text(one: Callable[[str], str]) -> Callable[[pa.Array], pa.Array]:
     """A form that a function of one text gives, for :meth:`Texts.mapped`."""
     return lambda texts: pa.array([one(text) for text in texts.to_pylist()], pa.string())
-
-
-def slices(texts: pa.Array) -> Iterator[pa.Array]:
-    """Texts without nulls in parts, none empty, of which what is made stays in the cache."""
-    ends = np.cumsum(pc.binary_length(texts).to_numpy(zero_copy_only=False), dtype=np.int64)
-    first, before = 0, 0
-    while first < len(texts):
-        last = max(first + 1, int(np.searchsorted(ends, before + _SLICE, "right")))
-        yield texts.slice(first, last - first)
-        first, before = last, int(ends[last - 1])

@@ -75,9 +75,6 @@ class TestPublished:
         assert found == pytest.approx([0.4666667 + 0.04 + 0.025, 0.70, 0.8125])
         assert first_stops(policy, table).tolist() == [2]
 
-    def test_its_confidence_never_passes_0_8125(self) -> None:
-        assert ABRagPolicy.published().reachable == pytest.approx((0.0, 0.8125))
-
     @pytest.mark.parametrize("threshold", [0.82, 1.0])
     def test_a_threshold_out_of_reach_is_told_when_built(self, threshold: float) -> None:
         with pytest.warns(SufficeWarning, match=r"never be reached.* at most 0\.8125"):
@@ -86,9 +83,6 @@ class TestPublished:
     def test_a_threshold_always_reached_is_told_when_built(self) -> None:
         with pytest.warns(SufficeWarning, match="always stops after round 1"):
             ABRagPolicy.published(threshold=0.0)
-
-    def test_the_highest_reachable_threshold_is_not_warned_of(self) -> None:
-        ABRagPolicy.published(threshold=0.8125)
 
     def test_plateaus_of_three_samples(self) -> None:
         low, high = ABRagPolicy.published("self_consistency").plateaus
@@ -153,23 +147,6 @@ class TestLevels:
         policy = fit_method("ab-rag", to_trace_set([signal_record("a", rows)]), "published", "")
         assert isinstance(policy, ABRagPolicy)
         assert policy.levels == (1 / 3, 2 / 3, 1.0)
-
-    def test_few_token_probabilities_are_no_levels(self) -> None:
-        made = signal_record("a", [(1.0, 0.5, 0.1)] * 2)
-        rounds = tuple(
-            replace(each, signals={**each.signals, "token_probability": value})
-            for each, value in zip(made.rounds, (0.2, 0.95), strict=True)
-        )
-        traces = to_trace_set([replace(made, rounds=rounds)])
-        policy = fit_method("ab-rag", traces, "published", "", certainty="token_probability")
-        assert isinstance(policy, ABRagPolicy)
-        assert (policy.levels, policy.plateaus) == ((), ())
-
-    def test_an_undefined_s1_with_a_number_of_its_own_has_no_plateaus(self) -> None:
-        policy = replace(
-            ABRagPolicy.published("self_consistency"), undefined={"self_consistency": 0.65}
-        )
-        assert policy.plateaus == ()
 
 
 class TestChoiceOfS1:
@@ -268,17 +245,13 @@ class TestCorrected:
         traces = to_trace_set(
             [signal_record(f"q{n}", [(n % 3 / 3 + 1 / 3, 0.5, 0.1)] * 2) for n in range(8)]
         )
-        told = "all answers of the labelled questions are right"
+        told = "all answers to the labelled questions .* are right"
         with (
             pytest.warns(SufficeWarning, match=told),
             pytest.warns(SufficeWarning, match="is always reached"),
         ):
             policy = fitted(traces, support="evidence_consistency")
         assert set(policy.weights.values()) == {0.0}
-
-    def test_few_labelled_questions_are_told(self) -> None:
-        with pytest.warns(SufficeWarning, match="only 3 questions of split 'tune' are labelled"):
-            fitted(simulated(6, seed=4), support="evidence_consistency", threshold=0.5)
 
     def test_an_abstention_never_stops_whatever_the_threshold(self) -> None:
         with pytest.warns(SufficeWarning, match="always stops after round 1, unless the answer"):
@@ -331,12 +304,6 @@ class TestCorrected:
         policy = fitted(simulated(40), support="evidence_consistency", threshold=0.37)
         assert policy.threshold == 0.37
 
-    def test_options_of_other_methods_are_refused(self) -> None:
-        with pytest.raises(UsageError, match="leave calibrator out"):
-            fitted(simulated(8), calibrator="platt")
-        with pytest.raises(UsageError, match="takes certainty, threshold; leave support out"):
-            fit_method("ab-rag", simulated(8), "published", "", support="answer_in_evidence")
-
 
 class TestFile:
     def test_it_comes_back_as_it_was(self, tmp_path: Path) -> None:
@@ -346,14 +313,6 @@ class TestFile:
         assert loaded.policy == policy
         assert loaded.max_rounds == 3
         assert policy_document(loaded.policy) == policy_document(policy)
-
-    def test_an_empty_list_of_abstentions_is_not_the_usual_one(self, tmp_path: Path) -> None:
-        policy = replace(
-            ABRagPolicy.published("self_consistency"), reads_abstention=True, abstention=()
-        )
-        loaded = load_policy(save_policy(policy, tmp_path / "policy.json")).policy
-        assert loaded == policy
-        assert policy_hash(policy) != policy_hash(replace(policy, abstention=None))
 
     def test_what_decides_nothing_is_not_in_its_hash(self) -> None:
         policy = ABRagPolicy.published("self_consistency")
@@ -383,16 +342,6 @@ class TestFile:
         with pytest.raises(DataError, match=said) as error:
             load_policy(path)
         assert error.value.column == column
-
-    @pytest.mark.parametrize("name", ["weights", "threshold", "link"])
-    def test_a_missing_field_is_named(self, tmp_path: Path, name: str) -> None:
-        document = policy_document(ABRagPolicy.published())
-        del document[name]
-        path = tmp_path / "policy.json"
-        path.write_text(json.dumps(document))
-        with pytest.raises(DataError, match="is missing") as error:
-            load_policy(path)
-        assert error.value.column == name
 
 
 def test_its_names() -> None:

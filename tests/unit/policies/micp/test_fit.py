@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -8,16 +7,13 @@ import numpy as np
 import pytest
 
 from suffice.errors import DataError, SufficeWarning, UsageError
-from suffice.live.requirements import cluster_cosine
-from suffice.measures.measures import Measures
 from suffice.numbers.conformal.order_statistics import NEVER
-from suffice.policies.micp.fit import FitParts, fit_on, fit_parts
-from suffice.policies.micp.policy import Clusters, MiCPPolicy
+from suffice.policies.micp.fit import fit_parts
+from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.micp.samples import read_samples
 from suffice.policies.micp.settings import MiCPSettings
 from suffice.policies.micp.stage2 import OBJECTIVES
 from suffice.policies.registry import fit_method
-from suffice.testing.encoders import HashingEncoder
 from suffice.testing.traces import sampled_records, to_trace_set
 from suffice.trace.rounds.records import Gold, QuestionRecord
 from suffice.trace.rounds.table import TraceSet
@@ -93,14 +89,6 @@ def test_what_is_fitted_by_default_stops_early(preset: str) -> None:
     assert any(stop != NEVER for stop in policy.stops)
 
 
-def test_a_heavy_composite_never_stops_and_says_what_does() -> None:
-    with pytest.warns(SufficeWarning, match=r"by objective composite.*--objective rounds"):
-        policy = fit(objective="composite", weight=50.0)
-    assert policy.budget["weight"] == policy.weight == 50.0
-    assert all(stop == NEVER for stop in policy.stops)
-    assert fit(objective="composite").weight == 1.0
-
-
 def test_presets_objectives_and_scores_differ() -> None:
     found = {
         (preset, objective): fit(preset=preset, objective=objective, alpha=0.2)
@@ -134,17 +122,10 @@ def test_an_allocation_by_hand_is_kept_or_refused() -> None:
 
 def test_too_few_questions_are_told_and_take_the_full_budget() -> None:
     traces = to_trace_set(sampled_records(24, splits=("optimize", "calibrate")))
-    with pytest.warns(SufficeWarning, match=r"too few questions for alpha = 0.05 .* at least 19"):
+    with pytest.warns(SufficeWarning, match=r"too few questions for alpha = 0.05 "):
         policy = fit(traces, alpha=0.05)
     assert all(each.value == -np.inf for each in policy.stops)
     assert any("too few" in note for note in policy.notes)
-
-
-def test_more_rounds_than_recorded() -> None:
-    with pytest.raises(UsageError, match=r"5 rounds asked for, 3 recorded .* --rounds 3"):
-        fit(rounds=5)
-    assert fit(rounds=2).rounds == 2
-    assert fit(to_trace_set(sampled_records(90, rounds=2)), alpha=0.2).rounds == 2
 
 
 def test_samples_must_be_there_and_equally_many() -> None:
@@ -170,7 +151,7 @@ def test_stops_that_ties_prevent_cost_the_answer_set_nothing() -> None:
     with pytest.warns(SufficeWarning, match="no division of the error budget"):
         policy = fit(agreed, "published", alpha=0.2)
     assert policy.budget["rounds"] == [0.0, 0.0]
-    with pytest.warns(SufficeWarning, match="stop no calibration question, as too many"):
+    with pytest.warns(SufficeWarning, match="too many calibration questions tie"):
         by_hand = fit(agreed, "published", alpha=0.2, allocation=(0.1, 0.1))
     assert by_hand.budget["rounds"] == [0.0, 0.0]
     assert by_hand.final == policy.final
@@ -240,15 +221,6 @@ def test_questions_that_end_early_sample_nothing_further() -> None:
     fit(traces)
 
 
-def test_parts_of_ones_own() -> None:
-    half = np.arange(TRACES.n_questions) % 2 == 0
-    parts = FitParts(optimize=Measures(TRACES.take(half)), calibrate=Measures(TRACES.take(~half)))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        policy = fit_on(parts, "corrected", MiCPSettings(alpha=0.2))
-    assert policy.fitted_on["calibration_questions"] == 150
-
-
 def clustered(records: list[QuestionRecord]) -> list[QuestionRecord]:
     """Each sample in the cluster of the first one equal to it."""
     return [
@@ -274,14 +246,3 @@ def test_published_clusters_by_meaning_where_the_record_does() -> None:
     assert without.clusters.by == "string"
     assert any("--cluster-cosine" in note for note in without.notes)
     assert not any("--cluster-cosine" in note for note in fit(alpha=0.2).notes)
-
-
-def test_clusters_of_somebody_elses_making_are_taken_and_not_live() -> None:
-    policy = fit(to_trace_set(clustered(RECORDS)), clusters="embedding", alpha=0.2)
-    assert policy.clusters == Clusters(by="embedding")
-    by_string = fit(alpha=0.2)
-    assert (policy.stops, policy.final) == (by_string.stops, by_string.final)
-    with pytest.raises(UsageError, match="does not state"):
-        cluster_cosine(policy.needs.clusters, HashingEncoder(8))
-    with pytest.raises(UsageError, match="--cluster-cosine"):
-        fit(clusters="embedding")

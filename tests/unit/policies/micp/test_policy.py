@@ -50,14 +50,6 @@ def test_lots_are_uniform_and_depend_on_seed_question_and_round() -> None:
     )
 
 
-def test_a_lot_needs_to_know_whose_it_is() -> None:
-    controller = Controller(POLICY)
-    with pytest.raises(UsageError, match=r"start\(question\)"):
-        controller.observe(sampled("a", "a", "b", "b"))
-    controller.start(question_id="q1")
-    controller.observe(sampled("a", "a", "b", "b"))
-
-
 def test_rounds_below_the_threshold_stop_and_ties_stop_by_lot() -> None:
     ids = tuple(f"q{number}" for number in range(2000))
     scores = np.full((2000, 3), 0.5)
@@ -181,19 +173,6 @@ def test_the_file_gives_the_policy_back(tmp_path: Path) -> None:
     assert found.max_rounds == 3
     assert policy_hash(policy) == policy_hash(replace(policy, budget={}, fitted_on={}, notes=()))
     assert policy_hash(policy) != policy_hash(replace(policy, seed=8))
-
-
-def test_a_file_that_states_no_weight_was_fitted_with_one(tmp_path: Path) -> None:
-    path = save_policy(replace(POLICY, budget={"weight": 14.0}), tmp_path / "policy.json")
-    policy = load_policy(path).policy
-    assert isinstance(policy, MiCPPolicy)
-    assert policy.weight == 14.0
-    document = json.loads(path.read_text())
-    del document["budget"]
-    path.write_text(json.dumps(document))
-    policy = load_policy(path).policy
-    assert isinstance(policy, MiCPPolicy)
-    assert policy.weight == 1.0
 
 
 @pytest.mark.parametrize(

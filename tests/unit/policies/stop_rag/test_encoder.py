@@ -34,8 +34,8 @@ KINDS: list[tuple[str, dict[str, Any]]] = [
 def texts(encoder: TextEncoder) -> list[Tokens]:
     tokens = Tokenizer(encoder.tokenizer, window=40, mode="separate")
     return [
-        tokens.pair("Who founded Velor?", "The bridge and the mill."),
-        tokens.pair("Who?", "The old wall was rebuilt after the great fire and still stands."),
+        *tokens.read("Who founded Velor?", ["The bridge and the mill."]),
+        *tokens.read("Who?", ["The old wall was rebuilt after the great fire and still stands."]),
     ]
 
 

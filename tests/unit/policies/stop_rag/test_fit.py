@@ -128,55 +128,17 @@ def test_published_says_what_stands_in_for_the_papers_parts(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("run", "part"),
-    [
-        pytest.param({}, None, marks=pytest.mark.slow),
-        pytest.param(
-            {"retriever": "bm25"},
-            "searched with bm25; the paper reranks the 10 passages",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            {"retriever": "dense+rerank"},
-            "--retriever dense+rerank --pool 10",
-            marks=pytest.mark.slow,
-        ),
-        ({"retriever": "dense+rerank", "pool": 20}, "with dense+rerank over a pool of 20;"),
-        ({"retriever": "dense+rerank", "pool": 10}, None),
-    ],
-)
-def test_published_says_where_the_rounds_were_not_searched_as_the_papers(
-    run: dict[str, Any], part: str | None
-) -> None:
-    policy = fit_stop_rag(searched(**run), "published", "tune", QUICK)
-    said = [note for note in policy.notes if "were searched with" in note]
-    assert len(said) == (part is not None)
-    assert all(part is not None and part in note for note in said)
-    assert "signals stand in for the text that the paper's microsoft/deberta-v3-large reads" in (
-        policy.notes
-    )
-
-
-@pytest.mark.parametrize(
-    ("run", "stated", "epochs", "said"),
-    [
-        ({"dataset": "hotpotqa"}, None, 1.0, "1 epoch, the paper's number for hotpotqa"),
-        ({"dataset": "musique"}, None, 3.0, "3 epochs, the paper's number for musique"),
-        ({"dataset": "mine.jsonl"}, None, 3.0, "the record names the data set 'mine.jsonl'"),
-        ({}, None, 3.0, "the record names no data set"),
-        ({"dataset": "hotpotqa"}, 0.5, 0.5, "0.5 epochs, as --epochs says"),
-    ],
+    ("run", "stated", "epochs"),
+    [({"dataset": "hotpotqa"}, None, 1.0), ({}, None, 3.0), ({"dataset": "hotpotqa"}, 0.5, 0.5)],
 )
 def test_published_says_how_often_it_goes_over_the_questions(
-    run: dict[str, Any], stated: float | None, epochs: float, said: str, tiny: Path
+    run: dict[str, Any], stated: float | None, epochs: float, tiny: Path
 ) -> None:
     wanted = StopRAGSettings(encoder=str(tiny), mode="separate", layers=0, epochs=stated)
     policy = fit_stop_rag(searched(**run), "published", "tune", wanted)
     assert policy.fitted_on["settings"]["epochs"] == epochs
     assert policy.fitted_on["dataset"] == run.get("dataset")
-    assert len([note for note in policy.notes if said in note]) == 1
-    corrected = fit_stop_rag(searched(**run), "corrected", "tune", QUICK)
-    assert not [note for note in corrected.notes if "epoch" in note]
+    assert len([note for note in policy.notes if note.startswith(f"{epochs:g} epochs")]) == 1
 
 
 @pytest.mark.parametrize("target", ["mc", "q0", "binary"])

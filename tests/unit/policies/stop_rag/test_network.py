@@ -38,7 +38,7 @@ def test_the_published_shape(tiny: Path) -> None:
 
 def test_weights_go_from_one_network_to_another(tiny: Path, net: QNetwork) -> None:
     other = build_network(TextEncoder.load(str(tiny)), SMALL)
-    tokens = [net.tokenizer.pair("Who?", "The mill."), net.tokenizer.pair("Who?", "The wall.")]
+    tokens = net.tokenizer.read("Who?", ["The mill.", "The wall."])
     with torch.no_grad():
         net.set_scale(torch.randn(20, len(net.centre)))
         for each in net.parameters()[0]:

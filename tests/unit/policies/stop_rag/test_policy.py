@@ -146,12 +146,6 @@ def test_weights_and_the_policy_that_names_them_are_replaced_together(
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_a_longer_record_than_it_was_trained_for(tiny: Path) -> None:
-    traces = to_trace_set(stop_rag_records("single", 4, rounds=8, seed=1))
-    policy = replace(text_policy(tiny), threshold=1e6)
-    assert first_stops(policy, signal_table(traces, policy.specs)).tolist() == [5] * 4
-
-
 def test_values_recorded_by_another_network_are_not_read(tiny: Path) -> None:
     policy = text_policy(tiny)
     foreign = [replace(each, signals={"q_stop": 9.0, "q_cont": 0.0}) for each in RECORDS[0].rounds]

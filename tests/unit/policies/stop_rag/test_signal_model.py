@@ -42,7 +42,7 @@ def test_a_state_gets_the_same_bits_alone() -> None:
 # --- training --------------------------------------------------------------------------------
 def trajectories(count: int, seed: int) -> Any:
     """The first signal says, with noise, whether the answer is right by now."""
-    from suffice.policies.stop_rag.signal_network import SignalTrajectories
+    from suffice.policies.stop_rag.training import Trajectories
 
     rng = np.random.default_rng(seed)
     known_from = rng.integers(1, 6, (count, 1))
@@ -51,7 +51,7 @@ def trajectories(count: int, seed: int) -> Any:
     known = (number >= known_from) + rng.normal(0, 0.1, rewards.shape)
     signals = np.stack([known, rng.normal(size=rewards.shape)], axis=-1)
     signals[rng.random(signals.shape) < 0.02] = np.nan
-    return SignalTrajectories(signals=signals, rewards=rewards, lengths=np.full(count, 5))
+    return Trajectories(states=signals, rewards=rewards, lengths=np.full(count, 5))
 
 
 @pytest.fixture(scope="module")

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from suffice.errors import SufficeWarning
-from suffice.policies.defaults import FLOORS, TEMPLATE
-from suffice.policies.fitting import FitData, fit_data
+from suffice.measures.measures import Measures
+from suffice.policies.defaults import FLOORS, MARGIN, TEMPLATE
+from suffice.policies.fitting import FitData, fit_calibrator, fit_data, right_abstentions
 from suffice.policies.registry import fit_method
 from suffice.policies.rules.policy import RulePolicy
-from suffice.policies.tasr.method import SIGNALS_READ, fit_tasr, tasr_signals
+from suffice.policies.tasr.method import SIGNALS_READ
 from suffice.policies.thresholds import ThresholdScore, cheapest_within_one_error, sweep_rule
 from suffice.replay.run.replay import stop_rounds
 from suffice.signals.abstained import ABSTENTION_PHRASES
@@ -119,7 +120,8 @@ def sweep(data: FitData) -> tuple[ThresholdScore, ...]:
 def test_the_floor_is_swept_with_the_abstentions_of_the_policy() -> None:
     """The same questions with gold answer "none" instead of "right" score the same."""
     named, usual = (to_trace_set(tune_records(40, gold=gold)) for gold in ("none", "right"))
-    swept = sweep(fit_data(named, tasr_signals("corrected", ("None.",))))
+    phrases = right_abstentions(Measures.of(named))
+    swept = sweep(fit_data(named, SIGNALS_READ["corrected"], abstention=phrases))
     assert swept == sweep(fit_data(usual, SIGNALS_READ["corrected"]))
     assert swept != sweep(fit_data(named, SIGNALS_READ["corrected"]))
 
@@ -162,7 +164,7 @@ def test_unlabelled_tune_questions_are_left_out_of_every_mean() -> None:
     alone = fit_data(to_trace_set(labelled), SIGNALS_READ["published"])
     assert mixed.provenance["questions"] == 17
     assert mixed.provenance["labelled"] == 12
-    assert fit_tasr(mixed, "published").calibrators == fit_tasr(alone, "published").calibrators
+    assert fit_calibrator(mixed, MARGIN) == fit_calibrator(alone, MARGIN)
     assert mixed.base_rates == alone.base_rates
     assert all(
         np.isfinite(each.score)

@@ -15,11 +15,9 @@ from suffice.signals.asking.evidence_models import (
     ENCODING,
     ENTAILING,
     consistencies,
-    encoded,
     evidence_entailment,
     evidence_signals,
     statement,
-    unit_rows,
     with_evidence,
 )
 from suffice.signals.asking.memo import KeptEncoder
@@ -93,10 +91,6 @@ def test_undefined_without_a_call(case: LoopView) -> None:
     assert encoder.calls == ()
 
 
-def test_no_passages_is_nought() -> None:
-    assert set(evidence_signals(view("red", [], []), HashingEncoder()).values()) == {0.0}
-
-
 def test_kept_vectors_are_not_asked_for_again() -> None:
     counted = HashingEncoder()
     kept = KeptEncoder(counted)
@@ -120,17 +114,6 @@ def test_the_round_keeps_what_it_has() -> None:
 
 
 # --- vectors as they come, checked; rows of length 1 --------------------------------------------------
-
-
-def test_good_vectors_pass_as_they_are() -> None:
-    texts = ["Oslo", "Rome"]
-    assert np.array_equal(encoded(HashingEncoder(), texts), HashingEncoder().encode(texts))
-
-
-def test_rows_get_length_one_and_zeros_stay() -> None:
-    found = unit_rows(np.array([[3.0, 4.0], [0.0, 0.0], [0.0, -2.0]], np.float32))
-    assert found.dtype == np.float64
-    assert found.tolist() == [[0.6, 0.8], [0.0, 0.0], [0.0, -1.0]]
 
 
 class Words:
@@ -197,10 +180,6 @@ def test_entailment_is_undefined_without_a_call(case: LoopView) -> None:
     model = Words()
     assert math.isnan(evidence_entailment(case, model))
     assert model.asked == []
-
-
-def test_no_passages_entail_nothing() -> None:
-    assert evidence_entailment(mill_view("x", []), Words()) == 0.0
 
 
 TRACES = to_trace_set([make_record(f"q{n}", [f"word {n}", f"word {n}", "text"]) for n in range(3)])

@@ -102,21 +102,6 @@ def test_clusters_of_another_kind_are_replaced_only_when_told(
     assert clusters(found.traces) == clusters(cluster_traces(TRACES, encoder, cosine).traces)
 
 
-def test_clusters_of_nobody_are_not_mixed_with_others() -> None:
-    unsaid = replace(cluster_traces(TRACES, HashingEncoder(), 0.6).traces, origin=TRACES.origin)
-    with pytest.raises(UsageError, match="of an encoder that is not stated"):
-        cluster_traces(unsaid, HashingEncoder(), 0.6)
-    # said by a recording whose rounds all failed, or had none: nothing to mix
-    said = replace(TRACES, origin=replace(TRACES.origin, run={"sample_clusters": {"encoder": "e"}}))
-    assert cluster_traces(said, HashingEncoder(), 0.6).stated == STATED
-
-
-def test_a_failure_leaves_no_cluster_of_the_encoder_before() -> None:
-    before = cluster_traces(TRACES, HashingEncoder(32), 0.6).traces
-    found = cluster_traces(before, HashingEncoder(fail_on="bad"), 0.6, again=True)
-    assert clusters(found.traces)[4] is None
-
-
 class Table:
     """Gives the vectors it was told, and keeps what it was asked."""
 
@@ -207,12 +192,6 @@ def test_samples_that_normalise_alike_are_one_answer_and_one_text() -> None:
         cluster_samples(each, encoder, cosine=0.5)
 
 
-def test_what_normalises_to_nothing_never_joins_an_answer() -> None:
-    encoder = degrees(b=0, c=0)
-    assert cluster_samples(["", "b", "the", "c", "!"], encoder, cosine=0.5) == (0, 1, 0, 1, 0)
-    assert sorted(encoder.asked) == ["b", "c"]
-
-
 @pytest.mark.parametrize(
     ("samples", "clusters"),
     [
@@ -228,16 +207,6 @@ def test_where_strings_decide_nobody_is_asked(
 ) -> None:
     monkeypatch.setattr(clustering, "require", None)
     assert cluster_samples(samples, HashingEncoder(fail_on=""), cosine=0.9) == clusters
-
-
-def test_two_answers_need_no_linkage(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clustering, "require", None)
-    encoder = degrees(b=0, c=60, d=120)
-    assert cluster_samples(["b", "c", "b"], encoder, cosine=0.4) == (0, 0, 0)
-    assert cluster_samples(["b", "c", "b"], encoder, cosine=0.6) == (0, 1, 0)
-    assert cluster_samples(["b", "c", "d"], encoder, cosine=0.6) == (0, 1, 2)
-    with pytest.raises(TypeError):  # three, of which two lie near each other
-        cluster_samples(["b", "c", "d"], encoder, cosine=0.4)
 
 
 def test_a_round_is_clustered_once() -> None:

@@ -12,8 +12,8 @@ import pytest
 from suffice.errors import BackendError
 from suffice.protocols import Generation, GenerationRequest
 from suffice.signals.asking.judge_support import JUDGING
-from suffice.signals.asking.verdicts import Judging
-from suffice.signals.asking.whole_record import Asked
+from suffice.signals.asking.verdicts import Rating, usages
+from suffice.signals.asking.whole_record import Asked, Replies
 from suffice.testing.models import Failures, ScriptedModel
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import Usage
@@ -31,7 +31,7 @@ def numbered_traces(questions: int = 4, rounds: int = 3) -> TraceSet:
 
 def ask(
     found: TraceSet, model: ScriptedModel, wanted: Sequence[bool] | None = None
-) -> tuple[Judging, list[Asked]]:
+) -> tuple[Replies[Rating], list[Asked]]:
     seen: list[Asked] = []
     rows = found.table.num_rows
     chosen = np.ones(rows, bool) if wanted is None else np.array(wanted)
@@ -55,15 +55,15 @@ def test_every_round_gets_the_verdict_of_its_own_answer(kind: type[ScriptedModel
     judging, seen = ask(numbered_traces(), model)
     assert [each.value for each in judging.by_row.values()] == [1.0, 2.0, 3.0] * 4
     assert list(judging.by_row) == list(range(12))
-    assert judging.calls == dict.fromkeys(range(12), 1)
-    assert (judging.failures, judging.left, judging.undefined) == ({}, 0, 0)
+    assert [usage.judge_calls for usage in usages(judging).values()] == [1] * 12
+    summary = JUDGING.summary(judging)
+    assert [summary[name] for name in ("calls", "failed", "left", "undefined")] == [12, 0, 0, 0]
     assert seen[-1] == Asked(what="judged", finished=12, planned=12)
     counted = sum(len(str(request.prompt).split()) for request in model.requests)
-    tokens = judging.tokens("prompt_tokens")
-    assert tokens is not None
+    tokens = summary["prompt_tokens"]
     assert tokens == pytest.approx(counted, abs=12)
-    assert sum(each.judge_prompt_tokens or 0 for each in judging.usages.values()) == tokens
-    assert (judging.tokens("cached_tokens"), judging.tokens("completion_tokens")) == (0, 12)
+    assert sum(each.judge_prompt_tokens or 0 for each in usages(judging).values()) == tokens
+    assert (summary["cached_tokens"], summary["completion_tokens"]) == (0, 12)
 
 
 def test_only_wanted_rounds_are_asked_about_and_see_all_before_them() -> None:
@@ -83,15 +83,14 @@ def test_a_failed_call_leaves_its_round_alone() -> None:
     assert "scripted failure" in judging.failures[4]
     assert 4 not in judging.by_row
     assert len(judging.by_row) == 11
-    assert judging.calls[4] == 1
-    assert judging.usages[4] == Usage(judge_calls=1)  # what it cost is not known
-    assert judging.tokens("completion_tokens") == 11
+    assert usages(judging)[4] == Usage(judge_calls=1)  # what it cost is not known
+    assert JUDGING.summary(judging)["completion_tokens"] == 11
     assert (seen[-1].finished, seen[-1].failed, seen[-1].planned) == (11, 1, 12)
 
 
 def test_unparsable_replies_are_counted() -> None:
     judging, _ = ask(numbered_traces(2), ScriptedModel(["4", "no", "5", "10", "1", "2"]))
-    assert judging.undefined == 2
+    assert JUDGING.summary(judging)["undefined"] == 2
     assert len(judging.by_row) == 6
 
 
@@ -119,8 +118,8 @@ def test_rounds_that_nobody_need_be_asked_about_are_no_answers() -> None:
     with pytest.raises(BackendError, match="all 1 calls"):
         ask(to_trace_set([record]), ScriptedModel(failures=Failures(first=1000)))
     judging, _ = ask(to_trace_set([make_record("q", [""])]), ScriptedModel())
-    assert judging.calls == {0: 0}
-    assert judging.undefined == 1
+    summary = JUDGING.summary(judging)
+    assert (summary["calls"], summary["undefined"]) == (0, 1)
 
 
 def test_an_interrupt_keeps_what_was_said() -> None:

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from suffice.errors import BackendError
-from suffice.llm.translation import NoReply
 from suffice.signals.asking.whole_record import Asked, RoundQuestion, ask_rounds
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import LoopView
@@ -48,18 +47,3 @@ def test_a_reply_without_a_call_does_not_say_that_the_model_is_up() -> None:
     replies = ask_rounds(TRACES, question(half), ALL, lambda _: None)
     assert sorted(replies.failures) == [1, 3, 5, 7]
     assert replies.left == 0
-
-
-def test_what_fails_in_passing_is_asked_again_when_the_others_have_ended() -> None:
-    asked: list[LoopView] = []
-
-    def often_busy(view: LoopView) -> int:
-        asked.append(view)
-        if len(asked) in (2, 3, 9):
-            raise NoReply("busy")
-        return len(view.rounds)
-
-    replies = ask_rounds(TRACES, question(often_busy), ALL, lambda _: None)
-    assert list(replies.by_row.items()) == [(row, row % 2 + 1) for row in range(8)]
-    assert (replies.failures, replies.left) == ({}, 0)
-    assert len(asked) == 8 + 2 + 1
