@@ -110,7 +110,11 @@ def schema_of(path: str | Path) -> TableSchema:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredFile:
-    """One file of a trace set, of which nothing but what it says of itself was read."""
+    """One file of a trace set, of which nothing but what it says of itself was read.
+
+    ``stored`` are all columns of its version and its metadata, as they stand; ``held`` are the rows of a run
+    of a store.
+    """
 
     file: Path
     kind: TableSchema
@@ -121,6 +125,7 @@ class StoredFile:
     version: int
     remarks: tuple[str, ...]
     stored: pa.Schema
+    held: pa.Table | None = None
 
     @classmethod
     def open(cls, file: Path, wanted: Container[str], kind: TableSchema) -> StoredFile:
@@ -182,6 +187,14 @@ class StoredFile:
         with readable(self.file), opened(self.file) as parquet:
             table = complete(parquet, self.names if names is None else names)
         return coerce_table(table, str(self.file), self.kind)
+
+    def as_stored(self) -> pa.Table:
+        """All its columns as they stand."""
+        if self.held is not None:
+            return self.held
+        with readable(self.file), opened(self.file) as parquet:
+            table = complete(parquet, self.stored.names)
+            return pa.table({name: plain_column(table.column(name)) for name in table.column_names})
 
     def batches(
         self, names: Sequence[str], rows: Rows, fields: tuple[str, ...] = ()

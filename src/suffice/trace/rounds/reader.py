@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 from suffice.errors import DataError, SufficeWarning
 from suffice.trace.lazy import LazyTable, Span
 from suffice.trace.loops import LoopsSeen, in_words
-from suffice.trace.parquet import complete, footer_of, opened, readable
+from suffice.trace.parquet import footer_of
 from suffice.trace.postgres import as_place
 from suffice.trace.reader import (
     BATCH,
@@ -26,7 +25,6 @@ from suffice.trace.reader import (
     first_error,
     nothing_read,
     parquet_files,
-    plain_column,
     stated_version,
 )
 from suffice.trace.recording import (
@@ -55,41 +53,37 @@ _MANY_ROWS = 65_536  # above so many it is not either: what repeats takes little
 FILE = "suffice.file"  # the column that says which of the parts a row came from
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """A file of a trace set: where it lies, its run document, its columns and metadata as they stand.
-
-    ``empty`` says by column of how many of its ``rows`` the value is null. ``held`` are the rows of a run
-    of a store. For ``version`` and ``remarks`` see :class:`StoredFile`.
-    """
-
-    file: Path
-    run: Mapping[str, Any]
-    stored: pa.Schema
-    rows: int
-    empty: Mapping[str, int]
-    held: pa.Table | None = None
-    version: int = QUESTIONS.version
-    remarks: tuple[str, ...] = ()
-
-    def read(self) -> pa.Table:
-        """Its rows, with the columns as they stand."""
-        if self.held is not None:
-            return self.held
-        with readable(self.file), opened(self.file) as parquet:
-            table = complete(parquet, self.stored.names)
-            return pa.table({name: plain_column(table.column(name)) for name in table.column_names})
+ATTRIBUTES = ("dataset", "model", "pipeline")
+"""What tells records apart: entries of a run document, or columns of one's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceInspection:
-    """A trace set with everything that is wrong with it."""
+    """A trace set with everything that is wrong with it, and the files it lies in.
+
+    ``labels`` lie beside the files: ``traces`` has them, the files have not.
+    """
 
     traces: TraceSet
     errors: tuple[DataError, ...]
     remarks: tuple[str, ...] = ()
-    parts: tuple[Part, ...] = ()
+    parts: tuple[StoredFile, ...] = ()
     labels: Labels = field(default_factory=Labels)
+
+    @property
+    def name(self) -> str:
+        """The path read."""
+        return self.traces.origin.source
+
+    def attribute(self, name: str) -> tuple[str | None, ...]:
+        """What a question's own column says, else the run document of its file; read with ``kept``."""
+        stated = [part.run.get(name) for part in self.parts]
+        own = self.traces.of_questions(name)
+        values = (
+            stated[number] if value is None else value
+            for value, number in zip(own, self.traces.of_questions(FILE), strict=True)
+        )
+        return tuple(None if value is None else str(value) for value in values)
 
     def valid(self, *, skip_invalid: bool) -> TraceSet:
         """The questions, where there are some and, unless invalid ones are skipped, nothing is wrong."""
@@ -342,13 +336,17 @@ def inspect_traces(
     *,
     columns: Sequence[str] | None = None,
     keep_unknown: bool = False,
-    kept: Sequence[str] | None = None,
+    kept: Container[str] | None = None,
 ) -> TraceInspection:
-    """Read what can be read and list what cannot; ``traces`` holds the valid questions only."""
+    """Read what can be read and list what cannot; ``traces`` holds the valid questions only.
+
+    ``kept``: files are read one at a time, and of their columns only these are held, and of which file each
+    row is.
+    """
     root = as_place(path)
     errors: list[DataError] = []
     tables: list[pa.Table] = []
-    parts: list[Part] = []
+    parts: list[StoredFile] = []
     broken: list[Problem] = []
     rows = 0
     remarks: dict[str, str] = {}
@@ -357,7 +355,9 @@ def inspect_traces(
     for file, source in _sources(root):
         try:
             part, table = (
-                _of_file(file, wanted) if source is None else _of_run(file, source, wanted)
+                StoredFile.read_whole(file, wanted, QUESTIONS)
+                if source is None
+                else _of_run(file, source, wanted)
             )
         except DataError as error:
             errors.append(error)
@@ -380,7 +380,7 @@ def inspect_traces(
     beside = labels_beside(root, combined)
     errors.extend(beside.errors)
     remarks |= dict.fromkeys(beside.remarks, str(root))
-    combined = beside.labels.onto(combined, _Wanted(columns if kept is None else kept, False))
+    combined = beside.labels.onto(combined, wanted if kept is None else kept)
     traces = as_trace_set(
         combined,
         TraceSetOrigin(
@@ -391,7 +391,7 @@ def inspect_traces(
             loops=seen.loops,
         ),
     )
-    if columns is None and kept is None:
+    if columns is None and (kept is None or "passages" in kept):
         remarks |= dict.fromkeys(_rounds_from_0(traces), str(root))
     return TraceInspection(
         traces=traces,
@@ -400,20 +400,6 @@ def inspect_traces(
         parts=tuple(parts),
         labels=beside.labels,
     )
-
-
-def _of_file(file: Path, wanted: _Wanted) -> tuple[Part, pa.Table]:
-    stored, table = StoredFile.read_whole(file, wanted, QUESTIONS)
-    part = Part(
-        file=file,
-        run=stored.run,
-        stored=stored.stored,
-        rows=table.num_rows,
-        empty=_empty_cells(table),
-        version=stored.version,
-        remarks=stored.remarks,
-    )
-    return part, table
 
 
 def stored_rows(
@@ -437,34 +423,33 @@ def _sources(root: Path) -> Iterator[tuple[Path, RecordedRows | None]]:
         yield from ((store, rows) for rows in stored_rows(store, after))
 
 
-def _of_run(file: Path, rows: RecordedRows, wanted: _Wanted) -> tuple[Part, pa.Table]:
+def _of_run(file: Path, rows: RecordedRows, wanted: _Wanted) -> tuple[StoredFile, pa.Table]:
     version = stated_version(rows.table.schema.metadata or {}, file, QUESTIONS)
     table = rows.table.select([name for name in rows.table.column_names if name in wanted])
-    part = Part(
+    part = StoredFile(
         file=file,
-        run=rows.run,
-        stored=table.schema,
-        rows=table.num_rows,
-        empty=_empty_cells(table),
-        held=table,
+        kind=QUESTIONS,
+        names=tuple(table.column_names),
+        row_groups=(table.num_rows,),
+        n_bytes=0,
+        run=dict(rows.run),
         version=version,
+        remarks=(),
+        stored=table.schema,
+        held=table,
     )
     return part, table
 
 
-def _empty_cells(table: pa.Table) -> Mapping[str, int]:
-    return {name: table.column(name).null_count for name in table.column_names}
-
-
-def _light(table: pa.Table, kept: Sequence[str], number: int) -> pa.Table:
+def _light(table: pa.Table, kept: Container[str], number: int) -> pa.Table:
     """The required columns and the kept ones, and which file it was."""
-    names = [name for name in table.column_names if name in {*REQUIRED, *kept}]
+    names = [name for name in table.column_names if name in REQUIRED or name in kept]
     numbers = pa.array(np.full(table.num_rows, number, np.int32))
     return table.select(names).append_column(FILE, numbers)
 
 
 class _Wanted:
-    """Which columns to load."""
+    """Which columns to load, besides those that are required."""
 
     def __init__(self, columns: Sequence[str] | None, keep_unknown: bool) -> None:  # noqa: FBT001
         known = {column.name for column in COLUMNS}
@@ -476,6 +461,9 @@ class _Wanted:
         if name in self._named:
             return True
         return self._known is not None and name not in self._known
+
+
+EVERY_COLUMN = _Wanted(None, True)
 
 
 def one_table(tables: Iterable[pa.Table]) -> pa.Table:
@@ -501,7 +489,7 @@ class _Origin:
         self._ends = np.cumsum([rows for _, _, rows in self._pieces])
 
     @classmethod
-    def of(cls, parts: Sequence[Part]) -> _Origin:
+    def of(cls, parts: Sequence[StoredFile]) -> _Origin:
         return cls((part.file, 0, part.rows) for part in parts)
 
     @classmethod
