@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from suffice.measures.exploration import exploration
 from suffice.measures.measures import Measures
@@ -18,15 +17,13 @@ from suffice.results.table import Column, Table, Value
 from suffice.results.tabular import Tabular
 from suffice.signals.available import given_signals, lack
 from suffice.signals.registry import SIGNALS
-from suffice.trace.lazy import in_memory
 from suffice.trace.rounds.labels import labelled, names_passages
 from suffice.trace.rounds.reader import (
     ATTRIBUTES,
-    EVERY_COLUMN,
     TraceInspection,
     inspect_traces,
 )
-from suffice.trace.rounds.schema import COLUMNS
+from suffice.trace.rounds.schema import COLUMNS, SCHEMA
 from suffice.trace.rounds.table import TraceSet
 
 
@@ -170,7 +167,7 @@ def traces_info(path: str | Path, *, skip_invalid: bool = False) -> Contents:
     DataError
         For an invalid trace set.
     """
-    source = inspect_traces(path, keep_unknown=True, kept=EVERY_COLUMN)
+    source = inspect_traces(path, keep_unknown=True, kept=(*SCHEMA.names, *ATTRIBUTES))
     traces = source.valid(skip_invalid=skip_invalid)
     given = given_signals(traces)
     beside = len(source.labels.questions)
@@ -234,8 +231,7 @@ def _groups(source: TraceInspection) -> Iterator[Group]:
 
 def _columns(source: TraceInspection) -> Iterator[HeldColumn]:
     """Those of the schema first, as they stand in the first file that has them."""
-    tables = [in_memory(rows) for rows in (source.traces.table, source.traces.closed_book)]
-    held = pa.concat_tables(tables, promote_options="default")
+    rows = sum(part.rows for part in source.parts)
     types = {column.name: column.type for part in reversed(source.parts) for column in part.stored}
     meanings = {column.name: column.meaning for column in COLUMNS}
     for name in sorted(types, key=[*meanings, *types].index):
@@ -243,7 +239,7 @@ def _columns(source: TraceInspection) -> Iterator[HeldColumn]:
             name=name,
             type=str(types[name]),
             known=name in meanings,
-            empty=held.column(name).null_count / held.num_rows,
+            empty=1 - source.filled[name] / rows,
             meaning=meanings.get(name, "(not of the schema: kept, not read)"),
         )
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from multiprocessing import get_context
 from typing import Any, TypeVar
 
@@ -29,7 +30,6 @@ SHARD_ROWS = 65_536
 _SHARD_BYTES = 64_000_000
 _FEW = 4  # shards that are measured before other processes have started
 _AHEAD = 3  # shards a worker that wait for it
-_TRIES = 3
 
 _Given = TypeVar("_Given")
 
@@ -115,7 +115,7 @@ def usable_cores() -> int:
 
 
 class Workers(Executor):
-    """Processes that share nothing; one that dies is replaced.
+    """Processes that share nothing, started when the first shard is sent.
 
     With ``behind`` they leave the machine to whatever else wants it.
     """
@@ -132,10 +132,6 @@ class Workers(Executor):
                 self.count, mp_context=get_context("spawn"), initializer=self._initializer
             )
         return self._pool.submit(fn, *args, **kwargs)
-
-    def renew(self) -> None:
-        """Start new ones where some died."""
-        self.shutdown(wait=False, cancel_futures=True)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002
         """End them."""
@@ -160,35 +156,26 @@ def map_shards(
     """What ``work`` gives of every shard's questions, in the order of the shards."""
     reading = _Reading(work)
     own = isinstance(executor, Workers)
-    if executor is None or (own and (len(shards) <= _FEW or not _travels(work))):
+    here = own and (len(shards) <= _FEW or not _travels(work))
+    if executor is None or here or not shards:
         yield from ((shard, reading(shard)) for shard in shards)
         return
     ahead = _AHEAD * int(getattr(executor, "count", 16))
-    left, waiting = deque(shards), deque[tuple[Shard, Future[_Given]]]()
-    deaths = 0
+    waiting = deque[tuple[Shard, Future[_Given]]]()
+    left, shard = iter(shards), shards[0]
     try:
-        while left or waiting:
-            while left and len(waiting) < ahead:
-                shard = left.popleft()
-                waiting.append((shard, executor.submit(reading, shard)))
-            shard, future = waiting[0]
-            try:
-                given = future.result()
-            except BrokenExecutor as error:
-                deaths += 1
-                renew = getattr(executor, "renew", None)
-                if deaths >= _TRIES or renew is None:
-                    raise BackendError(
-                        f"workers died {_TRIES} times over {shard.place} and the shards after it ({error}): "
-                        "killed, or out of memory; type --workers 1, which needs the least"
-                    ) from error
-                renew()
-                left.extendleft(reversed([shard for shard, _ in waiting]))
-                waiting.clear()
-                continue
-            deaths = 0
-            waiting.popleft()
+        waiting.extend((one, executor.submit(reading, one)) for one in islice(left, ahead))
+        while waiting:
+            shard, future = waiting.popleft()
+            given = future.result()
+            waiting.extend((one, executor.submit(reading, one)) for one in islice(left, 1))
             yield shard, given
+    except BrokenExecutor as error:
+        executor.shutdown(wait=False, cancel_futures=True)
+        raise BackendError(
+            f"a worker died over {shard.place} or the shards after it ({error}): killed, or out of memory; "
+            "type --workers 1, which needs the least"
+        ) from error
     finally:
         for _, future in waiting:
             future.cancel()

@@ -105,8 +105,8 @@ class Folder:
         now = (stat.st_size, stat.st_mtime_ns)
         if part.seen == now:
             return
-        stored = StoredFile.open(file, {"question_id"}, QUESTIONS)
-        ids = stored.read(["question_id"]).column(0).unique().to_pylist()
+        _, table = StoredFile.read_whole(file, {"question_id"}, QUESTIONS)
+        ids = table.column("question_id").unique().to_pylist()
         known, new = ids[: part.taken], ids[part.taken :]
         if len(known) < part.taken or _digest("", known) != part.digest:
             raise DataError(

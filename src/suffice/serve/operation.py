@@ -33,7 +33,7 @@ from suffice.serve.service import Served, Service
 from suffice.serve.settings import ServeSettings, WatchSettings
 from suffice.trace.durable import in_turn
 from suffice.trace.postgres import Address, as_place
-from suffice.trace.recording import Retention, prune
+from suffice.trace.recording import prune
 from suffice.trace.store import Store, store_at, store_place
 
 _LOG = logging.getLogger("suffice.serve")
@@ -115,7 +115,6 @@ class Operation:
             spans = Spans(texts=own.otel_texts)
             self._held.callback(spans.close)
             service.observers += (spans,)
-        self._retention = Retention(days=record.keep_days, gigabytes=record.keep_gigabytes)
         self._home = None if record.folder is None else store_place(record.folder)
         self._checked: tuple[float, dict[str, str]] = (-1e9, {})
         self._watching: _Watching | None = None
@@ -255,8 +254,9 @@ class Operation:
             await asyncio.to_thread(self._held.close)
 
     async def _prune_for_ever(self) -> None:
-        folder = self.settings.record.folder
-        if folder is None or not self._retention.limited:
+        record = self.settings.record
+        folder, days, gigabytes = record.folder, record.keep_days, record.keep_gigabytes
+        if folder is None or (days is None and gigabytes is None):
             return
         began, warned = time.time() - time.monotonic(), False
         while True:
@@ -272,7 +272,9 @@ class Operation:
             elif store_at(folder) is not None:
                 warned = False
                 try:
-                    done = await asyncio.to_thread(prune, folder, self._retention, now=now)
+                    done = await asyncio.to_thread(
+                        prune, folder, days=days, gigabytes=gigabytes, now=now
+                    )
                     if done.questions:
                         said = "%d questions of the record are removed, %d bytes"
                         _LOG.warning(said, done.questions, done.bytes)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suffice.errors import DataError, StorageError, UsageError
+from suffice.trace.durable import process_of
 from suffice.trace.postgres import Address, PostgreSQL, as_place
 from suffice.trace.rounds.records import (
     Gold,
@@ -250,7 +251,6 @@ class Store:
             found = connection.execute(f"SELECT 1 FROM runs WHERE {OF_RECORDERS}")  # noqa: S608
             return found.fetchone() is not None
 
-    # --- labels and retention ------------------------------------------------------------------------
     def label(self, label: Label, instead: str = "keep the right one") -> None:
         """Keep what became known of a question, unless it says nothing new."""
         from suffice.trace.rounds.labels import Labels, line_of, read_label
@@ -283,35 +283,11 @@ class Store:
                     (label.question_id, line_of(label)),
                 )
 
-    def prune(self, before: float | None, most_bytes: float | None, *, dry: bool) -> Pruned:
-        """Remove the questions that ended before a POSIX time, then the oldest until the rest fits.
-
-        The one that ended last stays, since the next is counted from it.
-        """
-        gone = held = 0
-        with self.transaction() as connection:
-            (kept,) = connection.execute("SELECT coalesce(max(turn), 0) FROM questions").fetchone()
-            rows = connection.execute(
-                "SELECT number, ended, (SELECT sum(length(content)) FROM rounds WHERE question = number) "
-                "FROM questions WHERE turn < ? ORDER BY turn",
-                (kept,),
-            ).fetchall()
-            size = self._engine.size(connection)
-            over = 0.0 if most_bytes is None else size - most_bytes
-            for number, ended, taken in rows:
-                if not ((before is not None and ended < before) or held < over):
-                    continue
-                gone, held = gone + 1, held + (taken or 0)
-                if not dry:
-                    connection.execute(
-                        "DELETE FROM labels WHERE question = (SELECT id FROM questions WHERE number = ?)",
-                        (number,),
-                    )
-                    connection.execute("DELETE FROM questions WHERE number = ?", (number,))
-            if gone and not dry:
-                self._engine.shrink(connection)
-                size = self._engine.size(connection)
-        return Pruned(questions=gone, bytes=held, bytes_left=size - (held if dry else 0))
+    def size(self, connection: Connection, *, shrink: bool = False) -> int:
+        """Bytes that the rounds take, or all of a file; with ``shrink`` free room is given back before."""
+        if shrink:
+            self._engine.shrink(connection)
+        return self._engine.size(connection)
 
     # --- whether a process lives -----------------------------------------------------------------------
     def end_the_dead(self, connection: Connection) -> None:
@@ -362,15 +338,6 @@ class Store:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pruned:
-    """What was removed, or would be: questions and the bytes of their rounds, and the bytes that are left."""
-
-    questions: int
-    bytes: int
-    bytes_left: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRun:
     """What a run recorded: its document, questions in the order in which they ended, the last one's turn."""
 
@@ -411,27 +378,6 @@ def _record_of(
         stopped_by=stopped_by,
         policy_hash=policy,
     )
-
-
-# --- whether a process lives -------------------------------------------------------------------------
-def process_of(number: int) -> str:
-    """What tells a process of this machine from others, and from a later one of its number; empty: gone."""
-    if os.name != "posix":
-        return str(number)
-    try:
-        started = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[19]
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except (OSError, IndexError):
-        if Path("/proc/self/stat").exists():
-            return ""
-    else:
-        return f"{number} {boot} {started}"
-    with suppress(PermissionError):
-        try:
-            os.kill(number, 0)
-        except (ProcessLookupError, OverflowError):
-            return ""
-    return str(number)
 
 
 END = (

@@ -32,7 +32,7 @@ def first_questions(path: Path, count: int = 50) -> TraceSet | None:
         rows = min(_ROWS, file.rows)
         table = LazyTable([Span(file, 0, rows)])
         keys = Keys.of(table)
-        whole = len(keys.first_ids) - (rows < file.rows)  # the last one may go on
+        whole = len(keys.rank) - (rows < file.rows)  # the last one may go on
         if not keys.in_order or not whole:
             return None
         first = table.taken(np.arange(keys.starts[min(count, whole)]))

@@ -55,24 +55,6 @@ def _finite(values: Mapping[str, float], _: str) -> dict[str, float]:
     return {name: float(value) for name, value in values.items()}
 
 
-def _task_id(value: Any, _: str) -> str:
-    return not_empty(value, "task_id")
-
-
-def _total_steps(value: Any, column: str) -> int:
-    steps = whole(MOST_INT16, value, column)
-    if steps < 1:
-        raise DataError("a task takes at least 1 step, found 0", column=column)
-    return steps
-
-
-def _number(value: Any, _: str) -> int:
-    number = whole(MOST_INT16, value, "step")
-    if number < 1:
-        raise DataError("steps count from 1, found 0", column="step")
-    return number
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanTask:
     """All an agent may see of a task. What it is scored by is kept apart, in :class:`PlanGold`.
@@ -80,7 +62,10 @@ class PlanTask:
     ``total_steps`` are those that a plan is expected to take; ``context`` may be empty.
     """
 
-    _checks: ClassVar[Mapping[str, Check]] = {"id": _task_id, "total_steps": _total_steps}
+    _checks: ClassVar[Mapping[str, Check]] = {
+        "id": lambda value, _: not_empty(value, "task_id"),
+        "total_steps": partial(whole, MOST_INT16, least=1),
+    }
     id: str
     goal: str
     context: str
@@ -119,7 +104,7 @@ class PlanStep:
     """One decision of an agent and what came of it."""
 
     _checks: ClassVar[Mapping[str, Check]] = {
-        "number": _number,
+        "number": lambda value, _: whole(MOST_INT16, value, "step", least=1),
         "action": partial(one_of, ACTIONS),
         "blocked": partial(one_of, ("none", *BLOCKS)),
         "values": _finite,

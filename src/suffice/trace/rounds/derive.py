@@ -17,7 +17,7 @@ from suffice.errors import UsageError
 from suffice.options import as_share
 from suffice.trace.durable import check_free
 from suffice.trace.lazy import in_memory
-from suffice.trace.loops import LoopsSeen, in_words
+from suffice.trace.loops import differences, in_words, of_loops
 from suffice.trace.reader import agreed
 from suffice.trace.rounds.copying import Written, read_source, write_copy
 from suffice.trace.rounds.reader import TraceInspection, as_trace_set, one_table
@@ -219,12 +219,9 @@ def pool_traces(sets: Sequence[TraceSet]) -> TraceSet:
         return sets[0]
     if not sets:
         raise UsageError("name at least one record")
-    seen = LoopsSeen()
-    for traces in sets:
-        seen.add(traces.origin.source, traces.origin.run)
-    if seen.loops:
+    if loops := of_loops(differences((traces.origin.source, traces.origin.run) for traces in sets)):
         raise UsageError(
-            f"the records are of different loops, {in_words(seen.loops)}; pool records of one loop, or "
+            f"the records are of different loops, {in_words(loops)}; pool records of one loop, or "
             "take each by itself (where one policy shall serve several loops, join them first: suffice "
             "traces merge FILE FILE --out NEW)"
         )

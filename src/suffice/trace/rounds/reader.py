@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from suffice.errors import DataError, SufficeWarning
 from suffice.trace.lazy import LazyTable, Span
-from suffice.trace.loops import LoopsSeen, in_words
+from suffice.trace.loops import Difference, differences, in_words, of_loops
 from suffice.trace.parquet import footer_of
 from suffice.trace.postgres import as_place
 from suffice.trace.reader import (
@@ -61,7 +62,8 @@ ATTRIBUTES = ("dataset", "model", "pipeline")
 class TraceInspection:
     """A trace set with everything that is wrong with it, and the files it lies in.
 
-    ``labels`` lie beside the files: ``traces`` has them, the files have not.
+    ``labels`` lie beside the files: ``traces`` has them, the files have not. ``filled`` says in how many rows
+    of the files each column is no null.
     """
 
     traces: TraceSet
@@ -69,6 +71,7 @@ class TraceInspection:
     remarks: tuple[str, ...] = ()
     parts: tuple[StoredFile, ...] = ()
     labels: Labels = field(default_factory=Labels)
+    filled: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -200,14 +203,15 @@ def _opened(
     for text, file in {text: one.file for one in reversed(files) for text in one.remarks}.items():
         warnings.warn(f"{file}: {text}", SufficeWarning, stacklevel=3)
     spans = [Span(file, 0, file.rows) for file in files]
+    runs = differences((file.file.name, file.run) for file in files)
     origin = TraceSetOrigin(
         source=str(root),
         run=agreed([file.run for file in files]),
         failures=count_failures(root),
-        loops=(seen := _seen(files)).loops,
+        loops=of_loops(runs),
     )
     if skip_invalid:
-        table, problems = _screened(spans, seen)
+        table, problems = _screened(spans, runs)
         errors += problems
         if table is None:
             raise nothing_read(root, errors, "no row can be read")
@@ -223,25 +227,9 @@ def _opened(
     return traces
 
 
-def _seen(files: Sequence[StoredFile]) -> LoopsSeen:
-    """By what they state; how many rounds their questions have is not read for it."""
-    seen = LoopsSeen()
-    for file in files:
-        seen.add(file.file.name, file.run)
-    return seen
-
-
-def _whole_rounds(table: pa.Table) -> NDArray[np.int16] | None:
-    """The round of each row, -1 for a null; ``None``: some question was stopped."""
-    stopped = "stopped_by" in table.column_names and table.column("stopped_by")
-    if stopped and stopped.null_count < len(stopped):
-        return None
-    return np.asarray(pc.fill_null(table.column("round"), -1).to_numpy())
-
-
-def _apart(errors: Sequence[DataError], seen: LoopsSeen) -> list[DataError]:
+def _apart(errors: Sequence[DataError], runs: Iterable[Difference]) -> list[DataError]:
     """What is wrong among the keys of files, with what likely is the cause where these are of other runs."""
-    runs = [difference for difference in seen.runs if difference.between_files]
+    runs = [difference for difference in runs if difference.between_files]
     if not runs:
         return list(errors)
     cause = f"; the files are of different runs, {in_words(runs)}: name one of them alone"
@@ -261,7 +249,9 @@ def _size(file: Path) -> tuple[int, int]:
     return sum(group.total_byte_size for group in groups), known.num_rows
 
 
-def _screened(spans: Sequence[Span], seen: LoopsSeen) -> tuple[LazyTable | None, list[DataError]]:
+def _screened(
+    spans: Sequence[Span], runs: Sequence[Difference]
+) -> tuple[LazyTable | None, list[DataError]]:
     """The rows of questions without an invalid one, and what is wrong with others; ``None``: none is left.
 
     Every column is read once, some rows at a time; of a row group that cannot be decoded none is left.
@@ -299,7 +289,7 @@ def _screened(spans: Sequence[Span], seen: LoopsSeen) -> tuple[LazyTable | None,
     read = table.select([name for name in _KEYS if name in table.column_names])
     keys = Keys.of(read)
     wrong = list(key_problems(read, keys))
-    errors += _apart(list(map(_Origin.of_table(table).error, wrong)), seen)
+    errors += _apart(list(map(_Origin.of_table(table).error, wrong)), runs)
     rows = np.concatenate([*bad, np.array([problem.position for problem in wrong], np.int64)])
     return table.filter(~np.isin(keys.codes, keys.codes[rows])), errors
 
@@ -316,7 +306,8 @@ def questions_of(
     keys = Keys.of(table)
     problems = [*map(_Origin.of_table(table).error, key_problems(table.select(names), keys))]
     if problems:
-        raise first_error(_apart(problems, _seen([span.file for span in table.spans])))
+        files = {span.file.file.name: span.file.run for span in table.spans}
+        raise first_error(_apart(problems, differences(files.items())))
     rows = keys.by_question
     is_round = keys.rounds[rows] > 0
     known_starts = None
@@ -350,8 +341,7 @@ def inspect_traces(
     broken: list[Problem] = []
     rows = 0
     remarks: dict[str, str] = {}
-    seen = LoopsSeen()
-    wanted = _Wanted(columns, keep_unknown)
+    wanted, filled = _Wanted(columns, keep_unknown), Counter[str]()
     for file, source in _sources(root):
         try:
             part, table = (
@@ -366,7 +356,7 @@ def inspect_traces(
             errors.append(problem.error(str(file), problem.position))
             broken.append(replace(problem, position=rows + problem.position))
         remarks |= {text: str(file) for text in part.remarks if text not in remarks}
-        seen.add(file.name, part.run, _whole_rounds(table))
+        filled.update({n: len(table) - table.column(n).null_count for n in table.column_names})
         tables.append(table if kept is None else _light(table, kept, len(parts)))
         parts.append(part)
         rows += table.num_rows
@@ -374,7 +364,8 @@ def inspect_traces(
     remarks |= dict.fromkeys(_empty_gold(combined), str(root))
     origin = _Origin.of(parts)
     problems = list(key_problems(combined))
-    errors.extend(_apart([origin.error(problem) for problem in problems], seen))
+    runs = differences((part.file.name, part.run) for part in parts)
+    errors.extend(_apart([origin.error(problem) for problem in problems], runs))
     problems += broken
     combined = _without(combined, problems)
     beside = labels_beside(root, combined)
@@ -388,7 +379,7 @@ def inspect_traces(
             run=agreed([part.run for part in parts]),
             skipped=tuple(errors),
             failures=count_failures(root),
-            loops=seen.loops,
+            loops=of_loops(runs),
         ),
     )
     if columns is None and (kept is None or "passages" in kept):
@@ -399,6 +390,7 @@ def inspect_traces(
         remarks=tuple(f"{place}: {text}" for text, place in remarks.items()),
         parts=tuple(parts),
         labels=beside.labels,
+        filled=filled,
     )
 
 
@@ -463,9 +455,6 @@ class _Wanted:
         return self._known is not None and name not in self._known
 
 
-EVERY_COLUMN = _Wanted(None, True)
-
-
 def one_table(tables: Iterable[pa.Table]) -> pa.Table:
     """One table with every column any file has; missing ones null."""
     tables = list(tables)
@@ -514,7 +503,12 @@ def _empty_gold(table: pa.Table) -> Iterator[str]:
         yield f"column gold_answers: dropped {empty} empty gold answers"
 
 
-_RETRIEVED = ("passages", "query", "retrievals")
+_RETRIEVED: Mapping[str, Callable[[pa.ChunkedArray], pa.ChunkedArray]] = {
+    "passages": pc.list_value_length,
+    "query": pc.utf8_length,
+    "retrievals": lambda cells: cells,
+}
+"""What says that a round retrieved something, where it is above 0."""
 
 
 def _rounds_from_0(traces: TraceSet) -> Iterator[str]:
@@ -528,11 +522,12 @@ def _rounds_from_0(traces: TraceSet) -> Iterator[str]:
         names = ("round", *(name for name in _RETRIEVED if name in asked.column_names))
         beginning = f" of the first {len(rows):,}" * (len(rows) < n_asked)
         asked = pa.table({name: asked.at(name, rows) for name in names})
-    retrieving = pa.array(np.zeros(asked.num_rows, bool))
-    for name in _RETRIEVED:
+    retrieving = np.zeros(asked.num_rows, bool)
+    for name, size in _RETRIEVED.items():
         if name in asked.column_names:
-            retrieving = pc.or_(retrieving, _holds_something(asked.column(name)))
-    count = pc.sum(retrieving).as_py()
+            more = pc.fill_null(pc.greater(size(asked.column(name)), 0), False)
+            retrieving |= np.asarray(more, bool)
+    count = int(retrieving.sum())
     tells = any(traces.has(name) for name in _RETRIEVED) or "pipeline" in traces.origin.run
     if not count and (tells or n_asked < traces.n_questions):
         return
@@ -546,17 +541,6 @@ def _rounds_from_0(traces: TraceSet) -> Iterator[str]:
         f"closed-book answer without passages, where no policy stops; {why}: if your rounds count from 0, "
         "write them from 1"
     )
-
-
-def _holds_something(cells: pa.ChunkedArray) -> pa.Array:
-    """Where a list or a text is not empty, or a number above 0; false for a null."""
-    kind = cells.type
-    if pa.types.is_list(kind):
-        size = pc.list_value_length(cells)
-    else:
-        size = pc.utf8_length(cells) if pa.types.is_string(kind) else cells
-    held = pc.fill_null(pc.greater(size, 0), False)
-    return held.combine_chunks() if isinstance(held, pa.ChunkedArray) else held
 
 
 _MANY_BLANK = 0.5
