@@ -150,7 +150,8 @@ def utc(moment: Any, column: str) -> datetime:
     """A moment in UTC; refuse one that does not say so."""
     if not isinstance(moment, datetime) or moment.utcoffset() != timedelta():
         raise DataError(
-            f"must be a datetime in UTC, as datetime.now(UTC) or moment.astimezone(UTC) gives, found {moment!r}",
+            "must be a datetime in UTC, as datetime.now(UTC) or moment.astimezone(UTC) gives, found "
+            f"{moment!r}",
             column=column,
         )
     return moment.astimezone(UTC)
