@@ -52,35 +52,41 @@ def measured(record: PlanRecord, task: PlanningTask, costs: GateCosts) -> dict[s
         for rank, passage in enumerate(step.passages, start=1)
         if passage.id in carrying
     ]
-    seen = any(
-        names_token(constraint, passage.text or "")
-        for step in record.steps
-        for passage in step.passages
-    )
+    passages = [passage for step in record.steps for passage in step.passages]
+    retrievals = sum(step.retrievals for step in record.steps)
     proxy = names_token(constraint, record.outcome.plan)
-    usage, semantic = record.usage, record.outcome.semantic
+    semantic = record.outcome.semantic
     measures: dict[str, float | None] = {
         "semantic": None if semantic is None else float(semantic),
         "proxy": float(proxy),
         "grounded_proxy": float(proxy and bool(ranks)),
         "checked": float(satisfies(constraint, record.outcome.plan).ok),
         "covered": float(bool(ranks)),
-        "token_in_document": float(seen),
-        "documents_read": record.documents_read,
-        "documents_distinct": record.documents_distinct,
-        "retrievals": record.retrievals,
+        "token_in_document": float(
+            any(names_token(constraint, passage.text or "") for passage in passages)
+        ),
+        "documents_read": len(passages),
+        "documents_distinct": len({passage.id for passage in passages}),
+        "retrievals": retrievals,
         "steps": len(record.steps),
-        "llm_calls": usage.llm_calls,
-        "prompt_tokens": usage.prompt_tokens,
-        "completion_tokens": usage.completion_tokens,
-        "seconds": usage.latency_s,
+        "llm_calls": _spent(record, "llm_calls"),
+        "prompt_tokens": _spent(record, "prompt_tokens"),
+        "completion_tokens": _spent(record, "completion_tokens"),
+        "seconds": _spent(record, "latency_s"),
         "malformed": float(record.outcome.parsed is None),
         "trajectory_cost": None
         if semantic is None
-        else trajectory_cost(record.retrievals, failed=not semantic, costs=costs),
+        else trajectory_cost(retrievals, failed=not semantic, costs=costs),
         FIRST_RETRIEVED: min(ranks) if ranks else None,
     }
     return {name: float(value) for name, value in measures.items() if value is not None}
+
+
+def _spent(record: PlanRecord, amount: str) -> float | None:
+    """The sum over steps and outcome; unknown where any of them does not state it."""
+    parts = [*(step.usage for step in record.steps), record.outcome.usage]
+    amounts = [getattr(part, amount) for part in parts]
+    return None if None in amounts else sum(amounts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,10 +264,17 @@ def _row_means(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def step_trace(plans: PlanSet, agent: str, retriever: str) -> StepTrace:
     """Confidence, contradiction and actions by step over the runs given."""
-    confidence, conflict = plans.step_values("confidence"), plans.step_values("contradiction")
-    by_step = [column[np.isfinite(column)] for column in confidence.T]
-    by_step = [values for values in by_step if len(values)]
-    conflicts = [column[np.isfinite(column)] for column in conflict.T][: len(by_step)]
+    longest = max((len(record.steps) for record in plans.records), default=0)
+    steps = [
+        [step for record in plans.records for step in record.steps[number : number + 1]]
+        for number in range(longest)
+    ]
+
+    def defined(name: str) -> list[NDArray[np.float64]]:
+        return [np.array([one.values[name] for one in at if name in one.values]) for at in steps]
+
+    by_step = [values for values in defined("confidence") if len(values)]
+    conflicts = defined("contradiction")[: len(by_step)]
     return StepTrace(
         agent=agent,
         retriever=retriever,
@@ -275,10 +288,7 @@ def step_trace(plans: PlanSet, agent: str, retriever: str) -> StepTrace:
         low=tuple(float(np.percentile(values, 10)) for values in by_step),
         high=tuple(float(np.percentile(values, 90)) for values in by_step),
         contradiction=tuple(float(values.mean()) for values in conflicts),
-        actions=tuple(
-            dict(Counter(str(action) for action in column if action))
-            for column in plans.actions.T[: len(by_step)]
-        ),
+        actions=tuple(dict(Counter(step.action for step in at)) for at in steps[: len(by_step)]),
     )
 
 

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
 from multiprocessing import get_context
 from typing import Any, TypeVar
 
@@ -29,6 +28,7 @@ SHARD_ROWS = 65_536
 """How many rounds a shard has, about; fewer where they are large."""
 _SHARD_BYTES = 64_000_000
 _FEW = 4  # shards that are measured before other processes have started
+_TRIES = 3
 _AHEAD = 3  # shards a worker that wait for it
 
 _Given = TypeVar("_Given")
@@ -115,7 +115,7 @@ def usable_cores() -> int:
 
 
 class Workers(Executor):
-    """Processes that share nothing, started when the first shard is sent.
+    """Processes that share nothing, started when work is sent, and anew after :meth:`shutdown`.
 
     With ``behind`` they leave the machine to whatever else wants it.
     """
@@ -161,21 +161,27 @@ def map_shards(
         yield from ((shard, reading(shard)) for shard in shards)
         return
     ahead = _AHEAD * int(getattr(executor, "count", 16))
-    waiting = deque[tuple[Shard, Future[_Given]]]()
-    left, shard = iter(shards), shards[0]
+    left, waiting, deaths = deque(shards), deque[tuple[Shard, Future[_Given]]](), 0
     try:
-        waiting.extend((one, executor.submit(reading, one)) for one in islice(left, ahead))
-        while waiting:
-            shard, future = waiting.popleft()
-            given = future.result()
-            waiting.extend((one, executor.submit(reading, one)) for one in islice(left, 1))
-            yield shard, given
-    except BrokenExecutor as error:
-        executor.shutdown(wait=False, cancel_futures=True)
-        raise BackendError(
-            f"a worker died over {shard.place} or the shards after it ({error}): killed, or out of memory; "
-            "type --workers 1, which needs the least"
-        ) from error
+        while left or waiting:
+            try:
+                while left and len(waiting) < ahead:
+                    waiting.append((left[0], executor.submit(reading, left[0])))
+                    left.popleft()
+                given = waiting[0][1].result()
+            except BrokenExecutor as error:
+                deaths += 1
+                executor.shutdown(wait=False, cancel_futures=True)
+                left = deque([*(shard for shard, _ in waiting), *left])
+                waiting.clear()
+                if not own or deaths == _TRIES:
+                    raise BackendError(
+                        f"workers died {deaths} times over {left[0].place} and the shards after it "
+                        f"({error}): killed, or out of memory; type --workers 1, which needs the least"
+                    ) from error
+                continue
+            deaths = 0
+            yield waiting.popleft()[0], given
     finally:
         for _, future in waiting:
             future.cancel()

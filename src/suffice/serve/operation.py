@@ -255,8 +255,8 @@ class Operation:
 
     async def _prune_for_ever(self) -> None:
         record = self.settings.record
-        folder, days, gigabytes = record.folder, record.keep_days, record.keep_gigabytes
-        if folder is None or (days is None and gigabytes is None):
+        place, days, most = record.folder, record.keep_days, record.keep_gigabytes
+        if place is None or (days is None and most is None):
             return
         began, warned = time.time() - time.monotonic(), False
         while True:
@@ -264,17 +264,13 @@ class Operation:
             moved = now - time.monotonic() - began
             if abs(moved) > _CLOCK_MAY_DIFFER_S:  # a jump would make questions old
                 if not warned:
-                    said = (
-                        "the clock was set by %+.0f s: the record is not pruned until it is right"
-                    )
+                    said = "the clock was set by %+.0f s: nothing is pruned until it is right"
                     _LOG.error(said, moved)
                 warned = True
-            elif store_at(folder) is not None:
+            elif store_at(place) is not None:
                 warned = False
                 try:
-                    done = await asyncio.to_thread(
-                        prune, folder, days=days, gigabytes=gigabytes, now=now
-                    )
+                    done = await asyncio.to_thread(prune, place, days=days, gigabytes=most, now=now)
                     if done.questions:
                         said = "%d questions of the record are removed, %d bytes"
                         _LOG.warning(said, done.questions, done.bytes)

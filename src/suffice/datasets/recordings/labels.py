@@ -12,7 +12,6 @@ from suffice.datasets.files import Row, check_roles, no_column, open_table, pars
 from suffice.datasets.recordings.cells import cell
 from suffice.errors import DataError, UsageError, did_you_mean
 from suffice.trace.durable import check_free
-from suffice.trace.lazy import in_memory
 from suffice.trace.recording import live_store
 from suffice.trace.rounds.copying import Written, read_source, write_copy
 from suffice.trace.rounds.labels import LABEL_COLUMNS, Label, Labels
@@ -77,13 +76,11 @@ def label_traces(
         _refuse_unknown(
             merged.unknown(known), len(merged.questions), read, notes, skip=skip_unknown
         )
-        rows = pa.concat_tables(map(in_memory, (read.traces.table, read.traces.closed_book)))
+        rows = pa.concat_tables([read.traces.table, read.traces.closed_book])
         fitted = merged.only(known).fitted_to(rows)
     except DataError as error:
-        raise (
-            error
-            if error.file
-            else DataError(error.message, file=place, row=error.row, column=error.column)
+        raise DataError(
+            error.message, file=error.file or place, row=error.row, column=error.column
         ) from error
     if not fitted:
         raise DataError(
@@ -94,29 +91,18 @@ def label_traces(
     if conflicts:
         more = f" ({len(conflicts) - 1:,} more)" if len(conflicts) > 1 else ""
         raise DataError(conflicts[0].message + more, file=place, column=conflicts[0].column)
-    notes.insert(0, f"{len(fitted.questions):,} of {len(known):,} questions were labelled")
+    labelled = len(fitted.questions)
+    notes.insert(0, f"{labelled:,} of {len(known):,} questions were labelled")
     if out is None and store is not None:
         for label in given:
             if label.question_id in fitted.questions and any(label.parts()):
                 store.label(label)
-        return Written(
-            out=read.name,
-            questions=read.traces.n_questions,
-            rounds=read.traces.table.num_rows,
-            splits=read.traces.splits,
-            notes=tuple(notes),
-        )
-    step = {
-        "by": "label",
-        "from": Path(read.name).name,
-        "labels": place,
-        "questions": len(fitted.questions),
-    }
+        return Written.of(read.traces, read.name, notes=tuple(notes))
+    step = {"by": "label", "from": Path(read.name).name, "labels": place, "questions": labelled}
     return write_copy(
         [read],
         str(out),
         step=step,
-        splits=read.traces.splits,
         change=lambda table, _: fitted.onto(table),
         fills=fitted.columns(),
         failures=True,

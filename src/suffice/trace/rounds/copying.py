@@ -7,6 +7,7 @@ that the schema does not know are kept. The result takes its place when all of i
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +24,7 @@ from suffice.trace.reader import StoredFile, agreed, coerce_column
 from suffice.trace.recording import failures_file, failures_of
 from suffice.trace.rounds.reader import ATTRIBUTES, TraceInspection, inspect_traces
 from suffice.trace.rounds.schema import QUESTION_ROWS, SCHEMA
+from suffice.trace.rounds.table import TraceSet
 
 _KEPT = (
     "split",
@@ -50,6 +52,12 @@ class Written:
     notes: tuple[str, ...] = ()
     stays: Mapping[str, str] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, traces: TraceSet, out: str | Path, **more: Any) -> Written:
+        """That of all of a trace set."""
+        rounds, splits = int(traces.last_rounds.sum()), traces.splits
+        return cls(out=str(out), questions=traces.n_questions, rounds=rounds, splits=splits, **more)
+
 
 def read_source(path: str | Path, *, skip_invalid: bool = False) -> TraceInspection:
     """Check every file of a set, one at a time; held are the columns that say what a question is."""
@@ -66,7 +74,7 @@ def write_copy(
     out: str | Path,
     *,
     step: Mapping[str, Any],
-    splits: Mapping[str, int],
+    splits: Mapping[str, int] | None = None,
     stated: Mapping[str, Any] | None = None,
     change: Change = lambda table, _: table,
     fills: Sequence[str] = (),
@@ -77,7 +85,7 @@ def write_copy(
     """Write the questions of the sources, file by file, to a new place: all of it, or nothing.
 
     ``change`` is given rows and their question ids; ``fills`` are the columns of the schema that it adds.
-    ``step`` and ``stated`` go into the run document.
+    ``step`` and ``stated`` go into the run document. ``splits`` are those that it makes.
     """
     target = Path(out)
     for source in sources:
@@ -99,6 +107,7 @@ def write_copy(
     if failures and target.suffix == ".parquet":
         carried = _carry_failures(sources, target)
     questions = sum(source.traces.n_questions for source in sources)
+    splits = splits or sum((Counter(source.traces.splits) for source in sources), Counter[str]())
     last = np.concatenate([source.traces.last_rounds for source in sources])
     return Written(
         out=str(target),

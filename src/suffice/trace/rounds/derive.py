@@ -179,8 +179,7 @@ def merge_traces(
     read = [read_source(source, skip_invalid=skip_invalid) for source in sources]
     _refuse_repeated(read)
     step = {"by": "merge", "from": [Path(source.name).name for source in read]}
-    splits = sum((Counter(source.traces.splits) for source in read), Counter[str]())
-    return write_copy(read, out, step=step, splits=splits, failures=True)
+    return write_copy(read, out, step=step, failures=True)
 
 
 def _refuse_repeated(sources: Sequence[TraceInspection]) -> None:

@@ -136,7 +136,6 @@ def filter_traces(
         [narrowed],
         out,
         step=step,
-        splits=narrowed.traces.splits,
         stated=stated,
         max_rounds=keep.max_rounds,
         notes=notes,

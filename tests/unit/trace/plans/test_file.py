@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -158,10 +157,10 @@ def test_the_sample_of_version_1_is_read_as_ever() -> None:
         ("t1", "none", None, 0),
         ("t2", "gate", "bm25", 7),
     ]
-    assert plans.actions.tolist() == [
+    assert [[step.action for step in run.steps] for run in plans.records] == [
         ["RETRIEVE", "REPLAN", "ASK", "EXECUTE", "STOP"],
-        [""] * 5,
-        ["EXECUTE", "RETRIEVE", "", "", ""],
+        [],
+        ["EXECUTE", "RETRIEVE"],
     ]
     first, bare, last = plans.records
     assert first.steps[0].values == {"confidence": 0.25, "risk": 0.75}
@@ -172,7 +171,7 @@ def test_the_sample_of_version_1_is_read_as_ever() -> None:
     assert (first.outcome.semantic, first.outcome.verdict) == (True, "json: holds")
     assert first.outcome.decisions[0].enforced
     assert (bare.gold, bare.outcome.plan, bare.outcome.parse_failure) == (None, "", "no object")
-    assert last.usage == make_plan("t2", ("EXECUTE", "RETRIEVE")).usage
+    assert last.outcome.usage == make_plan("t2", ("EXECUTE", "RETRIEVE")).outcome.usage
 
 
 # --- bad files ------------------------------------------------------------------------------------
@@ -260,27 +259,6 @@ def test_neither_kind_is_read_as_the_other(tmp_path: Path) -> None:
 
 
 # --- a set ----------------------------------------------------------------------------------------
-def test_columns_for_analysis(tmp_path: Path) -> None:
-    runs = [
-        make_plan("a", ("RETRIEVE", "STOP"), confidence=[0.25, 0.75]),
-        make_plan("b", ("EXECUTE", "EXECUTE", "STOP"), confidence=[0.5]),
-        make_plan("c", ()),
-    ]
-    write_plans(runs, tmp_path / "p.parquet")
-    plans = read_plans(tmp_path / "p.parquet")
-    np.testing.assert_array_equal(
-        plans.step_values("confidence"),
-        [[0.25, 0.75, np.nan], [0.5, np.nan, np.nan], [np.nan] * 3],
-    )
-    assert np.isnan(plans.step_values("nothing")).all()
-    assert plans.actions.tolist() == [
-        ["RETRIEVE", "STOP", ""],
-        ["EXECUTE", "EXECUTE", "STOP"],
-        ["", "", ""],
-    ]
-    assert (plans.n_steps, plans.max_steps) == (5, 3)
-
-
 def test_runs_are_chosen_by_agent_retriever_and_seed(tmp_path: Path) -> None:
     runs = [
         make_plan("a"),

@@ -6,7 +6,7 @@ import math
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import FrozenInstanceError, replace
+from dataclasses import FrozenInstanceError
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from suffice.errors import DataError
-from suffice.testing.plans import make_plan
 from suffice.trace.plans.records import (
     Candidate,
     ConstraintDecision,
@@ -118,26 +117,11 @@ def test_values_do_not_change_with_the_mapping_given() -> None:
         made.k = 3  # type: ignore[misc]
 
 
-def test_documents_are_counted_with_and_without_repeats() -> None:
-    run = make_plan("t", ("RETRIEVE", "EXECUTE", "RETRIEVE", "STOP"))
-    assert (run.documents_read, run.documents_distinct, run.retrievals) == (4, 3, 2)
-    assert run.key == ("t", "gate", "bm25", 0)
-
-
 def test_a_retrieval_is_known_from_its_cost_or_its_query() -> None:
     assert step(query="what?").retrievals == 1
     assert step(query="what?", blocked="budget").retrievals == 0
     assert step(query="what?", usage=Usage(retrievals=3)).retrievals == 3
     assert step(passages=(Passage(id="a"),)).retrievals == 0
-
-
-def test_costs_are_added_and_unknown_with_unknown() -> None:
-    run = make_plan("t", ("RETRIEVE", "EXECUTE"))
-    assert run.usage == Usage(llm_calls=5, retrievals=1, prompt_tokens=350)
-    free = replace(run, steps=(), outcome=outcome(usage=Usage(llm_calls=0, latency_s=0.1)))
-    assert free.usage == Usage(llm_calls=0, latency_s=float(np.float32(0.1)))
-    unknown = replace(run, steps=(*run.steps, step(number=3)))
-    assert unknown.usage == Usage()
 
 
 def test_records_load_without_pyarrow() -> None:
