@@ -140,25 +140,18 @@ class Workers(Executor):
             self._pool = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    """Does some work with the questions of a shard."""
-
-    work: Callable[[TraceSet], Any]
-
-    def __call__(self, shard: Shard) -> Any:
-        return self.work(shard.traces())
+def _read(work: Callable[[TraceSet], _Given], shard: Shard) -> _Given:
+    return work(shard.traces())
 
 
 def map_shards(
     work: Callable[[TraceSet], _Given], shards: Sequence[Shard], executor: Executor | None = None
 ) -> Iterator[tuple[Shard, _Given]]:
     """What ``work`` gives of every shard's questions, in the order of the shards."""
-    reading = _Reading(work)
     own = isinstance(executor, Workers)
     here = own and (len(shards) <= _FEW or not _travels(work))
     if executor is None or here or not shards:
-        yield from ((shard, reading(shard)) for shard in shards)
+        yield from ((shard, work(shard.traces())) for shard in shards)
         return
     ahead = _AHEAD * int(getattr(executor, "count", 16))
     left, waiting, deaths = deque(shards), deque[tuple[Shard, Future[_Given]]](), 0
@@ -166,7 +159,7 @@ def map_shards(
         while left or waiting:
             try:
                 while left and len(waiting) < ahead:
-                    waiting.append((left[0], executor.submit(reading, left[0])))
+                    waiting.append((left[0], executor.submit(_read, work, left[0])))
                     left.popleft()
                 given = waiting[0][1].result()
             except BrokenExecutor as error:

@@ -280,7 +280,7 @@ class LoopRecord:
             again = self._again_at is not None
             store.wait_s = 0.0 if again else BUSY_S
             try:
-                self._renew(store.removed())
+                self._renew(store.engine.removed())
                 try:
                     self._write(self._waiting, again=again)
                 except Refused:  # one by one, so that the others are kept
@@ -342,7 +342,7 @@ class LoopRecord:
             )
             found = connection.execute(number, (self._token,)).fetchone()
         run = int(found[0]) if run is None else run
-        self._store.hold(run)
+        self._store.engine.hold(run)
         return run
 
     def _renew(self, old: sqlite3.Connection | None) -> None:

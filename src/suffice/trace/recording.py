@@ -166,7 +166,7 @@ def prune(
             "FROM questions WHERE turn < ? ORDER BY turn",
             (kept,),
         ).fetchall()
-        size = store.size(connection)
+        size = store.engine.size(connection)
         over = 0.0 if gigabytes is None else size - gigabytes * 10**9
         for number, ended, taken in rows:
             if ended < before or held < over:
@@ -178,7 +178,8 @@ def prune(
                     )
                     connection.execute("DELETE FROM questions WHERE number = ?", (number,))
         if gone and not dry:
-            size = store.size(connection, shrink=True)
+            store.engine.shrink(connection)
+            size = store.engine.size(connection)
     return Pruned(questions=gone, bytes=held, bytes_left=size - (held if dry else 0))
 
 
@@ -491,7 +492,7 @@ class RecordWriter(Generic[_Record]):
 
     @contextmanager
     def _written(self) -> Iterator[Any]:
-        if (old := self._store.removed()) is not None:
+        if (old := self._store.engine.removed()) is not None:
             old.close()
             raise StorageError(
                 f"{self.file} was removed while it was written; run the same command again, which begins anew"

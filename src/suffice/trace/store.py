@@ -6,7 +6,6 @@ import json
 import os
 import platform
 import re
-import sqlite3
 import threading
 import time
 import weakref
@@ -151,7 +150,7 @@ class Store:
         self.lock = threading.RLock()
         self.wait_s = BUSY_S
         self._stays = stays
-        self._engine: SQLite | PostgreSQL = (
+        self.engine: SQLite | PostgreSQL = (
             PostgreSQL(self.file, durable=durable)
             if isinstance(self.file, Address)
             else SQLite(self.file, durable=durable)
@@ -162,7 +161,7 @@ class Store:
     def disconnect(self) -> None:
         """Close the connection; the next transaction opens another."""
         with self.lock:
-            self._engine.close()
+            self.engine.close()
 
     @contextmanager
     def transaction(self, *, write: bool = True, alone: bool = True) -> Iterator[Connection]:
@@ -173,7 +172,7 @@ class Store:
         """
         with self.lock, self._named():
             try:
-                connection = self._engine.begin(write=write, alone=alone, wait_s=self.wait_s)
+                connection = self.engine.begin(write=write, alone=alone, wait_s=self.wait_s)
                 try:
                     yield connection
                     connection.execute("COMMIT")
@@ -188,21 +187,13 @@ class Store:
     @property
     def connected(self) -> bool:
         """Whether anything was read or written since a fork."""
-        return self._engine.connection is not None
-
-    def removed(self) -> sqlite3.Connection | None:
-        """The connection to a file that was removed, or replaced, under it; it is forgotten here."""
-        return self._engine.removed()
-
-    def hold(self, run: int) -> None:
-        """Tell other machines that this process goes on with its run, as long as it is connected."""
-        self._engine.hold(run)
+        return self.engine.connection is not None
 
     @contextmanager
     def _named(self) -> Iterator[None]:
         """Errors as ours, with the place."""
         try:
-            with self._engine.named():
+            with self.engine.named():
                 yield
         except DataError as error:
             if error.file is not None:
@@ -283,12 +274,6 @@ class Store:
                     (label.question_id, line_of(label)),
                 )
 
-    def size(self, connection: Connection, *, shrink: bool = False) -> int:
-        """Bytes that the rounds take, or all of a file; with ``shrink`` free room is given back before."""
-        if shrink:
-            self._engine.shrink(connection)
-        return self._engine.size(connection)
-
     # --- whether a process lives -----------------------------------------------------------------------
     def end_the_dead(self, connection: Connection) -> None:
         """What processes that are gone had not finished ended in error."""
@@ -302,10 +287,10 @@ class Store:
 
     def _lives(self, connection: Connection, run: int, host: str, process: str) -> bool:
         """Whether the process of a run may still go on; one elsewhere for some time after its last round."""
-        if self._engine.holds(run):
+        if self.engine.holds(run):
             return True
         here = host == platform.node() and os.name == "posix"
-        if self._engine.shared:  # machines may have one name, but no boot in common
+        if self.engine.shared:  # machines may have one name, but no boot in common
             here = here and process.split()[1:2] == process_of(os.getpid()).split()[1:2]
         if here:
             return process_of(int(process.split(maxsplit=1)[0])) == process
@@ -314,7 +299,7 @@ class Store:
             "AND q.turn IS NULL",
             (run,),
         ).fetchone()
-        return last is None or time.time() - last < self._engine.silent_s
+        return last is None or time.time() - last < self.engine.silent_s
 
     def _run_of(
         self, connection: Connection, run: Sequence[Any], after: int, most: int, *, dead: bool

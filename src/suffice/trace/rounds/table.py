@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -46,23 +46,6 @@ class TraceSetOrigin:
     skipped: tuple[DataError, ...] = ()
     failures: int = 0
     loops: tuple[Difference, ...] = ()
-
-
-class QuestionIds(Sequence[str]):
-    """The ids of a trace set's questions, read when one is asked for."""
-
-    def __init__(self, traces: TraceSet) -> None:
-        self._traces = traces
-
-    def __len__(self) -> int:
-        return self._traces.n_questions
-
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[str, ...]: ...
-    def __getitem__(self, index: int | slice) -> str | tuple[str, ...]:
-        return self._traces.question_ids[index]
 
 
 @dataclass(frozen=True, eq=False)
