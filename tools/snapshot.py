@@ -131,9 +131,9 @@ KIND_TRACES = {
 def make_inputs(folder: Path) -> None:
     """Traces, plans, a corpus, answers to watch, and policy files."""
     sys.path.insert(0, str(Path(__file__).parents[1]))  # what only tests use lies beside tools
+    from suffice.testing.plans import make_plan
     from tests.stop_rag_traces import stop_rag_records
 
-    from suffice.testing.plans import make_plan
     from suffice.testing.traces import make_record, random_records, sampled_records
     from suffice.trace.plans.file import write_plans
     from suffice.trace.rounds.writer import write_traces

@@ -44,7 +44,9 @@ _RANK = "oracle_rank"  # of the first document with the constraint, in the best 
 
 def measured(record: PlanRecord, task: PlanningTask, costs: GateCosts) -> dict[str, float]:
     """:data:`MEASURES` of a run and its rank; what is not known is left out."""
-    constraint, usage, semantic = task.constraint, record.usage, record.outcome.semantic
+    constraint, semantic = task.constraint, record.outcome.semantic
+    passages = [passage for step in record.steps for passage in step.passages]
+    retrievals = sum(step.retrievals for step in record.steps)
     ranks = [
         rank
         for step in record.steps
@@ -59,25 +61,30 @@ def measured(record: PlanRecord, task: PlanningTask, costs: GateCosts) -> dict[s
         "checked": satisfies(constraint, record.outcome.plan).ok,
         "covered": bool(ranks),
         "token_in_document": any(
-            names_token(constraint, passage.text or "")
-            for step in record.steps
-            for passage in step.passages
+            names_token(constraint, passage.text or "") for passage in passages
         ),
-        "documents_read": record.documents_read,
-        "documents_distinct": record.documents_distinct,
-        "retrievals": record.retrievals,
+        "documents_read": len(passages),
+        "documents_distinct": len({passage.id for passage in passages}),
+        "retrievals": retrievals,
         "steps": len(record.steps),
-        "llm_calls": usage.llm_calls,
-        "prompt_tokens": usage.prompt_tokens,
-        "completion_tokens": usage.completion_tokens,
-        "seconds": usage.latency_s,
+        "llm_calls": _spent(record, "llm_calls"),
+        "prompt_tokens": _spent(record, "prompt_tokens"),
+        "completion_tokens": _spent(record, "completion_tokens"),
+        "seconds": _spent(record, "latency_s"),
         "malformed": record.outcome.parsed is None,
         "trajectory_cost": None
         if semantic is None
-        else costs.retrieval * record.retrievals + costs.failure * (not semantic),
+        else costs.retrieval * retrievals + costs.failure * (not semantic),
         _RANK: min(ranks, default=None),
     }
     return {name: float(value) for name, value in measures.items() if value is not None}
+
+
+def _spent(record: PlanRecord, amount: str) -> float | None:
+    """The sum over steps and outcome; unknown where any of them does not state it."""
+    parts = [*(step.usage for step in record.steps), record.outcome.usage]
+    amounts = [getattr(part, amount) for part in parts]
+    return None if None in amounts else sum(amounts)
 
 
 def board_of(
@@ -207,24 +214,23 @@ def step_trace(plans: PlanSet, agent: str, retriever: str) -> Row:
     ``count`` steps were decided; the rest are means, the confidence's standard error, median, and 10th
     and 90th percentiles.
     """
-    columns = zip(
-        plans.step_values("confidence").T,
-        plans.step_values("contradiction").T,
-        plans.actions.T,
-        strict=True,
-    )
+    longest = max((len(record.steps) for record in plans.records), default=0)
     trace: Row = {"agent": agent, "retriever": retriever}
     names = ("count", "confidence", "error", "median", "low", "high", "contradiction", "actions")
     trace |= {name: [] for name in names}
-    for confidence, conflict, actions in columns:
-        values = confidence[np.isfinite(confidence)]
+    for number in range(longest):
+        steps = [step for record in plans.records for step in record.steps[number : number + 1]]
+        values, conflict = (
+            np.array([step.values[name] for step in steps if name in step.values])
+            for name in ("confidence", "contradiction")
+        )
         if not len(values):
             continue
         spread = float(values.std(ddof=1) / math.sqrt(len(values))) if len(values) > 1 else 0.0
         found = (
             *(len(values), values.mean(), spread, np.median(values)),
             *(np.percentile(values, 10), np.percentile(values, 90)),
-            *(_mean(conflict), Counter(str(action) for action in actions if action)),
+            *(_mean(conflict), Counter(step.action for step in steps)),
         )
         for name, value in zip(names, found, strict=True):
             trace[name].append(value)

@@ -81,14 +81,7 @@ def redact_traces(
     write_new(_redacted(traces, privacy, score), Path(out), run)
     own = sorted(set(traces.table.column_names) - {column.name for column in COLUMNS})
     lost = f"columns of its own may hold texts and were left out: {', '.join(own)}"
-    return Written(
-        out=str(out),
-        questions=traces.n_questions,
-        rounds=int(traces.last_rounds.sum()),
-        splits=traces.splits,
-        notes=(lost,) if own else (),
-        stays=stays(texts),
-    )
+    return Written.of(traces, out, notes=(lost,) if own else (), stays=stays(texts))
 
 
 def _redacted(traces: TraceSet, privacy: Privacy, score: RedactedScore) -> Iterator[QuestionRecord]:

@@ -19,7 +19,7 @@ from suffice.live.privacy import Privacy, Texts, without_secrets
 from suffice.live.requirements import has_confidence
 from suffice.options import settings_of
 from suffice.policies.file import PolicyFile, policy_hash
-from suffice.protocols import StopPolicy
+from suffice.protocols import StopPolicy, whole_text
 from suffice.scoring import AnswerChoice
 from suffice.trace.loop_record import LoopRecord
 from suffice.trace.postgres import as_place
@@ -27,7 +27,6 @@ from suffice.trace.rounds.records import (
     LEAST_PROPENSITY,
     Gold,
     Question,
-    in_unicode,
 )
 from suffice.trace.store import store_place
 
@@ -241,7 +240,7 @@ class Watch:
             if not isinstance(given, str) and not (what == "question_id" and given is None):
                 raise DataError(f"must be text, found {given!r:.60}", column=what)
         named = question_id is not None
-        name = uuid.uuid4().hex[:20] if question_id is None else in_unicode(question_id)
+        name = uuid.uuid4().hex[:20] if question_id is None else whole_text(question_id)
         if not name or name in self._watching.under_way:
             what = f"the question {name!r} is under way" if name else "an empty question_id"
             raise UsageError(f"{what}; {OWN_ID}")
@@ -250,7 +249,7 @@ class Watch:
             passage_ids=gold_passage_ids,  # type: ignore[arg-type]
         )
         asked = Question(id=name, text=text, type=question_type, split=split)
-        return Loop(self._watching, in_unicode(asked), in_unicode(gold), named=named)
+        return Loop(self._watching, asked, gold, named=named)
 
     def label(
         self,

@@ -17,10 +17,13 @@ from suffice.results.table import Column, Table, Value
 from suffice.results.tabular import Tabular
 from suffice.signals.available import given_signals, lack
 from suffice.signals.registry import SIGNALS
-from suffice.trace.rounds.copying import ATTRIBUTES, Source
-from suffice.trace.rounds.labels import Labels, labelled, names_passages
-from suffice.trace.rounds.reader import inspect_traces
-from suffice.trace.rounds.schema import COLUMNS
+from suffice.trace.rounds.labels import labelled, names_passages
+from suffice.trace.rounds.reader import (
+    ATTRIBUTES,
+    TraceInspection,
+    inspect_traces,
+)
+from suffice.trace.rounds.schema import COLUMNS, SCHEMA
 from suffice.trace.rounds.table import TraceSet
 
 
@@ -164,10 +167,10 @@ def traces_info(path: str | Path, *, skip_invalid: bool = False) -> Contents:
     DataError
         For an invalid trace set.
     """
-    source = Source.read(path, skip_invalid=skip_invalid)
-    inspection = inspect_traces(path)
-    traces = inspection.valid(skip_invalid=skip_invalid)
+    source = inspect_traces(path, keep_unknown=True, kept=(*SCHEMA.names, *ATTRIBUTES))
+    traces = source.valid(skip_invalid=skip_invalid)
     given = given_signals(traces)
+    beside = len(source.labels.questions)
     signals = tuple(_signals(traces, given))
     return Contents(
         source=source.name,
@@ -197,22 +200,14 @@ def traces_info(path: str | Path, *, skip_invalid: bool = False) -> Contents:
         },
         run=traces.origin.run,
         notes=(
-            *inspection.remarks,
+            *source.remarks,
             *_notes(traces),
-            *_labels_beside(inspection.labels),
+            *([f"{beside:,} questions are labelled beside their rows"] if beside else []),
         ),
     )
 
 
-def _labels_beside(labels: Labels) -> Iterator[str]:
-    if labels:
-        yield (
-            f"{len(labels.questions):,} questions are labelled beside their rows; the columns below are as "
-            "they stand in the rows"
-        )
-
-
-def _groups(source: Source) -> Iterator[Group]:
+def _groups(source: TraceInspection) -> Iterator[Group]:
     traces = source.traces
     has_gold = labelled(traces)
     values: dict[str, Sequence[str | None]] = {
@@ -234,18 +229,17 @@ def _groups(source: Source) -> Iterator[Group]:
             )
 
 
-def _columns(source: Source) -> Iterator[HeldColumn]:
+def _columns(source: TraceInspection) -> Iterator[HeldColumn]:
     """Those of the schema first, as they stand in the first file that has them."""
     rows = sum(part.rows for part in source.parts)
     types = {column.name: column.type for part in reversed(source.parts) for column in part.stored}
     meanings = {column.name: column.meaning for column in COLUMNS}
     for name in sorted(types, key=[*meanings, *types].index):
-        empty = sum(part.empty.get(name, part.rows) for part in source.parts)
         yield HeldColumn(
             name=name,
             type=str(types[name]),
             known=name in meanings,
-            empty=empty / rows,
+            empty=1 - source.filled[name] / rows,
             meaning=meanings.get(name, "(not of the schema: kept, not read)"),
         )
 

@@ -176,7 +176,10 @@ class CostBook:
         cost = find_cost(wanted)
         for policy, reads in everyone.items():
             if self.at_stops(reads)[wanted] is None:
-                self._refuse(wanted, policy, reads)
+                paid = self.at_stops(reads)
+                known = ", ".join(name for name in COSTS if paid[name] is not None)
+                why = self.why_unknown(wanted, reads)
+                raise UsageError(f"{policy}: {why}; known here: {known}")
         return CostAxis(name=cost.name, label=cost.label, unit=cost.unit)
 
     def usual(self, readings: Iterable[CostReads]) -> dict[str, NDArray[np.float64]]:
@@ -221,10 +224,6 @@ class CostBook:
             )
         return notes
 
-    def _refuse(self, wanted: str, policy: str, reads: CostReads) -> None:
-        why = self.why_unknown(wanted, reads)
-        raise UsageError(f"{policy}: {why}; known here: {', '.join(self.known_names(reads))}")
-
     def why_unknown(self, name: str, reads: CostReads) -> str:
         """What the record lacks for a cost; empty: nothing."""
         reads = paid_together(reads, self._choosing)
@@ -233,11 +232,6 @@ class CostBook:
         except UsageError as error:
             return str(error)
         return ""
-
-    def known_names(self, reads: CostReads) -> tuple[str, ...]:
-        """The costs that are known for whoever reads so much."""
-        paid = self.at_stops(reads)
-        return tuple(name for name in COSTS if paid[name] is not None)
 
 
 def usual_axis(

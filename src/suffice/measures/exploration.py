@@ -61,8 +61,6 @@ def unlike(
     numbers: Mapping[str, NDArray[np.float64]],
     some: NDArray[np.bool_],
     others: NDArray[np.bool_],
-    *,
-    level: float = _ALARM,
 ) -> tuple[Unlike, ...]:
     """Those of some numbers of questions, by name, (n_questions,) each, whose means differ; the surest first.
 
@@ -74,7 +72,7 @@ def unlike(
         if min(map(len, sides)) < _FEWEST:
             continue
         p = min(1.0, welch_p_value(*sides) * len(numbers))
-        if p < level:
+        if p < _ALARM:
             means = [float(side.mean()) for side in sides]
             found.append(Unlike(name=name, some=means[0], others=means[1], p_value=p))
     return tuple(sorted(found, key=lambda one: one.p_value))

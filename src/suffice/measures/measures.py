@@ -45,7 +45,7 @@ from suffice.scoring import F1_KINDS, METRICS, F1Kind, Metric, MetricName, Score
 from suffice.signals.table import SignalTable, first_stops, specs_for
 from suffice.trace.loops import is_veiled
 from suffice.trace.rounds.reader import read_traces
-from suffice.trace.rounds.table import QuestionIds, TraceSet
+from suffice.trace.rounds.table import TraceSet
 
 Array = NDArray[np.float64]
 
@@ -410,7 +410,7 @@ class Measures:
         return SignalTable(
             values={spec.name: values for spec, values in zip(specs, columns, strict=True)},
             exists=self.traces.exists,
-            question_ids=QuestionIds(self.traces),
+            question_ids=self.traces.question_ids,
         )
 
     def retrieval(self) -> RetrievalQuality:

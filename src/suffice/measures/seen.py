@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -279,16 +280,10 @@ class Seen:
 
     def take(self, chosen: NDArray[np.bool_] | NDArray[np.intp]) -> Seen:
         """That of some of the questions; ``causes`` and ``untold`` stay those of all."""
-        return replace(
-            self,
-            last=self.last[chosen],
-            until=self.until[chosen],
-            weight=self.weight[chosen],
-            unseen=self.unseen[chosen],
-            explored=self.explored[chosen],
-            propensity=self.propensity[chosen],
-            signals={name: values[chosen] for name, values in self.signals.items()},
-        )
+        names = ("last", "until", "weight", "unseen", "explored", "propensity")
+        taken: dict[str, Any] = {name: getattr(self, name)[chosen] for name in names}
+        signals = {name: values[chosen] for name, values in self.signals.items()}
+        return replace(self, **taken, signals=signals)
 
     def of(self, scored: Outcomes) -> Seen:
         """How far these scores of the questions are known.

@@ -28,8 +28,8 @@ SHARD_ROWS = 65_536
 """How many rounds a shard has, about; fewer where they are large."""
 _SHARD_BYTES = 64_000_000
 _FEW = 4  # shards that are measured before other processes have started
-_AHEAD = 3  # shards a worker that wait for it
 _TRIES = 3
+_AHEAD = 3  # shards a worker that wait for it
 
 _Given = TypeVar("_Given")
 
@@ -115,7 +115,7 @@ def usable_cores() -> int:
 
 
 class Workers(Executor):
-    """Processes that share nothing; one that dies is replaced.
+    """Processes that share nothing, started when work is sent, and anew after :meth:`shutdown`.
 
     With ``behind`` they leave the machine to whatever else wants it.
     """
@@ -133,10 +133,6 @@ class Workers(Executor):
             )
         return self._pool.submit(fn, *args, **kwargs)
 
-    def renew(self) -> None:
-        """Start new ones where some died."""
-        self.shutdown(wait=False, cancel_futures=True)
-
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002
         """End them."""
         if self._pool is not None:
@@ -144,51 +140,41 @@ class Workers(Executor):
             self._pool = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    """Does some work with the questions of a shard."""
-
-    work: Callable[[TraceSet], Any]
-
-    def __call__(self, shard: Shard) -> Any:
-        return self.work(shard.traces())
+def _read(work: Callable[[TraceSet], _Given], shard: Shard) -> _Given:
+    return work(shard.traces())
 
 
 def map_shards(
     work: Callable[[TraceSet], _Given], shards: Sequence[Shard], executor: Executor | None = None
 ) -> Iterator[tuple[Shard, _Given]]:
     """What ``work`` gives of every shard's questions, in the order of the shards."""
-    reading = _Reading(work)
     own = isinstance(executor, Workers)
-    if executor is None or (own and (len(shards) <= _FEW or not _travels(work))):
-        yield from ((shard, reading(shard)) for shard in shards)
+    here = own and (len(shards) <= _FEW or not _travels(work))
+    if executor is None or here or not shards:
+        yield from ((shard, work(shard.traces())) for shard in shards)
         return
     ahead = _AHEAD * int(getattr(executor, "count", 16))
-    left, waiting = deque(shards), deque[tuple[Shard, Future[_Given]]]()
-    deaths = 0
+    left, waiting, deaths = deque(shards), deque[tuple[Shard, Future[_Given]]](), 0
     try:
         while left or waiting:
-            while left and len(waiting) < ahead:
-                shard = left.popleft()
-                waiting.append((shard, executor.submit(reading, shard)))
-            shard, future = waiting[0]
             try:
-                given = future.result()
+                while left and len(waiting) < ahead:
+                    waiting.append((left[0], executor.submit(_read, work, left[0])))
+                    left.popleft()
+                given = waiting[0][1].result()
             except BrokenExecutor as error:
                 deaths += 1
-                renew = getattr(executor, "renew", None)
-                if deaths >= _TRIES or renew is None:
-                    raise BackendError(
-                        f"workers died {_TRIES} times over {shard.place} and the shards after it ({error}): "
-                        "killed, or out of memory; type --workers 1, which needs the least"
-                    ) from error
-                renew()
-                left.extendleft(reversed([shard for shard, _ in waiting]))
+                executor.shutdown(wait=False, cancel_futures=True)
+                left = deque([*(shard for shard, _ in waiting), *left])
                 waiting.clear()
+                if not own or deaths == _TRIES:
+                    raise BackendError(
+                        f"workers died {deaths} times over {left[0].place} and the shards after it "
+                        f"({error}): killed, or out of memory; type --workers 1, which needs the least"
+                    ) from error
                 continue
             deaths = 0
-            waiting.popleft()
-            yield shard, given
+            yield waiting.popleft()[0], given
     finally:
         for _, future in waiting:
             future.cancel()

@@ -85,8 +85,8 @@ class Following:
         there = self._root.is_file() or any(self._root.glob("[!.]*.parquet"))
         for file in parquet_files(self._root) if there else []:
             taken = self._taken.get(file.stem, 0)
-            stored = StoredFile.open(file, {"question_id"}, QUESTIONS)
-            ids = stored.read(["question_id"]).column(0).unique().to_pylist()
+            _, table = StoredFile.read_whole(file, {"question_id"}, QUESTIONS)
+            ids = table.column("question_id").unique().to_pylist()
             if len(ids) < taken:
                 raise DataError(
                     f"holds {len(ids):,} questions, of which {taken:,} were read before; a record that was "

@@ -29,15 +29,16 @@ from suffice.serve.guard import Door, check_exposed, read_tokens
 from suffice.serve.listen import Listening, open_at_once
 from suffice.serve.observers import Metrics, Spans
 from suffice.serve.service import Served, Service
-from suffice.serve.settings import ServeSettings, WatchSettings
+from suffice.serve.settings import RecordSettings, ServeSettings, WatchSettings
 from suffice.trace.postgres import Address, as_place
-from suffice.trace.recording import Retention, prune
+from suffice.trace.recording import prune
 from suffice.trace.store import Store, store_at, store_place
 
 _LOG = logging.getLogger("suffice.serve")
 _LATELY_S = 60.0
 _PROBE_S = 2.0
 _CHECK_EVERY_S = 5.0
+_CLOCK_MAY_DIFFER_S = 300.0
 _PRUNE_EVERY_S = 600.0
 _LOOK_EVERY_S = 2.0
 
@@ -224,9 +225,8 @@ class Operation:
         """What goes on beside the requests; at the end what is logged and traced is written."""
         works = [self._repeated(self._reloader(), _LOOK_EVERY_S)]
         record, watch = self.settings.record, self.settings.watch
-        retention = Retention(days=record.keep_days, gigabytes=record.keep_gigabytes)
-        if record.folder is not None and retention.limited:
-            works.append(self._repeated(_pruner(record.folder, retention), _PRUNE_EVERY_S))
+        if record.folder is not None and (record.keep_days, record.keep_gigabytes) != (None, None):
+            works.append(self._repeated(_pruner(record.folder, record), _PRUNE_EVERY_S))
         if record.folder is not None and watch.seconds:
             watching = _Watching(as_place(record.folder), watch, self.metrics)
             look = lambda: watching.look(self._service.policies)  # noqa: E731
@@ -282,10 +282,23 @@ class Operation:
         return look
 
 
-def _pruner(folder: str, retention: Retention) -> Callable[[], None]:
+def _pruner(folder: str, record: RecordSettings) -> Callable[[], None]:
+    began, warned = time.time() - time.monotonic(), False
+
     def work() -> None:
+        nonlocal warned
+        now = time.time()
+        moved = now - time.monotonic() - began
+        if abs(moved) > _CLOCK_MAY_DIFFER_S:  # a jump would make questions old
+            if not warned:
+                _LOG.error("the clock was set by %+.0f s: nothing is pruned until it is right", moved)
+            warned = True
+            return
+        warned = False
         if store_at(folder) is not None:
-            done = prune(folder, retention, now=time.time())
+            done = prune(
+                folder, days=record.keep_days, gigabytes=record.keep_gigabytes, now=now
+            )
             if done.questions:
                 said = "%d questions of the record are removed, %d bytes"
                 _LOG.warning(said, done.questions, done.bytes)

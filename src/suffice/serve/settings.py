@@ -216,6 +216,8 @@ class RecordSettings(_Table):
     ] = None
 
     def __post_init__(self) -> None:
+        if not all(limit is None or limit > 0 for limit in (self.keep_days, self.keep_gigabytes)):
+            raise UsageError("keep_days and keep_gigabytes must be above 0")
         if self.folder is not None and isinstance(place := as_place(self.folder), Address):
             object.__setattr__(self, "folder", str(place))  # which is shown: no password in it
 

@@ -24,7 +24,7 @@ from suffice.signals.available import is_stored, refuse_lacking
 from suffice.signals.columns.rounds import RoundColumns
 from suffice.signals.registry import resolve
 from suffice.signals.spec import UNDEFINED, SignalSpec, given_by, unanswered, undefined_in_words
-from suffice.trace.rounds.records import LoopView, Round, in_unicode
+from suffice.trace.rounds.records import LoopView, Round
 from suffice.trace.rounds.schema import ROUND_COLUMNS, SCHEMA
 from suffice.trace.rounds.table import TraceSet
 from suffice.trace.schema import to_cells
@@ -188,11 +188,7 @@ class GrowingRecord:
 
     def _row(self, index: int) -> pa.Table:
         held, numbered = self.view.rounds[index], {"question_id": "", "round": index + 1}
-        try:
-            return pa.Table.from_pylist([numbered | to_cells(held, self._columns)], self._schema)
-        except UnicodeEncodeError:
-            cells = to_cells(in_unicode(held), self._columns)
-            return pa.Table.from_pylist([numbered | cells], self._schema)
+        return pa.Table.from_pylist([numbered | to_cells(held, self._columns)], self._schema)
 
 
 def signal_table(traces: TraceSet, signals: Iterable[str | Signal]) -> SignalTable:

@@ -9,12 +9,17 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from suffice.errors import DataError, StorageError, UsageError, plain_file
+
+try:
+    import fcntl
+except ImportError:  # no POSIX system
+    fcntl = None  # type: ignore[assignment]
 
 
 def writable(path: str | Path, *suffixes: str, folder: bool = False) -> Path:
@@ -166,13 +171,27 @@ def is_written(aside: Path) -> bool:
     number = aside.name.split(".")[-2]
     if os.name != "posix" or not number.isdecimal() or int(number) == os.getpid():
         return False
+    return bool(process_of(int(number)))
+
+
+def process_of(number: int) -> str:
+    """What tells a process of this machine from others, and from a later one of its number; empty: gone."""
+    if os.name != "posix":
+        return str(number)
     try:
-        os.kill(int(number), 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except OSError:
-        return True
-    return True
+        started = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[19]
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except (OSError, IndexError):
+        if Path("/proc/self/stat").exists():
+            return ""
+    else:
+        return f"{number} {boot} {started}"
+    with suppress(PermissionError):
+        try:
+            os.kill(number, 0)
+        except (ProcessLookupError, OverflowError):
+            return ""
+    return str(number)
 
 
 def _remove(leftover: Path) -> None:
@@ -195,11 +214,9 @@ def _remove(leftover: Path) -> None:
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
     """One process after the other, where the system locks directories."""
-    if not _has_locks():
+    if fcntl is None:
         yield
         return
-    import fcntl
-
     handle = os.open(folder, os.O_RDONLY)
     try:
         with suppress(OSError):
@@ -294,33 +311,19 @@ def sha256_of(file: Path) -> str:
 @contextmanager
 def in_turn(folder: Path, name: str) -> Iterator[None]:
     """One process after the other; a system without file locks lets all in at once."""
-    if not _has_locks():
+    if fcntl is None:
         yield
         return
-    import fcntl
-
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        stream = (folder / f".{name}.lock").open("a+")  # NFS shares a lock on what can be read only
-    except OSError as error:
-        raise DataError(
-            f"cannot be written: {error.strerror or error}; choose another --out", file=str(folder)
-        ) from error
-    with stream:
+    with ExitStack() as held:
         try:
+            folder.mkdir(parents=True, exist_ok=True)
+            # NFS shares a lock on what can be read only
+            stream = held.enter_context((folder / f".{name}.lock").open("a+"))
             fcntl.flock(stream, fcntl.LOCK_EX)
         except OSError as error:
             raise DataError(
-                f"cannot be locked: {error.strerror or error}; the file system has to support locks "
-                "(flock); choose another --out",
-                file=stream.name,
+                f"cannot be locked: {error.strerror or error}; choose another --out, on a file system that "
+                "supports locks (flock)",
+                file=str(folder),
             ) from error
         yield
-
-
-def _has_locks() -> bool:
-    try:
-        import fcntl  # noqa: F401
-    except ImportError:
-        return False
-    return True

@@ -88,14 +88,7 @@ def export_traces(
             f"{blank:,} empty answers are blank cells, as answers that were not asked for; --format jsonl "
             "tells them apart"
         )
-    splits = [record.question.split for record in records if record.question.split is not None]
-    return Written(
-        out=str(out),
-        questions=len(records),
-        rounds=sum(len(record.rounds) for record in records),
-        splits={name: splits.count(name) for name in sorted(set(splits))},
-        notes=tuple(notes),
-    )
+    return Written.of(traces, out, notes=tuple(notes))
 
 
 def _export_store(path: str | Path, folder: Path) -> Written:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suffice.errors import StorageError, SufficeError
+from suffice.trace.durable import process_of
 from suffice.trace.rounds.records import (
     POLICY_STOP,
     Gold,
@@ -23,10 +24,9 @@ from suffice.trace.rounds.records import (
     Round,
     StoppedBy,
     as_document,
-    in_unicode,
 )
 from suffice.trace.sqlite import Refused
-from suffice.trace.store import BUSY_S, END, Connection, Store, end_all, free_id, process_of
+from suffice.trace.store import BUSY_S, END, Connection, Store, end_all, free_id
 
 if TYPE_CHECKING:
     from suffice.trace.rounds.labels import Label
@@ -208,8 +208,8 @@ class LoopRecord:
             finished = replace(finished, usage=usage, signals=signals, time=moment)
             number = 1 if began is not None else self._open.get(name, (0, finished))[0] + 1
             statements = [] if began is None else _beginning(name, began, now)
-            finished, content = _content(finished)
-            statements.append((_ROUND, (number, content, score, now, name, _RUN)))
+            row = (number, _content(finished), score, now, name, _RUN)
+            statements.append((_ROUND, row))
             found = (_HAS_ROUND, (name, _RUN, number))
             entry = _Entry(question=name, statements=statements, rounds=1, found=found)
             if began is None and name not in self._open:  # what came before was lost
@@ -225,7 +225,7 @@ class LoopRecord:
             number, recorded = self._open.pop(name, (0, None))
             statements: list[_Statement] = []
             if last is not None and recorded is not None:
-                _, content = _content(_in_place_of(recorded, last))
+                content = _content(_in_place_of(recorded, last))
                 statements.append((_LAST, (content, name, _RUN, number)))
             statements.append((END, (time.time(), stopped_by, name, _RUN)))
             found = (_HAS_ENDED, (name, _RUN))
@@ -280,7 +280,7 @@ class LoopRecord:
             again = self._again_at is not None
             store.wait_s = 0.0 if again else BUSY_S
             try:
-                self._renew(store.removed())
+                self._renew(store.engine.removed())
                 try:
                     self._write(self._waiting, again=again)
                 except Refused:  # one by one, so that the others are kept
@@ -342,7 +342,7 @@ class LoopRecord:
             )
             found = connection.execute(number, (self._token,)).fetchone()
         run = int(found[0]) if run is None else run
-        self._store.hold(run)
+        self._store.engine.hold(run)
         return run
 
     def _renew(self, old: sqlite3.Connection | None) -> None:
@@ -377,21 +377,15 @@ class LoopRecord:
 
 
 def _beginning(name: str, began: Begun, now: float) -> list[_Statement]:
-    asked, gold = in_unicode(began.question), in_unicode(began.gold)
+    asked, gold = began.question, began.gold
     lists = (json.dumps(texts, ensure_ascii=False) for texts in (gold.answers, gold.passage_ids))
     told = (asked.text, asked.type, asked.split, asked.group, *lists)
     drawn = (began.policy_hash, began.propensity, int(began.explored), now)
     return [(_FORGET, (name, _RUN)), (_BEGIN, (name, _RUN, *told, *drawn))]
 
 
-def _content(finished: Round) -> tuple[Round, str]:
-    """The round and its text, as a file can hold them."""
-    content = json.dumps(as_document(finished), separators=(",", ":"), ensure_ascii=False)
-    try:
-        content.encode()
-    except UnicodeEncodeError:
-        return _content(in_unicode(finished))
-    return finished, content
+def _content(finished: Round) -> str:
+    return json.dumps(as_document(finished), separators=(",", ":"), ensure_ascii=False)
 
 
 def _in_place_of(recorded: Round, last: Round) -> Round:

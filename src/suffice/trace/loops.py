@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 LOOP = ("pipeline", "model", "prompt", "retriever", "rounds", "step", "temperature", "samples")
 """Entries of a run document that make a loop what it is; others say what it was asked."""
-_FEWEST = 8
-"""Questions of a file that tell its budget, where its run document does not."""
 _MOST_VALUE = 40
 _MOST_FILES = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """An entry of :data:`LOOP` and, by what they say of it, the files."""
+    """An entry of run documents and, by what they say of it, the files."""
 
     entry: str
     files: Mapping[str, tuple[str, ...]]
@@ -29,75 +24,49 @@ class Difference:
         """Whether one file says this and another that; else one says both, since it was joined of several."""
         return len({frozenset(names) for names in self.files.values()}) > 1
 
-    def told(self, *, files: bool) -> str:
-        """``pipeline react (a.parquet), iterative (b.parquet)``, with the files or without."""
-        return f"{self.entry} " + ", ".join(
-            f"{_short(value)} ({_listed(names)})" if files else _short(value)
-            for value, names in self.files.items()
-        )
 
-
-@dataclass(slots=True)
-class LoopsSeen:
-    """Files as they are read, each with what it says of its loop."""
-
-    _files: dict[str, dict[str, dict[str, None]]] = field(default_factory=dict)
-
-    def add(
-        self,
-        file: str,
-        run: Mapping[str, Any],
-        rounds: NDArray[np.integer[Any]] | None = None,
-    ) -> None:
-        """A file with its run document and, where they are at hand, the round of each of its rows."""
-        documents = _documents(run.get("runs")) or [dict(run)]
-        steps = _documents(run.get("derived"))
-        budget = None if rounds is None else _budget(rounds)
-        for document in documents:
+def differences(files: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[Difference, ...]:
+    """What files do not all say alike of their runs, of those that say it; given names and run documents."""
+    said: dict[str, dict[str, dict[str, None]]] = {entry: {} for entry in LOOP}
+    for file, run in files:
+        for document in _documents(run.get("runs")) or [dict(run)]:
             stated = {
                 entry: value
                 for entry, value in document.items()
                 if isinstance(value, str | int | float) or entry in LOOP
             }
-            if any(_filtered_out(stated, step) for step in steps):
-                continue
-            if budget is not None and len(documents) == 1:
-                stated.setdefault("rounds", budget)
-            for entry, value in stated.items():
-                files = self._files.setdefault(entry, {}).setdefault(str(value), {})
-                files[file] = None
-
-    @property
-    def loops(self) -> tuple[Difference, ...]:
-        """What not all files say alike of their loop, of those that say it."""
-        return tuple(one for one in self.runs if one.entry in LOOP)
-
-    @property
-    def runs(self) -> tuple[Difference, ...]:
-        """What not all files say alike of their runs."""
-        entries = dict.fromkeys((*LOOP, *self._files))
-        return tuple(
-            Difference(entry, {value: tuple(files) for value, files in by_value.items()})
-            for entry in entries
-            if len(by_value := self._files.get(entry, {})) > 1
-        )
+            if not any(_filtered_out(stated, step) for step in _documents(run.get("derived"))):
+                for entry, value in stated.items():
+                    said.setdefault(entry, {}).setdefault(str(value), {})[file] = None
+    return tuple(
+        Difference(entry, {value: tuple(names) for value, names in by_value.items()})
+        for entry, by_value in said.items()
+        if len(by_value) > 1
+    )
 
 
-def _budget(rounds: NDArray[np.integer[Any]]) -> int | None:
-    """How many rounds every question of a file has; ``None``: not all have as many, or they are few."""
-    questions, most = int((rounds == 1).sum()), int(rounds.max(initial=0))
-    return most if questions >= _FEWEST and int((rounds > 0).sum()) == questions * most else None
+def of_loops(runs: Iterable[Difference]) -> tuple[Difference, ...]:
+    """Those that tell loops apart."""
+    return tuple(one for one in runs if one.entry in LOOP)
 
 
-def in_words(differences: Sequence[Difference]) -> str:
+def in_words(found: Sequence[Difference]) -> str:
     """``they differ in pipeline react (a.parquet), iterative (b.parquet); step 1, 3``.
 
     Files are named by the first entry that tells them apart so.
     """
     told, apart = [], set()
-    for difference in differences:
+    for difference in found:
         parts = frozenset(difference.files.values())
-        told.append(difference.told(files=difference.between_files and parts not in apart))
+        values = []
+        for value, names in difference.files.items():
+            said = value if len(value) <= _MOST_VALUE else f"{value[: _MOST_VALUE - 3]}..."
+            if difference.between_files and parts not in apart:
+                more = len(names) - _MOST_FILES
+                named = ", ".join(names[:_MOST_FILES])
+                said += f" ({named}{f' and {more} more' if more > 0 else ''})"
+            values.append(said)
+        told.append(f"{difference.entry} {', '.join(values)}")
         apart.add(parts)
     return f"they differ in {'; '.join(told)}"
 
@@ -123,13 +92,3 @@ def _filtered_out(stated: Mapping[str, Any], step: Mapping[str, Any]) -> bool:
     """Whether a step that made the file left such questions out."""
     wanted = ((value, step.get(entry)) for entry, value in stated.items())
     return any(isinstance(kept, list) and str(value) not in kept for value, kept in wanted)
-
-
-def _short(value: str) -> str:
-    return value if len(value) <= _MOST_VALUE else f"{value[: _MOST_VALUE - 3]}..."
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_MOST_FILES])
-    more = len(names) - _MOST_FILES
-    return shown if more <= 0 else f"{shown} and {more} more"

@@ -83,14 +83,13 @@ class RowSet(Generic[_Record]):
     """How records of one kind are kept as rows.
 
     ``key`` are the columns that tell records apart, ``key_of`` gives their values of a record, ``rows`` its
-    rows by column. ``place`` names a row in messages.
+    rows by column.
     """
 
     schema: TableSchema
     rows: Callable[[_Record], Sequence[Mapping[str, Any]]]
     key: tuple[str, ...]
     key_of: Callable[[_Record], RecordKey]
-    place: Callable[[Mapping[str, Any]], str]
 
     def stamped(self, run: Mapping[str, Any]) -> pa.Schema:
         """The Arrow schema with the metadata of a file."""
@@ -107,19 +106,7 @@ class RowSet(Generic[_Record]):
         try:
             return pa.Table.from_pylist(rows, schema=self.stamped(run))
         except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
-            raise self._unstorable(rows, error) from error
-
-    def _unstorable(self, rows: Sequence[Mapping[str, Any]], error: Exception) -> DataError:
-        for row in rows:
-            for column in self.schema.columns:
-                try:
-                    pa.array([row.get(column.name)], column.type)
-                except (pa.ArrowException, ValueError, TypeError, OverflowError) as reason:
-                    return DataError(
-                        f"{self.place(row)}: cannot be stored as {column.type}: {reason}",
-                        column=column.name,
-                    )
-        return DataError(f"cannot be stored: {error}")
+            raise DataError(f"cannot be stored: {error}") from error
 
 
 GROUP_ROWS = 16_384

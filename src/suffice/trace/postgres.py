@@ -16,6 +16,8 @@ from suffice.errors import DataError, StorageError, UsageError, first_line, keep
 from suffice.trace.sqlite import SCHEMA, VERSION, NothingThere, Refused, refuse_newer
 
 if TYPE_CHECKING:
+    import sqlite3
+
     import psycopg
 
 _KEY = 0x53756666
@@ -145,8 +147,9 @@ class PostgreSQL:
             self.connection = None
         self._held.clear()
 
-    def removed(self) -> None:
-        """Nothing: a server's tables are not removed under a connection."""
+    def removed(self) -> sqlite3.Connection | None:
+        """None: a server's tables are not removed under a connection."""
+        return None
 
     def hold(self, run: int) -> None:
         """Show others that the process of a run is there, as long as it is connected."""

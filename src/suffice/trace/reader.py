@@ -110,7 +110,11 @@ def schema_of(path: str | Path) -> TableSchema:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredFile:
-    """One file of a trace set, of which nothing but what it says of itself was read."""
+    """One file of a trace set, of which nothing but what it says of itself was read.
+
+    ``stored`` are all columns of its version and its metadata, as they stand; ``held`` are the rows of a run
+    of a store.
+    """
 
     file: Path
     kind: TableSchema
@@ -121,6 +125,7 @@ class StoredFile:
     version: int
     remarks: tuple[str, ...]
     stored: pa.Schema
+    held: pa.Table | None = None
 
     @classmethod
     def open(cls, file: Path, wanted: Container[str], kind: TableSchema) -> StoredFile:
@@ -136,7 +141,7 @@ class StoredFile:
     def read_whole(
         cls, file: Path, wanted: Container[str], kind: TableSchema
     ) -> tuple[StoredFile, pa.Table]:
-        """The file, and its columns as :meth:`read` gives them, opened once."""
+        """The file, and its wanted columns in the schema's types."""
         with readable(file), opened(file) as parquet:
             stored = cls._of(parquet, file, wanted, kind)
             table = complete(parquet, stored.names)
@@ -152,7 +157,9 @@ class StoredFile:
         version = stated_version(metadata, file, kind)
         plain, remarks = _described(stored.remove_metadata(), version, kind)
         _check_required(stored.names, str(file), kind)
-        _check_distinct([name for name in stored.names if name in wanted], str(file))
+        read = [name for name in stored.names if name in wanted]
+        if twice := [name for name in read if read.count(name) > 1]:
+            raise DataError("the column appears twice", file=str(file), column=min(twice))
         if own := sorted(kind.later_than(version) & {*stored.names}):
             remarks = (*remarks, *_unread(parquet.read(columns=own), version, kind))
         groups = [parquet.metadata.row_group(i) for i in range(parquet.num_row_groups)]
@@ -177,11 +184,13 @@ class StoredFile:
         """How many rows it has."""
         return sum(self.row_groups)
 
-    def read(self, names: Sequence[str] | None = None) -> pa.Table:
-        """Columns in the schema's types; all wanted ones unless some are named."""
+    def as_stored(self) -> pa.Table:
+        """All its columns as they stand."""
+        if self.held is not None:
+            return self.held
         with readable(self.file), opened(self.file) as parquet:
-            table = complete(parquet, self.names if names is None else names)
-        return coerce_table(table, str(self.file), self.kind)
+            table = complete(parquet, self.stored.names)
+            return pa.table({name: plain_column(table.column(name)) for name in table.column_names})
 
     def batches(
         self, names: Sequence[str], rows: Rows, fields: tuple[str, ...] = ()
@@ -447,12 +456,6 @@ def coerce_table(
     return pa.table(arrays)
 
 
-def _check_distinct(names: Sequence[str], file: str) -> None:
-    if len({*names}) < len(names):
-        duplicated = {name for name in names if names.count(name) > 1}
-        raise DataError("the column appears twice", file=file, column=min(duplicated))
-
-
 def _check_required(names: Sequence[str], file: str, schema: TableSchema) -> None:
     missing = [name for name in schema.required if name not in names]
     if not missing:
@@ -646,20 +649,9 @@ def _map(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 def _map_of_struct(array: pa.Array, target: pa.DataType) -> pa.Array:
     """A struct of numbers, as data frames write a column of dictionaries."""
-    names = [field.name for field in array.type]
-    columns = [_array(part, target.item_type).to_pylist() for part in array.flatten()]
-    null = array.is_null().to_pylist()
-    rows = [
-        None
-        if null[index]
-        else [
-            (name, column[index])
-            for name, column in zip(names, columns, strict=True)
-            if column[index] is not None
-        ]
-        for index in range(len(array))
-    ]
-    return pa.array(rows, type=target)
+    rows = array.to_pylist()
+    pairs = [row and [(n, held) for n, held in row.items() if held is not None] for row in rows]
+    return pa.array(pairs, type=target)
 
 
 _NESTED = (

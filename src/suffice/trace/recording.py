@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
 import time
@@ -16,8 +17,8 @@ from typing import Any, Generic, TypeVar
 import pyarrow as pa
 
 from suffice.errors import DataError, StorageError, UsageError, plain_file
-from suffice.protocols import strict_json
-from suffice.trace.durable import Shard, is_written
+from suffice.protocols import strict_json, whole_text
+from suffice.trace.durable import Shard, is_written, process_of
 from suffice.trace.parquet import RecordKey, RowSet, opened, readable, write_table
 from suffice.trace.reader import StoredFile
 from suffice.trace.schema import RUN_KEY
@@ -26,10 +27,8 @@ from suffice.trace.store import (
     NAME,
     OF_RECORDERS,
     RECORDER,
-    Pruned,
     Store,
     exported,
-    process_of,
     store_at,
 )
 
@@ -130,40 +129,58 @@ def export_records(file: Path, folder: Path, read: ReadsRows = recorded_rows) ->
 
 # --- retention -------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Retention:
-    """What is kept of a store."""
+class Pruned:
+    """What was removed, or would be: questions and the bytes of their rounds, and the bytes that are left."""
 
-    days: float | None = None
-    gigabytes: float | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("days", "gigabytes"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise UsageError(f"{name} of a record that is kept must be above 0, found {value}")
-
-    @property
-    def limited(self) -> bool:
-        """Whether anything is ever removed."""
-        return self.days is not None or self.gigabytes is not None
+    questions: int
+    bytes: int
+    bytes_left: int
 
 
 def prune(
-    path: str | Path, retention: Retention, *, now: float | None = None, dry: bool = False
+    path: str | Path,
+    *,
+    days: float | None = None,
+    gigabytes: float | None = None,
+    now: float | None = None,
+    dry: bool = False,
 ) -> Pruned:
-    """Remove questions of a store that are too old or too much, the oldest first.
+    """Remove questions of a store that ended so many days ago, then the oldest until the rest fits.
 
-    What is under way stays, and the question that ended last. ``dry``: say only what would be removed.
+    What is under way stays, and the question that ended last, since the next is counted from it. ``dry``:
+    say only what would be removed.
     """
+    if not all(limit is None or limit > 0 for limit in (days, gigabytes)):
+        raise UsageError("days and gigabytes of a record that is kept must be above 0")
     store = live_store(path)
     if store is None:
         raise UsageError(
             f"{path} holds no store of live loops; name a FILE.db, a folder with {NAME}, or postgresql://..."
         )
-    moment = time.time() if now is None else now
-    before = None if retention.days is None else moment - retention.days * 86_400
-    most = None if retention.gigabytes is None else retention.gigabytes * 10**9
-    return store.prune(before, most, dry=dry)
+    before = -math.inf if days is None else (time.time() if now is None else now) - days * 86_400
+    gone = held = 0
+    with store.transaction() as connection:
+        (kept,) = connection.execute("SELECT coalesce(max(turn), 0) FROM questions").fetchone()
+        rows = connection.execute(
+            "SELECT number, ended, (SELECT sum(length(content)) FROM rounds WHERE question = number) "
+            "FROM questions WHERE turn < ? ORDER BY turn",
+            (kept,),
+        ).fetchall()
+        size = store.engine.size(connection)
+        over = 0.0 if gigabytes is None else size - gigabytes * 10**9
+        for number, ended, taken in rows:
+            if ended < before or held < over:
+                gone, held = gone + 1, held + (taken or 0)
+                if not dry:
+                    connection.execute(
+                        "DELETE FROM labels WHERE question = (SELECT id FROM questions WHERE number = ?)",
+                        (number,),
+                    )
+                    connection.execute("DELETE FROM questions WHERE number = ?", (number,))
+        if gone and not dry:
+            store.engine.shrink(connection)
+            size = store.engine.size(connection)
+    return Pruned(questions=gone, bytes=held, bytes_left=size - (held if dry else 0))
 
 
 # --- failures --------------------------------------------------------------------------------------
@@ -174,11 +191,6 @@ def failures_file(root: Path) -> Path:
     """Where copies of a record, and earlier versions, say what could not be finished."""
     single = root.suffix == ".parquet"
     return root.with_suffix(".failures.jsonl") if single else root / "failures.jsonl"
-
-
-def _failures_files(root: Path) -> list[Path]:
-    shards = [] if root.suffix == ".parquet" else sorted(root.glob("failures-*of*.jsonl"))
-    return [file for file in (failures_file(root), *shards) if file.exists()]
 
 
 def _stores_of(root: Path) -> list[Path]:
@@ -192,9 +204,8 @@ def _stores_of(root: Path) -> list[Path]:
 
 def count_failures(root: Path) -> int:
     """How many questions, or runs, a recorder could not finish."""
-    texts = (plain_file(file).read_bytes() for file in _failures_files(root))
-    lines = sum(bool(line.strip()) for text in texts for line in text.splitlines())
-    return lines + len({key for file in _stores_of(root) for key in _failures_in(file)})
+    told = sum(bool(line.strip()) for line in _failures_lines(root))
+    return told + len({key for file in _stores_of(root) for key in _failures_in(file)})
 
 
 def failures_of(root: Path) -> dict[str, tuple[str, int]]:
@@ -212,39 +223,28 @@ def _failures_in(file: Path) -> _Failures:
 
 
 def _failures_told(root: Path, names: Sequence[str]) -> _Failures:
-    """Those in files of lines."""
+    """Those in a file of lines."""
     told: _Failures = {}
-    for file in _failures_files(root):
-        for row, line in enumerate(plain_file(file).read_bytes().splitlines()):
-            try:
-                if line.strip():
-                    entry = strict_json(line.decode())
-                    key = json.dumps([entry[name] for name in names])
-                    told[key] = (str(entry["reason"]), int(entry["attempts"]))
-            except (ValueError, LookupError, TypeError, OverflowError, RecursionError) as error:
-                raise DataError(
-                    "not a failure record; delete the line to go on", file=str(file), row=row
-                ) from error
+    for row, line in enumerate(_failures_lines(root)):
+        try:
+            if line.strip():
+                entry = strict_json(line.decode())
+                key = json.dumps([entry[name] for name in names])
+                told[key] = (str(entry["reason"]), int(entry["attempts"]))
+        except (ValueError, LookupError, TypeError, OverflowError, RecursionError) as error:
+            said = "not a failure record; delete the line to go on"
+            raise DataError(said, file=str(failures_file(root)), row=row) from error
     return told
 
 
+def _failures_lines(root: Path) -> list[bytes]:
+    file = failures_file(root)
+    return plain_file(file).read_bytes().splitlines() if file.exists() else []
+
+
 # --- writing ---------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """What a Parquet file, or a run in a database, holds already."""
-
-    run: Mapping[str, Any]
-    keys: frozenset[RecordKey]
-
-
-def _recorded(kind: RowSet[Any], file: Path) -> Recorded:
-    """What a Parquet file says of its run, and the keys of its records."""
-    stored, table = StoredFile.read_whole(file, kind.key, kind.schema)
-    nothing = [None] * table.num_rows
-    keys = [
-        table.column(name).to_pylist() if name in stored.names else nothing for name in kind.key
-    ]
-    return Recorded(stored.run, frozenset(zip(*keys, strict=True)))
+Recorded = tuple[Mapping[str, Any], frozenset[RecordKey]]
+"""What a Parquet file, or a run in a database, says of its run, and the keys of its records."""
 
 
 def recorded_before(root: Path, kind: RowSet[Any], shard: Shard | None = None) -> list[Recorded]:
@@ -254,15 +254,20 @@ def recorded_before(root: Path, kind: RowSet[Any], shard: Shard | None = None) -
     """
     single = root.suffix == ".parquet"
     files = [root] if single else sorted(root.glob("[!.]*.parquet"))
-    parts = [_recorded(kind, file) for file in files if file.exists()]
+    parts: list[Recorded] = []
+    for file in filter(Path.exists, files):
+        stored, table = StoredFile.read_whole(file, kind.key, kind.schema)
+        rows = table.to_pylist()
+        keys = frozenset(tuple(row.get(name) for name in kind.key) for row in rows)
+        parts.append((stored.run, keys))
     for file in stores_at(root.with_suffix(".db") if single else root):
         if shard is not None and shard.is_sister(file):
             continue
         with Store(file).transaction(write=False) as connection:
             for run, _, document in connection.execute(_RUNS).fetchall():
-                keys = connection.execute("SELECT key FROM records WHERE run = ?", (run,))
-                held = frozenset(tuple(json.loads(key)) for (key,) in keys.fetchall())
-                parts += [Recorded(json.loads(document), held)] if held else []
+                kept = connection.execute("SELECT key FROM records WHERE run = ?", (run,))
+                held = frozenset(tuple(json.loads(key)) for (key,) in kept.fetchall())
+                parts += [(json.loads(document), held)] if held else []
     return parts
 
 
@@ -274,7 +279,7 @@ def check_goes_on(
     may_differ: frozenset[str],
 ) -> None:
     """Refuse to go on with other settings, naming every entry that changed and must not."""
-    runs = [dict(_entries(part.run, may_differ)) for part in before]
+    runs = [dict(_entries(stated, may_differ)) for stated, _ in before]
     if not runs:
         return
     if runs.count(runs[0]) < len(runs):
@@ -309,11 +314,6 @@ def _entries(run: Mapping[str, Any], without: frozenset[str]) -> Iterator[tuple[
             yield name, value
 
 
-def _text(reason: str) -> str:
-    """As a database can hold it."""
-    return reason.encode(errors="backslashreplace").decode()
-
-
 _here: set[Path] = set()  # the databases that recorders of this process write
 
 
@@ -345,7 +345,7 @@ class RecordWriter(Generic[_Record]):
         check_goes_on(self._root, before, run, may_differ=may_differ)
         if self._single and self._root.exists():
             self._check_alike()
-        self.done = {key for part in before for key in part.keys}
+        self.done = {key for _, keys in before for key in keys}
         self.failed: set[RecordKey] = set()  # and not finished since
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -357,7 +357,11 @@ class RecordWriter(Generic[_Record]):
         self._run = self._begin(json.dumps(run, sort_keys=True))
         _here.add(file.resolve())
         try:
-            self._refuse_beside()
+            # shards of as many may be written at once; all else is one recorder's
+            for store in map(Store, self._beside()):
+                if shard is None or not shard.is_sister(store.file):
+                    with store.transaction(write=False) as connection:
+                        self._refuse_writer(store, connection)
             self._take_over_failures()
         except BaseException:
             self._end()
@@ -391,7 +395,7 @@ class RecordWriter(Generic[_Record]):
     def fail(self, key: RecordKey, reason: str) -> None:
         """Note what could not be finished; the next recording tries it again."""
         with self._written() as connection:
-            connection.execute(_FAIL, (json.dumps(key), _text(reason), 1))
+            connection.execute(_FAIL, (json.dumps(key), whole_text(reason), 1))
         self.failed.add(key)
 
     def close(self) -> None:
@@ -462,13 +466,6 @@ class RecordWriter(Generic[_Record]):
                     "for it or choose another --out"
                 )
 
-    def _refuse_beside(self) -> None:
-        """Shards of as many may be written at once; all else is one recorder's."""
-        for store in map(Store, self._beside()):
-            if self._shard is None or not self._shard.is_sister(store.file):
-                with store.transaction(write=False) as connection:
-                    self._refuse_writer(store, connection)
-
     def _beside(self) -> list[Path]:
         if self._single:
             return []
@@ -482,7 +479,7 @@ class RecordWriter(Generic[_Record]):
             told |= _failures_in(file)
         with self._written() as connection:
             for key, (reason, attempts) in told.items():
-                connection.execute(_FAIL, (key, _text(reason), attempts))
+                connection.execute(_FAIL, (key, whole_text(reason), attempts))
             self.failed |= {tuple(json.loads(key)) for key in told}
             for finished in self.failed & self.done:
                 connection.execute("DELETE FROM failures WHERE key = ?", (json.dumps(finished),))
@@ -490,12 +487,12 @@ class RecordWriter(Generic[_Record]):
         for file in shards:
             with Store(file).transaction() as connection:
                 connection.execute("DELETE FROM failures")
-        for file in [] if self._shard else _failures_files(self._root):
-            file.unlink(missing_ok=True)
+        if not self._shard:
+            failures_file(self._root).unlink(missing_ok=True)
 
     @contextmanager
     def _written(self) -> Iterator[Any]:
-        if (old := self._store.removed()) is not None:
+        if (old := self._store.engine.removed()) is not None:
             old.close()
             raise StorageError(
                 f"{self.file} was removed while it was written; run the same command again, which begins anew"

@@ -68,7 +68,7 @@ class SQLite:
         if self.connection is None:
             if write:
                 self.file.parent.mkdir(parents=True, exist_ok=True)
-            elif self.is_empty():
+            elif not self.file.exists() or not plain_file(self.file).stat().st_size:
                 raise NothingThere("no such file, or an empty one", file=str(self.file))
             if self.file.exists():
                 plain_file(self.file)
@@ -87,10 +87,6 @@ class SQLite:
             with suppress(sqlite3.Error):
                 self.connection.close()
             self.connection = None
-
-    def is_empty(self) -> bool:
-        """Whether no file is there, or one without a byte."""
-        return not self.file.exists() or not plain_file(self.file).stat().st_size
 
     def removed(self) -> sqlite3.Connection | None:
         """The connection to a file that was removed, or replaced, under it; it is forgotten here."""

@@ -6,7 +6,6 @@ import json
 import os
 import platform
 import re
-import sqlite3
 import threading
 import time
 import weakref
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suffice.errors import DataError, StorageError, UsageError
+from suffice.trace.durable import process_of
 from suffice.trace.postgres import Address, PostgreSQL, as_place
 from suffice.trace.rounds.records import (
     Gold,
@@ -150,7 +150,7 @@ class Store:
         self.lock = threading.RLock()
         self.wait_s = BUSY_S
         self._stays = stays
-        self._engine: SQLite | PostgreSQL = (
+        self.engine: SQLite | PostgreSQL = (
             PostgreSQL(self.file, durable=durable)
             if isinstance(self.file, Address)
             else SQLite(self.file, durable=durable)
@@ -161,7 +161,7 @@ class Store:
     def disconnect(self) -> None:
         """Close the connection; the next transaction opens another."""
         with self.lock:
-            self._engine.close()
+            self.engine.close()
 
     @contextmanager
     def transaction(self, *, write: bool = True, alone: bool = True) -> Iterator[Connection]:
@@ -172,7 +172,7 @@ class Store:
         """
         with self.lock, self._named():
             try:
-                connection = self._engine.begin(write=write, alone=alone, wait_s=self.wait_s)
+                connection = self.engine.begin(write=write, alone=alone, wait_s=self.wait_s)
                 try:
                     yield connection
                     connection.execute("COMMIT")
@@ -187,21 +187,13 @@ class Store:
     @property
     def connected(self) -> bool:
         """Whether anything was read or written since a fork."""
-        return self._engine.connection is not None
-
-    def removed(self) -> sqlite3.Connection | None:
-        """The connection to a file that was removed, or replaced, under it; it is forgotten here."""
-        return self._engine.removed()
-
-    def hold(self, run: int) -> None:
-        """Tell other machines that this process goes on with its run, as long as it is connected."""
-        self._engine.hold(run)
+        return self.engine.connection is not None
 
     @contextmanager
     def _named(self) -> Iterator[None]:
         """Errors as ours, with the place."""
         try:
-            with self._engine.named():
+            with self.engine.named():
                 yield
         except DataError as error:
             if error.file is not None:
@@ -250,7 +242,6 @@ class Store:
             found = connection.execute(f"SELECT 1 FROM runs WHERE {OF_RECORDERS}")  # noqa: S608
             return found.fetchone() is not None
 
-    # --- labels and retention ------------------------------------------------------------------------
     def label(self, label: Label, instead: str = "keep the right one") -> None:
         """Keep what became known of a question, unless it says nothing new."""
         from suffice.trace.rounds.labels import Labels, line_of, read_label
@@ -283,36 +274,6 @@ class Store:
                     (label.question_id, line_of(label)),
                 )
 
-    def prune(self, before: float | None, most_bytes: float | None, *, dry: bool) -> Pruned:
-        """Remove the questions that ended before a POSIX time, then the oldest until the rest fits.
-
-        The one that ended last stays, since the next is counted from it.
-        """
-        gone = held = 0
-        with self.transaction() as connection:
-            (kept,) = connection.execute("SELECT coalesce(max(turn), 0) FROM questions").fetchone()
-            rows = connection.execute(
-                "SELECT number, ended, (SELECT sum(length(content)) FROM rounds WHERE question = number) "
-                "FROM questions WHERE turn < ? ORDER BY turn",
-                (kept,),
-            ).fetchall()
-            size = self._engine.size(connection)
-            over = 0.0 if most_bytes is None else size - most_bytes
-            for number, ended, taken in rows:
-                if not ((before is not None and ended < before) or held < over):
-                    continue
-                gone, held = gone + 1, held + (taken or 0)
-                if not dry:
-                    connection.execute(
-                        "DELETE FROM labels WHERE question = (SELECT id FROM questions WHERE number = ?)",
-                        (number,),
-                    )
-                    connection.execute("DELETE FROM questions WHERE number = ?", (number,))
-            if gone and not dry:
-                self._engine.shrink(connection)
-                size = self._engine.size(connection)
-        return Pruned(questions=gone, bytes=held, bytes_left=size - (held if dry else 0))
-
     # --- whether a process lives -----------------------------------------------------------------------
     def end_the_dead(self, connection: Connection) -> None:
         """What processes that are gone had not finished ended in error."""
@@ -326,10 +287,10 @@ class Store:
 
     def _lives(self, connection: Connection, run: int, host: str, process: str) -> bool:
         """Whether the process of a run may still go on; one elsewhere for some time after its last round."""
-        if self._engine.holds(run):
+        if self.engine.holds(run):
             return True
         here = host == platform.node() and os.name == "posix"
-        if self._engine.shared:  # machines may have one name, but no boot in common
+        if self.engine.shared:  # machines may have one name, but no boot in common
             here = here and process.split()[1:2] == process_of(os.getpid()).split()[1:2]
         if here:
             return process_of(int(process.split(maxsplit=1)[0])) == process
@@ -338,7 +299,7 @@ class Store:
             "AND q.turn IS NULL",
             (run,),
         ).fetchone()
-        return last is None or time.time() - last < self._engine.silent_s
+        return last is None or time.time() - last < self.engine.silent_s
 
     def _run_of(
         self, connection: Connection, run: Sequence[Any], after: int, most: int, *, dead: bool
@@ -359,15 +320,6 @@ class Store:
             records=tuple(record for record in records if record is not None),
             turn=turn,
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pruned:
-    """What was removed, or would be: questions and the bytes of their rounds, and the bytes that are left."""
-
-    questions: int
-    bytes: int
-    bytes_left: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -411,27 +363,6 @@ def _record_of(
         stopped_by=stopped_by,
         policy_hash=policy,
     )
-
-
-# --- whether a process lives -------------------------------------------------------------------------
-def process_of(number: int) -> str:
-    """What tells a process of this machine from others, and from a later one of its number; empty: gone."""
-    if os.name != "posix":
-        return str(number)
-    try:
-        started = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[19]
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except (OSError, IndexError):
-        if Path("/proc/self/stat").exists():
-            return ""
-    else:
-        return f"{number} {boot} {started}"
-    with suppress(PermissionError):
-        try:
-            os.kill(number, 0)
-        except (ProcessLookupError, OverflowError):
-            return ""
-    return str(number)
 
 
 END = (

@@ -7,10 +7,10 @@ import operator
 import struct
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cache, partial
 from types import UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -54,7 +54,7 @@ def types_of(record: type) -> Mapping[str, tuple[Any, bool]]:
     hints, types = get_type_hints(record), {}
     for part in fields(record):
         hint = hints[part.name]
-        among = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+        among = get_args(hint) if get_origin(hint) in (UnionType, Union) else (hint,)
         types[part.name] = (among[0], type(None) in among)
     return types
 
@@ -71,22 +71,17 @@ def _by_type(name: str, kind: Any) -> Check | None:
 
 
 def text(value: Any, column: str) -> str:
-    """A text; refuse what is none."""
+    """A text as any file can hold it; refuse what is none."""
     if not isinstance(value, str):
         raise DataError(f"must be text, found {value!r:.60}", column=column)
-    return value
-
-
-def unicode_text(value: Any, column: str) -> str:
-    """A text as any file can hold it."""
-    return whole_text(text(value, column))
+    return whole_text(value)
 
 
 def not_empty(value: Any, column: str) -> str:
     """A text that is not empty."""
-    if not text(value, column):
+    if not (held := text(value, column)):
         raise DataError("must not be empty", column=column)
-    return str(value)
+    return held
 
 
 def one_of(allowed: Iterable[Any], value: Any, column: str) -> Any:
@@ -116,16 +111,17 @@ def float32(value: Any, column: str) -> float:
     return rounded
 
 
-def whole(most: int, value: Any, column: str) -> int:
+def whole(most: int, value: Any, column: str, *, least: int = 0) -> int:
     """A count as a plain int that fits its column; refuse what does not."""
-    if type(value) is int and 0 <= value <= most:
+    if type(value) is int and least <= value <= most:
         return value
     try:
         number = operator.index(value)
     except TypeError:
         number = -1
-    if isinstance(value, bool) or not 0 <= number <= most:
-        raise DataError(f"must be a whole number from 0 to {most}, found {value!r}", column=column)
+    if isinstance(value, bool) or not least <= number <= most:
+        said = f"must be a whole number from {least} to {most}, found {value!r}"
+        raise DataError(said, column=column)
     return number
 
 
@@ -140,7 +136,7 @@ def items(kind: type, values: Any, column: str) -> tuple[Any, ...]:
         raise DataError(
             f"must be a sequence of {kind.__name__}, found {wrong[0]!r:.60}", column=column
         )
-    return held
+    return tuple(map(whole_text, held)) if kind is str else held
 
 
 def numbers(values: Any, column: str) -> tuple[Any, ...]:
@@ -152,14 +148,11 @@ def numbers(values: Any, column: str) -> tuple[Any, ...]:
 
 def utc(moment: Any, column: str) -> datetime:
     """A moment in UTC; refuse one that does not say so."""
-    if not isinstance(moment, datetime) or moment.utcoffset() is None:
+    if not isinstance(moment, datetime) or moment.utcoffset() != timedelta():
         raise DataError(
-            f"must be a datetime in UTC, as datetime.now(UTC) gives, found {moment!r}",
+            "must be a datetime in UTC, as datetime.now(UTC) or moment.astimezone(UTC) gives, found "
+            f"{moment!r}",
             column=column,
-        )
-    if moment.utcoffset():
-        raise DataError(
-            f"must be in UTC, found {moment!r}; write moment.astimezone(UTC)", column=column
         )
     return moment.astimezone(UTC)
 
@@ -167,7 +160,10 @@ def utc(moment: Any, column: str) -> datetime:
 def by_name(values: Any, column: str) -> dict[str, float]:
     """Values as the map column holds them: float64, a null undefined."""
     try:
-        return {key: math.nan if value is None else float(value) for key, value in values.items()}
+        return {
+            whole_text(key): math.nan if value is None else float(value)
+            for key, value in values.items()
+        }
     except (AttributeError, OverflowError, TypeError, ValueError) as error:
         raise DataError(
             f"values must be numbers by name, found {values!r:.80}", column=column

@@ -309,7 +309,7 @@ def no_usage(_view: LoopView) -> Draft:
         (broken, "is gone"),
         (no_draft, "it gave 7, and a"),
         (no_tokens, r"no round can hold: column tokens.*'abc'"),
-        (no_usage, r"a draft's usage is a suffice\.Usage"),
+        (no_usage, r"must be a Usage"),
     ],
 )
 def test_a_failing_probe_breaks_nothing(probe: Any, why: str, tmp_path: Path) -> None:

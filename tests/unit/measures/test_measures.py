@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from suffice.costs.prices import Prices
 from suffice.costs.usage import CostModel, CostReads
-from suffice.errors import DataError, UsageError
+from suffice.errors import UsageError
 from suffice.measures.measures import Measures
 from suffice.policies.rules.policy import RulePolicy
 from suffice.protocols import Absence, Charge, PolicyTable
@@ -29,13 +29,6 @@ def test_measures_are_handed_on_as_they_are(measures: Measures) -> None:
     assert Measures.of(measures.traces).traces is measures.traces
     assert measures.only_split("tune") is measures.only_split("tune")
     assert measures.take(np.ones(12, bool)) is measures
-
-
-def test_a_split_that_is_not_there_is_refused_as_by_the_traces(measures: Measures) -> None:
-    with pytest.raises(
-        DataError, match="no question lies in split 'dev'; splits found: eval, tune"
-    ):
-        measures.only_split("dev")
 
 
 def test_columns_are_kept_and_cannot_be_written(measures: Measures) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
-from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -116,60 +116,29 @@ def test_a_signal_that_cannot_travel_is_computed_here(folder: Path) -> None:
     assert table.signal("own")[0].tolist() == [1.0, 2.0, 3.0]
 
 
-class _Dying(Executor):
-    """Fails as a process pool does whose worker was killed, some times."""
-
-    count = 2
-
-    def __init__(self, deaths: int) -> None:
-        self.deaths = deaths
-        self.renewed = 0
-
-    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        if self.deaths:
-            self.deaths -= 1
-            future.set_exception(BrokenExecutor("killed"))
-        else:
-            future.set_result(fn(*args, **kwargs))
-        return future
-
-    def renew(self) -> None:
-        self.renewed += 1
-
-
-def test_what_a_dead_worker_had_is_done_again(folder: Path) -> None:
-    executor = _Dying(2)
-    measures = Measures(lazily(folder), executor=executor)
-    assert_alike(Measures(read_traces(folder)), measures)
-    assert executor.renewed == 1  # both were lost at once
-
-
-def test_workers_that_always_die_are_given_up(folder: Path) -> None:
-    with pytest.raises(BackendError, match="--workers 1"):
-        Measures(lazily(folder), executor=_Dying(99)).scores()
-
-
 _FLAG = "SUFFICE_TEST_FLAG"
 
 
-def _killed_once(traces: TraceSet) -> int:
-    """Kills its process the first time."""
+def _killed(traces: TraceSet) -> int:
+    """Kills its process, once or always."""
     flag = Path(os.environ[_FLAG])
-    if not flag.exists():
+    if flag.name == "always" or not flag.exists():
         flag.touch()
         os.kill(os.getpid(), signal.SIGKILL)
     return traces.n_questions
 
 
 @pytest.mark.slow
-def test_a_killed_process_is_replaced(
+def test_a_killed_process_is_replaced_and_ones_that_always_die_are_given_up(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(_FLAG, str(tmp_path / "flag"))
+    shards = shards_of(lazily(folder))
+    monkeypatch.setenv(_FLAG, str(tmp_path / "once"))
     with Workers(2) as workers:
-        shards = shards_of(lazily(folder))
-        assert sum(count for _, count in map_shards(_killed_once, shards, workers)) == 40
+        assert sum(count for _, count in map_shards(_killed, shards, workers)) == 40
+    monkeypatch.setenv(_FLAG, str(tmp_path / "always"))
+    with Workers(2) as workers, pytest.raises(BackendError, match="--workers 1"):
+        list(map_shards(_killed, shards, workers))
 
 
 # --- what is wrong with a large record -------------------------------------------------------------

@@ -233,12 +233,6 @@ def test_a_place_that_cannot_be_written_is_refused_with_what_to_type(
         writable(path, *suffixes, folder=folder)
 
 
-def test_a_policy_is_not_written_into_a_folder_named_like_a_file(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"write .*p\.json"):
-        save_policy(FixedPolicy(2), tmp_path / "p.txt")
-    assert not any(tmp_path.iterdir())
-
-
 # --- shards --------------------------------------------------------------------------------------
 def test_every_question_is_in_one_shard_and_always_in_the_same() -> None:
     names = [f"question {n} \u2014 \ud800" for n in range(500)]

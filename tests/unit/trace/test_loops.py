@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,20 +31,6 @@ def test_what_files_state_of_their_loops(tmp_path: Path) -> None:
     assert said in record_banners(read_traces(tmp_path))[0]
     lazily = read_traces(tmp_path, lazily_above=0)
     assert lazily.origin.loops == loops
-
-
-def test_budgets_are_counted_where_nothing_was_stopped(tmp_path: Path) -> None:
-    file(tmp_path, "a")
-    file(tmp_path, "b", rounds=3, first=8)
-    (loops,) = read_traces(tmp_path).origin.loops
-    assert dict(loops.files) == {"2": ("a.parquet",), "3": ("b.parquet",)}
-    cut = [
-        replace(make_record(f"c{n}", ["Oslo"], gold=["Oslo"]), stopped_by="policy")
-        for n in range(8)
-    ]
-    (tmp_path / "b.parquet").unlink()
-    write_traces(cut, tmp_path / "c.parquet")
-    assert read_traces(tmp_path).origin.loops == ()
 
 
 def test_the_same_questions_of_two_runs_are_refused_with_the_files(tmp_path: Path) -> None:

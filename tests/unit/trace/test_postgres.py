@@ -30,7 +30,7 @@ from suffice.monitor.production import Production
 from suffice.policies.fixed import FixedPolicy
 from suffice.serve.settings import RecordSettings
 from suffice.trace.postgres import Address, Connection, as_place
-from suffice.trace.recording import Retention, prune
+from suffice.trace.recording import prune
 from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.sqlite import VERSION
 from suffice.trace.store import Store
@@ -190,7 +190,7 @@ def test_durable_is_what_a_commit_waits_for(database: str, *, durable: bool, com
 
 def test_the_oldest_go_and_the_last_stays(database: str) -> None:
     record(database, "q0", "q1", "q2")
-    done = prune(database, Retention(gigabytes=1e-9))
+    done = prune(database, gigabytes=1e-9)
     assert (done.questions, done.bytes > 0) == (2, True)
     assert kept(database).keys() == {"q2"}
     record(database, "q3")

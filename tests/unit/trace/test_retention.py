@@ -12,7 +12,7 @@ from suffice.cli.main import main
 from suffice.errors import UsageError
 from suffice.live.watch import Watch
 from suffice.testing.traces import make_record
-from suffice.trace.recording import Retention, prune
+from suffice.trace.recording import prune
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.writer import write_traces
 from suffice.trace.store import Store
@@ -38,9 +38,9 @@ def written(file: Path, count: int = 4) -> Path:
 def test_the_old_ones_go_with_their_labels(tmp_path: Path) -> None:
     file = written(tmp_path / "live.db")
     before = file.stat().st_size
-    done = prune(file, Retention(days=1.5), now=NOW, dry=True)
+    done = prune(file, days=1.5, now=NOW, dry=True)
     assert (done.questions, read_traces(file).n_questions) == (2, 4)
-    again = prune(file, Retention(days=1.5), now=NOW)
+    again = prune(file, days=1.5, now=NOW)
     assert (again.questions, again.bytes) == (done.questions, done.bytes)
     assert read_traces(file).question_ids == ("q2", "q3")
     assert not Store(file).labels()[0]
@@ -50,15 +50,15 @@ def test_the_old_ones_go_with_their_labels(tmp_path: Path) -> None:
 
 def test_the_oldest_go_until_the_rest_takes_no_more(tmp_path: Path) -> None:
     file = written(tmp_path / "live.db")
-    whole = prune(file, Retention(days=100.0), now=NOW).bytes_left
-    done = prune(file, Retention(gigabytes=(whole - 15_000) / 1e9), now=NOW)
+    whole = prune(file, days=100.0, now=NOW).bytes_left
+    done = prune(file, gigabytes=(whole - 15_000) / 1e9, now=NOW)
     assert done.questions == 2
     assert read_traces(file).question_ids == ("q2", "q3")
 
 
 def test_the_last_one_stays_so_that_a_monitor_goes_on_counting(tmp_path: Path) -> None:
     file = written(tmp_path / "live.db")
-    assert prune(file, Retention(days=1.0), now=NOW + 50 * DAY).questions == 3
+    assert prune(file, days=1.0, now=NOW + 50 * DAY).questions == 3
     with Watch(record=file) as watch, watch.question("?", question_id="q0") as loop:
         loop.observe(answer="Oslo")
     assert loop.question_id == "q0"  # its name is free again
@@ -71,7 +71,7 @@ def test_what_is_being_recorded_is_left_alone_by_several_at_once(tmp_path: Path)
     with Watch(record=file) as watch, watch.question("now?", question_id="now") as loop:
         loop.observe(answer="Oslo")
         with ThreadPoolExecutor(4) as pool:
-            done = list(pool.map(lambda _: prune(file, Retention(days=0.5), now=NOW), range(8)))
+            done = list(pool.map(lambda _: prune(file, days=0.5, now=NOW), range(8)))
         loop.observe(answer="Bergen")
     assert sum(one.questions for one in done) == 3
     kept = {record.question.id: len(record.rounds) for record in read_traces(file).records()}
@@ -91,4 +91,4 @@ def test_the_command_says_what_it_removes(
     assert "3 questions would be removed" in capsys.readouterr().out
     write_traces([make_record("q", ["Oslo"])], tmp_path / "parquet")
     with pytest.raises(UsageError):
-        prune(tmp_path / "parquet", Retention(days=1.0))
+        prune(tmp_path / "parquet", days=1.0)

@@ -368,7 +368,7 @@ def test_a_disk_that_fills_between_two_rounds_loses_nothing_once_there_is_room(
     watch = Watch(record=file)
     with watch.question("?", question_id="q") as loop:
         loop.observe(answer="Oslo")
-        (pages,) = watch._watching.writer._store._engine.connection.execute(  # type: ignore[union-attr, misc]
+        (pages,) = watch._watching.writer._store.engine.connection.execute(  # type: ignore[union-attr, misc]
             "PRAGMA max_page_count = 1"
         ).fetchone()
         loop.observe(answer="Bergen " * 20_000)
@@ -376,7 +376,7 @@ def test_a_disk_that_fills_between_two_rounds_loses_nothing_once_there_is_room(
         with pytest.warns(SufficeWarning, match="full"):
             watch._watching.complain()
         assert watch.failing
-        watch._watching.writer._store._engine.connection.execute(  # type: ignore[union-attr]
+        watch._watching.writer._store.engine.connection.execute(  # type: ignore[union-attr]
             f"PRAGMA max_page_count = {pages + 10_000}"
         )
         loop.observe(answer="Skien")

@@ -21,7 +21,6 @@ from suffice.trace.export import EXPORT_FORMATS, export_traces
 from suffice.trace.plans.file import inspect_plans
 from suffice.trace.plans.schema import PLANS
 from suffice.trace.reader import schema_of
-from suffice.trace.recording import Retention
 from suffice.trace.recording import prune as prune_store
 from suffice.trace.rounds.copying import Written
 from suffice.trace.rounds.derive import merge_traces, parse_splits, split_traces
@@ -154,12 +153,11 @@ def prune(
 
     Those that ended longer ago, or as many as the store has too much. What is under way is left alone.
     """
-    retention = Retention(days=keep_days, gigabytes=keep_gigabytes)
-    if not retention.limited:
+    if keep_days is None and keep_gigabytes is None:
         raise UsageError(
             "how much is to be kept? Type --keep-days DAYS, --keep-gigabytes GB or both"
         )
-    done = prune_store(traces, retention, dry=dry_run)
+    done = prune_store(traces, days=keep_days, gigabytes=keep_gigabytes, dry=dry_run)
     if json:
         print_json(asdict(done))
         return 0

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
 
 from suffice.datasets.files import Row, check_roles, no_column, open_table, parse_column_map
 from suffice.datasets.recordings.cells import cell
 from suffice.errors import DataError, UsageError, did_you_mean
 from suffice.trace.durable import check_free
 from suffice.trace.recording import live_store
-from suffice.trace.rounds.copying import Copy, Source, Written
+from suffice.trace.rounds.copying import Written, read_source, write_copy
 from suffice.trace.rounds.labels import LABEL_COLUMNS, Label, Labels
+from suffice.trace.rounds.reader import TraceInspection
 from suffice.trace.rounds.schema import SCHEMA
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 LABEL_ROLES = ("question_id", "question", *LABEL_COLUMNS, "round")
 """What a column of a file of labels may hold."""
@@ -60,7 +60,7 @@ def label_traces(
         raise UsageError(
             "only a store takes labels, and keeps those it has; write a copy: --out NEW"
         )
-    read = Source.read(source, skip_invalid=skip_invalid)
+    read = read_source(source, skip_invalid=skip_invalid)
     notes: list[str] = []
     if isinstance(labels, str | Path):
         place = str(labels)
@@ -76,44 +76,42 @@ def label_traces(
         _refuse_unknown(
             merged.unknown(known), len(merged.questions), read, notes, skip=skip_unknown
         )
-        fitted = merged.only(known).fitted_to(read.rows())
+        rows = pa.concat_tables([read.traces.table, read.traces.closed_book])
+        fitted = merged.only(known).fitted_to(rows)
     except DataError as error:
-        raise (
-            error
-            if error.file
-            else DataError(error.message, file=place, row=error.row, column=error.column)
+        raise DataError(
+            error.message, file=error.file or place, row=error.row, column=error.column
         ) from error
     if not fitted:
         raise DataError(
             "labels no question of the record: every row is empty, or of a question that is not recorded",
             file=place,
         )
-    conflicts = [] if replace else [error for _, error in fitted.conflicts(read.rows(), read.name)]
+    conflicts = [] if replace else [error for _, error in fitted.conflicts(rows, read.name)]
     if conflicts:
         more = f" ({len(conflicts) - 1:,} more)" if len(conflicts) > 1 else ""
         raise DataError(conflicts[0].message + more, file=place, column=conflicts[0].column)
-    notes.insert(0, f"{len(fitted.questions):,} of {len(known):,} questions were labelled")
+    labelled = len(fitted.questions)
+    notes.insert(0, f"{labelled:,} of {len(known):,} questions were labelled")
     if out is None and store is not None:
         for label in given:
             if label.question_id in fitted.questions and any(label.parts()):
                 store.label(label)
-        return read.as_written(notes)
-    step = {
-        "by": "label",
-        "from": Path(read.name).name,
-        "labels": place,
-        "questions": len(fitted.questions),
-    }
-
-    def labelled(table: pa.Table, _: pa.ChunkedArray) -> pa.Table:
-        return fitted.onto(table)
-
-    copy = Copy([read], str(out), step=step, change=labelled, fills=fitted.columns())
-    return copy.write(splits=read.traces.splits, failures=True, notes=notes)
+        return Written.of(read.traces, read.name, notes=tuple(notes))
+    step = {"by": "label", "from": Path(read.name).name, "labels": place, "questions": labelled}
+    return write_copy(
+        [read],
+        str(out),
+        step=step,
+        change=lambda table, _: fitted.onto(table),
+        fills=fitted.columns(),
+        failures=True,
+        notes=notes,
+    )
 
 
 def _refuse_unknown(
-    unknown: Sequence[str], labelled: int, read: Source, notes: list[str], *, skip: bool
+    unknown: Sequence[str], labelled: int, read: TraceInspection, notes: list[str], *, skip: bool
 ) -> None:
     if not unknown:
         return
@@ -131,7 +129,7 @@ def _refuse_unknown(
 
 
 def _read_labels(
-    path: Path, columns: Mapping[str, str], read: Source, notes: list[str]
+    path: Path, columns: Mapping[str, str], read: TraceInspection, notes: list[str]
 ) -> list[Label]:
     """The labels of a file; a row that says nothing of its question is passed over and counted."""
     table = open_table(path)

@@ -53,7 +53,7 @@ from suffice.replay.run.results import (
 )
 from suffice.replay.settings import refuse_draws
 from suffice.scoring import AnswerChoice, F1Kind, Weights
-from suffice.trace.rounds.table import QuestionIds, TraceSet
+from suffice.trace.rounds.table import TraceSet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,7 +262,7 @@ def replay(
         policies=policies,
         frontier=intervals.frontier,
         full_costs=_full_costs(book, reader),
-        question_ids=QuestionIds(measures.traces),
+        question_ids=measures.traces.question_ids,
         banners=settings.banners,
         notes=(
             *settings.notes,

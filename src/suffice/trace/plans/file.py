@@ -4,26 +4,37 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 
 from suffice.errors import DataError, SufficeWarning
 from suffice.trace.parquet import write_set
-from suffice.trace.plans.records import PlanRecord, PlanSet
+from suffice.trace.plans.records import (
+    PlanGold,
+    PlanOutcome,
+    PlanRecord,
+    PlanSet,
+    PlanStep,
+    PlanTask,
+)
 from suffice.trace.plans.schema import (
+    GOLD_COLUMNS,
     NEVER_NULL,
+    OUTCOME_COLUMNS,
+    OUTCOME_COSTS,
+    OUTCOME_PREFIX,
     PLAN_COLUMNS,
     PLAN_ROWS,
     PLANS,
     RUN_COLUMNS,
     RUN_KEY_COLUMNS,
-    gold_from_row,
-    outcome_from_row,
-    step_from_row,
-    task_from_row,
+    STEP_COLUMNS,
+    STEP_COSTS,
+    TASK_COLUMNS,
 )
 from suffice.trace.reader import (
     StoredFile,
@@ -38,6 +49,8 @@ from suffice.trace.recording import (
     recorded_rows,
     stores_at,
 )
+from suffice.trace.rounds.records import Usage
+from suffice.trace.schema import from_cells
 from suffice.trace.store import exported
 
 
@@ -66,12 +79,18 @@ def read_plans(path: str | Path, *, skip_invalid: bool = False) -> PlanSet:
 
 
 def inspect_plans(path: str | Path) -> PlanSet:
-    """Read the valid runs, with everything that is wrong in ``skipped``."""
+    """Read the valid runs; ``skipped`` says of each file and run that is not what is wrong first."""
     root = Path(path)
     errors: list[DataError] = []
-    rows: list[_Row] = []
+    runs: dict[tuple[Any, ...], list[_Row]] = {}
     run: dict[str, Any] = {}
     misspelt: dict[str, str] = {}
+
+    def take(table: pa.Table, file: Path) -> None:
+        for index, values in enumerate(table.to_pylist()):
+            key = tuple(values.get(name) for name in RUN_KEY_COLUMNS)
+            runs.setdefault(key, []).append(_Row(values, str(file), index))
+
     wanted = {column.name for column in PLAN_COLUMNS}
     files = parquet_files(root)
     for file in files:
@@ -82,33 +101,32 @@ def inspect_plans(path: str | Path) -> PlanSet:
             continue
         run = run or part.run
         misspelt.update(dict.fromkeys(part.remarks, str(file)))
-        rows.extend(_rows(table, file))
+        take(table, file)
     after = exported(files)
     for store in stores_at(root):
         for held in recorded_rows(store, after):
             stated_version(held.table.schema.metadata or {}, store, PLANS)
             run = run or dict(held.run)
-            rows.extend(_rows(held.table, store))
+            take(held.table, store)
     for text, name in misspelt.items():
         warnings.warn(f"{name}: {text}", SufficeWarning, stacklevel=3)
     records: list[PlanRecord] = []
-    for group in _runs(rows, errors):
-        problems = list(_problems(group))
-        record = None if problems else _record(group, problems)
-        errors.extend(problems)
-        if record is not None:
-            records.append(record)
+    broken: list[DataError] = []
+    for rows in runs.values():
+        try:
+            records.append(_record(rows))
+        except DataError as error:
+            broken.append(error)
+    errors += sorted(broken, key=lambda error: (error.file or "", error.row or 0))
     return PlanSet(
-        records=tuple(sorted(records, key=_order)),
+        records=tuple(
+            sorted(records, key=lambda one: (one.task.id, one.agent, one.retriever or "", one.seed))
+        ),
         source=str(root),
         run=run,
         skipped=tuple(errors),
         failures=count_failures(root),
     )
-
-
-def _order(record: PlanRecord) -> tuple[str, str, str, int]:
-    return record.task.id, record.agent, record.retriever or "", record.seed
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,93 +137,81 @@ class _Row:
     file: str
     index: int
 
-    @property
-    def step(self) -> int:
-        return cast("int", self.values["step"])
-
-    def error(self, message: str, column: str | None) -> DataError:
-        return DataError(message, file=self.file, row=self.index, column=column)
-
-
-def _rows(table: pa.Table, file: Path) -> Iterator[_Row]:
-    return (_Row(row, str(file), index) for index, row in enumerate(table.to_pylist()))
-
-
-def _runs(rows: Iterable[_Row], errors: list[DataError]) -> list[list[_Row]]:
-    """The rows of each run in step order; rows and runs with a null that may not be are left out."""
-    groups: dict[tuple[Any, ...], list[_Row]] = {}
-    broken: set[tuple[Any, ...]] = set()
-    for row in rows:
-        key = tuple(row.values.get(name) for name in RUN_KEY_COLUMNS)
-        missing = [name for name in NEVER_NULL if row.values[name] is None]
-        if missing:
-            errors.append(row.error("null where a value is required", missing[0]))
-            broken.add(key)
-        else:
-            groups.setdefault(key, []).append(row)
-    return [
-        sorted(group, key=lambda row: row.step)
-        for key, group in groups.items()
-        if key not in broken
-    ]
-
-
-def _named(row: _Row) -> str:
-    task, agent, retriever, seed = (row.values.get(name) for name in RUN_KEY_COLUMNS)
-    return f"run (task {task!r}, agent {agent!r}, retriever {retriever or 'none'}, seed {seed})"
-
-
-def _problems(group: Sequence[_Row]) -> Iterator[DataError]:
-    """What is wrong with the rows of a run taken together."""
-    first, last = group[0], group[-1]
-    name = _named(first)
-    belongs = 0 if first is last and first.step == 0 else 1  # the one row of a run without steps
-    for row in group:
-        if row.step != belongs:
-            yield row.error(
-                f"{name}: found step {row.step} where step {belongs} belongs; steps run from 1 without "
-                "gaps, and step 0 is the only row of a run without steps",
-                "step",
-            )
-        belongs = max(row.step, 0) + 1
-    for row in group:
-        if row is not last and row.values.get("ended") is not None:
-            yield row.error(f"{name} ended at step {row.step} and goes on", "ended")
-        for column in RUN_COLUMNS:
-            if row.values.get(column) != first.values.get(column):
-                yield row.error(f"{name} states another {column} in another row", column)
-
-
-def _record(group: Sequence[_Row], problems: list[DataError]) -> PlanRecord | None:
-    """The run's record; ``None`` with the reasons in ``found``."""
-    steps = []
-    for row in group:
+    @contextmanager
+    def blamed(self) -> Iterator[None]:
+        """What is wrong is so in this row."""
         try:
-            if row.step > 0:
-                steps.append(step_from_row(row.values))
+            yield
         except DataError as error:
-            problems.append(row.error(error.message, error.column))
-    last = group[-1]
-    try:
-        outcome = outcome_from_row(last.values)
-    except DataError as error:
-        problems.append(last.error(error.message, error.column))
-    if problems:
-        return None
-    values = group[0].values
-    try:
+            raise DataError(
+                error.message, file=self.file, row=self.index, column=error.column
+            ) from error
+
+
+def _record(rows: Sequence[_Row]) -> PlanRecord:
+    """The run of these rows; an error names the row that is wrong."""
+    for row in rows:
+        with row.blamed():
+            _refuse_null(row.values, NEVER_NULL, "null where a value is required")
+    rows = sorted(rows, key=lambda row: row.values["step"])
+    first, last = rows[0].values, rows[-1]
+    task, agent, retriever, seed = (first.get(name) for name in RUN_KEY_COLUMNS)
+    named = f"run (task {task!r}, agent {agent!r}, retriever {retriever or 'none'}, seed {seed})"
+    steps = []
+    # the one row of a run without steps
+    begins = 0 if len(rows) == 1 and first["step"] == 0 else 1
+    for belongs, row in enumerate(rows, start=begins):
+        with row.blamed():
+            if row.values["step"] != belongs:
+                raise DataError(
+                    f"{named}: found step {row.values['step']} where step {belongs} belongs; steps run from "
+                    "1 without gaps, and step 0 is the only row of a run without steps",
+                    column="step",
+                )
+    for row in rows:
+        values = row.values
+        with row.blamed():
+            if row is not last and values.get("ended") is not None:
+                raise DataError(
+                    f"{named} ended at step {values['step']} and goes on", column="ended"
+                )
+            for column in RUN_COLUMNS:
+                if values.get(column) != first.get(column):
+                    raise DataError(
+                        f"{named} states another {column} in another row", column=column
+                    )
+            if values["step"]:
+                _refuse_null(values, ("action",), "null where a value is required")
+                usage = Usage(**from_cells(values, STEP_COSTS))
+                steps.append(PlanStep(**from_cells(values, STEP_COLUMNS), usage=usage))
+    with last.blamed():
+        outcome = _outcome(last.values)
+    gold = from_cells(first, GOLD_COLUMNS)
+    with rows[0].blamed():
         return PlanRecord(
-            task=task_from_row(values),
-            agent=values["agent"],
-            retriever=values.get("retriever"),
-            seed=values["seed"],
+            task=PlanTask(**{"context": "", **from_cells(first, TASK_COLUMNS)}),
+            agent=first["agent"],
+            retriever=first.get("retriever"),
+            seed=first["seed"],
             steps=tuple(steps),
             outcome=outcome,
-            gold=gold_from_row(values),
+            gold=PlanGold(**gold) if gold else None,
         )
+
+
+def _refuse_null(row: Mapping[str, Any], names: Iterable[str], said: str) -> None:
+    for name in names:
+        if row.get(name) is None:
+            raise DataError(said, column=name)
+
+
+def _outcome(row: Mapping[str, Any]) -> PlanOutcome:
+    _refuse_null(row, ("ended", "plan"), "null in the last row of a run, which holds its outcome")
+    try:
+        usage = Usage(**from_cells(row, OUTCOME_COSTS))
     except DataError as error:
-        problems.append(group[0].error(error.message, error.column))
-        return None
+        raise DataError(error.message, column=f"{OUTCOME_PREFIX}{error.column}") from error
+    return PlanOutcome(**from_cells(row, OUTCOME_COLUMNS), usage=usage)
 
 
 def write_plans(

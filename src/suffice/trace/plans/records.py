@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from numbers import Real
 from types import EllipsisType
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from suffice.errors import DataError
 from suffice.trace.rounds.records import Passage, Usage
@@ -55,24 +54,6 @@ def _finite(values: Mapping[str, float], _: str) -> dict[str, float]:
     return {name: float(value) for name, value in values.items()}
 
 
-def _task_id(value: Any, _: str) -> str:
-    return not_empty(value, "task_id")
-
-
-def _total_steps(value: Any, column: str) -> int:
-    steps = whole(MOST_INT16, value, column)
-    if steps < 1:
-        raise DataError("a task takes at least 1 step, found 0", column=column)
-    return steps
-
-
-def _number(value: Any, _: str) -> int:
-    number = whole(MOST_INT16, value, "step")
-    if number < 1:
-        raise DataError("steps count from 1, found 0", column="step")
-    return number
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanTask:
     """All an agent may see of a task. What it is scored by is kept apart, in :class:`PlanGold`.
@@ -80,7 +61,10 @@ class PlanTask:
     ``total_steps`` are those that a plan is expected to take; ``context`` may be empty.
     """
 
-    _checks: ClassVar[Mapping[str, Check]] = {"id": _task_id, "total_steps": _total_steps}
+    _checks: ClassVar[Mapping[str, Check]] = {
+        "id": lambda value, _: not_empty(value, "task_id"),
+        "total_steps": partial(whole, MOST_INT16, least=1),
+    }
     id: str
     goal: str
     context: str
@@ -119,7 +103,7 @@ class PlanStep:
     """One decision of an agent and what came of it."""
 
     _checks: ClassVar[Mapping[str, Check]] = {
-        "number": _number,
+        "number": lambda value, _: whole(MOST_INT16, value, "step", least=1),
         "action": partial(one_of, ACTIONS),
         "blocked": partial(one_of, ("none", *BLOCKS)),
         "values": _finite,
@@ -224,31 +208,6 @@ class PlanRecord:
         """What no two runs share: task id, agent, retriever, seed."""
         return self.task.id, self.agent, self.retriever, self.seed
 
-    @property
-    def documents_read(self) -> int:
-        """Passages retrieved over all steps, repeats included."""
-        return sum(len(step.passages) for step in self.steps)
-
-    @property
-    def documents_distinct(self) -> int:
-        """Passages retrieved over all steps, each id once."""
-        return len({passage.id for step in self.steps for passage in step.passages})
-
-    @property
-    def retrievals(self) -> int:
-        """Queries sent to the retriever over all steps."""
-        return sum(step.retrievals for step in self.steps)
-
-    @property
-    def usage(self) -> Usage:
-        """The sum over steps and outcome; an amount that any of them does not state is unknown."""
-        parts = [*(step.usage for step in self.steps), self.outcome.usage]
-        sums: dict[str, int | float | None] = {}
-        for amount in fields(Usage):
-            amounts = [getattr(part, amount.name) for part in parts]
-            sums[amount.name] = None if None in amounts else sum(amounts)
-        return Usage(**sums)  # type: ignore[arg-type]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanSet:
@@ -264,27 +223,6 @@ class PlanSet:
     def n_steps(self) -> int:
         """Steps of all runs together."""
         return sum(len(record.steps) for record in self.records)
-
-    @property
-    def max_steps(self) -> int:
-        """Steps of the longest run."""
-        return max((len(record.steps) for record in self.records), default=0)
-
-    def step_values(self, name: str) -> NDArray[np.float64]:
-        """A value of every step, (n_runs, max_steps): NaN where undefined or past a run's last step."""
-        values = np.full((len(self.records), self.max_steps), np.nan)
-        for row, record in zip(values, self.records, strict=True):
-            for step in record.steps:
-                row[step.number - 1] = step.values.get(name, np.nan)
-        return values
-
-    @property
-    def actions(self) -> NDArray[np.str_]:
-        """What every step did, (n_runs, max_steps): empty past a run's last step."""
-        actions = np.full((len(self.records), self.max_steps), "", dtype="U8")
-        for row, record in zip(actions, self.records, strict=True):
-            row[: len(record.steps)] = [step.action for step in record.steps]
-        return actions
 
     def only(
         self,

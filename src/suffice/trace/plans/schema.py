@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from suffice.errors import DataError
 from suffice.trace.parquet import RowSet
 from suffice.trace.plans.records import (
     Candidate,
@@ -18,7 +17,6 @@ from suffice.trace.plans.records import (
     PlanStep,
     PlanTask,
 )
-from suffice.trace.rounds.records import Usage
 from suffice.trace.rounds.schema import PASSAGES, USAGE_COLUMNS
 from suffice.trace.schema import (
     BOOL,
@@ -31,7 +29,6 @@ from suffice.trace.schema import (
     Column,
     TableSchema,
     columns_of,
-    from_cells,
     sequence_of,
     to_cells,
 )
@@ -116,10 +113,10 @@ _OF_A_STEP = {
     "latency_s": "wall seconds of the step",
 }
 # one cost means the same in a round and in a step
-_STEP_COSTS = tuple(
+STEP_COSTS = tuple(
     replace(column, meaning=_OF_A_STEP.get(column.name, column.meaning)) for column in USAGE_COLUMNS
 )
-_OUTCOME = (
+OUTCOME_COLUMNS = (
     Column(
         PlanOutcome,
         "plan",
@@ -143,7 +140,7 @@ _OUTCOME = (
     Column(PlanOutcome, "semantic", BOOL, "a judge's verdict on the plan; null: not judged"),
     Column(PlanOutcome, "semantic_verdict", TEXT, "what the judge said", field="verdict"),
 )
-_OUTCOME_COSTS = tuple(
+OUTCOME_COSTS = tuple(
     replace(
         column,
         name=OUTCOME_PREFIX + column.name,
@@ -152,7 +149,7 @@ _OUTCOME_COSTS = tuple(
     )
     for column in USAGE_COLUMNS
 )
-PLAN_COLUMNS: tuple[Column, ...] = (*_RUN, *_STEP, *_STEP_COSTS, *_OUTCOME, *_OUTCOME_COSTS)
+PLAN_COLUMNS: tuple[Column, ...] = (*_RUN, *_STEP, *STEP_COSTS, *OUTCOME_COLUMNS, *OUTCOME_COSTS)
 PLANS = TableSchema(
     name="plan trace",
     rows="one row per run and step",
@@ -167,23 +164,23 @@ RUN_KEY_COLUMNS = ("task_id", "agent", "retriever", "seed")
 NEVER_NULL = tuple(column.name for column in _RUN if column.required)
 # the same in every row of a run
 RUN_COLUMNS = tuple(column.name for column in _RUN if column.name not in (*RUN_KEY_COLUMNS, "step"))
-_TASK_COLUMNS = columns_of(PlanTask, PLAN_COLUMNS)
+TASK_COLUMNS = columns_of(PlanTask, PLAN_COLUMNS)
 _RECORD_COLUMNS = columns_of(PlanRecord, PLAN_COLUMNS)
-_GOLD_COLUMNS = columns_of(PlanGold, PLAN_COLUMNS)
-_STEP_COLUMNS = columns_of(PlanStep, PLAN_COLUMNS)
+GOLD_COLUMNS = columns_of(PlanGold, PLAN_COLUMNS)
+STEP_COLUMNS = columns_of(PlanStep, PLAN_COLUMNS)
 
 
 def plan_to_rows(record: PlanRecord) -> list[dict[str, Any]]:
     """Rows of one run in step order, keyed by column; the outcome stands in the last."""
-    shared = to_cells(record.task, _TASK_COLUMNS) | to_cells(record, _RECORD_COLUMNS)
+    shared = to_cells(record.task, TASK_COLUMNS) | to_cells(record, _RECORD_COLUMNS)
     if record.gold is not None:
-        shared |= to_cells(record.gold, _GOLD_COLUMNS)
+        shared |= to_cells(record.gold, GOLD_COLUMNS)
     rows = [
-        shared | to_cells(step, _STEP_COLUMNS) | to_cells(step.usage, _STEP_COSTS)
+        shared | to_cells(step, STEP_COLUMNS) | to_cells(step.usage, STEP_COSTS)
         for step in record.steps
     ] or [shared | {"step": 0}]
     outcome = record.outcome
-    rows[-1] |= to_cells(outcome, _OUTCOME) | to_cells(outcome.usage, _OUTCOME_COSTS)
+    rows[-1] |= to_cells(outcome, OUTCOME_COLUMNS) | to_cells(outcome.usage, OUTCOME_COSTS)
     return rows
 
 
@@ -192,37 +189,4 @@ PLAN_ROWS = RowSet(
     rows=plan_to_rows,
     key=RUN_KEY_COLUMNS,
     key_of=lambda record: record.key,
-    place=lambda row: f"task {row['task_id']!r}, agent {row['agent']!r}, step {row['step']}",
 )
-
-
-def step_from_row(row: Mapping[str, Any]) -> PlanStep:
-    """The step of one row; columns the row lacks read as null."""
-    if row.get("action") is None:
-        raise DataError("null where a value is required", column="action")
-    usage = Usage(**from_cells(row, _STEP_COSTS))
-    return PlanStep(**from_cells(row, _STEP_COLUMNS), usage=usage)
-
-
-def outcome_from_row(row: Mapping[str, Any]) -> PlanOutcome:
-    """The outcome in a run's last row."""
-    for name in ("ended", "plan"):
-        if row.get(name) is None:
-            raise DataError("null in the last row of a run, which holds its outcome", column=name)
-    fields = from_cells(row, _OUTCOME)
-    try:
-        usage = Usage(**from_cells(row, _OUTCOME_COSTS))
-    except DataError as error:
-        raise DataError(error.message, column=f"{OUTCOME_PREFIX}{error.column}") from error
-    return PlanOutcome(**fields, usage=usage)
-
-
-def task_from_row(row: Mapping[str, Any]) -> PlanTask:
-    """The task of any row of a run."""
-    return PlanTask(**{"context": "", **from_cells(row, _TASK_COLUMNS)})
-
-
-def gold_from_row(row: Mapping[str, Any]) -> PlanGold | None:
-    """The gold of any row of a run; ``None`` when it is unlabelled."""
-    fields = from_cells(row, _GOLD_COLUMNS)
-    return PlanGold(**fields) if fields else None

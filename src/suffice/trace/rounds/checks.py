@@ -17,6 +17,7 @@ from suffice.trace.reader import StoredFile, first_error
 from suffice.trace.rounds.records import (
     LEAST_PROPENSITY,
     STOPPED_BY,
+    fitting_clusters,
     not_a_logprob,
     not_a_propensity,
     not_a_score,
@@ -142,54 +143,34 @@ _WRONG_CELLS: Mapping[
 class Keys:
     """Which question and round each row is of.
 
-    ``starts`` (n_runs + 1,) are where runs of rows of one question begin, ``first_ids`` whose they are, and
-    ``rounds`` (n_rows,) are -1 for a null. ``apart``: some question's rows do not lie together.
+    ``codes`` (n_rows,) number the questions by their first rows, -1 for a null; ``rank`` (n_questions,) is
+    the place of each among the ids in order, and ``rounds`` (n_rows,) are -1 for a null.
     """
 
-    starts: NDArray[np.int64]
-    first_ids: pa.Array
+    codes: NDArray[np.int64]
+    rank: NDArray[np.int64]
     rounds: NDArray[np.int16]
-    apart: bool = False
 
     @classmethod
     def of(cls, table: pa.Table) -> Keys:
         """Those of a table."""
-        ids = table.column("question_id")
-        starts, firsts, first_row, last = [], [], 0, None
-        for chunk in filter(len, ids.chunks):
-            changed = np.ones(len(chunk), bool)
-            changed[1:] = pc.fill_null(pc.not_equal(chunk[1:], chunk[:-1]), True)
-            changed[0] = last is None or chunk[0].as_py() != last
-            rows = np.flatnonzero(changed)
-            starts.append(rows + first_row)
-            firsts.append(chunk.take(pa.array(rows)))
-            first_row, last = first_row + len(chunk), chunk[-1].as_py()
-        first_ids = pa.concat_arrays([pa.array([], pa.string()), *firsts])
-        apart = len(pc.unique(first_ids)) < len(first_ids) or bool(first_ids.null_count)
-        return cls(
-            starts=np.concatenate([*starts, [len(ids)]]).astype(np.int64),
-            first_ids=first_ids,
-            rounds=pc.fill_null(table.column("round"), -1).to_numpy(),
-            apart=apart,
-        )
+        encoded = table.column("question_id").dictionary_encode()
+        ids = encoded.unify_dictionaries().combine_chunks()
+        codes = pc.fill_null(ids.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+        rank = np.argsort(pc.sort_indices(ids.dictionary).to_numpy())
+        rounds = pc.fill_null(table.column("round"), -1).to_numpy()
+        return cls(codes, rank.astype(np.int64), rounds)
 
     @cached_property
-    def codes(self) -> NDArray[np.int64]:
-        """What tells the questions of the rows apart, -1 for a null, (n_rows,)."""
-        of_runs = np.arange(len(self.first_ids))
-        if self.apart:
-            of_runs = self._among(pc.unique(self.first_ids.drop_null()))
-        return np.repeat(of_runs, self._lengths)
-
-    def _among(self, ids: pa.Array) -> NDArray[np.int64]:
-        """Of every run the place of its question among these, -1 for a null."""
-        places = pc.index_in(self.first_ids, value_set=ids)
-        return np.asarray(pc.fill_null(places, -1), np.int64)
+    def starts(self) -> NDArray[np.int64]:
+        """Where the rows of a question begin that lie together, and how many rows there are."""
+        ends = np.flatnonzero(np.diff(self.codes)) + 1
+        return np.r_[np.zeros(min(1, len(self.codes)), np.int64), ends, len(self.codes)]
 
     @cached_property
     def in_order(self) -> bool:
         """Whether every question's rounds lie together, in order from 0 or 1 without gaps, and past 0."""
-        if self.apart:
+        if (np.diff(self.codes) < 0).any() or (self.codes < 0).any():
             return False
         firsts, lasts = self.rounds[self.starts[:-1]], self.rounds[self.starts[1:] - 1]
         steps = np.diff(self.rounds.astype(np.int32))
@@ -197,25 +178,10 @@ class Keys:
         return bool((steps == 1).all() and np.isin(firsts, (0, 1)).all() and (lasts > 0).all())
 
     @cached_property
-    def rank(self) -> NDArray[np.int64]:
-        """Of every run its question's place among the ids in order; -1: it has no id."""
-        ids = pc.unique(self.first_ids.drop_null())
-        return self._among(ids.take(pc.sort_indices(ids)))
-
-    @cached_property
     def by_question(self) -> NDArray[np.int64]:
-        """Rows in order of question id and round."""
-        if not self.in_order:
-            return np.lexsort((self.rounds, np.repeat(self.rank, self._lengths)))
-        order = np.argsort(self.rank)
-        lengths = self._lengths[order]
-        ends = np.cumsum(lengths)
-        steps = np.arange(len(self.rounds)) - np.repeat(ends - lengths, lengths)
-        return np.repeat(self.starts[:-1][order], lengths) + steps
-
-    @cached_property
-    def _lengths(self) -> NDArray[np.int64]:
-        return np.diff(self.starts)
+        """Rows in order of question id and round; those without an id come first."""
+        places = np.append(self.rank, -1)[self.codes]
+        return np.lexsort((self.rounds, places))
 
     @cached_property
     def sorted_rows(self) -> NDArray[np.int64]:
@@ -355,32 +321,14 @@ def _sample_clusters(table: pa.Table) -> Iterator[Problem]:
     if "sample_clusters" not in table.column_names:
         return
     clusters = table.column("sample_clusters")
-    drawn = _lengths(table.column("samples")) if "samples" in table.column_names else 0
-    lengths = _lengths(clusters)
-    unfitting = (lengths != drawn) & pc.is_valid(clusters).to_numpy()
-    rows = np.repeat(np.arange(len(lengths)), lengths)
-    starts = (np.cumsum(lengths) - lengths)[rows]
-    # a null names no sample
-    flat = pc.fill_null(pc.cast(pc.list_flatten(clusters), pa.int64()), -1).to_numpy()
-    own = np.arange(len(flat)) - starts
-    # one that names no earlier sample stands in for itself, so that the look-up stays in its list
-    named = np.where((flat < 0) | (flat > own), own, flat)
-    wrong = (named != flat) | (flat[starts + named] != named)
-    astray = np.zeros(len(lengths), bool)
-    astray[rows[wrong]] = True
-    for position in np.flatnonzero(unfitting | astray):
-        numbers = clusters[int(position)].as_py()
-        if unfitting[position]:
-            samples = int(np.broadcast_to(drawn, lengths.shape)[position])
-            message = f"must have one number a sample, found {len(numbers)} for {samples} samples"
-        else:
-            message = f"must name the first sample of each one's cluster, found {numbers!r:.60}"
-        yield Problem(int(position), "sample_clusters", message)
-
-
-def _lengths(lists: pa.ChunkedArray) -> NDArray[np.int64]:
-    """How many items each list has; 0 for a null."""
-    return pc.fill_null(pc.list_value_length(lists), 0).to_numpy().astype(np.int64)  # type: ignore[no-any-return]
+    drawn = table.column("samples") if "samples" in table.column_names else None
+    for position in np.flatnonzero(clusters.is_valid().to_numpy()).tolist():
+        samples = None if drawn is None else drawn[position].as_py()
+        numbers = [-1 if one is None else one for one in clusters[position].as_py()]
+        try:
+            fitting_clusters(numbers, samples)
+        except DataError as error:
+            yield Problem(position, "sample_clusters", error.message)
 
 
 _CALL_PARTS = ("answer_calls", "sample_calls")

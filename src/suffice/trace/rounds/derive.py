@@ -17,10 +17,10 @@ from suffice.errors import UsageError
 from suffice.options import as_share
 from suffice.trace.durable import check_free
 from suffice.trace.lazy import in_memory
-from suffice.trace.loops import LoopsSeen, in_words
+from suffice.trace.loops import differences, in_words, of_loops
 from suffice.trace.reader import agreed
-from suffice.trace.rounds.copying import Copy, Source, Written
-from suffice.trace.rounds.reader import as_trace_set, one_table
+from suffice.trace.rounds.copying import Written, read_source, write_copy
+from suffice.trace.rounds.reader import TraceInspection, as_trace_set, one_table
 from suffice.trace.rounds.table import TraceSet, with_column
 from suffice.trace.store import free_id
 from suffice.trace.units import unit_keys
@@ -65,7 +65,7 @@ def split_traces(
     shares = {"tune": 0.4, "eval": 0.6} if shares is None else dict(shares)
     _check_shares(shares, f"the shares {shares}")
     check_free(Path(out))
-    read = Source.read(source, skip_invalid=skip_invalid)
+    read = read_source(source, skip_invalid=skip_invalid)
     there = read.traces.splits
     if there and not replace_splits:
         held = ", ".join(f"{name} ({questions})" for name, questions in there.items())
@@ -87,16 +87,16 @@ def split_traces(
         )
         return with_column(table, "split", cells)
 
-    copy = Copy(
+    return write_copy(
         [read],
         out,
         step=step,
+        splits={name: labels.count(name) for name in shares},
         stated={"splits": shares, "split_seed": seed},
         change=labelled,
         fills=("split",),
+        failures=True,
     )
-    counts = {name: labels.count(name) for name in shares}
-    return copy.write(splits=counts, failures=True)
 
 
 def _check_shares(shares: Mapping[str, float], said: str) -> None:
@@ -176,14 +176,13 @@ def merge_traces(
     if isinstance(sources, str | Path) or len(sources) < 2:
         raise UsageError(f"name at least two trace sets to join, found {sources!r}")
     check_free(Path(out))
-    read = [Source.read(source, skip_invalid=skip_invalid) for source in sources]
+    read = [read_source(source, skip_invalid=skip_invalid) for source in sources]
     _refuse_repeated(read)
     step = {"by": "merge", "from": [Path(source.name).name for source in read]}
-    splits = sum((Counter(source.traces.splits) for source in read), Counter[str]())
-    return Copy(read, out, step=step).write(splits=splits, failures=True)
+    return write_copy(read, out, step=step, failures=True)
 
 
-def _refuse_repeated(sources: Sequence[Source]) -> None:
+def _refuse_repeated(sources: Sequence[TraceInspection]) -> None:
     """A question is recorded once in a trace set."""
     held: dict[str, str] = {}
     repeated: dict[str, tuple[str, str]] = {}
@@ -219,12 +218,9 @@ def pool_traces(sets: Sequence[TraceSet]) -> TraceSet:
         return sets[0]
     if not sets:
         raise UsageError("name at least one record")
-    seen = LoopsSeen()
-    for traces in sets:
-        seen.add(traces.origin.source, traces.origin.run)
-    if seen.loops:
+    if loops := of_loops(differences((traces.origin.source, traces.origin.run) for traces in sets)):
         raise UsageError(
-            f"the records are of different loops, {in_words(seen.loops)}; pool records of one loop, or "
+            f"the records are of different loops, {in_words(loops)}; pool records of one loop, or "
             "take each by itself (where one policy shall serve several loops, join them first: suffice "
             "traces merge FILE FILE --out NEW)"
         )

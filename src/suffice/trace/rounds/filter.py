@@ -14,9 +14,9 @@ from suffice.errors import DataError, UsageError, did_you_mean, plain_file
 from suffice.options import Option
 from suffice.trace.durable import check_free
 from suffice.trace.reader import agreed
-from suffice.trace.rounds.copying import ATTRIBUTES, Copy, Source, Written
+from suffice.trace.rounds.copying import Written, read_source, write_copy
 from suffice.trace.rounds.labels import labelled
-from suffice.trace.rounds.reader import read_traces
+from suffice.trace.rounds.reader import ATTRIBUTES, TraceInspection, read_traces
 from suffice.trace.rounds.records import sampled_ids
 
 
@@ -124,7 +124,7 @@ def filter_traces(
         options = ", ".join(f"--{option.name.replace('_', '-')}" for option in fields(keep))
         raise UsageError(f"name what to keep: {options}")
     check_free(Path(out))
-    read = Source.read(source, skip_invalid=skip_invalid)
+    read = read_source(source, skip_invalid=skip_invalid)
     chosen, notes = _chosen(read, keep)
     narrowed = replace(read, traces=read.traces.take(chosen))
     stated: dict[str, Any] = {}
@@ -132,11 +132,17 @@ def filter_traces(
     if keep.max_rounds is not None and isinstance(rounds, int):
         stated["rounds"] = min(rounds, keep.max_rounds)
     step = {"by": "filter", "from": Path(read.name).name, **keep.stated()}
-    copy = Copy([narrowed], out, step=step, stated=stated, max_rounds=keep.max_rounds)
-    return copy.write(splits=narrowed.traces.splits, notes=notes)
+    return write_copy(
+        [narrowed],
+        out,
+        step=step,
+        stated=stated,
+        max_rounds=keep.max_rounds,
+        notes=notes,
+    )
 
 
-def _chosen(source: Source, keep: TraceFilter) -> tuple[NDArray[np.bool_], list[str]]:
+def _chosen(source: TraceInspection, keep: TraceFilter) -> tuple[NDArray[np.bool_], list[str]]:
     """Which questions meet the conditions, (n_questions,), and what to know of it."""
     traces = source.traces
     ids = np.array(traces.question_ids, object)
@@ -172,7 +178,7 @@ def _chosen(source: Source, keep: TraceFilter) -> tuple[NDArray[np.bool_], list[
     return chosen, notes
 
 
-def _named(source: Source, name: str, wanted: Sequence[str]) -> NDArray[np.bool_]:
+def _named(source: TraceInspection, name: str, wanted: Sequence[str]) -> NDArray[np.bool_]:
     """The questions whose value is among those wanted, each of which some question has."""
     values: Sequence[str | None]
     if name in ATTRIBUTES:

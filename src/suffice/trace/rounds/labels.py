@@ -11,7 +11,7 @@ from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +25,7 @@ from suffice.trace.recording import live_store
 from suffice.trace.rounds.records import score_of
 from suffice.trace.rounds.schema import SCHEMA
 from suffice.trace.rounds.table import TraceSet, with_column
-from suffice.trace.values import MOST_INT16, items
+from suffice.trace.values import Check, checked, items, not_empty
 
 LABELS_FILE = "labels.jsonl"
 LABEL_COLUMNS = ("gold_answers", "question_type", "group", "score")
@@ -51,6 +51,12 @@ def _holds_any(lists: pa.ChunkedArray, *, characters: int) -> NDArray[np.bool_]:
     return holds
 
 
+def _answers(given: Any, column: str) -> tuple[str, ...]:
+    """A single text is one, not its letters; blank ones are none."""
+    texts = items(str, (given,) if isinstance(given, str) else given or (), column)
+    return tuple(dict.fromkeys(one for one in texts if one.strip()))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Label:
     """What became known of a question after it was recorded; what is left out stays as it is.
@@ -71,6 +77,11 @@ class Label:
         Where it was read, for messages.
     """
 
+    _checks: ClassVar[Mapping[str, Check]] = {
+        "question_id": not_empty,
+        "gold_answers": _answers,
+        "score": lambda value, _: score_of(value),
+    }
     question_id: str
     gold_answers: tuple[str, ...] = ()
     question_type: str | None = None
@@ -80,31 +91,11 @@ class Label:
     place: str = "the labels given"
 
     def __post_init__(self) -> None:
-        gold: Any = self.gold_answers
-        gold = (
-            (gold,)
-            if isinstance(gold, str)
-            else items(str, () if gold is None else gold, "gold_answers")
-        )
-        answers = dict.fromkeys(answer for answer in gold if answer.strip())
-        object.__setattr__(self, "gold_answers", tuple(answers))
-        for name in ("question_id", "question_type", "group"):
-            value: Any = getattr(self, name)
-            if not (isinstance(value, str) and value) and (value or name == "question_id"):
-                raise DataError(f"must be a text, found {value!r:.60}", column=name)
-            _check_unicode(value, name)
-        _check_unicode("".join(answers), "gold_answers")
-        score = None if self.score is None else score_of(self.score)
-        object.__setattr__(self, "score", score)
-        if self.round is not None:
-            fits = type(self.round) is int and 0 <= self.round <= MOST_INT16
-            if not fits or score is None:
-                said = (
-                    "stands without a score; all other labels are of the whole question"
-                    if fits
-                    else f"must be a whole number, found {self.round!r:.60}"
-                )
-                raise DataError(said, column="round")
+        checked(self)
+        if self.round is not None and self.score is None:
+            raise DataError(
+                "stands without a score; all other labels are of the whole question", column="round"
+            )
 
     def parts(self) -> Iterator[tuple[_Cell, _Entry]]:
         """What it says, column by column."""
@@ -116,14 +107,6 @@ class Label:
 
 
 _IN_A_LINE = tuple(part.name for part in fields(Label) if part.name != "place")
-
-
-def _check_unicode(text: str | None, column: str) -> None:
-    """Refuse what no file can hold: half of a surrogate pair."""
-    try:
-        (text or "").encode()
-    except UnicodeEncodeError as error:
-        raise DataError(f"is no Unicode text: {text!r:.60}", column=column) from error
 
 
 class _Cell(NamedTuple):

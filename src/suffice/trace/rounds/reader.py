@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from suffice.errors import DataError, SufficeWarning
 from suffice.trace.lazy import LazyTable, Span
-from suffice.trace.loops import LoopsSeen, in_words
-from suffice.trace.parquet import complete, footer_of, opened, readable
+from suffice.trace.loops import Difference, differences, in_words, of_loops
+from suffice.trace.parquet import footer_of
 from suffice.trace.postgres import as_place
 from suffice.trace.reader import (
     BATCH,
@@ -26,7 +26,6 @@ from suffice.trace.reader import (
     first_error,
     nothing_read,
     parquet_files,
-    plain_column,
     stated_version,
 )
 from suffice.trace.recording import (
@@ -55,41 +54,39 @@ _MANY_ROWS = 65_536  # above so many it is not either: what repeats takes little
 FILE = "suffice.file"  # the column that says which of the parts a row came from
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """A file of a trace set: where it lies, its run document, its columns and metadata as they stand.
-
-    ``empty`` says by column of how many of its ``rows`` the value is null. ``held`` are the rows of a run
-    of a store. For ``version`` and ``remarks`` see :class:`StoredFile`.
-    """
-
-    file: Path
-    run: Mapping[str, Any]
-    stored: pa.Schema
-    rows: int
-    empty: Mapping[str, int]
-    held: pa.Table | None = None
-    version: int = QUESTIONS.version
-    remarks: tuple[str, ...] = ()
-
-    def read(self) -> pa.Table:
-        """Its rows, with the columns as they stand."""
-        if self.held is not None:
-            return self.held
-        with readable(self.file), opened(self.file) as parquet:
-            table = complete(parquet, self.stored.names)
-            return pa.table({name: plain_column(table.column(name)) for name in table.column_names})
+ATTRIBUTES = ("dataset", "model", "pipeline")
+"""What tells records apart: entries of a run document, or columns of one's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceInspection:
-    """A trace set with everything that is wrong with it."""
+    """A trace set with everything that is wrong with it, and the files it lies in.
+
+    ``labels`` lie beside the files: ``traces`` has them, the files have not. ``filled`` says in how many rows
+    of the files each column is no null.
+    """
 
     traces: TraceSet
     errors: tuple[DataError, ...]
     remarks: tuple[str, ...] = ()
-    parts: tuple[Part, ...] = ()
+    parts: tuple[StoredFile, ...] = ()
     labels: Labels = field(default_factory=Labels)
+    filled: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The path read."""
+        return self.traces.origin.source
+
+    def attribute(self, name: str) -> tuple[str | None, ...]:
+        """What a question's own column says, else the run document of its file; read with ``kept``."""
+        stated = [part.run.get(name) for part in self.parts]
+        own = self.traces.of_questions(name)
+        values = (
+            stated[number] if value is None else value
+            for value, number in zip(own, self.traces.of_questions(FILE), strict=True)
+        )
+        return tuple(None if value is None else str(value) for value in values)
 
     def valid(self, *, skip_invalid: bool) -> TraceSet:
         """The questions, where there are some and, unless invalid ones are skipped, nothing is wrong."""
@@ -206,14 +203,15 @@ def _opened(
     for text, file in {text: one.file for one in reversed(files) for text in one.remarks}.items():
         warnings.warn(f"{file}: {text}", SufficeWarning, stacklevel=3)
     spans = [Span(file, 0, file.rows) for file in files]
+    runs = differences((file.file.name, file.run) for file in files)
     origin = TraceSetOrigin(
         source=str(root),
         run=agreed([file.run for file in files]),
         failures=count_failures(root),
-        loops=(seen := _seen(files)).loops,
+        loops=of_loops(runs),
     )
     if skip_invalid:
-        table, problems = _screened(spans, seen)
+        table, problems = _screened(spans, runs)
         errors += problems
         if table is None:
             raise nothing_read(root, errors, "no row can be read")
@@ -229,25 +227,9 @@ def _opened(
     return traces
 
 
-def _seen(files: Sequence[StoredFile]) -> LoopsSeen:
-    """By what they state; how many rounds their questions have is not read for it."""
-    seen = LoopsSeen()
-    for file in files:
-        seen.add(file.file.name, file.run)
-    return seen
-
-
-def _whole_rounds(table: pa.Table) -> NDArray[np.int16] | None:
-    """The round of each row, -1 for a null; ``None``: some question was stopped."""
-    stopped = "stopped_by" in table.column_names and table.column("stopped_by")
-    if stopped and stopped.null_count < len(stopped):
-        return None
-    return np.asarray(pc.fill_null(table.column("round"), -1).to_numpy())
-
-
-def _apart(errors: Sequence[DataError], seen: LoopsSeen) -> list[DataError]:
+def _apart(errors: Sequence[DataError], runs: Iterable[Difference]) -> list[DataError]:
     """What is wrong among the keys of files, with what likely is the cause where these are of other runs."""
-    runs = [difference for difference in seen.runs if difference.between_files]
+    runs = [difference for difference in runs if difference.between_files]
     if not runs:
         return list(errors)
     cause = f"; the files are of different runs, {in_words(runs)}: name one of them alone"
@@ -267,7 +249,9 @@ def _size(file: Path) -> tuple[int, int]:
     return sum(group.total_byte_size for group in groups), known.num_rows
 
 
-def _screened(spans: Sequence[Span], seen: LoopsSeen) -> tuple[LazyTable | None, list[DataError]]:
+def _screened(
+    spans: Sequence[Span], runs: Sequence[Difference]
+) -> tuple[LazyTable | None, list[DataError]]:
     """The rows of questions without an invalid one, and what is wrong with others; ``None``: none is left.
 
     Every column is read once, some rows at a time; of a row group that cannot be decoded none is left.
@@ -305,7 +289,7 @@ def _screened(spans: Sequence[Span], seen: LoopsSeen) -> tuple[LazyTable | None,
     read = table.select([name for name in _KEYS if name in table.column_names])
     keys = Keys.of(read)
     wrong = list(key_problems(read, keys))
-    errors += _apart(list(map(_Origin.of_table(table).error, wrong)), seen)
+    errors += _apart(list(map(_Origin.of_table(table).error, wrong)), runs)
     rows = np.concatenate([*bad, np.array([problem.position for problem in wrong], np.int64)])
     return table.filter(~np.isin(keys.codes, keys.codes[rows])), errors
 
@@ -322,7 +306,8 @@ def questions_of(
     keys = Keys.of(table)
     problems = [*map(_Origin.of_table(table).error, key_problems(table.select(names), keys))]
     if problems:
-        raise first_error(_apart(problems, _seen([span.file for span in table.spans])))
+        files = {span.file.file.name: span.file.run for span in table.spans}
+        raise first_error(_apart(problems, differences(files.items())))
     rows = keys.by_question
     is_round = keys.rounds[rows] > 0
     known_starts = None
@@ -342,22 +327,27 @@ def inspect_traces(
     *,
     columns: Sequence[str] | None = None,
     keep_unknown: bool = False,
-    kept: Sequence[str] | None = None,
+    kept: Container[str] | None = None,
 ) -> TraceInspection:
-    """Read what can be read and list what cannot; ``traces`` holds the valid questions only."""
+    """Read what can be read and list what cannot; ``traces`` holds the valid questions only.
+
+    ``kept``: files are read one at a time, and of their columns only these are held, and of which file each
+    row is.
+    """
     root = as_place(path)
     errors: list[DataError] = []
     tables: list[pa.Table] = []
-    parts: list[Part] = []
+    parts: list[StoredFile] = []
     broken: list[Problem] = []
     rows = 0
     remarks: dict[str, str] = {}
-    seen = LoopsSeen()
-    wanted = _Wanted(columns, keep_unknown)
+    wanted, filled = _Wanted(columns, keep_unknown), Counter[str]()
     for file, source in _sources(root):
         try:
             part, table = (
-                _of_file(file, wanted) if source is None else _of_run(file, source, wanted)
+                StoredFile.read_whole(file, wanted, QUESTIONS)
+                if source is None
+                else _of_run(file, source, wanted)
             )
         except DataError as error:
             errors.append(error)
@@ -366,7 +356,7 @@ def inspect_traces(
             errors.append(problem.error(str(file), problem.position))
             broken.append(replace(problem, position=rows + problem.position))
         remarks |= {text: str(file) for text in part.remarks if text not in remarks}
-        seen.add(file.name, part.run, _whole_rounds(table))
+        filled.update({n: len(table) - table.column(n).null_count for n in table.column_names})
         tables.append(table if kept is None else _light(table, kept, len(parts)))
         parts.append(part)
         rows += table.num_rows
@@ -374,13 +364,14 @@ def inspect_traces(
     remarks |= dict.fromkeys(_empty_gold(combined), str(root))
     origin = _Origin.of(parts)
     problems = list(key_problems(combined))
-    errors.extend(_apart([origin.error(problem) for problem in problems], seen))
+    runs = differences((part.file.name, part.run) for part in parts)
+    errors.extend(_apart([origin.error(problem) for problem in problems], runs))
     problems += broken
     combined = _without(combined, problems)
     beside = labels_beside(root, combined)
     errors.extend(beside.errors)
     remarks |= dict.fromkeys(beside.remarks, str(root))
-    combined = beside.labels.onto(combined, _Wanted(columns if kept is None else kept, False))
+    combined = beside.labels.onto(combined, wanted if kept is None else kept)
     traces = as_trace_set(
         combined,
         TraceSetOrigin(
@@ -388,10 +379,10 @@ def inspect_traces(
             run=agreed([part.run for part in parts]),
             skipped=tuple(errors),
             failures=count_failures(root),
-            loops=seen.loops,
+            loops=of_loops(runs),
         ),
     )
-    if columns is None and kept is None:
+    if columns is None and (kept is None or "passages" in kept):
         remarks |= dict.fromkeys(_rounds_from_0(traces), str(root))
     return TraceInspection(
         traces=traces,
@@ -399,21 +390,8 @@ def inspect_traces(
         remarks=tuple(f"{place}: {text}" for text, place in remarks.items()),
         parts=tuple(parts),
         labels=beside.labels,
+        filled=filled,
     )
-
-
-def _of_file(file: Path, wanted: _Wanted) -> tuple[Part, pa.Table]:
-    stored, table = StoredFile.read_whole(file, wanted, QUESTIONS)
-    part = Part(
-        file=file,
-        run=stored.run,
-        stored=stored.stored,
-        rows=table.num_rows,
-        empty=_empty_cells(table),
-        version=stored.version,
-        remarks=stored.remarks,
-    )
-    return part, table
 
 
 def stored_rows(
@@ -437,34 +415,33 @@ def _sources(root: Path) -> Iterator[tuple[Path, RecordedRows | None]]:
         yield from ((store, rows) for rows in stored_rows(store, after))
 
 
-def _of_run(file: Path, rows: RecordedRows, wanted: _Wanted) -> tuple[Part, pa.Table]:
+def _of_run(file: Path, rows: RecordedRows, wanted: _Wanted) -> tuple[StoredFile, pa.Table]:
     version = stated_version(rows.table.schema.metadata or {}, file, QUESTIONS)
     table = rows.table.select([name for name in rows.table.column_names if name in wanted])
-    part = Part(
+    part = StoredFile(
         file=file,
-        run=rows.run,
-        stored=table.schema,
-        rows=table.num_rows,
-        empty=_empty_cells(table),
-        held=table,
+        kind=QUESTIONS,
+        names=tuple(table.column_names),
+        row_groups=(table.num_rows,),
+        n_bytes=0,
+        run=dict(rows.run),
         version=version,
+        remarks=(),
+        stored=table.schema,
+        held=table,
     )
     return part, table
 
 
-def _empty_cells(table: pa.Table) -> Mapping[str, int]:
-    return {name: table.column(name).null_count for name in table.column_names}
-
-
-def _light(table: pa.Table, kept: Sequence[str], number: int) -> pa.Table:
+def _light(table: pa.Table, kept: Container[str], number: int) -> pa.Table:
     """The required columns and the kept ones, and which file it was."""
-    names = [name for name in table.column_names if name in {*REQUIRED, *kept}]
+    names = [name for name in table.column_names if name in REQUIRED or name in kept]
     numbers = pa.array(np.full(table.num_rows, number, np.int32))
     return table.select(names).append_column(FILE, numbers)
 
 
 class _Wanted:
-    """Which columns to load."""
+    """Which columns to load, besides those that are required."""
 
     def __init__(self, columns: Sequence[str] | None, keep_unknown: bool) -> None:  # noqa: FBT001
         known = {column.name for column in COLUMNS}
@@ -501,7 +478,7 @@ class _Origin:
         self._ends = np.cumsum([rows for _, _, rows in self._pieces])
 
     @classmethod
-    def of(cls, parts: Sequence[Part]) -> _Origin:
+    def of(cls, parts: Sequence[StoredFile]) -> _Origin:
         return cls((part.file, 0, part.rows) for part in parts)
 
     @classmethod
@@ -526,7 +503,12 @@ def _empty_gold(table: pa.Table) -> Iterator[str]:
         yield f"column gold_answers: dropped {empty} empty gold answers"
 
 
-_RETRIEVED = ("passages", "query", "retrievals")
+_RETRIEVED: Mapping[str, Callable[[pa.ChunkedArray], pa.ChunkedArray]] = {
+    "passages": pc.list_value_length,
+    "query": pc.utf8_length,
+    "retrievals": lambda cells: cells,
+}
+"""What says that a round retrieved something, where it is above 0."""
 
 
 def _rounds_from_0(traces: TraceSet) -> Iterator[str]:
@@ -540,11 +522,12 @@ def _rounds_from_0(traces: TraceSet) -> Iterator[str]:
         names = ("round", *(name for name in _RETRIEVED if name in asked.column_names))
         beginning = f" of the first {len(rows):,}" * (len(rows) < n_asked)
         asked = pa.table({name: asked.at(name, rows) for name in names})
-    retrieving = pa.array(np.zeros(asked.num_rows, bool))
-    for name in _RETRIEVED:
+    retrieving = np.zeros(asked.num_rows, bool)
+    for name, size in _RETRIEVED.items():
         if name in asked.column_names:
-            retrieving = pc.or_(retrieving, _holds_something(asked.column(name)))
-    count = pc.sum(retrieving).as_py()
+            more = pc.fill_null(pc.greater(size(asked.column(name)), 0), False)
+            retrieving |= np.asarray(more, bool)
+    count = int(retrieving.sum())
     tells = any(traces.has(name) for name in _RETRIEVED) or "pipeline" in traces.origin.run
     if not count and (tells or n_asked < traces.n_questions):
         return
@@ -558,17 +541,6 @@ def _rounds_from_0(traces: TraceSet) -> Iterator[str]:
         f"closed-book answer without passages, where no policy stops; {why}: if your rounds count from 0, "
         "write them from 1"
     )
-
-
-def _holds_something(cells: pa.ChunkedArray) -> pa.Array:
-    """Where a list or a text is not empty, or a number above 0; false for a null."""
-    kind = cells.type
-    if pa.types.is_list(kind):
-        size = pc.list_value_length(cells)
-    else:
-        size = pc.utf8_length(cells) if pa.types.is_string(kind) else cells
-    held = pc.fill_null(pc.greater(size, 0), False)
-    return held.combine_chunks() if isinstance(held, pa.ChunkedArray) else held
 
 
 _MANY_BLANK = 0.5

@@ -1,7 +1,7 @@
 """What a loop leaves behind, as frozen records.
 
-Every number is rounded to the type of its trace column when a record is built, so a live round and
-the same round read back from Parquet carry the same bits.
+Every number is rounded to the type of its trace column when a record is built, and a text loses what is no
+Unicode, so a live round and the same round read back from Parquet carry the same bits.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, MISSING, dataclass, field, fields, is_dataclass, replace
 from datetime import datetime
 from functools import cache
-from typing import Any, ClassVar, Literal, TypeVar, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
@@ -25,14 +25,12 @@ from suffice.trace.values import (
     float32,
     items,
     numbers,
+    text,
     types_of,
-    unicode_text,
 )
 
-_Value = TypeVar("_Value")
 
-
-def _clusters(given: Any, samples: Sequence[str] | None) -> tuple[int, ...]:
+def fitting_clusters(given: Any, samples: Sequence[str] | None) -> tuple[int, ...]:
     """Cluster numbers that fit the samples: each names the first sample of its cluster."""
     column = "sample_clusters"
     clusters = numbers(given, column)
@@ -63,7 +61,7 @@ def _answer(value: Any, column: str) -> str:
             "where it was not asked",
             column=column,
         )
-    return value
+    return whole_text(value)
 
 
 def _check_logprob(value: float | None, column: str) -> float:
@@ -95,7 +93,6 @@ _ROUNDED_UP = 1e-5
 class Passage:
     """A piece of evidence. ``score`` is the retriever's, ``rerank_score`` the reranker's raw score."""
 
-    _checks: ClassVar[Mapping[str, Check]] = dict.fromkeys(("id", "text", "title"), unicode_text)
     _prefix: ClassVar[str] = "passages."
     id: str
     text: str | None = None
@@ -116,7 +113,7 @@ class TopToken:
     logprob: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "token", unicode_text(self.token, "tokens.top.token"))
+        object.__setattr__(self, "token", text(self.token, "tokens.top.token"))
         object.__setattr__(self, "logprob", _check_logprob(self.logprob, "tokens.top.logprob"))
 
 
@@ -129,7 +126,7 @@ class Token:
     top: tuple[TopToken, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "token", unicode_text(self.token, "tokens.token"))
+        object.__setattr__(self, "token", text(self.token, "tokens.token"))
         object.__setattr__(self, "logprob", _check_logprob(self.logprob, "tokens.logprob"))
         object.__setattr__(self, "top", tuple(self.top))
 
@@ -252,7 +249,7 @@ class Round:
     def __post_init__(self) -> None:
         checked(self)
         if self.sample_clusters is not None:
-            clusters = _clusters(self.sample_clusters, self.samples)
+            clusters = fitting_clusters(self.sample_clusters, self.samples)
             object.__setattr__(self, "sample_clusters", clusters)
 
     @property
@@ -287,16 +284,7 @@ class Draft:
     usage: Usage = field(default_factory=Usage)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.answer, str):
-            raise DataError(
-                f"a draft's answer must be text, found {self.answer!r:.60}; write an empty string where the "
-                "model gave none",
-                column="answer",
-            )
-        if not isinstance(self.usage, Usage):
-            raise DataError(
-                f"a draft's usage is a suffice.Usage(...), found {self.usage!r:.60}", column="usage"
-            )
+        checked(self)
 
 
 _APART = tuple(
@@ -371,6 +359,9 @@ class Question:
     split: str | None = None
     group: str | None = None
 
+    def __post_init__(self) -> None:
+        checked(self)
+
 
 def sampled_ids(ids: Iterable[str], count: int, *, seed: int) -> tuple[str, ...]:
     """``count`` of the question ids, drawn by the seed; all of them where there are no more.
@@ -397,7 +388,7 @@ class Gold:
     def __post_init__(self) -> None:
         for name in ("answers", "passage_ids"):
             texts: Any = () if getattr(self, name) is None else getattr(self, name)
-            texts = (texts,) if isinstance(texts, str) else items(str, texts, f"gold_{name}")
+            texts = items(str, (texts,) if isinstance(texts, str) else texts, f"gold_{name}")
             object.__setattr__(self, name, texts)
 
 
@@ -435,6 +426,13 @@ class QuestionRecord:
         Of the policy that ran.
     """
 
+    _checks: ClassVar[Mapping[str, Check]] = {
+        # the answers themselves, or none
+        "gold": lambda given, _: given if isinstance(given, Gold) else Gold(answers=given),
+        "scores": lambda scores, _: {number: score_of(one) for number, one in scores.items()},
+        "propensity": lambda value, _: _propensity(value),
+        "stopped_by": lambda value, _: _stop(value),
+    }
     question: Question
     gold: Gold = field(default_factory=Gold)
     rounds: tuple[Round, ...]
@@ -445,35 +443,12 @@ class QuestionRecord:
     policy_hash: str | None = None
 
     def __post_init__(self) -> None:
-        gold: Any = self.gold
-        if not isinstance(gold, Gold):  # the answers themselves, or none
-            object.__setattr__(self, "gold", Gold(answers=gold))
-        if not isinstance(self.question, Question):
-            raise DataError(
-                f"must be a suffice.Question(id=..., text=...), found {self.question!r:.60}",
-                column="question",
-            )
-        if self.propensity is not None:
-            propensity = float32(self.propensity, "propensity")
-            if not LEAST_PROPENSITY <= propensity <= 1.0:
-                raise DataError(not_a_propensity(propensity), column="propensity")
-            object.__setattr__(self, "propensity", propensity)
-        if self.stopped_by is not None and self.stopped_by not in STOPPED_BY:
-            raise DataError(not_a_stop(self.stopped_by), column="stopped_by")
-        if self.scores:
-            object.__setattr__(self, "scores", self._checked_scores())
-
-    def _checked_scores(self) -> Mapping[int, float]:
-        first = 1 if self.closed_book is None else 0
-        scores = {}
-        for number, score in self.scores.items():
-            if not first <= number <= len(self.rounds):
-                raise DataError(
-                    f"a score of round {number}; the record has rounds {first} to {len(self.rounds)}",
-                    column="score",
-                )
-            scores[number] = score_of(score)
-        return scores
+        checked(self)
+        first, last = 1 if self.closed_book is None else 0, len(self.rounds)
+        for number in self.scores:
+            if not first <= number <= last:
+                said = f"a score of round {number}; the record has rounds {first} to {last}"
+                raise DataError(said, column="score")
 
 
 LEAST_PROPENSITY = (
@@ -487,6 +462,13 @@ def not_a_propensity(value: object) -> str:
         f"must be a probability from 0.000001 to 1, found {value!r}; null where nothing but the full budget "
         "could end the question"
     )
+
+
+def _propensity(value: Any) -> float:
+    propensity = float32(value, "propensity")
+    if not LEAST_PROPENSITY <= propensity <= 1.0:
+        raise DataError(not_a_propensity(propensity), column="propensity")
+    return propensity
 
 
 def not_a_score(value: object) -> str:
@@ -511,6 +493,12 @@ def not_a_stop(value: object) -> str:
     )
 
 
+def _stop(value: Any) -> Any:
+    if value not in STOPPED_BY:
+        raise DataError(not_a_stop(value), column="stopped_by")
+    return value
+
+
 @dataclass(frozen=True, slots=True)
 class LoopView:
     """All that signals and decisions may see: the question's text and rounds 1..t. No gold, by type."""
@@ -527,25 +515,6 @@ class LoopView:
     def previous(self) -> Round | None:
         """Round t - 1, or ``None`` at t = 1."""
         return self.rounds[-2] if len(self.rounds) > 1 else None
-
-
-def in_unicode(value: _Value) -> _Value:
-    r"""A record whose texts are all as :func:`suffice.protocols.whole_text` has them.
-
-    >>> in_unicode(Question(id="q", text="Who\ud800?")).text == "Who\ufffd?"
-    True
-    """
-    changed: Any = value
-    if isinstance(value, str):
-        changed = whole_text(value)
-    elif is_dataclass(value) and not isinstance(value, type):
-        parts = {part.name: in_unicode(getattr(value, part.name)) for part in fields(value)}
-        changed = replace(value, **parts)
-    elif isinstance(value, tuple):
-        changed = tuple(map(in_unicode, value))
-    elif isinstance(value, Mapping):
-        changed = {in_unicode(name): held for name, held in value.items()}
-    return changed  # type: ignore[no-any-return]
 
 
 # --- as JSON -------------------------------------------------------------------------------------

@@ -201,5 +201,4 @@ def rows_of(traces: TraceSet, *, beside: bool) -> RowSet[pa.Table]:
         rows=pa.Table.to_pylist,
         key=QUESTION_ROWS.key,
         key_of=lambda rows: (rows.column("question_id")[0].as_py(),),
-        place=QUESTION_ROWS.place,
     )

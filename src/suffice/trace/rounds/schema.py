@@ -189,7 +189,6 @@ QUESTION_ROWS = RowSet(
     rows=record_to_rows,
     key=("question_id",),
     key_of=lambda record: (record.question.id,),
-    place=lambda row: f"question {row['question_id']!r}, round {row['round']}",
 )
 
 

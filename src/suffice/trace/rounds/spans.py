@@ -39,27 +39,40 @@ def spans_of(record: QuestionRecord, *, model: str | None = None) -> dict[str, A
     A chat has the calls of its round together. Rounds whose time is not known begin in 2000, and one whose
     duration is not known takes a millisecond.
     """
-    spans = _Trace(record.question.id)
-    root = spans.new_id()
+    key = record.question.id.encode()
+
+    def made(what: str, digits: int = 16) -> str:
+        """Of the question's id, so that a second export is the same."""
+        return hashlib.sha256(what.encode() + b":" + key).hexdigest()[:digits]
+
+    def span(number: int, step: Step, **more: Any) -> dict[str, Any]:
+        return {
+            "traceId": made("trace", 32),
+            "spanId": made(str(number)),
+            **more,
+            "name": step.name,
+            "kind": 1,
+            "startTimeUnixNano": str(step.start),
+            "endTimeUnixNano": str(step.end),
+            "attributes": _attributes(step.attributes),
+        }
+
     first = record.rounds[0]
-    now = _nanoseconds(first.time or _UNTIMED) - (_duration(first) if first.time else 0)
-    began = now
+    now = began = _nanoseconds(first.time or _UNTIMED) - (_duration(first) if first.time else 0)
+    steps: list[Step] = []
     for round_ in record.rounds:
         ended = max(now + _duration(round_), _nanoseconds(round_.time) if round_.time else 0)
-        for step in steps_of(round_, now, ended, model=model):
-            spans.add(root, step)
+        steps += steps_of(round_, now, ended, model=model)
         now = ended
     whole = Step(name="invoke_agent", start=began, end=now, attributes=agent_attributes(record))
-    spans.add("", whole, own=root)
-    if record.stopped_by == "error":
-        spans.spans[-1]["status"] = {"code": 2}
+    status = {"status": {"code": 2}} if record.stopped_by == "error" else {}
+    spans = [span(number, step, parentSpanId=made("1")) for number, step in enumerate(steps, 2)]
+    spans.append(span(1, whole, **status))
     return {
         "resourceSpans": [
             {
                 "resource": {"attributes": _attributes({"service.name": "suffice"})},
-                "scopeSpans": [
-                    {"scope": {"name": "suffice", "version": VERSION}, "spans": spans.spans}
-                ],
+                "scopeSpans": [{"scope": {"name": "suffice", "version": VERSION}, "spans": spans}],
             }
         ]
     }
@@ -86,36 +99,6 @@ def steps_of(round_: Round, began: int, ended: int, *, model: str | None) -> Ite
     if round_.usage.llm_calls != 0:
         name = "chat" if model is None else f"chat {model}"
         yield Step(name=name, start=middle, end=ended, attributes=_chat(round_, model))
-
-
-class _Trace:
-    """The spans of a question; their numbers are made of its id, so that a second export is the same."""
-
-    def __init__(self, question: str) -> None:
-        self._question = question
-        self._count = 0
-        self.spans: list[dict[str, Any]] = []
-
-    def _hex(self, what: str, digits: int) -> str:
-        key = f"{what}:{self._question}".encode("utf-8", "surrogatepass")
-        return hashlib.sha256(key).hexdigest()[:digits]
-
-    def new_id(self) -> str:
-        self._count += 1
-        return self._hex(str(self._count), 16)
-
-    def add(self, parent: str, step: Step, *, own: str | None = None) -> None:
-        span = {
-            "traceId": self._hex("trace", 32),
-            "spanId": own or self.new_id(),
-            **({"parentSpanId": parent} if parent else {}),
-            "name": step.name,
-            "kind": 1,
-            "startTimeUnixNano": str(step.start),
-            "endTimeUnixNano": str(step.end),
-            "attributes": _attributes(step.attributes),
-        }
-        self.spans.append(span)
 
 
 def _nanoseconds(moment: datetime) -> int:

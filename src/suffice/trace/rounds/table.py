@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -48,23 +48,6 @@ class TraceSetOrigin:
     loops: tuple[Difference, ...] = ()
 
 
-class QuestionIds(Sequence[str]):
-    """The ids of a trace set's questions, read when one is asked for."""
-
-    def __init__(self, traces: TraceSet) -> None:
-        self._traces = traces
-
-    def __len__(self) -> int:
-        return self._traces.n_questions
-
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[str, ...]: ...
-    def __getitem__(self, index: int | slice) -> str | tuple[str, ...]:
-        return self._traces.question_ids[index]
-
-
 @dataclass(frozen=True, eq=False)
 class TraceSet:
     """Recorded questions sorted by id, their rounds in order.
@@ -93,7 +76,8 @@ class TraceSet:
         return f"<TraceSet {self.origin.source}: {held}>"
 
     @cached_property
-    def _starts(self) -> NDArray[np.int64]:  # (n_questions + 1,)
+    def starts(self) -> NDArray[np.int64]:
+        """The row of each question's round 1, and how many rows there are, (n_questions + 1,)."""
         known = self.known_starts
         if known is not None and known[-1] == self.table.num_rows:  # of the same rows
             return known
@@ -104,25 +88,20 @@ class TraceSet:
         starts = [np.zeros(1, np.int64), np.flatnonzero(changed) + 1, np.array([len(ids)])]
         return np.concatenate(starts)
 
-    @property
-    def starts(self) -> NDArray[np.int64]:
-        """The row of each question's round 1, and how many rows there are, (n_questions + 1,)."""
-        return self._starts
-
     @cached_property
     def question_ids(self) -> tuple[str, ...]:
         """Sorted question ids."""
-        return tuple(self._at("question_id", self._starts[:-1]).to_pylist())
+        return tuple(self._at("question_id", self.starts[:-1]).to_pylist())
 
     @property
     def n_questions(self) -> int:
         """How many questions there are."""
-        return len(self._starts) - 1
+        return len(self.starts) - 1
 
     @cached_property
     def last_rounds(self) -> NDArray[np.int16]:
         """The last recorded round of each question, (n_questions,)."""
-        return np.diff(self._starts).astype(np.int16)
+        return np.diff(self.starts).astype(np.int16)
 
     @property
     def stated_rounds(self) -> int | None:
@@ -141,7 +120,7 @@ class TraceSet:
         longest = int(self.last_rounds.max(initial=0))
         if (self.stated_rounds or 0) <= longest or not self.has("stopped_by"):
             return longest
-        ends = self._at("stopped_by", self._starts[1:][self.last_rounds == longest] - 1)
+        ends = self._at("stopped_by", self.starts[1:][self.last_rounds == longest] - 1)
         cut = bool(pc.any(pc.is_in(ends, value_set=pa.array(CUTS))).as_py())
         return self.stated_rounds or longest if cut else longest
 
@@ -159,24 +138,21 @@ class TraceSet:
     def _cells(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """(question, round - 1) of every row."""
         questions = np.repeat(np.arange(self.n_questions), self.last_rounds)
-        return questions, np.arange(self.table.num_rows) - self._starts[questions]
+        return questions, np.arange(self.table.num_rows) - self.starts[questions]
 
     def has(self, column: str) -> bool:
         """Whether the column is there and not null throughout."""
         if column not in self._held:
-            self._held[column] = self._holds(column)
+            table, there = self.table, column in self.table.column_names
+            if there and table.num_rows and isinstance(table, LazyTable):
+                self._held[column] = table.holds(column)
+            else:
+                self._held[column] = there and table.column(column).null_count < table.num_rows
         return self._held[column]
 
     @cached_property
     def _held(self) -> dict[str, bool]:
         return {}
-
-    def _holds(self, column: str) -> bool:
-        if column not in self.table.column_names or not self.table.num_rows:
-            return False
-        if isinstance(self.table, LazyTable):
-            return self.table.holds(column)
-        return bool(self.table.column(column).null_count < self.table.num_rows)
 
     def valid(self, column: str) -> NDArray[np.bool_]:
         """Rows where a column is not null, (n_rows,)."""
@@ -238,14 +214,14 @@ class TraceSet:
         """A column's value in round 1 of every question; ``None`` where it is null or not there."""
         if column not in self.table.column_names:
             return [None] * self.n_questions
-        values: list[Any] = self._at(column, self._starts[:-1]).to_pylist()
+        values: list[Any] = self._at(column, self.starts[:-1]).to_pylist()
         return values
 
     def first_rounds(self, column: str) -> pa.ChunkedArray:
         """A column in round 1 of every question, (n_questions,); nulls where it is not there."""
         if column not in self.table.column_names:
             return pa.chunked_array([pa.nulls(self.n_questions, SCHEMA.field(column).type)])
-        return self._at(column, self._starts[:-1])
+        return self._at(column, self.starts[:-1])
 
     def _at(self, column: str, rows: NDArray[np.int64]) -> pa.ChunkedArray:
         if isinstance(self.table, LazyTable):
@@ -254,7 +230,7 @@ class TraceSet:
 
     def of_last_rounds(self, column: str) -> list[Any]:
         """A column's value in the last round of every question."""
-        values: list[Any] = self._at(column, self._starts[1:] - 1).to_pylist()
+        values: list[Any] = self._at(column, self.starts[1:] - 1).to_pylist()
         return values
 
     @cached_property
@@ -354,7 +330,7 @@ class TraceSet:
         rows = pa.array(np.repeat(chosen, self.last_rounds))
         closed_book = self.closed_book
         if closed_book.num_rows:
-            firsts = pa.array(self._starts[:-1][chosen])
+            firsts = pa.array(self.starts[:-1][chosen])
             ids = self.table.column("question_id").take(firsts)
             kept = pc.is_in(closed_book.column("question_id"), value_set=ids.cast(pa.string()))
             closed_book = closed_book.filter(kept)
@@ -370,7 +346,7 @@ class TraceSet:
 
         A question whose last answer is blank has none.
         """
-        last = self._at("answer", self._starts[1:] - 1)
+        last = self._at("answer", self.starts[1:] - 1)
         blank = pc.fill_null(pc.equal(pc.utf8_trim_whitespace(last), ""), True)
         kept = pc.invert(blank).combine_chunks()
         ends = np.concatenate([[0], np.cumsum(np.asarray(kept, bool))]).astype(np.int32)
@@ -419,7 +395,7 @@ class TraceSet:
             name for name in ("question", "answer", *columns) if name in self.table.column_names
         ]
         table = self.table.select(list(dict.fromkeys(wanted)))
-        for start, stop in zip(self._starts[:-1], self._starts[1:], strict=True):
+        for start, stop in zip(self.starts[:-1], self.starts[1:], strict=True):
             rows = table.slice(start, stop - start).to_pylist()
             rounds = tuple(round_from_row(row) for row in rows)
             text = rows[0]["question"]
@@ -430,7 +406,7 @@ class TraceSet:
         closed = {row["question_id"]: row for row in in_memory(self.closed_book).to_pylist()}
         table = in_memory(self.table)
         for index, question in enumerate(self.questions):
-            start, stop = int(self._starts[index]), int(self._starts[index + 1])
+            start, stop = int(self.starts[index]), int(self.starts[index + 1])
             rows = table.slice(start, stop - start).to_pylist()
             yield record_from_rows(question, self.gold[index], rows, closed.get(question.id))
 

@@ -85,7 +85,8 @@ def _check_rows(rows: pa.Table) -> None:
         raise DataError("there is no question to write")
     for problem in find_problems(rows):
         row = rows.select(["question_id", "round"]).slice(problem.position, 1).to_pylist()[0]
-        raise DataError(f"{QUESTION_ROWS.place(row)}: {problem.message}", column=problem.column)
+        said = f"question {row['question_id']!r}, round {row['round']}: {problem.message}"
+        raise DataError(said, column=problem.column)
 
 
 def write_trace_set(traces: TraceSet, path: str | Path) -> Path:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -159,10 +157,10 @@ def test_the_sample_of_version_1_is_read_as_ever() -> None:
         ("t1", "none", None, 0),
         ("t2", "gate", "bm25", 7),
     ]
-    assert plans.actions.tolist() == [
+    assert [[step.action for step in run.steps] for run in plans.records] == [
         ["RETRIEVE", "REPLAN", "ASK", "EXECUTE", "STOP"],
-        [""] * 5,
-        ["EXECUTE", "RETRIEVE", "", "", ""],
+        [],
+        ["EXECUTE", "RETRIEVE"],
     ]
     first, bare, last = plans.records
     assert first.steps[0].values == {"confidence": 0.25, "risk": 0.75}
@@ -173,7 +171,7 @@ def test_the_sample_of_version_1_is_read_as_ever() -> None:
     assert (first.outcome.semantic, first.outcome.verdict) == (True, "json: holds")
     assert first.outcome.decisions[0].enforced
     assert (bare.gold, bare.outcome.plan, bare.outcome.parse_failure) == (None, "", "no object")
-    assert last.usage == make_plan("t2", ("EXECUTE", "RETRIEVE")).usage
+    assert last.outcome.usage == make_plan("t2", ("EXECUTE", "RETRIEVE")).outcome.usage
 
 
 # --- bad files ------------------------------------------------------------------------------------
@@ -225,54 +223,20 @@ def test_a_broken_run_is_named_and_the_rest_is_read(
     assert found.skipped[0].row == row
 
 
-def test_every_broken_run_is_listed(tmp_path: Path) -> None:
+def test_of_every_broken_run_it_is_listed_what_is_wrong_first(tmp_path: Path) -> None:
     rows = two_runs()
     change(1, action="WAIT")(rows)
     change(2, ended="done")(rows)
     change(4, k=-1)(rows)
     file = write_rows(tmp_path / "p.parquet", rows)
-    assert [each.row for each in inspect_plans(file).skipped] == [1, 2, 4]
-    with pytest.raises(DataError, match="nothing valid is left to read; 3 parts were skipped"):
+    assert [each.row for each in inspect_plans(file).skipped] == [1, 4]
+    with pytest.raises(DataError, match="nothing valid is left to read; 2 parts were skipped"):
         read_plans(file, skip_invalid=True)
 
 
-@pytest.mark.parametrize(
-    ("name", "values", "found"),
-    [
-        ("step", ["1", "2", "3"], "is not a number"),
-        ("goal", [1, 2, 3], "is not text"),
-        ("semantic", [1, 0, 1], "is not true or false"),
-        ("k", [0, 1, 99999], "the schema wants int16"),
-    ],
-)
-def test_a_wrong_type_is_named(name: str, values: list[Any], found: str, tmp_path: Path) -> None:
-    table = pa.Table.from_pylist(two_runs()[:3], schema=PLANS.arrow)
-    table = table.set_column(table.column_names.index(name), name, pa.array(values))
-    pq.write_table(table.replace_schema_metadata({PLAN_SCHEMA_KEY: b"1"}), tmp_path / "p.parquet")
-    with pytest.raises(DataError, match=found) as caught:
-        read_plans(tmp_path / "p.parquet")
-    assert caught.value.column == name
-
-
-def test_a_missing_column_is_named(tmp_path: Path) -> None:
-    table = pa.Table.from_pylist(two_runs(), schema=PLANS.arrow).drop_columns(["ended"])
-    pq.write_table(table.replace_schema_metadata({PLAN_SCHEMA_KEY: b"1"}), tmp_path / "p.parquet")
-    with pytest.raises(DataError, match="required column 'ended' is missing"):
-        read_plans(tmp_path / "p.parquet")
-
-
-def test_damaged_newer_unstated_and_absent_files(tmp_path: Path) -> None:
-    file = write_rows(tmp_path / "p.parquet", two_runs())
-    whole = file.read_bytes()
-    for end in (0, 10, len(whole) // 2, len(whole) - 1):
-        file.write_bytes(whole[:end])
-        with pytest.raises(DataError, match="not a readable Parquet file"):
-            read_plans(file)
-    write_rows(file, two_runs(), version=b"2")
+def test_newer_unstated_and_empty_files(tmp_path: Path) -> None:
+    file = write_rows(tmp_path / "p.parquet", two_runs(), version=b"2")
     with pytest.raises(DataError, match=r"plan trace schema 2 is newer than 1.*upgrade"):
-        read_plans(file)
-    write_rows(file, two_runs(), version=b"one")
-    with pytest.raises(DataError, match=r"suffice\.plan_schema is b'one'"):
         read_plans(file)
     write_rows(file, two_runs(), version=None)
     with pytest.warns(SufficeWarning, match=r"does not state suffice\.plan_schema"):
@@ -280,8 +244,6 @@ def test_damaged_newer_unstated_and_absent_files(tmp_path: Path) -> None:
     write_rows(file, [])
     with pytest.raises(DataError, match="the plan trace is empty"):
         read_plans(file)
-    with pytest.raises(DataError, match="no such file"):
-        read_plans(tmp_path / "other.parquet")
 
 
 def test_neither_kind_is_read_as_the_other(tmp_path: Path) -> None:
@@ -297,27 +259,6 @@ def test_neither_kind_is_read_as_the_other(tmp_path: Path) -> None:
 
 
 # --- a set ----------------------------------------------------------------------------------------
-def test_columns_for_analysis(tmp_path: Path) -> None:
-    runs = [
-        make_plan("a", ("RETRIEVE", "STOP"), confidence=[0.25, 0.75]),
-        make_plan("b", ("EXECUTE", "EXECUTE", "STOP"), confidence=[0.5]),
-        make_plan("c", ()),
-    ]
-    write_plans(runs, tmp_path / "p.parquet")
-    plans = read_plans(tmp_path / "p.parquet")
-    np.testing.assert_array_equal(
-        plans.step_values("confidence"),
-        [[0.25, 0.75, np.nan], [0.5, np.nan, np.nan], [np.nan] * 3],
-    )
-    assert np.isnan(plans.step_values("nothing")).all()
-    assert plans.actions.tolist() == [
-        ["RETRIEVE", "STOP", ""],
-        ["EXECUTE", "EXECUTE", "STOP"],
-        ["", "", ""],
-    ]
-    assert (plans.n_steps, plans.max_steps) == (5, 3)
-
-
 def test_runs_are_chosen_by_agent_retriever_and_seed(tmp_path: Path) -> None:
     runs = [
         make_plan("a"),
@@ -376,12 +317,3 @@ def test_what_cannot_be_gone_on_with_is_refused(tmp_path: Path) -> None:
     write_traces([make_record("q", ["Oslo"])], tmp_path / "q.parquet")
     with pytest.raises(DataError, match="not a plan trace"):
         plan_writer(tmp_path / "q.parquet", run={})
-
-
-def test_what_cannot_be_stored_is_named(tmp_path: Path) -> None:
-    broken = make_plan("a")
-    broken = replace(broken, outcome=replace(broken.outcome, response="\ud800"))
-    with plan_writer(tmp_path, run={}) as writer:
-        with pytest.raises(DataError, match="task 'a', agent 'gate', step 3") as error:
-            writer.stored(broken)
-        assert error.value.column == "response"

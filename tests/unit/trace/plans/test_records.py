@@ -6,12 +6,12 @@ import math
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import FrozenInstanceError, replace
+from dataclasses import FrozenInstanceError
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.plan_records import make_plan
 
 from suffice.errors import DataError
 from suffice.trace.plans.records import (
@@ -58,13 +58,11 @@ def plan_record(**changes: Any) -> PlanRecord:
     [
         (task, {"id": ""}, "task_id", "must not be empty"),
         (task, {"id": 7}, "task_id", "must be text, found 7"),
-        (task, {"context": None}, "context", "must be text, found None"),
-        (task, {"total_steps": 0}, "total_steps", "at least 1 step"),
+        (task, {"total_steps": 0}, "total_steps", "from 1"),
         (task, {"total_steps": 2.0}, "total_steps", "whole number"),
-        (step, {"number": 0}, "step", "count from 1"),
+        (step, {"number": 0}, "step", "from 1"),
         (step, {"number": 40000}, "step", "32767"),
         (step, {"action": "WAIT"}, "action", "EXECUTE, RETRIEVE, REPLAN, ASK, STOP; found 'WAIT'"),
-        (step, {"action": ""}, "action", "found ''"),
         (step, {"blocked": "tired"}, "blocked", "none, budget, cool-down; found 'tired'"),
         (
             step,
@@ -72,33 +70,26 @@ def plan_record(**changes: Any) -> PlanRecord:
             "signals",
             "risk must be a finite number, found nan",
         ),
-        (step, {"values": {"risk": math.inf}}, "signals", "finite"),
-        (step, {"values": {"risk": None}}, "signals", "leave out what is undefined"),
         (step, {"values": {"risk": "0.5"}}, "signals", "found '0.5'"),
         (step, {"k": -1}, "k", "from 0"),
         (step, {"sampled_again": True}, "sampled_again", "found True"),
         (step, {"candidates": ("a",)}, "candidates", "sequence of Candidate"),
-        (step, {"redrawn": ("a",)}, "redrawn", "sequence of Candidate"),
-        (step, {"passages": ("a",)}, "passages", "sequence of Passage"),
-        (step, {"reason": None}, "reason", "must be text"),
-        (step, {"query": 3}, "query", "must be text, found 3"),
         (step, {"usage": None}, "usage", "must be a Usage"),
         (Candidate, {"text": None}, "candidates.text", "must be text"),
-        (Candidate, {"text": "", "response": 1}, "candidates.response", "must be text"),
         (PlanGold, {"constraints": "limit_001"}, "gold_constraints", "sequence of str"),
-        (outcome, {"plan": None}, "plan", "must be text"),
         (outcome, {"ended": "done"}, "ended", "complete, stop, max-steps; found 'done'"),
         (outcome, {"parsed": "regex"}, "parsed", "none, json, repaired, salvaged"),
-        (outcome, {"constraints": "limit_001"}, "constraints", "sequence of str"),
-        (outcome, {"decisions": ("no",)}, "decisions", "sequence of ConstraintDecision"),
-        (outcome, {"attempts": -1}, "attempts", "from 0"),
         (outcome, {"semantic": 1}, "semantic", "must be a bool"),
+        (
+            partial(ConstraintDecision, constraint="a"),
+            {"enforced": "YES"},
+            "decisions.enforced",
+            "bool",
+        ),
         (plan_record, {"agent": ""}, "agent", "must not be empty"),
-        (plan_record, {"retriever": ""}, "retriever", "must not be empty"),
         (plan_record, {"seed": -1}, "seed", "from 0"),
         (plan_record, {"gold": ("a",)}, "gold", "must be a PlanGold"),
         (plan_record, {"steps": (step(number=2),)}, "step", "found step 2 where step 1 belongs"),
-        (plan_record, {"steps": (step(), step())}, "step", "found step 1 where step 2 belongs"),
     ],
 )
 def test_what_no_trace_may_hold_is_refused(
@@ -108,11 +99,6 @@ def test_what_no_trace_may_hold_is_refused(
         make(**changes)
     assert caught.value.column == column
     assert found in caught.value.message
-
-
-def test_a_decision_is_true_or_false() -> None:
-    with pytest.raises(DataError, match="must be a bool, found 'WILL_ENFORCE'"):
-        ConstraintDecision(constraint="a", enforced="WILL_ENFORCE")  # type: ignore[arg-type]
 
 
 def test_numbers_are_those_of_the_columns() -> None:
@@ -131,32 +117,11 @@ def test_values_do_not_change_with_the_mapping_given() -> None:
         made.k = 3  # type: ignore[misc]
 
 
-def test_documents_are_counted_with_and_without_repeats() -> None:
-    run = make_plan("t", ("RETRIEVE", "EXECUTE", "RETRIEVE", "STOP"))
-    assert (run.documents_read, run.documents_distinct, run.retrievals) == (4, 3, 2)
-    assert run.key == ("t", "gate", "bm25", 0)
-
-
 def test_a_retrieval_is_known_from_its_cost_or_its_query() -> None:
     assert step(query="what?").retrievals == 1
     assert step(query="what?", blocked="budget").retrievals == 0
     assert step(query="what?", usage=Usage(retrievals=3)).retrievals == 3
     assert step(passages=(Passage(id="a"),)).retrievals == 0
-
-
-def test_costs_are_added_and_unknown_with_unknown() -> None:
-    run = make_plan("t", ("RETRIEVE", "EXECUTE"))
-    assert run.usage == Usage(llm_calls=5, retrievals=1, prompt_tokens=350)
-    free = replace(run, steps=(), outcome=outcome(usage=Usage(llm_calls=0, latency_s=0.1)))
-    assert free.usage == Usage(llm_calls=0, latency_s=float(np.float32(0.1)))
-    unknown = replace(run, steps=(*run.steps, step(number=3)))
-    assert unknown.usage == Usage()
-
-
-def test_a_run_may_have_no_step_and_an_empty_plan() -> None:
-    run = plan_record()
-    assert (run.documents_read, run.documents_distinct, run.retrievals) == (0, 0, 0)
-    assert run.gold is None
 
 
 def test_records_load_without_pyarrow() -> None:

@@ -397,17 +397,18 @@ def test_texts(text: str, shares: dict[str, float]) -> None:
     "text",
     [
         *("", "tune", "tune=", "=1", "tune=x", "tune=0.4,,eval=0.6", "tune=0.5,tune=0.5"),
-        *("tune=-0.5,eval=1.5", "tune=nan", "tune=inf", "tune=40,eval=60"),
+        *(
+            "tune=-0.5,eval=1.5",
+            "tune=nan",
+            "tune=inf",
+            "tune=40,eval=60",
+            "tune=0.4,eval=0.5",
+            "a=1,b=1",
+        ),
     ],
 )
 def test_texts_that_are_no_shares(text: str) -> None:
     with pytest.raises(UsageError, match="--splits"):
-        parse_splits(text)
-
-
-@pytest.mark.parametrize(("text", "total"), [("tune=0.4,eval=0.5", "0.9"), ("a=1,b=1", "2")])
-def test_shares_that_do_not_sum_to_one(text: str, total: str) -> None:
-    with pytest.raises(UsageError, match=f"sum to {total}, not to 1"):
         parse_splits(text)
 
 

@@ -41,12 +41,6 @@ def test_a_group_is_read_as_it_was_written(record: Path) -> None:
     assert any("3 questions are of 2 groups" in note for note in suffice.traces_info(record).notes)
 
 
-def test_a_record_of_before_has_none(tmp_path: Path, record: Path) -> None:
-    table = pq.read_table(record)
-    pq.write_table(table.drop_columns(["group"]), tmp_path / "before.parquet")
-    assert set(groups(tmp_path / "before.parquet").values()) == {None}
-
-
 @pytest.mark.parametrize("lazily_above", [0, 1 << 30])
 def test_rounds_of_one_question_are_of_one_group(
     tmp_path: Path, record: Path, lazily_above: int

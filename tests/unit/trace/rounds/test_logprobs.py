@@ -11,7 +11,7 @@ import pytest
 import suffice
 from suffice.errors import DataError
 from suffice.testing.traces import make_record
-from suffice.trace.rounds.records import Token, TopToken
+from suffice.trace.rounds.records import Token
 
 WRONG = [0.5, 0.001, float("inf"), float("nan")]
 
@@ -44,16 +44,6 @@ def test_of_a_record(column: str, value: float, lazily_above: int, tmp_path: Pat
     assert (error.file, error.row, error.column) == (str(file), 3, column)
     assert "'b'" in error.message
     assert "round 2" in error.message
-
-
-@pytest.mark.parametrize("value", WRONG)
-def test_of_a_live_round(value: float) -> None:
-    with pytest.raises(DataError) as caught:
-        Token("Oslo", value)
-    assert caught.value.column == "tokens.logprob"
-    with pytest.raises(DataError) as caught:
-        Token("Oslo", -1.0, (TopToken("Oslo", -1.0), TopToken("Rome", value)))
-    assert caught.value.column == "tokens.top.logprob"
 
 
 def test_what_rounding_leaves_above_0_stands() -> None:

@@ -108,7 +108,7 @@ def tokens(logprob: float | None, top: float | None = -0.1) -> list[Any]:
             {"samples": [["x", "y"]] * 4, "sample_clusters": [[0, 0], [0, 1], None, [1, 1]]},
             3,
             "sample_clusters",
-            "name the first sample of each one's cluster, found [1, 1]",
+            "name the first sample of each one's cluster, found (1, 1)",
         ),
     ],
 )
@@ -141,7 +141,7 @@ def test_a_bad_value_is_named(
         ("passages", pa.array([[{"page": "x"}]] * 4), None),
         ("tokens", pa.array([[{"token": "x", "logprob": "y"}]] * 4), None),
         ("signals", pa.array(["x"] * 4), None),
-        ("signals", pa.array([{"a": "text"}] * 4), None),
+        ("signals", pa.array([{"a": "text"}] * 4), 0),
         ("signals", pa.array([[], [], [{"key": None, "value": 1.0}], []]), 2),
     ],
     ids=lambda value: str(value.type) if isinstance(value, pa.Array) else str(value),

@@ -41,7 +41,7 @@ def test_numbers_are_rounded_when_built() -> None:
     assert Usage(latency_s=0.1).latency_s == rounded
 
 
-@pytest.mark.parametrize("bad", [math.nan, math.inf])
+@pytest.mark.parametrize("bad", [math.nan, math.inf, 0.5, 0.001])
 def test_impossible_logprobs(bad: float) -> None:
     with pytest.raises(DataError, match=r"column tokens\.logprob"):
         Token("x", bad)

@@ -83,13 +83,6 @@ def test_only_named_questions() -> None:
     assert traces.only_questions([]).n_questions == 0
 
 
-def test_splits_and_their_absence() -> None:
-    traces = sample()
-    assert traces.only_split("eval").question_ids == ("b",)
-    with pytest.raises(DataError, match="eval, tune"):
-        traces.only_split("test")
-
-
 def test_taking_questions_keeps_closed_book_rows_with_them() -> None:
     traces = sample()
     kept = traces.take(np.array([True, False, True]))
