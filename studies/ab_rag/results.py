@@ -10,7 +10,6 @@ from suffice.costs.prices import Prices
 from suffice.numbers.intervals.bootstrap import Interval
 from suffice.numbers.intervals.estimate import Estimate
 from suffice.replay.diagnose.reliability import wilson
-from suffice.replay.diagnose.selective import SelectiveResult
 from suffice.replay.run.compare import Comparison
 from suffice.replay.run.results import PolicyResult
 from suffice.results.as_json import as_json, fields_as_json
@@ -121,7 +120,7 @@ class RecordStudy:
     name: str
     model: str
     comparison: Comparison
-    selective: tuple[SelectiveResult, ...]
+    selective: tuple[dict[str, Any], ...]
     swept: tuple[SweptTau, ...]
     signals: tuple[SignalWorth, ...]
     not_in_record: tuple[str, ...]
@@ -293,8 +292,8 @@ def groups_table(study: ABRagStudy) -> Table:
 
     def rows(record: RecordStudy) -> Iterator[Sequence[Value]]:
         for group in record.selective:
-            sides = (group.above.questions, group.above.em, group.below.questions, group.below.em)
-            yield group.policy, group.threshold, *sides
+            sides = [group[side][of] for side in ("above", "below") for of in ("questions", "em")]
+            yield group["policy"], group["threshold"], *sides
 
     columns = [
         _POLICY,

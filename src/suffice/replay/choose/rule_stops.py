@@ -310,6 +310,13 @@ class RuleStops:
                 digest.update(row)
         return [digest.digest() for digest in hashes]
 
+    def distinct(self) -> tuple[RuleStops, NDArray[np.intp]]:
+        """The rules that differ, and for every rule the number of the one there that has its stops."""
+        place: dict[bytes, int] = {}
+        same = [place.setdefault(digest, len(place)) for digest in self.digests()]
+        first = np.unique(same, return_index=True)[1] if same else np.empty(0, np.intp)
+        return self.take(np.asarray(first, np.intp)), np.array(same, np.intp)
+
 
 def _written(stops: Stops) -> _Compute:
     return lambda rules, rows: stops[rules][:, rows]

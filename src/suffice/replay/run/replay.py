@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +36,7 @@ from suffice.replay.run.censoring import (
     cut_notes,
     seen_beside,
 )
-from suffice.replay.run.frontier import EQUAL_COSTS, Layout, PairedIntervals
+from suffice.replay.run.frontier import EQUAL_COSTS, PairedIntervals
 from suffice.replay.run.named_policies import (
     CLOSED_BOOK,
     ORACLES,
@@ -297,11 +298,11 @@ def _intervals(
         for name in dict.fromkeys((axis.name, *EQUAL_COSTS))
         if (paid := runner.fixed_cost(name)) is not None
     }
-    layout = Layout(
-        candidates=tuple(run.candidate.name for run in runs),
-        n_rounds=runner.seen.budget,
-        costs=tuple(fixed),
+    names = [run.candidate.name for run in runs]
+    compared = partial(
+        PairedIntervals, names, list(fixed), baseline=settings.baseline, axis=axis.name
     )
+    n_scores = len(runs) + runner.seen.budget
     seen, labelled = runner.seen.of(runner.returned), runner.returned.labelled
     of_fixed, score = runner.fixed_scores(), runner.scored.metric.score
     chosen = np.flatnonzero(labelled)
@@ -311,7 +312,7 @@ def _intervals(
         parts = [np.stack([run.read.scores[score][rows] for run in runs], axis=1), of_fixed[rows]]
         # an unknown value leaves its column unknown, also in draws without its question
         unknown = np.full(len(rows), np.nan)
-        for name in layout.costs:
+        for name in fixed:
             paid = [run.read.costs[name] for run in runs]
             own = [unknown if of is None else of[rows] for of in paid]
             parts += [np.stack(own, axis=1), fixed[name][rows]]
@@ -319,14 +320,9 @@ def _intervals(
 
     units = runner.reader.units[labelled]
     if from_sums(len(chosen)) and not seen.cut.any() and len(np.unique(units)) == len(units):
-        sums = Sums.by_blocks(len(chosen), layout.n_columns, columns)
-        return PairedIntervals(
-            layout,
-            baseline=settings.baseline,
-            axis=axis.name,
-            means=sums.mean,
-            draws=lambda: sums.draws(resamples=settings.resamples, seed=settings.seed),
-        )
+        sums = Sums.by_blocks(len(chosen), n_scores * (1 + len(fixed)), columns)
+        drawn = partial(sums.draws, resamples=settings.resamples, seed=settings.seed)
+        return compared(means=sums.mean, draws=drawn)
     values = unit_means(columns(slice(None)), units)
 
     def draws() -> NDArray[np.float64]:
@@ -340,10 +336,10 @@ def _intervals(
         largest = np.array([*past, *weighted]) * seen.reach
         if not largest.any():
             return drawn
-        scores, others = np.split(drawn, [layout.scores.stop], axis=1)
+        scores, others = np.split(drawn, [n_scores], axis=1)
         wider = with_rare_weights(
             scores,
-            values[:, layout.scores],
+            values[:, :n_scores],
             largest,
             centred=settings.weights != "ht",
             seed=settings.seed,
@@ -352,10 +348,7 @@ def _intervals(
 
     rounds = np.arange(1, of_fixed.shape[1] + 1)
     past = (rounds > np.minimum(seen.until, seen.last)[:, None]) & (seen.cut & labelled)[:, None]
-    return PairedIntervals(
-        layout,
-        baseline=settings.baseline,
-        axis=axis.name,
+    return compared(
         means=values.mean(axis=0) if labelled.any() else None,
         draws=draws,
         against=not np.isnan(of_fixed[past]).any(),
@@ -379,7 +372,7 @@ def _result(run: Run, runner: Runner, intervals: PairedIntervals) -> PolicyResul
     mean = runner.reader.mean
     means = {one: known(mean(values, labelled)) for one, values in read.scores.items()}
     score = means[scored.metric.score]
-    full = intervals.full_budget()
+    full = None if intervals.frontier is None else intervals.frontier.scores[-1]
     rounds = read.costs["rounds"]
     weights = unit_weights(runner.reader.units)
     weights = weights if read.past is None else weights * read.past.weights
@@ -400,12 +393,8 @@ def _result(run: Run, runner: Runner, intervals: PairedIntervals) -> PolicyResul
         weights=weights,
         beyond_record=runner.beyond(run),
         metric=scored.metric,
-        interval=intervals.score(name),
-        delta=intervals.delta(name),
         retained=score / full if score is not None and full else None,
-        delta_full=intervals.delta_full(name),
-        frontier_gain=intervals.gain(name),
-        against_fixed=intervals.against_fixed(name) if run.candidate.adaptive else (),
+        **intervals.of(name, adaptive=candidate.adaptive),
         p95_rounds=_p95(run.stops, weights, read.past),
         policy=candidate.policy,
         label=candidate.label,

@@ -18,8 +18,7 @@ from suffice.errors import UsageError
 from suffice.measures.measures import Measures
 from suffice.numbers.intervals import sums
 from suffice.policies.fitting import fit_rule
-from suffice.replay.choose.search import search
-from suffice.replay.choose.search_results import SearchedRule, SearchResult
+from suffice.replay.choose.search import SearchedRule, SearchResult, search
 from suffice.replay.run.named_policies import named_policies
 from suffice.replay.run.replay import ReplaySettings, replay
 from suffice.replay.settings import SearchSettings
