@@ -14,6 +14,7 @@ from suffice.errors import UsageError
 from suffice.measures.costs import CostAxis
 from suffice.measures.measures import Measures, Traces
 from suffice.measures.seen import record_banners
+from suffice.numbers.fields import known
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
 from suffice.numbers.units import unit_means
 from suffice.options import settings_of
@@ -30,7 +31,7 @@ from suffice.replay.choose.candidates import (
     candidates_of,
 )
 from suffice.replay.choose.certified import cut_terms
-from suffice.replay.choose.choice import Choice, Ranked, WronglyStopped
+from suffice.replay.choose.choice import Choice, Ranked
 from suffice.replay.choose.paths import OwnPath, paths_of
 from suffice.replay.choose.proof import LIKELY, Along, Learned, Promised, prove
 from suffice.replay.choose.splits import (
@@ -88,7 +89,11 @@ def choose(traces: Traces, settings: ChoiceSettings | None = None, **stated: Any
     kept = record.take(record.traces.in_split(RANK) | record.traces.in_split(PROVE))
     everyone = candidates_of(record, kept, settings)
     learned = _learned(kept, everyone, promises, settings)
-    along = _along(labelled, settings) if promises and settings.max_cost is None else None
+    along = None
+    if promises and settings.max_cost is None:
+        own = [] if settings.path is None else [OwnPath(settings.path, settings.levels or ())]
+        paths = [*paths_of(labelled, axis.name, min_rounds=settings.min_rounds, own=own)]
+        along = Along(labelled, settings, paths, LATEST)
     if promises and along is None:
         refuse_caps(learned.rank, promises[0], axis.label)
         notes.append(
@@ -99,7 +104,17 @@ def choose(traces: Traces, settings: ChoiceSettings | None = None, **stated: Any
     estimates = estimated(learned.rank, fit, everyone, axis, settings, bounds)
     promised = _promised(along, learned, promises, usual) if promises else None
     order, why = _order(estimates, promised, settings)
-    ranked = _ranked(everyone.members, estimates, promised, order)
+    tested = None if promised is None else promised.rows[promised.asked].learned
+    p_values = None if tested is None else tested[0].tested_at.max(axis=0)
+    ranked = tuple(
+        Ranked(
+            candidate=everyone.members[number],
+            loss=float(estimates.loss[number]),
+            cost=float(estimates.cost[number]),
+            p_value=None if p_values is None else known(p_values[number]),
+        )
+        for number in order.tolist()
+    )
     full = everyone.members[everyone.full]
     chosen, title = ranked[0].candidate, ranked[0].candidate.title
     if promised is not None and (best := promised.row.proven) is not None:
@@ -279,14 +294,6 @@ def _learned(
     )
 
 
-def _along(labelled: Measures, settings: ChoiceSettings) -> Along:
-    own = [] if settings.path is None else [OwnPath(settings.path, settings.levels or ())]
-    paths = [
-        *paths_of(labelled, settings.cost or "rounds", min_rounds=settings.min_rounds, own=own)
-    ]
-    return Along(labelled, settings, paths, LATEST)
-
-
 def _promised(
     along: Along | None, learned: Learned, promises: Sequence[CertifySettings], asked: int
 ) -> Promised:
@@ -316,27 +323,6 @@ def _order(
     if settings.max_cost is not None and (found := within_cap(estimates, settings.max_cost)):
         first, why = found
     return np.array([first, *order[order != first]], np.intp), why
-
-
-def _ranked(
-    members: Sequence[Candidate],
-    estimates: Estimates,
-    promised: Promised | None,
-    order: NDArray[np.intp],
-) -> tuple[Ranked, ...]:
-    learned = None if promised is None else promised.rows[promised.asked].learned
-    p_values = (
-        np.full(len(members), np.nan) if learned is None else learned[0].tested_at.max(axis=0)
-    )
-    return tuple(
-        Ranked(
-            candidate=members[number],
-            loss=float(estimates.loss[number]),
-            cost=float(estimates.cost[number]),
-            p_value=None if np.isnan(p_values[number]) else float(p_values[number]),
-        )
-        for number in order.tolist()
-    )
 
 
 # --- ranked ----------------------------------------------------------------------------------------
@@ -532,7 +518,7 @@ def _replayed(
 
 def _wrong(
     measures: Measures, result: ReplayResult, chosen: Candidate, settings: ChoiceSettings
-) -> list[WronglyStopped]:
+) -> list[dict[str, Any]]:
     """Where the chosen policy is wrong and the full budget right, in the record's order."""
     scored, traces = measures.scores(settings.f1_kind), measures.traces
     policy = result.policy(chosen.policy.name)
@@ -545,13 +531,13 @@ def _wrong(
     records = traces.take(at).records()
     stops, answers = policy.stops[at].tolist(), policy.answers[at].tolist()
     return [
-        WronglyStopped(
-            id=record.question.id,
-            question=record.question.text,
-            round=stop,
-            answer=record.rounds[returned - 1].answer,
-            full_budget_answer=record.rounds[-1].answer,
-        )
+        {
+            "id": record.question.id,
+            "question": record.question.text,
+            "round": stop,
+            "answer": record.rounds[returned - 1].answer,
+            "full_budget_answer": record.rounds[-1].answer,
+        }
         for record, stop, returned in zip(records, stops, answers, strict=True)
     ]
 

@@ -46,6 +46,7 @@ from suffice.replay.choose.conditions import (
 from suffice.replay.choose.rule_stops import Formula, RuleStops, enumerate_formulas, pack
 from suffice.replay.choose.splits import refuse_unscored
 from suffice.replay.diagnose.signal_flags import refuse_unusable
+from suffice.replay.diagnose.signal_tables import Described, table_of
 from suffice.replay.run.answers import answer_notes, chosen_by_signal
 from suffice.replay.run.frontier import interpolate, pareto_front
 from suffice.replay.run.named_policies import named_policies
@@ -228,63 +229,47 @@ class SearchResult(Tabular):
         """The first ``top`` rules in order (``None``: all), and the Pareto front."""
         settings, metric = self.settings, self.metric
         label = metric.label
-        columns = [
-            Column(name="number", kind="count", head="#"),
-            Column(name=f"tune_{metric.name}", kind="percent", head=f"tune {label}"),
-            Column(name=metric.name, kind="percent", head=f"{label} [95%, all]", interval=True),
-            Column(name=metric.key(metric.beside), kind="percent", head=metric.head(metric.beside)),
-            Column(name="mean_rounds", kind="number", digits=2, head="rounds"),
-            Column(name="cost", kind="number", head=self.cost.label),
-            Column(
-                name=f"delta_{metric.name}",
-                kind="points",
-                head=f"delta {label} [95%, all]",
-                interval=True,
+        everywhere, beside = f"{label} [95%, all]", metric.beside
+        described: list[Described] = [
+            (lambda rule: numbers[rule.rule], Column(name="number", kind="count", head="#")),
+            (
+                "tune_score",
+                Column(name=f"tune_{metric.name}", kind="percent", head=f"tune {label}"),
             ),
+            ("interval", Column(name=metric.name, kind="percent", head=everywhere, interval=True)),
+            (beside, Column(name=metric.key(beside), kind="percent", head=metric.head(beside))),
+            ("mean_rounds", Column(name="mean_rounds", kind="number", digits=2, head="rounds")),
+            ("cost", Column(name="cost", kind="number", head=self.cost.label)),
         ]
+        name, head = f"delta_{metric.name}", f"delta {everywhere}"
+        described.append(("delta", Column(name=name, kind="points", head=head, interval=True)))
         if naive:
-            columns.append(
-                Column(name="naive", kind="percent", head=f"{label} [95%, alone]", interval=True)
-            )
-        columns += [
-            Column(name="p_holm", kind="p_value", head="p\n(Holm)", in_text=False),
-            Column(name="ways", kind="count", in_text=len(self.listed) < self.evaluated),
-            Column(name="rule", whole=True),
+            alone = f"{label} [95%, alone]"
+            column = Column(name="naive", kind="percent", head=alone, interval=True)
+            described.append(("naive", column))
+        fewer = len(self.listed) < self.evaluated
+        described += [
+            ("p_holm", Column(name="p_holm", kind="p_value", head="p\n(Holm)", in_text=False)),
+            ("ways", Column(name="ways", kind="count", in_text=fewer)),
+            ("rule", Column(name="rule", whole=True)),
         ]
         numbers = {rule.rule: number for number, rule in enumerate(self.listed, 1)}
-
-        def table(name: str, rules: Sequence[SearchedRule], title: str) -> Table:
-            values = {column.name: column.name for column in columns} | {
-                f"tune_{metric.name}": "tune_score",
-                metric.name: "interval",
-                metric.key(metric.beside): metric.beside,
-                f"delta_{metric.name}": "delta",
-            }
-            rows = [
-                [
-                    numbers[rule.rule]
-                    if column.name == "number"
-                    else getattr(rule, values[column.name])
-                    for column in columns
-                ]
-                for rule in rules
-            ]
-            return Table(name=name, title=title, columns=columns, rows=rows, names=0)
-
-        rules = table(
+        rules = table_of(
             "rules",
             self.listed[:top],
+            described,
             f"{counted(self.evaluated, 'rule')} of form {settings.form!r}, {self.thresholds_tried} "
             f"thresholds tried; ordered by {self.objective} on split {settings.tune_split}, "
             f"scored on split {settings.eval_split}.",
         )
-        front = table(
+        front = table_of(
             "Pareto front",
             sorted((rule for rule in self.listed if rule.pareto), key=lambda rule: rule.tune_cost),
+            described,
             "Pareto front: on tune, no other rule is at once cheaper and better.",
+            [*self.explained(naive=naive), *(f"Note: {note}" for note in self.notes)],
         )
-        notes = [*self.explained(naive=naive), *(f"Note: {note}" for note in self.notes)]
-        return rules, replace(front, notes=notes)
+        return replace(rules, names=0), replace(front, names=0)
 
     def explained(self, *, naive: bool) -> list[str]:
         """What the figures are and what the correction covers, sentence by sentence."""

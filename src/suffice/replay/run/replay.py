@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -245,7 +246,7 @@ def replay(
     axis = book.axis(settings.cost, runner.reads, beside=runner.beside())
     runs = [runner.run(candidate, axis.name) for candidate in candidates]
     intervals = _intervals(runner, runs, axis, settings)
-    policies = tuple(_completed(_result(run, runner, intervals), runner) for run in runs)
+    policies = tuple(_result(run, runner, intervals) for run in runs)
     cut = CutRecord.of(measures, reader.seen, settings.weights)
     unscored = {run.candidate.label: runner.unscored(run) for run in runs}
     labelled = int(scored.labelled.sum())
@@ -366,6 +367,7 @@ def _full_costs(book: CostBook, reader: Reader) -> dict[str, float | None]:
 
 
 def _result(run: Run, runner: Runner, intervals: PairedIntervals) -> PolicyResult:
+    """With its confidence, what it retrieved and its answer sets, where its stops were seen."""
     candidate, name, read = run.candidate, run.candidate.name, run.read
     scored = runner.scored
     labelled = scored.labelled
@@ -374,8 +376,22 @@ def _result(run: Run, runner: Runner, intervals: PairedIntervals) -> PolicyResul
     score = means[scored.metric.score]
     full = None if intervals.frontier is None else intervals.frontier.scores[-1]
     rounds = read.costs["rounds"]
-    weights = unit_weights(runner.reader.units)
-    weights = weights if read.past is None else weights * read.past.weights
+    weights, past = unit_weights(runner.reader.units), read.past
+    weights = weights if past is None else weights * past.weights
+    measures, policy = runner.measures, candidate.policy
+    more: dict[str, Any] = {}
+    confidence = None
+    if policy is not None:
+        confidence = stop_confidence(policy, measures.signals(policy.specs), run.answers)
+    if past is not None and confidence is not None:
+        confidence = np.where(past.weights > 0, confidence, np.nan)
+    if past is None and confidence is not None and scored.metric.gold:
+        more["auroc"] = confidence_auroc(confidence, at_stop(scored.em, run.answers))
+    if past is None and candidate.kind != CLOSED_BOOK:
+        retrieval = measures.retrieval().at(run.stops, unit_weights(measures.units))
+        more["precision"], more["recall"] = retrieval
+    if past is None and isinstance(policy, CoveragePolicy):
+        more["sets"] = answer_sets(policy, measures, run.stops, runner.draws)
     return PolicyResult(
         name=name,
         kind=candidate.kind,
@@ -395,8 +411,10 @@ def _result(run: Run, runner: Runner, intervals: PairedIntervals) -> PolicyResul
         metric=scored.metric,
         retained=score / full if score is not None and full else None,
         **intervals.of(name, adaptive=candidate.adaptive),
-        p95_rounds=_p95(run.stops, weights, read.past),
-        policy=candidate.policy,
+        p95_rounds=_p95(run.stops, weights, past),
+        policy=policy,
+        confidence=confidence,
+        **more,
         label=candidate.label,
         max_rounds=candidate.max_rounds,
         at_stops=read,
@@ -412,26 +430,3 @@ def _p95(stops: NDArray[np.int16], weights: NDArray[np.float64], past: PastCuts 
     order = np.argsort(stops, kind="stable")
     passed = np.cumsum(weights[order])
     return float(stops[order][np.searchsorted(passed, 0.95 * passed[-1])])
-
-
-def _completed(result: PolicyResult, runner: Runner) -> PolicyResult:
-    """With its confidence, what it retrieved and its answer sets, where its stops were seen."""
-    measures, scored = runner.measures, runner.scored
-    policy, past = result.policy, result.at_stops.past
-    confidence = None
-    if policy is not None:
-        confidence = stop_confidence(policy, measures.signals(policy.specs), result.answers)
-    if past is not None:
-        if confidence is not None:
-            confidence = np.where(past.weights > 0, confidence, np.nan)
-        return replace(result, confidence=confidence)
-    if confidence is not None:
-        em = at_stop(scored.em, result.answers)
-        area = confidence_auroc(confidence, em) if scored.metric.gold else None
-        result = replace(result, confidence=confidence, auroc=area)
-    if result.kind != CLOSED_BOOK:
-        precision, recall = measures.retrieval().at(result.stops, unit_weights(measures.units))
-        result = replace(result, precision=precision, recall=recall)
-    if isinstance(policy, CoveragePolicy):
-        result = replace(result, sets=answer_sets(policy, measures, result.stops, runner.draws))
-    return result

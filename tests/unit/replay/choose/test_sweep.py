@@ -160,14 +160,6 @@ def test_the_knee_of_a_bent_curve() -> None:
     assert knee.warning is None
 
 
-def test_a_convex_curve_has_no_knee() -> None:
-    scores, scored = curve([0.2, 0.22, 0.3, 0.5, 0.8])
-    knee = find_knee(scores, scored, SweepSettings(rule=RULE, resamples=50))
-    assert knee.threshold is None
-    assert knee.warning is not None
-    assert "no knee" in knee.warning
-
-
 def test_curves_of_nothing_but_noise_seldom_have_a_knee() -> None:
     """Sixteen budgets of the same quality, 40 times."""
     clear = 0
@@ -184,24 +176,6 @@ def test_curves_of_nothing_but_noise_seldom_have_a_knee() -> None:
 
 
 # --- refusals and notes --------------------------------------------------------------------------
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"rule": "answer_stable"}, "exactly one '\\?'"),
-        ({"rule": "overlap > ? or margin_min > ?"}, "exactly one '\\?'"),
-        ({"rule": "nothing > ?"}, "unknown signal 'nothing'"),
-        ({"rule": "overlap > ? and"}, "expected a signal"),
-        ({"rule": "? < overlap", "thresholds": None}, "give the grid"),
-        ({"rule": "round >= ?", "thresholds": None}, "give the grid"),
-        ({"thresholds": ()}, "no threshold"),
-        ({"thresholds": (0.5, 1.0)}, "can never hold"),
-        ({"thresholds": (float("nan"),)}, "finite"),
-        ({"rule": "at_least(?, answer_stable, abstained)"}, "whole number"),
-    ],
-)
-def test_what_is_refused(settings: dict[str, Any], said: str) -> None:
-    with pytest.raises(UsageError, match=said):
-        run(telling_traces(), **settings)
 
 
 def test_one_labelled_question_is_too_few() -> None:

@@ -60,17 +60,6 @@ def test_wrong_and_stable_by_hand() -> None:
     assert found["first_wrong"] == pytest.approx(1 / 3)
 
 
-def test_without_labels_nothing_is_wrong_or_right() -> None:
-    found = wrong_and_stable(np.array([[NAN, 1.0]]), np.full((1, 2), NAN))
-    assert found["overall"] == {
-        "round": None,
-        "answers": 0,
-        "stable": None,
-        "wrong_and_stable": None,
-    }
-    assert (found["questions"], found["first_wrong"]) == (0, None)
-
-
 def test_margins_are_calibrated_on_tune_and_there_out_of_fold() -> None:
     measures = Measures(recorded())
     found, why = calibrated_margins(measures, "tune")
@@ -105,15 +94,6 @@ def test_means_of_each_part() -> None:
         "first_wrong",
     }
     assert document["signals"][0]["parts"]["eval"]["pearson"].keys() >= {"estimate", "low", "high"}
-
-
-def test_without_a_tune_split_margins_stay_raw_and_the_reason_is_said() -> None:
-    found = diagnose(recorded(splits=False), DiagnosticsSettings(resamples=5))
-    (part,) = found.parts.values()
-    assert part["margins"]["calibrated"] is None
-    assert "tune" in (part["margins"]["reason"] or "")
-    tables = {table.name: table for table in found.tables()}
-    assert tables["margins"].notes[0].startswith("Not calibrated: ")
 
 
 def test_what_is_not_looked_at_has_no_figures() -> None:

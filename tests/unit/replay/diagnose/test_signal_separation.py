@@ -49,17 +49,6 @@ def test_d_by_hand() -> None:
         assert found == pytest.approx(sign * 4 / (1.5 * math.sqrt(2)))
 
 
-def test_resampled_d_equals_the_definition_on_the_drawn_rows() -> None:
-    given = rows()
-    resampled = ResampledD(given, 40)
-    for block in resampled_counts(40, resamples=20, seed=3):
-        found = resampled.of(resampled.sums @ block.T, block.T)
-        for number, counts in enumerate(block):
-            times = counts[given.questions].astype(int)
-            drawn = np.repeat(given.values, times), np.repeat(given.right, times)
-            assert found[number] == pytest.approx(slow_d(*drawn), rel=1e-7)
-
-
 def test_r_is_that_of_numpy_and_scipy() -> None:
     scipy = pytest.importorskip("scipy.stats")
     for seed in range(5):
