@@ -181,7 +181,9 @@ def at_once(work: Coroutine[Any, Any, _Result]) -> _Result:
         result: _Result = over.value
         return result
     work.close()
-    raise UsageError("a coroutine function was given to a call that cannot wait; use its async form")
+    raise UsageError(
+        "a coroutine function was given to a call that cannot wait; use its async form"
+    )
 
 
 class Cut(BaseException):

@@ -148,8 +148,8 @@ def _beyond(policy: PolicyResult) -> str:
 def _groups(records: Sequence[RecordStudy]) -> Table:
     def rows(record: RecordStudy) -> Iterator[Sequence[Value]]:
         for group in record.document["selective"]:
-            sides = (group.above.questions, group.above.em, group.below.questions, group.below.em)
-            yield group.policy, group.threshold, *sides
+            sides = [group[side][of] for side in ("above", "below") for of in ("questions", "em")]
+            yield group["policy"], group["threshold"], *sides
 
     columns = [
         _POLICY,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from suffice.measures.measures import Measures
-from suffice.replay.diagnose.selective import AtStop, SelectiveSettings, selective
+from suffice.replay.diagnose.selective import SelectiveSettings, selective
 from suffice.replay.diagnose.signal_diagnostics import diagnose
 from suffice.replay.settings import DiagnosticsSettings
 from suffice.signals.table import signal_table
@@ -47,10 +47,10 @@ def test_single_signals_of_ab_rag(log: str) -> None:
     settings = DiagnosticsSettings(signals=tuple(published), resamples=20)
     found = diagnose(traces_of(f"abrag_hotpotqa_{log}"), settings)
     for signal in found.signals:
-        first = signal.parts["all"].rounds[0].separation
-        assert first.auroc.estimate == pytest.approx(published[signal.name], abs=0.0005)
-        assert first.right + first.wrong == 200
-        assert [flag.kind for flag in signal.flags] == ["look_ahead_unchecked"]
+        first = signal["parts"]["all"]["rounds"][0]
+        assert first["auroc"].estimate == pytest.approx(published[signal["name"]], abs=0.0005)
+        assert first["right"] + first["wrong"] == 200
+        assert [flag.kind for flag in signal["flags"]] == ["look_ahead_unchecked"]
 
 
 def test_selective_prediction_of_ab_rag() -> None:
@@ -64,26 +64,23 @@ def test_selective_prediction_of_ab_rag() -> None:
         start=np.zeros(traces.n_questions),
     )
     scored = Measures(traces).scores()
-    at_stop = AtStop(
-        em=scored.em[rows, last],
-        f1=scored.f1[rows, last],
-        abstained=np.zeros(traces.n_questions, bool),
-    )
-    found = selective(
-        ("ab-rag", "Conf"), confidence, at_stop, SelectiveSettings(threshold=0.6, resamples=20)
-    )
-    assert found.auroc.estimate == pytest.approx(0.644, abs=0.0005)
-    assert (found.above.questions, found.below.questions) == (155, 45)
-    assert found.above.em.estimate == pytest.approx(0.516, abs=0.0005)
-    assert found.below.em.estimate == pytest.approx(0.222, abs=0.0005)
+    at_stop = {
+        "em": scored.em[rows, last],
+        "f1": scored.f1[rows, last],
+        "abstained": np.zeros(traces.n_questions, bool),
+    }
+    found = selective(confidence, at_stop, SelectiveSettings(threshold=0.6, resamples=20))
+    assert found["auroc"].estimate == pytest.approx(0.644, abs=0.0005)
+    assert (found["above"]["questions"], found["below"]["questions"]) == (155, 45)
+    assert found["above"]["em"].estimate == pytest.approx(0.516, abs=0.0005)
+    assert found["below"]["em"].estimate == pytest.approx(0.222, abs=0.0005)
 
 
 def test_the_verbalized_confidence_of_a_small_model_has_collapsed() -> None:
     settings = DiagnosticsSettings(signals=("verbalized_confidence",), resamples=20)
     (signal,) = diagnose(traces_of("hotpotqa_qwen1.5b"), settings).signals
-    for part in signal.parts.values():
-        assert part.concentration is not None
-        assert part.concentration.mode == 5.0
-        assert part.concentration.mode_share > 0.99
-        assert part.concentration.entropy_nats < 0.05
-    assert signal.parts["eval"].pooled.auroc.estimate is None
+    for part in signal["parts"].values():
+        assert part["concentration"]["mode"] == 5.0
+        assert part["concentration"]["mode_share"] > 0.99
+        assert part["concentration"]["entropy_nats"] < 0.05
+    assert signal["parts"]["eval"]["auroc"].estimate is None

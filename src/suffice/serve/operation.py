@@ -38,7 +38,7 @@ _LOG = logging.getLogger("suffice.serve")
 _LATELY_S = 60.0
 _PROBE_S = 2.0
 _CHECK_EVERY_S = 5.0
-_CLOCK_MAY_DIFFER_S = 300.0
+_CLOCK_MAY_DIFFER_S = 60.0
 _PRUNE_EVERY_S = 600.0
 _LOOK_EVERY_S = 2.0
 
@@ -291,14 +291,14 @@ def _pruner(folder: str, record: RecordSettings) -> Callable[[], None]:
         moved = now - time.monotonic() - began
         if abs(moved) > _CLOCK_MAY_DIFFER_S:  # a jump would make questions old
             if not warned:
-                _LOG.error("the clock was set by %+.0f s: nothing is pruned until it is right", moved)
+                _LOG.error(
+                    "the clock was set by %+.0f s: nothing is pruned until it is right", moved
+                )
             warned = True
             return
         warned = False
         if store_at(folder) is not None:
-            done = prune(
-                folder, days=record.keep_days, gigabytes=record.keep_gigabytes, now=now
-            )
+            done = prune(folder, days=record.keep_days, gigabytes=record.keep_gigabytes, now=now)
             if done.questions:
                 said = "%d questions of the record are removed, %d bytes"
                 _LOG.warning(said, done.questions, done.bytes)

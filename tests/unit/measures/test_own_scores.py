@@ -126,10 +126,10 @@ def test_what_chooses_goes_by_it(records: list[QuestionRecord]) -> None:
     (rule,) = found.rules
     assert found.objective == "score"
     swept = sweep(traces, SweepSettings(rule="own >= ?", thresholds=(0.5, 1.0)))
-    points = {point.threshold: point for point in swept.points}
+    points = {point["threshold"]: point for point in swept.points}
     stops = [2 if record.rounds[1].signals["own"] >= 1 else 3 for record in tune]
-    assert points[1.0].tune_score == pytest.approx(mean_at(tune, stops))
-    assert rule.tune_score == pytest.approx(max(point.tune_score for point in swept.points))
+    assert points[1.0]["tune_score"] == pytest.approx(mean_at(tune, stops))
+    assert rule.tune_score == pytest.approx(max(point["tune_score"] for point in swept.points))
     certified = fit_certified(
         traces,
         CertifiedSettings(

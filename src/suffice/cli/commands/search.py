@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from suffice.cli.options import PolicyOut, Sampling, Traces, tell_policy, write_policy
 from suffice.cli.output import Form, print_result, waiting
 from suffice.cli.parser import command
 from suffice.errors import UsageError
 from suffice.options import Option
-from suffice.replay.settings import SearchSettings
+from suffice.replay.settings import SearchSettings, TunedSettings
+
+if TYPE_CHECKING:
+    from suffice.measures.measures import Measures
 
 _CALLS = (None, "llm_calls", "calls", "rounds")
 
@@ -42,7 +45,6 @@ def search(
     Thresholds and order come from the tune split, figures from the eval split, with intervals that hold for
     all rules together. Every rule is one line that 'replay --stop-when' accepts.
     """
-    from suffice.policies.fitting import fit_rule
     from suffice.replay.choose import search as searching
 
     if pick is not None and out is None:
@@ -58,11 +60,7 @@ def search(
         result = searching.search(measures, settings)
     written: dict[str, Any] = {}
     if out is not None:
-        rule = result.pick(pick or 1).rule
-        policy = fit_rule(rule, measures, split=settings.tune_split, metric=settings.metric)
-        policy = replace(policy, answer=settings.answer)
-        place = write_policy(out, policy, measures.traces)
-        written = tell_policy(place, policy, measures.traces)
+        written = written_rule(out, result.pick(pick or 1).rule, measures, settings)
     print_result(
         form,
         result.tables(top=top, naive=report_naive),
@@ -70,3 +68,15 @@ def search(
         [f"note: {note}" for note in result.notes],
     )
     return 0
+
+
+def written_rule(
+    out: str, rule: str, measures: Measures, settings: TunedSettings, **fit: Any
+) -> dict[str, Any]:
+    """Write a rule that was chosen as a policy, fitted where it was chosen; what ``--json`` says of it."""
+    from suffice.policies.fitting import fit_rule
+
+    policy = fit_rule(rule, measures, split=settings.tune_split, metric=settings.metric, **fit)
+    policy = replace(policy, answer=settings.answer)
+    place = write_policy(out, policy, measures.traces)
+    return tell_policy(place, policy, measures.traces)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
-from suffice.cli.options import PolicyOut, Sampling, Traces, tell_policy, write_policy
+from suffice.cli.commands.search import written_rule
+from suffice.cli.options import PolicyOut, Sampling, Traces
 from suffice.cli.output import Form, print_result, waiting
 from suffice.cli.parser import command
 from suffice.replay.settings import SweepSettings
@@ -25,7 +25,6 @@ def sweep(
     It is tried out of fold on tune, then on eval, with the knee of the curve and a five-fold
     cross-validation of the choice.
     """
-    from suffice.policies.fitting import fit_rule
     from suffice.replay.choose import sweep as sweeping
 
     measures = reading.drawn_measures(traces)
@@ -33,16 +32,8 @@ def sweep(
         result = sweeping.sweep(measures, settings)
     written: dict[str, Any] = {}
     if out is not None:
-        policy = fit_rule(
-            result.chosen_rule,
-            measures,
-            split=settings.tune_split,
-            calibrator=settings.calibrator,
-            metric=settings.metric,
-        )
-        policy = replace(policy, answer=settings.answer)
-        place = write_policy(out, policy, measures.traces)
-        written = tell_policy(place, policy, measures.traces)
+        fit = {"calibrator": settings.calibrator}
+        written = written_rule(out, result.chosen_rule, measures, settings, **fit)
     notes = [f"note: {note}" for note in result.notes]
     print_result(form, result.tables(), lambda: {**result.to_json(), **written}, notes)
     return 0

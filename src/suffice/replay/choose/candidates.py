@@ -121,7 +121,17 @@ def candidates_of(record: Measures, kept: Measures, settings: ChoiceSettings) ->
     unfit = {policy.name: _unfit(policy, kept, settings, book) for policy in able}
     left_out += [LeftOut(name=name, reason=reason) for name, reason in unfit.items() if reason]
     policies = numbered([policy for policy in able if not unfit[policy.name]])
-    members = [Candidate(policy=policy, group=_group(policy, texts)) for policy in policies]
+    members = [
+        Candidate(
+            policy=policy,
+            group="fixed"
+            if isinstance(policy.policy, FixedPolicy)
+            else "rule"
+            if policy.name in texts
+            else "method",
+        )
+        for policy in policies
+    ]
     if kept.seen is None and not kept.metric.agreement:
         members += [
             replace(member, answer=MOST_CONFIDENT)
@@ -172,24 +182,14 @@ def _unfit(policy: NamedPolicy, kept: Measures, settings: ChoiceSettings, book: 
         return "it decides by what a loop does not know, or answers before the first round"
     if kept.metric.agreement and policy.policy.needs.returns != LATEST:
         return "it returns another than its latest answer, and agreement is with the latest"
-    if why := _unpriced(book, settings.cost, policy_reads(policy.policy, policy.max_rounds)):
+    reads = policy_reads(policy.policy, policy.max_rounds)
+    if settings.cost is not None and (why := book.why_unknown(settings.cost, reads)):
         return why
     if first == 1 or isinstance(policy.policy, DelayedPolicy):
         return ""
     if not policy.adaptive and kept.wanted_rounds(policy.policy).min() >= first:
         return ""
     return f"it may stop a question before round {first}, and cannot be held back"
-
-
-def _unpriced(book: CostBook, cost: str | None, reads: CostReads) -> str:
-    """Why the cost that was asked for is unknown to who reads so much; empty: it is known, or none was."""
-    return "" if cost is None else book.why_unknown(cost, reads)
-
-
-def _group(policy: NamedPolicy, rules: set[str]) -> Group:
-    if isinstance(policy.policy, FixedPolicy):
-        return "fixed"
-    return "rule" if policy.name in rules else "method"
 
 
 def _methods(record: Measures, settings: ChoiceSettings) -> list[AskedPolicy]:
@@ -232,7 +232,10 @@ def _rules(
     if family is None:
         return [], 0, (), why
     book = fit.costs(settings.cost_model)
-    known = {reads for reads in set(family.reads) if not _unpriced(book, settings.cost, reads)}
+    cost = settings.cost
+    known = {
+        reads for reads in set(family.reads) if cost is None or not book.why_unknown(cost, reads)
+    }
     priced = np.flatnonzero([reads in known for reads in family.reads])
     stops = family.learn_stops.take(priced)
     reads = [family.reads[number] for number in priced]

@@ -35,10 +35,11 @@ from suffice.replay.choose.paths import paths_of
 from suffice.replay.choose.proof import POWER, Along, Learned, Row, prove
 from suffice.replay.choose.rule_stops import RuleStops
 from suffice.replay.choose.splits import without_gaps
+from suffice.replay.diagnose.signal_tables import Described, table_of
 from suffice.replay.run.answers import answer_notes, chosen_by_signal
 from suffice.replay.run.named_policies import NamedPolicy
 from suffice.replay.settings import F1, ChoiceSettings, ComparedBy, CostName, WhichAnswer
-from suffice.results.table import Column, Table, Value
+from suffice.results.table import Column, Table
 from suffice.results.tabular import Tabular
 from suffice.scoring import (
     METRICS,
@@ -109,27 +110,22 @@ class CertifiedPolicy(Tabular):
         # a cost has its column, and the first bound is the loss
         bounds = self.row.promise.bounds[1:]
         beside = [bound.of for bound in bounds if bound.of != "cost"]
-        columns = (
-            Column(name="loss", kind="number", digits=4),
-            *(Column(name=of, kind="number", digits=4) for of in beside),
-            Column(name="p_value", kind="significant", digits=3, head="p-value"),
-            Column(name="cost", kind="number", head=self.cost.label),
-            Column(name="certified"),
-            Column(name="rule", whole=True),
-        )
-        rows: list[list[Value]] = [
-            [
-                *(member["loss"], *(member["means"][of] for of in beside)),
-                *(member["p_value"], member["cost"]),
-                *("yes" if member["certified"] else "no", member["rule"]),
-            ]
-            for member in self.members
+        described: list[Described] = [("loss", Column(name="loss", kind="number", digits=4))]
+        described += [(f"means.{of}", Column(name=of, kind="number", digits=4)) for of in beside]
+        p_value = Column(name="p_value", kind="significant", digits=3, head="p-value")
+        described += [
+            ("p_value", p_value),
+            ("cost", Column(name="cost", kind="number", head=self.cost.label)),
+            (
+                lambda member: "yes" if member["certified"] else "no",
+                Column(name="certified"),
+            ),
+            ("rule", Column(name="rule", whole=True)),
         ]
         notes = [f"Note: {note}" for note in self.notes]
         title = f"Chosen: {self.policy.rule}"
-        return (
-            Table(name="members", title=title, columns=columns, rows=rows, notes=notes, names=0),
-        )
+        members = table_of("members", self.members, described, title, notes)
+        return (replace(members, names=0),)
 
     def to_json(self) -> dict[str, Any]:
         """The guarantee, then the members tested, safest first."""
@@ -175,7 +171,16 @@ def fit_certified(traces: Traces, settings: CertifiedSettings | None = None) -> 
     refuse_caps(halves[0], promise, axis.label)
     along = None
     if settings.family.with_paths and promise.max_cost is None:
-        along = _along(questions.take(labelled), axis, settings)
+        everyone = questions.take(labelled)
+        # the paths of the labelled questions, scored and charged as the family is
+        asked_of_paths = ChoiceSettings(
+            metric=settings.metric,
+            f1_kind=settings.f1_kind,
+            cost=axis.name,
+            cost_model=settings.cost_model,
+        )
+        paths = [*paths_of(everyone, axis.name, min_rounds=settings.family.min_rounds)]
+        along = Along(everyone, asked_of_paths, paths, settings.answer)
 
     candidate = partial(_member, family, questions)
     learned = Learned(candidate=candidate, rank=halves[0], prove=halves[1], full=family.full)
@@ -251,18 +256,6 @@ def _members(
             "cost": float(tests.costs[number]),
             **({"means": {of: float(mean[number]) for of, mean in means.items()}} if more else {}),
         }
-
-
-def _along(labelled: Measures, axis: CostAxis, settings: CertifiedSettings) -> Along:
-    """The paths of the labelled questions, scored and charged as the family is."""
-    asked = ChoiceSettings(
-        metric=settings.metric,
-        f1_kind=settings.f1_kind,
-        cost=axis.name,
-        cost_model=settings.cost_model,
-    )
-    paths = [*paths_of(labelled, axis.name, min_rounds=settings.family.min_rounds)]
-    return Along(labelled, asked, paths, settings.answer)
 
 
 def _lost(metric: Metric, settings: CertifiedSettings) -> ScoreName:

@@ -52,17 +52,6 @@ class Ranked:
     p_value: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WronglyStopped:
-    """A question that the chosen policy gets wrong and the full budget right, and both answers."""
-
-    id: str
-    question: str
-    round: int
-    answer: str | None
-    full_budget_answer: str | None
-
-
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What is said to a question: in a few words, then with the figures."""
@@ -89,6 +78,7 @@ class Choice(Tabular):
     first. ``parts`` are the questions of each part.
     ``by_majority`` is what the full budget's score gains by returning its most frequent answer;
     ``against_tuned`` holds the chosen policy against the fixed budget that is best on split tune.
+    ``wrong`` are questions that the chosen policy gets wrong and the full budget right, and both answers.
     ``incomplete`` tells of labeled questions that were left out, since a round has no answer to score.
     """
 
@@ -105,7 +95,7 @@ class Choice(Tabular):
     settings: ChoiceSettings
     parts: Mapping[str, int]
     axis: CostAxis
-    wrong: tuple[WronglyStopped, ...]
+    wrong: tuple[Mapping[str, Any], ...]
     wrong_count: int
     left_out: Mapping[str, str]
     notes: tuple[str, ...]
@@ -579,10 +569,7 @@ class Choice(Tabular):
             Column(name="full_budget_answer", head="at the full budget", most=40),
             Column(name="question", most=60),
         )
-        rows: list[list[Value]] = [
-            [one.id, one.round, one.answer, one.full_budget_answer, one.question]
-            for one in self.wrong
-        ]
+        rows: list[list[Value]] = [[one[column.name] for column in columns] for one in self.wrong]
         shown = "" if len(self.wrong) == self.wrong_count else f", the first {len(self.wrong)}"
         title = f"Wrong at its stop and right at the full budget: {self.wrong_count}{shown}"
         return (Table(name="wrong", title=title, columns=columns, rows=rows, names=0),)
@@ -638,7 +625,7 @@ class Choice(Tabular):
             "wrong": {
                 "count": self.wrong_count,
                 "questions": [
-                    {name: value for name, value in asdict(one).items() if name != "question"}
+                    {name: value for name, value in one.items() if name != "question"}
                     for one in self.wrong
                 ],
             },

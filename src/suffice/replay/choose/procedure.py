@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,14 @@ from suffice.errors import UsageError
 from suffice.measures.costs import CostAxis
 from suffice.measures.measures import Measures, Traces
 from suffice.measures.seen import record_banners
+from suffice.numbers.fields import known
 from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
 from suffice.numbers.units import unit_means
 from suffice.options import settings_of
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.fixed import FixedPolicy
-from suffice.policies.rules.policy import RulePolicy
-from suffice.replay.choose.bounds import CertifySettings, refuse_caps
+from suffice.policies.rules.policy import RulePolicy, rule_needs
+from suffice.replay.choose.bounds import Bound, CertifySettings, Half, mean_of, refuse_caps
 from suffice.replay.choose.candidates import (
     LATEST,
     MAJORITY,
@@ -29,10 +31,9 @@ from suffice.replay.choose.candidates import (
     candidates_of,
 )
 from suffice.replay.choose.certified import cut_terms
-from suffice.replay.choose.choice import Choice, Ranked, WronglyStopped
+from suffice.replay.choose.choice import Choice, Ranked
 from suffice.replay.choose.paths import OwnPath, paths_of
 from suffice.replay.choose.proof import LIKELY, Along, Learned, Promised, prove
-from suffice.replay.choose.ranking import Estimates, by_aim, estimated, in_order, within_cap
 from suffice.replay.choose.splits import (
     PROVE,
     RANK,
@@ -51,6 +52,7 @@ from suffice.replay.settings import USUAL_LOSS, ChoiceSettings
 from suffice.results.formats import percent
 from suffice.scoring import AnswerChoice
 
+Array = NDArray[np.float64]
 _MOST_WRONG, _DIVISIONS = 50, 4
 _MOST_SHOWN = 12
 """Rules and methods that are replayed beside the chosen one."""
@@ -87,7 +89,11 @@ def choose(traces: Traces, settings: ChoiceSettings | None = None, **stated: Any
     kept = record.take(record.traces.in_split(RANK) | record.traces.in_split(PROVE))
     everyone = candidates_of(record, kept, settings)
     learned = _learned(kept, everyone, promises, settings)
-    along = _along(labelled, settings) if promises and settings.max_cost is None else None
+    along = None
+    if promises and settings.max_cost is None:
+        own = [] if settings.path is None else [OwnPath(settings.path, settings.levels or ())]
+        paths = [*paths_of(labelled, axis.name, min_rounds=settings.min_rounds, own=own)]
+        along = Along(labelled, settings, paths, LATEST)
     if promises and along is None:
         refuse_caps(learned.rank, promises[0], axis.label)
         notes.append(
@@ -98,7 +104,17 @@ def choose(traces: Traces, settings: ChoiceSettings | None = None, **stated: Any
     estimates = estimated(learned.rank, fit, everyone, axis, settings, bounds)
     promised = _promised(along, learned, promises, usual) if promises else None
     order, why = _order(estimates, promised, settings)
-    ranked = _ranked(everyone.members, estimates, promised, order)
+    tested = None if promised is None else promised.rows[promised.asked].learned
+    p_values = None if tested is None else tested[0].tested_at.max(axis=0)
+    ranked = tuple(
+        Ranked(
+            candidate=everyone.members[number],
+            loss=float(estimates.loss[number]),
+            cost=float(estimates.cost[number]),
+            p_value=None if p_values is None else known(p_values[number]),
+        )
+        for number in order.tolist()
+    )
     full = everyone.members[everyone.full]
     chosen, title = ranked[0].candidate, ranked[0].candidate.title
     if promised is not None and (best := promised.row.proven) is not None:
@@ -278,14 +294,6 @@ def _learned(
     )
 
 
-def _along(labelled: Measures, settings: ChoiceSettings) -> Along:
-    own = [] if settings.path is None else [OwnPath(settings.path, settings.levels or ())]
-    paths = [
-        *paths_of(labelled, settings.cost or "rounds", min_rounds=settings.min_rounds, own=own)
-    ]
-    return Along(labelled, settings, paths, LATEST)
-
-
 def _promised(
     along: Along | None, learned: Learned, promises: Sequence[CertifySettings], asked: int
 ) -> Promised:
@@ -317,25 +325,107 @@ def _order(
     return np.array([first, *order[order != first]], np.intp), why
 
 
-def _ranked(
-    members: Sequence[Candidate],
-    estimates: Estimates,
-    promised: Promised | None,
-    order: NDArray[np.intp],
-) -> tuple[Ranked, ...]:
-    learned = None if promised is None else promised.rows[promised.asked].learned
-    p_values = (
-        np.full(len(members), np.nan) if learned is None else learned[0].tested_at.max(axis=0)
+# --- ranked ----------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimates:
+    """Means of every candidate, arrays (n_members,), the full budget at ``full``.
+
+    ``loss`` is the full budget's score minus its own, ``cost`` that of ``axis``; ``kept`` says whether all
+    that is to be proven was kept there.
+    """
+
+    loss: Array
+    cost: Array
+    kept: NDArray[np.bool_]
+    full: int
+    axis: CostAxis
+
+
+def estimated(
+    rank: Half,
+    fit: Measures,
+    everyone: Candidates,
+    axis: CostAxis,
+    settings: ChoiceSettings,
+    bounds: Sequence[Bound] = (),
+) -> Estimates:
+    """On the questions that rank and, of what no label was fitted to, on those of tune too.
+
+    More questions tell more than the slight favour that rules have where they were listed takes away: on
+    populations with known truth that regrets less than either part alone (docs/benchmarks.md).
+    """
+
+    def of(half: Half, bound: Bound) -> Array:
+        return half.costs.copy() if bound.of == "cost" else mean_of(half, bound)
+
+    def unfitted(member: Candidate) -> bool:
+        """Whether no label made it what it is."""
+        if member.answer != LATEST or member.group == "method":
+            return False
+        return member.group == "fixed" or not rule_needs(member.policy.name).fitting
+
+    wanted = (Bound(of="signed", most=0.0), Bound(of="cost", most=0.0), *bounds)
+    means = [of(rank, bound) for bound in wanted]
+    free = np.flatnonzero([unfitted(member) for member in everyone.members])
+    if fit.seen is None and everyone.full in free:
+        members = [everyone.members[number] for number in free.tolist()]
+        tuned = Kept.of(fit, members, replace(settings, cost=axis.name))
+        tune = tuned.half(np.arange(len(tuned.last)))
+        share = len(tune) / (len(tune) + len(rank))
+        for of_bound, bound in zip(means, wanted, strict=True):
+            of_bound[free] = share * of(tune, bound) + (1.0 - share) * of_bound[free]
+    loss, cost, *bounded = means
+    kept = [mean <= bound.most for mean, bound in zip(bounded, bounds, strict=True)]
+    return Estimates(
+        loss=loss,
+        cost=cost,
+        kept=np.all(kept, axis=0) if kept else np.ones(len(loss), np.bool_),
+        full=everyone.full,
+        axis=axis,
     )
-    return tuple(
-        Ranked(
-            candidate=members[number],
-            loss=float(estimates.loss[number]),
-            cost=float(estimates.cost[number]),
-            p_value=None if np.isnan(p_values[number]) else float(p_values[number]),
+
+
+def in_order(estimates: Estimates) -> NDArray[np.intp]:
+    """All candidates: those that kept what was asked first, the cheapest of them first."""
+    loss = np.where(estimates.kept, 0.0, estimates.loss)
+    return np.lexsort((estimates.cost, loss, ~estimates.kept))
+
+
+def within_cap(estimates: Estimates, most: float) -> tuple[int, str] | None:
+    """What to run where nothing is proven and the full budget costs more than is allowed, and why."""
+    cost, full = estimates.cost, estimates.full
+    if cost[full] <= most:
+        return None
+    unit = estimates.axis.per_question
+    why = (
+        f"Nothing is proven to keep what was asked, and the full budget costs {cost[full]:.4g} {unit}, above "
+        f"the {most:g} allowed. "
+    )
+    within = cost <= most
+    if not within.any():
+        return int(np.argmin(cost)), f"{why}Nothing costs so little; this costs least."
+    number = int(np.lexsort((cost, estimates.loss, ~estimates.kept, ~within))[0])
+    why += f"Of the {int(within.sum())} candidates within it this one lost least where they were ranked."
+    return number, why
+
+
+def by_aim(estimates: Estimates, settings: ChoiceSettings) -> tuple[NDArray[np.intp], str]:
+    """All candidates, the best by an aim without a promise first, and why it is."""
+    loss, cost, error = estimates.loss, estimates.cost, settings.cost_per_error
+    if error is not None:
+        order = np.lexsort((cost, cost + error * loss))
+        return order, f"Its cost plus {error:g} an error was the least on the questions that rank."
+    most, unit = math.inf if settings.max_cost is None else settings.max_cost, estimates.axis
+    if not (cost <= most).any():
+        raise UsageError(
+            f"no candidate costs at most {most:g} {unit.per_question}: the least is "
+            f"{cost.min():.4g}; raise --max-cost"
         )
-        for number in order.tolist()
+    why = (
+        f"It lost least of those that cost at most {most:g} {unit.label} on the questions that "
+        "rank."
     )
+    return np.lexsort((cost, loss, cost > most)), why
 
 
 # --- replayed --------------------------------------------------------------------------------------
@@ -393,9 +483,7 @@ def _gain(
     return _mean_within(mine - theirs, measures, settings)
 
 
-def _mean_within(
-    values: NDArray[np.float64], measures: Measures, settings: ChoiceSettings
-) -> Interval:
+def _mean_within(values: Array, measures: Measures, settings: ChoiceSettings) -> Interval:
     """The mean over units of labelled questions, with its interval."""
     labelled = measures.scores(settings.f1_kind).labelled
     means = unit_means(values[labelled], measures.units[labelled])[:, None]
@@ -430,7 +518,7 @@ def _replayed(
 
 def _wrong(
     measures: Measures, result: ReplayResult, chosen: Candidate, settings: ChoiceSettings
-) -> list[WronglyStopped]:
+) -> list[dict[str, Any]]:
     """Where the chosen policy is wrong and the full budget right, in the record's order."""
     scored, traces = measures.scores(settings.f1_kind), measures.traces
     policy = result.policy(chosen.policy.name)
@@ -443,13 +531,13 @@ def _wrong(
     records = traces.take(at).records()
     stops, answers = policy.stops[at].tolist(), policy.answers[at].tolist()
     return [
-        WronglyStopped(
-            id=record.question.id,
-            question=record.question.text,
-            round=stop,
-            answer=record.rounds[returned - 1].answer,
-            full_budget_answer=record.rounds[-1].answer,
-        )
+        {
+            "id": record.question.id,
+            "question": record.question.text,
+            "round": stop,
+            "answer": record.rounds[returned - 1].answer,
+            "full_budget_answer": record.rounds[-1].answer,
+        }
         for record, stop, returned in zip(records, stops, answers, strict=True)
     ]
 

@@ -353,14 +353,9 @@ class Learned:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Chain:
-    """Hypotheses of one promise in order; ``tested``: those of the learned family, which gives nothing."""
-
-    p_values: Array
-    share: float
-    cheapest: Callable[[int], Proven | None]
-    tested: OrderedTests | None = None
+_Chain = tuple[Array, float, Callable[[int], Proven | None], OrderedTests | None]
+"""P-values of one promise's hypotheses in order, their share of the error, the cheapest of so many, and the
+tests of the learned family, which gives nothing (``None``: a path)."""
 
 
 def prove(
@@ -383,27 +378,27 @@ def prove(
     everyone = [chain for of_promise in chains for chain in of_promise]
     counts = iter(
         walk(
-            [chain.p_values for chain in everyone],
-            [chain.share for chain in everyone],
-            [chain.tested is None for chain in everyone],
+            [p_values for p_values, *_ in everyone],
+            [share for _, share, *_ in everyone],
+            [tested is None for *_, tested in everyone],
         )
     )
     rows: list[Row] = []
     for promise, of_promise in zip(promises, chains, strict=True):
         passed = [(chain, next(counts)) for chain in of_promise]
         found = [rows[-1].proven if rows else None]
-        found += [chain.cheapest(count) for chain, count in passed]
+        found += [cheapest(count) for (_, _, cheapest, _), count in passed]
         kept = [one for one in found if one is not None]
         best = max(kept, key=lambda one: one.saved, default=None)
-        of_learned = [(chain.tested, count) for chain, count in passed if chain.tested]
+        of_learned = [(tested, count) for (*_, tested), count in passed if tested]
         rows.append(
             Row(
                 promise=promise,
                 proven=best,
-                needed=along.needed(promise.bounds, of_promise[0].share)
+                needed=along.needed(promise.bounds, of_promise[0][1])
                 if along and not best
                 else None,
-                tested=sum(len(chain.p_values) for chain in of_promise),
+                tested=sum(len(p_values) for p_values, *_ in of_promise),
                 rejected=sum(count for _, count in passed),
                 units=len(along.half) if along else len(learned.prove) if learned else 0,
                 walked=along is not None,
@@ -421,20 +416,11 @@ def _chains(
         share = error * (1.0 - of_learned) / len(along.names)
         for path in range(len(along.names)):
             p_values = along.p_values(path, promise.bounds, share)
-            yield _Chain(
-                p_values=p_values,
-                share=share,
-                cheapest=partial(along.cheapest, path, p_values, promise),
-            )
+            yield p_values, share, partial(along.cheapest, path, p_values, promise), None
     if learned is not None:
         share = error * of_learned
         tested = member_tests(learned.rank, learned.prove, learned.full, promise, share)
-        yield _Chain(
-            p_values=tested.adjusted,
-            share=share,
-            cheapest=partial(learned.cheapest, tested, promise),
-            tested=tested,
-        )
+        yield tested.adjusted, share, partial(learned.cheapest, tested, promise), tested
 
 
 def _divided(promises: Sequence[CertifySettings], error: float) -> list[float]:

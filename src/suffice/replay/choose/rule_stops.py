@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import chain, combinations, product
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from suffice.errors import UsageError, unknown_name
 from suffice.numbers.intervals.sums import from_sums, question_blocks
 
-_MOST = {"or": 16, "and": 16, "vote": 14, "dnf": 9}
+_MOST = {"or": 16, "and": 16, "dnf": 9, "vote": 14}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,32 +35,6 @@ class Formula:
             f"({text})" if len(clause) > 1 else text
             for text, clause in zip(clauses, self.clauses, strict=True)
         )
-
-
-def _subsets(count: int) -> Iterator[tuple[int, ...]]:
-    for size in range(1, count + 1):
-        yield from combinations(range(count), size)
-
-
-def _or(count: int) -> Iterator[Formula]:
-    return (Formula(tuple((number,) for number in chosen)) for chosen in _subsets(count))
-
-
-def _and(count: int) -> Iterator[Formula]:
-    return (Formula((chosen,)) for chosen in _subsets(count))
-
-
-def _vote(count: int) -> Iterator[Formula]:
-    """K of every subset, k = 1 (OR) to its size (AND)."""
-    for chosen in _subsets(count):
-        for votes in range(1, len(chosen) + 1):
-            yield Formula(tuple((number,) for number in chosen), votes)
-
-
-def _dnf(count: int) -> Iterator[Formula]:
-    """Every way to split every subset into clauses: sum of C(count, k) Bell(k) (paper 0)."""
-    for chosen in _subsets(count):
-        yield from (Formula(clauses) for clauses in _partitions(chosen))
 
 
 def _partitions(items: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], ...]]:
@@ -88,18 +61,28 @@ def over_groups(groups: Sequence[Sequence[int]], most: int) -> Iterator[Formula]
             yield from (Formula(tuple((number,) for number in row)) for row in rows)
 
 
-_ENUMERATED: Mapping[str, Callable[[int], Iterator[Formula]]] = MappingProxyType(
-    {"or": _or, "and": _and, "dnf": _dnf, "vote": _vote}
-)
-
-
 def enumerate_formulas(form: str, count: int) -> tuple[Formula, ...]:
-    """Every formula of a form over ``count`` conditions, each used at most once."""
-    if form not in _ENUMERATED:
-        raise UsageError(unknown_name("form", form, _ENUMERATED))
+    """Every formula of a form over ``count`` conditions, each used at most once.
+
+    ``or`` and ``and`` of every subset; ``vote``: k of every subset, k = 1 (OR) to its size (AND); ``dnf``:
+    every way to split every subset into clauses, the sum of C(count, k) Bell(k) (paper 0).
+    """
+    if form not in _MOST:
+        raise UsageError(unknown_name("form", form, _MOST))
     if not 1 <= count <= _MOST[form]:
         raise UsageError(f"form {form!r} takes 1 to {_MOST[form]} signals, found {count}")
-    return tuple(_ENUMERATED[form](count))
+    formulas: list[Formula] = []
+    for chosen in chain.from_iterable(combinations(range(count), k + 1) for k in range(count)):
+        single = tuple((number,) for number in chosen)
+        if form == "or":
+            formulas.append(Formula(single))
+        elif form == "and":
+            formulas.append(Formula((chosen,)))
+        elif form == "vote":
+            formulas += [Formula(single, votes + 1) for votes in range(len(chosen))]
+        else:
+            formulas += [Formula(clauses) for clauses in _partitions(chosen)]
+    return tuple(formulas)
 
 
 _Words = NDArray[np.uint64]
@@ -309,6 +292,13 @@ class RuleStops:
             for digest, row in zip(hashes, np.ascontiguousarray(stops, np.int16), strict=True):
                 digest.update(row)
         return [digest.digest() for digest in hashes]
+
+    def distinct(self) -> tuple[RuleStops, NDArray[np.intp]]:
+        """The rules that differ, and for every rule the number of the one there that has its stops."""
+        place: dict[bytes, int] = {}
+        same = [place.setdefault(digest, len(place)) for digest in self.digests()]
+        first = np.unique(same, return_index=True)[1] if same else np.empty(0, np.intp)
+        return self.take(np.asarray(first, np.intp)), np.array(same, np.intp)
 
 
 def _written(stops: Stops) -> _Compute:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from suffice._version import VERSION
 from suffice.costs.usage import CostReads
 from suffice.errors import UsageError
-from suffice.measures.costs import cost_reads, shared_axis
+from suffice.measures.costs import CostAxis, CostBook, cost_reads, fixed_stops, shared_axis
 from suffice.measures.measures import Measures, Traces
+from suffice.measures.scores import Outcomes
 from suffice.measures.seen import record_banners
+from suffice.numbers.intervals.bootstrap import Interval
 from suffice.numbers.intervals.simultaneous import (
     SimultaneousBand,
     bands_from_sums,
@@ -22,38 +25,288 @@ from suffice.numbers.intervals.simultaneous import (
     paired_p_values_from_sums,
     simultaneous_bands,
 )
-from suffice.numbers.intervals.sums import Sums, from_sums
+from suffice.numbers.intervals.sums import Sums, draws_in_words, from_sums
 from suffice.numbers.tests.p_values import holm
 from suffice.numbers.units import unit_means, unit_weights
 from suffice.options import settings_of
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.fitting import fit_data
+from suffice.policies.rules.meaning import RuleColumns
+from suffice.policies.thresholds import first_stops
 from suffice.replay.choose.conditions import (
     Operand,
-    RuleFigures,
-    RuleScorer,
     both_ways,
     calibrators_of,
+    condition_fires,
     grid_of,
     operands_of,
     scoring_columns,
     tuning_columns,
 )
-from suffice.replay.choose.rule_stops import Formula, RuleStops, enumerate_formulas
-from suffice.replay.choose.search_results import ChosenThreshold, SearchedRule, SearchResult
+from suffice.replay.choose.rule_stops import Formula, RuleStops, enumerate_formulas, pack
 from suffice.replay.choose.splits import refuse_unscored
 from suffice.replay.diagnose.signal_flags import refuse_unusable
+from suffice.replay.diagnose.signal_tables import Described, table_of
 from suffice.replay.run.answers import answer_notes, chosen_by_signal
-from suffice.replay.run.frontier import pareto_front
+from suffice.replay.run.frontier import interpolate, pareto_front
 from suffice.replay.run.named_policies import named_policies
-from suffice.replay.settings import SearchSettings
-from suffice.results.formats import counted
-from suffice.scoring import AnswerChoice, ScoreName
+from suffice.replay.settings import GAIN_AT_COST, SearchSettings
+from suffice.results.as_json import as_json, fields_as_json
+from suffice.results.formats import counted, percent
+from suffice.results.markup import visible
+from suffice.results.table import Column, Table
+from suffice.results.tabular import Tabular
+from suffice.scoring import AnswerChoice, Metric, ScoreName
 
 _BLOCK = 512
 _SCORES: tuple[ScoreName, ...] = ("f1", "em", "acc")
 _DIGITS = 12  # of a mean: beyond lies the rounding of sums
+_ELSEWHERE = {"json": None}  # the document holds these in another form, or not at all
 Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenThreshold:
+    """A signal with its threshold (``None``: it takes none, or ``never``: none kept the cost cap).
+
+    ``tried`` counts the thresholds of its ``grid``, twice where both directions were tried.
+    """
+
+    signal: str
+    condition: str
+    threshold: float | None
+    tried: int
+    never: bool = field(default=False, metadata={"json": "never_fires"})
+    grid: tuple[float, ...] = field(default=(), metadata={"json": None})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchedRule:
+    """One rule: figures on eval, and what it was ordered by on tune.
+
+    ``interval`` (of the score that ``metric`` compares by) and ``delta`` (against the baseline) hold for
+    all rules and thresholds looked at together; the ``naive`` ones look at this rule alone. ``pareto``: no
+    other rule is at once cheaper and better on tune. ``ways`` counts the rules that stop every question of
+    both splits in the same round as this one, itself included; ``like`` is the first of them in order,
+    which is listed for all (``None``: this one).
+    """
+
+    rule: str
+    metric: Metric = field(metadata=_ELSEWHERE)
+    f1: float = field(metadata={"json": "{f1}"})
+    em: float = field(metadata={"json": "{em}"})
+    acc: float = field(metadata={"json": "{acc}"})
+    mean_rounds: float
+    cost: float
+    interval: Interval = field(metadata=_ELSEWHERE)
+    naive: Interval = field(metadata=_ELSEWHERE)
+    delta: Interval = field(metadata={"json": "delta_{metric}"})
+    naive_delta: Interval = field(metadata=_ELSEWHERE)
+    p_holm: float
+    tune_score: float = field(metadata={"json": "tune_{metric}"})
+    tune_cost: float
+    tune_objective: float
+    within_cap: bool
+    pareto: bool
+    ways: int = 1
+    like: str | None = None
+
+    @property
+    def score(self) -> float:
+        """The one that rules are compared by."""
+        value: float = getattr(self, self.metric.score)
+        return value
+
+    def to_json(self, *, naive: bool = False) -> dict[str, Any]:
+        """The entry of ``search --json``."""
+        document = {**self.metric.unknown, **fields_as_json(self, self.metric.names)}
+        entry = {**document, "low": self.interval.low, "high": self.interval.high}
+        if naive:
+            entry |= {
+                "naive_low": self.naive.low,
+                "naive_high": self.naive.high,
+                f"naive_delta_{self.metric.name}": as_json(self.naive_delta),
+            }
+        return entry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class SearchResult(Tabular):
+    """Every rule of a search, in the order of the objective on tune.
+
+    ``family`` is how many rules the correction covers: formulas and single thresholds tried.
+    ``critical_score`` and ``critical_delta`` are the standard errors that a simultaneous interval
+    spans to each side (1.96 for a single one). ``questions`` and ``labelled`` are of tune and eval.
+    """
+
+    rules: tuple[SearchedRule, ...]
+    evaluated: int
+    thresholds: tuple[ChosenThreshold, ...]
+    family: int
+    critical_score: float
+    critical_delta: float
+    baseline: str
+    baseline_score: float
+    questions: tuple[int, int]
+    labelled: tuple[int, int]
+    max_rounds: int
+    metric: Metric
+    cost: CostAxis
+    settings: SearchSettings
+    source: str
+    notes: tuple[str, ...]
+
+    @property
+    def objective(self) -> str:
+        """What rules are ordered by."""
+        asked = self.settings.objective or self.metric.score
+        return self.metric.names.get(asked, asked)
+
+    @property
+    def listed(self) -> tuple[SearchedRule, ...]:
+        """One of those that stop every question alike: the first in order, and so the cheapest."""
+        return tuple(rule for rule in self.rules if rule.like is None)
+
+    def pick(self, number: int) -> SearchedRule:
+        """The rule that the table lists under a number from 1."""
+        listed = self.listed
+        if not 1 <= number <= len(listed):
+            raise UsageError(f"there is no rule {number}; the search lists 1 to {len(listed)}")
+        return listed[number - 1]
+
+    @property
+    def thresholds_tried(self) -> int:
+        """How many thresholds were looked at on tune."""
+        return sum(condition.tried for condition in self.thresholds)
+
+    @property
+    def naive_share(self) -> float | None:
+        """Mean width of the uncorrected intervals over that of the simultaneous ones."""
+        corrected = sum(rule.interval.high - rule.interval.low for rule in self.rules)
+        naive = sum(rule.naive.high - rule.naive.low for rule in self.rules)
+        return naive / corrected if corrected > 0 else None
+
+    def to_json(self, *, naive: bool = False) -> dict[str, Any]:
+        """The document of ``search --json``: strict JSON, null where undefined."""
+        settings = self.settings
+        document: dict[str, Any] = {
+            "evaluated": self.evaluated,
+            "thresholds_tried": self.thresholds_tried,
+            "rules": [rule.to_json(naive=naive) for rule in self.rules],
+            "listed": len(self.listed),
+            "form": settings.form,
+            "metric": self.metric.name,
+            "answer": settings.answer,
+            "objective": self.objective,
+            "cost": self.cost.name,
+            "max_cost": settings.max_cost,
+            "thresholds": as_json(self.thresholds),
+            "correction": {
+                "family": self.family,
+                f"critical_{self.metric.name}": self.critical_score,
+                "critical_delta": self.critical_delta,
+                "p_values": "paired t, Holm",
+            },
+            "baseline": self.baseline,
+            f"baseline_{self.metric.name}": self.baseline_score,
+            "tune_split": settings.tune_split,
+            "eval_split": settings.eval_split,
+            "questions": {"tune": self.questions[0], "eval": self.questions[1]},
+            "labelled": {"tune": self.labelled[0], "eval": self.labelled[1]},
+            "max_rounds": self.max_rounds,
+            "f1_kind": settings.f1_kind,
+            "seed": settings.seed,
+            "bootstrap": settings.resamples,
+            "version": VERSION,
+            "traces": self.source,
+            "notes": list(self.notes),
+        }
+        if naive:
+            document["naive_share_of_width"] = self.naive_share
+        return document
+
+    def tables(self, *, top: int | None = None, naive: bool = False) -> tuple[Table, ...]:
+        """The first ``top`` rules in order (``None``: all), and the Pareto front."""
+        settings, metric = self.settings, self.metric
+        label = metric.label
+        everywhere, beside = f"{label} [95%, all]", metric.beside
+        described: list[Described] = [
+            (lambda rule: numbers[rule.rule], Column(name="number", kind="count", head="#")),
+            (
+                "tune_score",
+                Column(name=f"tune_{metric.name}", kind="percent", head=f"tune {label}"),
+            ),
+            ("interval", Column(name=metric.name, kind="percent", head=everywhere, interval=True)),
+            (beside, Column(name=metric.key(beside), kind="percent", head=metric.head(beside))),
+            ("mean_rounds", Column(name="mean_rounds", kind="number", digits=2, head="rounds")),
+            ("cost", Column(name="cost", kind="number", head=self.cost.label)),
+        ]
+        name, head = f"delta_{metric.name}", f"delta {everywhere}"
+        described.append(("delta", Column(name=name, kind="points", head=head, interval=True)))
+        if naive:
+            alone = f"{label} [95%, alone]"
+            column = Column(name="naive", kind="percent", head=alone, interval=True)
+            described.append(("naive", column))
+        fewer = len(self.listed) < self.evaluated
+        described += [
+            ("p_holm", Column(name="p_holm", kind="p_value", head="p\n(Holm)", in_text=False)),
+            ("ways", Column(name="ways", kind="count", in_text=fewer)),
+            ("rule", Column(name="rule", whole=True)),
+        ]
+        numbers = {rule.rule: number for number, rule in enumerate(self.listed, 1)}
+        rules = table_of(
+            "rules",
+            self.listed[:top],
+            described,
+            f"{counted(self.evaluated, 'rule')} of form {settings.form!r}, {self.thresholds_tried} "
+            f"thresholds tried; ordered by {self.objective} on split {settings.tune_split}, "
+            f"scored on split {settings.eval_split}.",
+        )
+        front = table_of(
+            "Pareto front",
+            sorted((rule for rule in self.listed if rule.pareto), key=lambda rule: rule.tune_cost),
+            described,
+            "Pareto front: on tune, no other rule is at once cheaper and better.",
+            [*self.explained(naive=naive), *(f"Note: {note}" for note in self.notes)],
+        )
+        return replace(rules, names=0), replace(front, names=0)
+
+    def explained(self, *, naive: bool) -> list[str]:
+        """What the figures are and what the correction covers, sentence by sentence."""
+        settings, label = self.settings, self.metric.label
+        which = self.metric.which_f1(settings.f1_kind)
+        kind = "" if which is None else f" ({which})"
+        texts = [
+            f"{label}, {self.metric.head(self.metric.beside)}{kind} and differences in percent, means over "
+            f"{self.labelled[1]} questions {self.metric.scored}, of split {settings.eval_split}; delta "
+            f"{label} is against {visible(self.baseline)} ({label} {percent(self.baseline_score)}).",
+            f"Intervals hold together for all {self.family} rules and thresholds looked at: "
+            f"{self.critical_score:.2f} ({label}) and {self.critical_delta:.2f} (delta {label}) "
+            f"bootstrap standard errors to each side, instead of 1.96 for one rule "
+            f"({settings.resamples} {draws_in_words(self.labelled[1])}, seed {settings.seed}).",
+            f"{self.verdict} in {label} at 5% (paired t, Holm).",
+        ]
+        if len(self.listed) < self.evaluated:
+            texts.insert(
+                0,
+                f"The {self.evaluated} rules stop in {counted(len(self.listed), 'different way')}: of those "
+                "that stop every question alike the cheapest is listed, ways says how many there are.",
+            )
+        if naive and self.naive_share is not None:
+            texts.append(
+                f"Intervals that look at one rule alone have {self.naive_share:.0%} of that width: they "
+                "hide that the rule was picked from many."
+            )
+        return texts
+
+    @property
+    def verdict(self) -> str:
+        """How many rules differ from the baseline after correction, without a full stop."""
+        differ = sum(rule.p_holm <= 0.05 for rule in self.rules)
+        which = "No rule differs"
+        if differ:
+            which = "1 rule differs" if differ == 1 else f"{differ} rules differ"
+        return f"{which} from {visible(self.baseline)}"
 
 
 def search(traces: Traces, settings: SearchSettings | None = None, **stated: Any) -> SearchResult:
@@ -77,8 +330,7 @@ def search(traces: Traces, settings: SearchSettings | None = None, **stated: Any
     formulas = enumerate_formulas(settings.form, len(operands))
     names = tuple(dict.fromkeys(operand.spec.name for operand in operands))
     refuse_unusable(measures, names, tune_split=settings.tune_split)
-    on_tune = measures.only_split(settings.tune_split)
-    on_eval = measures.only_split(settings.eval_split)
+    parts = [measures.only_split(name) for name in (settings.tune_split, settings.eval_split)]
     data = fit_data(
         measures,
         names,
@@ -86,8 +338,7 @@ def search(traces: Traces, settings: SearchSettings | None = None, **stated: Any
         f1_kind=settings.f1_kind,
         fits=any(operand.calibrated for operand in operands),
     )
-    refuse_unscored(on_eval, settings.eval_split, settings.f1_kind)
-    parts = (on_tune, on_eval)
+    refuse_unscored(parts[1], settings.eval_split, settings.f1_kind)
     answers = [chosen_by_signal(part, settings.answer) for part in parts]
     books = [part.costs(settings.cost_model, answers[0].reads) for part in parts]
     axis = shared_axis(
@@ -98,10 +349,10 @@ def search(traces: Traces, settings: SearchSettings | None = None, **stated: Any
     )
     columns = (
         tuning_columns(data, operands),
-        scoring_columns(on_eval.signals(names), calibrators_of(data, operands)),
+        scoring_columns(parts[1].signals(names), calibrators_of(data, operands)),
     )
     tune, held_out = (
-        RuleScorer(
+        _Split(
             part,
             of_part,
             scored=returned.returned(part.scores_throughout("a search", settings.f1_kind)),
@@ -111,71 +362,230 @@ def search(traces: Traces, settings: SearchSettings | None = None, **stated: Any
         )
         for part, of_part, returned, book in zip(parts, columns, answers, books, strict=True)
     )
-    budget = max(on_tune.traces.n_rounds, on_eval.traces.n_rounds)
+    budget = max(part.traces.n_rounds for part in parts)
     chosen = tuple(_choose(tune, operand, settings, budget) for operand in operands)
-    for scorer in (tune, held_out):
-        scorer.use([threshold.condition for threshold in chosen])
+    for split in (tune, held_out):
+        split.use([threshold.condition for threshold in chosen])
     known = _known(formulas, (tune, held_out))
-    searched = _Searched(
-        tune=tune,
-        held_out=held_out,
-        operands=operands,
-        formulas=known,
-        chosen=chosen,
-        unknown=len(formulas) - len(known),
+    baseline_name, baseline = _baseline(measures, held_out, settings)
+    # every threshold that was tried alone was looked at too
+    tried = [
+        held_out.threshold_stops(way, threshold.grid)
+        for operand, threshold in zip(operands, chosen, strict=True)
+        for way in both_ways((operand,))
+        if threshold.grid
+    ]
+    tried = [stops.take(np.flatnonzero(held_out.known(stops))) for stops in tried]
+    stops, same = RuleStops.joined([held_out.stops(known), *tried]).distinct()
+    bands, p_values = _corrected(held_out, stops, baseline, settings)
+    score, delta = (band.of(same) for band in bands)
+    p_holm = holm(p_values[same])
+    conditions = [threshold.condition for threshold in chosen]
+    texts = [formula.text(conditions) for formula in known]
+    # a condition that never holds does not name its signal
+    reads = [
+        cost_reads(
+            operands[number].spec
+            for clause in formula.clauses
+            for number in clause
+            if not chosen[number].never
+        )
+        for formula in known
+    ]
+    on_tune, on_eval = (split.stops(known) for split in (tune, held_out))
+    fitted = tune.figures(on_tune, reads, _ordered_by(tune, settings))
+    figures = held_out.figures(on_eval, reads, _SCORES)
+    costs, scores = fitted["cost"], fitted[tune.scored.metric.score]
+    objective = tune.objective(_objective(tune, settings), fitted)
+    # of equal ones, but for the rounding of sums, the first
+    rounded_costs = np.round(costs, _DIGITS)
+    front = pareto_front(rounded_costs, np.round(scores, _DIGITS))
+    within = costs <= (np.inf if settings.max_cost is None else settings.max_cost)
+    # those within the cap first, best objective first, then the cheaper, then the earlier
+    keys = (np.arange(len(texts)), rounded_costs, -np.round(objective, _DIGITS), ~within)
+    order = np.lexsort(keys).tolist()
+    alike = [*zip(on_tune.distinct()[1].tolist(), same[: len(texts)].tolist(), strict=True)]
+    first, ways = {alike[n]: n for n in reversed(order)}, Counter(alike)
+    rules = tuple(
+        SearchedRule(
+            rule=texts[n],
+            metric=measures.metric,
+            **{name: float(figures[name][n]) for name in _SCORES},
+            mean_rounds=float(figures["rounds"][n]),
+            cost=float(figures["cost"][n]),
+            interval=score.at_once(n),
+            naive=score.alone(n),
+            delta=delta.at_once(n),
+            naive_delta=delta.alone(n),
+            p_holm=float(p_holm[n]),
+            tune_score=float(scores[n]),
+            tune_cost=float(costs[n]),
+            tune_objective=float(objective[n]),
+            within_cap=bool(within[n]),
+            pareto=bool(front[n]),
+            ways=ways[alike[n]],
+            like=None if first[alike[n]] == n else texts[first[alike[n]]],
+        )
+        for n in order
     )
-    return _result(measures, searched, settings)
+    return SearchResult(
+        rules=rules,
+        evaluated=len(rules),
+        thresholds=chosen,
+        family=len(same),
+        critical_score=score.critical,
+        critical_delta=delta.critical,
+        baseline=baseline_name,
+        baseline_score=float(baseline.mean()),
+        questions=(parts[0].traces.n_questions, parts[1].traces.n_questions),
+        labelled=(int(tune.labelled.sum()), int(held_out.labelled.sum())),
+        max_rounds=parts[1].traces.n_rounds,
+        metric=measures.metric,
+        cost=axis,
+        settings=settings,
+        source=measures.traces.origin.source,
+        notes=(
+            *parts[1].notes(settings.metric),
+            *answer_notes(AnswerChoice.parse(settings.answer), {}),
+            *_notes(held_out, chosen, len(formulas) - len(known), settings, rules),
+        ),
+    )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Searched:
-    """Formulas over the chosen thresholds, on tune and on eval."""
+class _Split:
+    """Conditions, formulas and thresholds on one split."""
 
-    tune: RuleScorer
-    held_out: RuleScorer
-    operands: tuple[Operand, ...]
-    formulas: tuple[Formula, ...]
-    chosen: tuple[ChosenThreshold, ...]
-    unknown: int  # formulas that go past what is known
+    def __init__(
+        self,
+        measures: Measures,
+        columns: RuleColumns,
+        *,
+        scored: Outcomes,
+        book: CostBook,
+        operands: Sequence[Operand],
+        axis: CostAxis,
+    ) -> None:
+        self.measures, self.columns, self.book, self.axis = measures, columns, book, axis
+        seen = self._seen = None if measures.seen is None else measures.seen.of(scored)
+        self.scored = scored if seen is None else seen.outcomes(scored)
+        self._operands = operands
+        self.last = measures.ends
+        self.labelled = scored.labelled
+        self.units = measures.units[self.labelled]
+        # every unit counts alike
+        self._of_all = unit_weights(measures.units)
+        self._of_labelled = np.zeros(len(self._of_all))
+        self._of_labelled[self.labelled] = unit_weights(self.units)
+        budgets = RuleStops.of_array(fixed_stops(self.last, measures.traces.n_rounds).T)
+        budgets = budgets.take(np.flatnonzero(self.known(budgets)))
+        metric = scored.metric.score
+        of_fixed = self.figures(budgets, [CostReads()] * len(budgets), [metric])
+        self._frontier = (of_fixed["cost"], of_fixed[metric])
 
-    @property
-    def texts(self) -> list[str]:
-        conditions = [threshold.condition for threshold in self.chosen]
-        return [formula.text(conditions) for formula in self.formulas]
+    def use(self, conditions: Sequence[str]) -> None:
+        """Pack the chosen conditions."""
+        self._packed = pack(condition_fires(conditions, self._operands, self.columns))
 
-    @property
-    def reads(self) -> list[CostReads]:
-        """What each pays for; a condition that never holds does not name its signal."""
-        return [
-            cost_reads(
-                self.operands[number].spec
-                for clause in formula.clauses
-                for number in clause
-                if not self.chosen[number].never
-            )
-            for formula in self.formulas
-        ]
+    def stops(self, formulas: Sequence[Formula]) -> RuleStops:
+        """(n_formulas, n_questions)."""
+        return RuleStops.of_formulas(self._packed, formulas, self.last)
+
+    def threshold_stops(self, operand: Operand, thresholds: Sequence[float]) -> RuleStops:
+        """(n_thresholds, n_questions); a threshold at the end of the range never fires."""
+
+        def compute(rules: NDArray[np.intp], rows: slice) -> NDArray[np.int16]:
+            last, columns = self.last[rows], self.columns
+            tried = [thresholds[number] for number in rules.tolist()]
+            stops = np.tile(last, (len(tried), 1))
+            reachable = [n for n, threshold in enumerate(tried) if operand.can_hold(threshold)]
+            if reachable:
+                conditions = [operand.condition(tried[n]) for n in reachable]
+                some = RuleColumns(
+                    shape=(len(last), columns.shape[1]),
+                    signals={name: of[rows] for name, of in columns.signals.items()},
+                    calibrations={name: of[rows] for name, of in columns.calibrations.items()},
+                )
+                fires = condition_fires(conditions, self._operands, some)
+                stops[reachable] = [first_stops(fired, last) for fired in fires]
+            return stops
+
+        return RuleStops(len(thresholds), len(self.last), compute)
+
+    def known(self, stops: RuleStops) -> NDArray[np.bool_]:
+        """Rules, (n_rules,), none of whose stops (n_rules, n_questions) lies past what is known."""
+        known = np.ones(len(stops), bool)
+        if self._seen is not None:
+            for rows, taken in stops.by_questions():
+                past = self._seen.unseen[rows] & (taken > self._seen.last[rows])
+                known &= ~past.any(axis=1)
+        return known
+
+    def at(self, values: Array, stops: NDArray[np.int16], rows: slice | None = None) -> Array:
+        """Values (n_questions, n_rounds) at stop rounds of those in ``rows``, (n_labelled, n_rules)."""
+        rows = rows or slice(0, len(values))
+        taken = np.take_along_axis(values[rows], stops.T.astype(np.int64) - 1, axis=1)
+        return taken[self.labelled[rows]]
+
+    def figures(
+        self, stops: RuleStops, reads: Sequence[CostReads], scores: Iterable[ScoreName]
+    ) -> dict[str, Array]:
+        """What every rule scores, its ``cost`` and how many ``rounds`` it takes, (n_rules,) each."""
+        seen = self.measures.seen
+        share, labelled = self._of_all / self._of_all.sum(), self.labelled[:, None]
+        of_score = (self._of_labelled / self._of_labelled.sum())[:, None]
+        shape = self.measures.traces.exists.shape
+        rounds = np.broadcast_to(np.arange(1.0, shape[1] + 1), shape)
+        tables = {
+            name: np.where(labelled, getattr(self.scored, name) * of_score, 0.0) for name in scores
+        }
+        tables["rounds"] = share[:, None] * (rounds if seen is None else seen.matrix(rounds))
+        kinds = list(dict.fromkeys(reads))
+        of_kind = np.array([kinds.index(kind) for kind in reads], np.intp)
+        paid = [self.book.known(self.axis, kind) for kind in kinds]
+        paid = [share[:, None] * (of if seen is None else seen.matrix(of)) for of in paid]
+        figures = {name: np.zeros(len(stops)) for name in ("cost", *tables)}
+        for rows, taken in stops.by_questions():
+            for start in range(0, len(stops), _BLOCK):
+                some = slice(start, start + _BLOCK)
+                at = taken[some].T.astype(np.int64) - 1
+                for name, values in tables.items():
+                    figures[name][some] += np.take_along_axis(values[rows], at, axis=1).sum(axis=0)
+                for kind, values in enumerate(paid):
+                    of = np.flatnonzero(of_kind[some] == kind)
+                    costs = np.take_along_axis(values[rows], at[:, of], axis=1)
+                    figures["cost"][start + of] += costs.sum(axis=0)
+        return figures
+
+    def objective(self, name: str, figures: Mapping[str, Array]) -> Array:
+        """What rules are ordered by, a score or the gain at equal cost, (n_rules,)."""
+        if name != GAIN_AT_COST:
+            return figures[name]
+        scores = figures[self.scored.metric.score]
+        if not self._frontier[1].size:
+            return np.full(len(scores), np.nan)  # of no fixed budget is known what it scores
+        costs, frontier = (np.tile(fixed, (len(scores), 1)) for fixed in self._frontier)
+        return scores - interpolate(costs, frontier, figures["cost"])
 
 
-def _known(formulas: tuple[Formula, ...], scorers: Sequence[RuleScorer]) -> tuple[Formula, ...]:
+def _known(formulas: tuple[Formula, ...], splits: Sequence[_Split]) -> tuple[Formula, ...]:
     """Those that stop no question past a cut which nothing stands for."""
-    cut = [scorer for scorer in scorers if scorer.measures.seen is not None]
+    cut = [split for split in splits if split.measures.seen is not None]
     if not cut:
         return formulas
-    known = np.all([scorer.known(scorer.stops(formulas)) for scorer in cut], axis=0)
+    known = np.all([split.known(split.stops(formulas)) for split in cut], axis=0)
     if not known.any():
         raise UsageError(
             f"of {counted(len(formulas), 'rule')} each goes past the cut of some question, and nothing "
             "stands for what lies there, so none can be scored; replay --stop-when gives a range. Search "
             "questions that were recorded to the full budget, or live ones of which a share was explored; "
             "which were cut: "
-            f"suffice traces info {scorers[0].measures.traces.at}"
+            f"suffice traces info {splits[0].measures.traces.at}"
         )
     return tuple(formula for formula, is_known in zip(formulas, known, strict=True) if is_known)
 
 
 def _choose(
-    tune: RuleScorer, operand: Operand, settings: SearchSettings, budget: int
+    tune: _Split, operand: Operand, settings: SearchSettings, budget: int
 ) -> ChosenThreshold:
     """One signal's threshold on tune, of one's own the better way; ``budget`` is the last round of both."""
     if operand.binary:
@@ -202,23 +612,24 @@ def _choose(
 
 
 def _objectives(
-    tune: RuleScorer, operand: Operand, tried: Sequence[float], settings: SearchSettings
+    tune: _Split, operand: Operand, tried: Sequence[float], settings: SearchSettings
 ) -> Array:
     """What each threshold reaches on tune, -inf where it is unknown or above the cost cap."""
-    stops, reads = tune.threshold_stops(operand, tried), [cost_reads((operand.spec,))] * len(tried)
+    reads = [cost_reads((operand.spec,))] * len(tried)
+    stops = tune.threshold_stops(operand, tried)
     figures = tune.figures(stops, reads, _ordered_by(tune, settings))
     objective = tune.objective(_objective(tune, settings), figures)
     kept = ~np.isnan(objective)  # stops past a cut
     if settings.max_cost is not None:
-        kept &= figures.costs <= settings.max_cost
+        kept &= figures["cost"] <= settings.max_cost
     return np.where(kept, objective, -np.inf)
 
 
-def _objective(tune: RuleScorer, settings: SearchSettings) -> str:
+def _objective(tune: _Split, settings: SearchSettings) -> str:
     return settings.objective or tune.scored.metric.score
 
 
-def _ordered_by(tune: RuleScorer, settings: SearchSettings) -> tuple[ScoreName, ...]:
+def _ordered_by(tune: _Split, settings: SearchSettings) -> tuple[ScoreName, ...]:
     """The scores that rules are ordered by."""
     asked = _objective(tune, settings)
     names = (tune.scored.metric.score, *(name for name in _SCORES if name == asked))
@@ -237,126 +648,7 @@ def _never(operand: Operand, budget: int, tried: tuple[float, ...]) -> ChosenThr
     )
 
 
-# --- the result ----------------------------------------------------------------------------------
-class _Family:
-    """Rules on one split; those that stop every question alike are worked on once."""
-
-    def __init__(self, stops: RuleStops) -> None:
-        self.digests = stops.digests()
-        first: dict[bytes, int] = {}
-        for number, digest in enumerate(self.digests):
-            first.setdefault(digest, number)
-        place = {digest: at for at, digest in enumerate(first)}
-        self.stops = stops.take(np.array([*first.values()], np.intp))
-        """Of different rules, (n, n_questions)."""
-        self.same = np.array([place[digest] for digest in self.digests], np.intp)
-        """For every rule the number of the one there that has its stops."""
-
-    def figures(
-        self, scorer: RuleScorer, reads: Sequence[CostReads], scores: Iterable[ScoreName]
-    ) -> RuleFigures:
-        """What every rule scores and costs, the first ones of which pay for so much."""
-        pairs = list(zip(self.same.tolist(), reads, strict=False))
-        distinct = {pair: number for number, pair in enumerate(dict.fromkeys(pairs))}
-        rules = np.array([rule for rule, _ in distinct], np.intp)
-        figures = scorer.figures(self.stops.take(rules), [kind for _, kind in distinct], scores)
-        return figures.of(np.array([distinct[pair] for pair in pairs], np.intp))
-
-
-def _result(measures: Measures, searched: _Searched, settings: SearchSettings) -> SearchResult:
-    tune, held_out = searched.tune, searched.held_out
-    baseline_name, baseline = _baseline(measures, held_out, settings)
-    family = _Family(RuleStops.joined([held_out.stops(searched.formulas), *_tried_stops(searched)]))
-    bands, p_holm = _corrected(held_out, family, baseline, settings)
-    rules = _rules(searched, family, (bands, p_holm), settings)
-    return SearchResult(
-        rules=rules,
-        evaluated=len(rules),
-        thresholds=searched.chosen,
-        family=len(family.digests),
-        critical_score=bands[0].critical,
-        critical_delta=bands[1].critical,
-        baseline=baseline_name,
-        baseline_score=float(baseline.mean()),
-        questions=(tune.measures.traces.n_questions, held_out.measures.traces.n_questions),
-        labelled=(int(tune.labelled.sum()), int(held_out.labelled.sum())),
-        max_rounds=held_out.measures.traces.n_rounds,
-        metric=measures.metric,
-        cost=held_out.axis,
-        settings=settings,
-        source=measures.traces.origin.source,
-        notes=(
-            *held_out.measures.notes(settings.metric),
-            *answer_notes(AnswerChoice.parse(settings.answer), {}),
-            *_notes(searched, settings, rules),
-        ),
-    )
-
-
-def _rules(
-    searched: _Searched,
-    family: _Family,
-    corrected: tuple[tuple[SimultaneousBand, ...], Array],
-    settings: SearchSettings,
-) -> tuple[SearchedRule, ...]:
-    """Every rule with its figures on eval, in the order of tune."""
-    (score, delta), p_holm = corrected
-    tune, held_out, texts = searched.tune, searched.held_out, searched.texts
-    on_tune, reads = _Family(tune.stops(searched.formulas)), searched.reads
-    known, figures = (
-        on_tune.figures(tune, reads, _ordered_by(tune, settings)),
-        family.figures(held_out, reads, _SCORES),
-    )
-    costs, scores = known.costs, known.scores[tune.scored.metric.score]
-    objective, front = (
-        tune.objective(_objective(tune, settings), known),
-        pareto_front(costs, scores),
-    )
-    within = costs <= (np.inf if settings.max_cost is None else settings.max_cost)
-    # those within the cap first, best objective first, then the cheaper, then the earlier
-    rounded = (np.round(costs, _DIGITS), -np.round(objective, _DIGITS))
-    order = np.lexsort((np.arange(len(texts)), *rounded, ~within)).tolist()
-    alike = [*zip(on_tune.digests, family.digests[: len(texts)], strict=True)]
-    first, ways = {alike[n]: n for n in reversed(order)}, Counter(alike)
-    return tuple(
-        SearchedRule(
-            rule=texts[n],
-            metric=held_out.scored.metric,
-            **{name: float(values[n]) for name, values in figures.scores.items()},
-            mean_rounds=float(figures.rounds[n]),
-            cost=float(figures.costs[n]),
-            interval=score.at_once(n),
-            naive=score.alone(n),
-            delta=delta.at_once(n),
-            naive_delta=delta.alone(n),
-            p_holm=float(p_holm[n]),
-            tune_score=float(scores[n]),
-            tune_cost=float(costs[n]),
-            tune_objective=float(objective[n]),
-            within_cap=bool(within[n]),
-            pareto=bool(front[n]),
-            ways=ways[alike[n]],
-            like=None if first[alike[n]] == n else texts[first[alike[n]]],
-        )
-        for n in order
-    )
-
-
-def _tried_stops(searched: _Searched) -> list[RuleStops]:
-    """Stop rounds on eval of every threshold that was tried alone: they were looked at too."""
-    held_out = searched.held_out
-    tried = [
-        held_out.threshold_stops(way, chosen.grid)
-        for operand, chosen in zip(searched.operands, searched.chosen, strict=True)
-        for way in both_ways((operand,))
-        if chosen.grid
-    ]
-    return [stops.take(np.flatnonzero(held_out.known(stops))) for stops in tried]
-
-
-def _baseline(
-    measures: Measures, held_out: RuleScorer, settings: SearchSettings
-) -> tuple[str, Array]:
+def _baseline(measures: Measures, held_out: _Split, settings: SearchSettings) -> tuple[str, Array]:
     most = min(3, held_out.measures.traces.n_rounds)
     names = [settings.baseline] if settings.baseline else [f"fixed-{k}" for k in range(most, 0, -1)]
     for name in names:
@@ -378,12 +670,12 @@ def _baseline(
 
 
 def _corrected(
-    held_out: RuleScorer, family: _Family, baseline: Array, settings: SearchSettings
+    held_out: _Split, stops: RuleStops, baseline: Array, settings: SearchSettings
 ) -> tuple[tuple[SimultaneousBand, ...], Array]:
-    """Of rules that differ, then of all."""
-    n_rules, scored = len(family.stops), held_out.scored.compared
-    if from_sums(family.stops.shape[1]):
-        sums = _sums(held_out, family.stops, baseline)
+    """Bands of the score and of its difference to the baseline, and p-values of the latter."""
+    n_rules, scored = len(stops), held_out.scored.compared
+    if from_sums(stops.shape[1]):
+        sums = _sums(held_out, stops, baseline)
         bands = bands_from_sums(
             sums, n_rules, (None, n_rules), resamples=settings.resamples, seed=settings.seed
         )
@@ -391,7 +683,7 @@ def _corrected(
     else:
 
         def columns(part: slice) -> Array:
-            return unit_means(held_out.at(scored, family.stops[part]), held_out.units)
+            return unit_means(held_out.at(scored, stops[part]), held_out.units)
 
         means = unit_means(baseline, held_out.units)
         bands = simultaneous_bands(
@@ -407,10 +699,10 @@ def _corrected(
                 for start in range(0, n_rules, _BLOCK)
             ]
         )
-    return tuple(band.of(family.same) for band in bands), holm(p_values[family.same])
+    return bands, p_values
 
 
-def _sums(held_out: RuleScorer, stops: RuleStops, baseline: Array) -> Sums:
+def _sums(held_out: _Split, stops: RuleStops, baseline: Array) -> Sums:
     """Those of all rules' scores and the baseline's, of so many questions that no rule's scores are held."""
     sums, labelled = Sums.none(len(stops) + 1), np.cumsum(held_out.labelled)
     repeated = unit_weights(held_out.units) < 1.0
@@ -427,38 +719,34 @@ def _sums(held_out: RuleScorer, stops: RuleStops, baseline: Array) -> Sums:
     return sums
 
 
-def _why_never(chosen: ChosenThreshold, settings: SearchSettings) -> str:
-    """Why a condition was left without a threshold."""
-    if not chosen.grid:
-        return "it is undefined on tune"
-    if settings.max_cost is None:
-        return "no threshold does better on tune than one that nothing passes"
-    return "no threshold keeps the cost cap on tune"
-
-
 def _notes(
-    searched: _Searched,
+    held_out: _Split,
+    chosen: Sequence[ChosenThreshold],
+    unknown: int,
     settings: SearchSettings,
     rules: Sequence[SearchedRule],
 ) -> list[str]:
-    held_out = searched.held_out
-    notes = [
-        *record_banners(held_out.measures.traces),
-        *held_out.book.notes(held_out.axis),
-    ]
-    notes += [
-        f"{chosen.signal}: {_why_never(chosen, settings)}, so the condition never fires "
-        f"(written {chosen.condition}, where every rule stops)"
-        for chosen in searched.chosen
-        if chosen.never
-    ]
+    notes = [*record_banners(held_out.measures.traces), *held_out.book.notes(held_out.axis)]
+    for threshold in chosen:
+        if not threshold.never:
+            continue
+        if not threshold.grid:
+            why = "it is undefined on tune"
+        elif settings.max_cost is None:
+            why = "no threshold does better on tune than one that nothing passes"
+        else:
+            why = "no threshold keeps the cost cap on tune"
+        notes.append(
+            f"{threshold.signal}: {why}, so the condition never fires (written {threshold.condition}, where "
+            "every rule stops)"
+        )
     if settings.tune_split == settings.eval_split:
         notes.append(
             f"thresholds were chosen on the questions that are scored (split {settings.eval_split}): "
             "the figures are in-sample"
         )
     if settings.tune_split != FIT_SPLIT and any(
-        operand.calibrated for operand in searched.operands
+        threshold.signal.startswith("calibrated(") for threshold in chosen
     ):
         notes.append(
             f"calibrated(...) was fitted on split {settings.tune_split}; replay --stop-when fits it on "
@@ -468,9 +756,9 @@ def _notes(
     if outside:
         which = "1 rule costs" if outside == 1 else f"{outside} rules cost"
         notes.append(f"{which} more than the cap on tune; listed last")
-    if searched.unknown:
+    if unknown:
         notes.append(
-            f"left out {counted(searched.unknown, 'rule')} that go past the cut of questions which nothing "
+            f"left out {counted(unknown, 'rule')} that go past the cut of questions which nothing "
             "stands for, so of whose figures only ranges are known; replay --stop-when gives these"
         )
     short = int((held_out.last < held_out.measures.traces.n_rounds).sum())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from suffice._version import VERSION
 from suffice.errors import UsageError
-from suffice.measures.costs import CostAxis, CostBook, cost_reads, shared_axis
+from suffice.measures.costs import CostAxis, cost_reads, shared_axis
 from suffice.measures.measures import Measures, Traces
 from suffice.measures.scores import Outcomes
 from suffice.measures.seen import record_banners
@@ -35,7 +35,7 @@ from suffice.replay.choose.families import policies_at
 from suffice.replay.choose.splits import refuse_unscored
 from suffice.replay.run.answers import answer_notes, chosen_by_signal
 from suffice.replay.settings import SweepSettings
-from suffice.results.as_json import as_json, fields_as_json
+from suffice.results.as_json import as_json
 from suffice.results.formats import percent, points
 from suffice.results.markup import visible
 from suffice.results.table import Column, Table
@@ -46,25 +46,6 @@ from suffice.signals.table import SignalTable, first_stops
 
 _CLEAR_SHARE = 0.8  # a curve of nothing but noise passes 0.5 every other time, 0.8 seldom
 Array = NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweptThreshold:
-    """One threshold on both splits, costs as the sweep's axis says.
-
-    ``gain`` is tune score per extra round over the next one with fewer rounds.
-    """
-
-    threshold: float
-    tune_score: float = field(metadata={"json": "tune_{metric}"})
-    tune_error: float = field(metadata={"json": "tune_standard_error"})
-    tune_rounds: float
-    tune_cost: float
-    eval_score: float = field(metadata={"json": "eval_{metric}"})
-    eval_other: float = field(metadata={"json": "eval_{other}"})
-    eval_rounds: float
-    eval_cost: float
-    gain: float | None = field(metadata={"json": "gain_per_round"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,13 +74,16 @@ class Knee:
 class SweepResult(Tabular):
     """A sweep with its choice.
 
+    ``points`` has for each threshold, by the names of its JSON, the score, its standard error, rounds and
+    cost on tune, the tune score gained per extra round over the next one with fewer rounds, and the scores,
+    rounds and cost on eval.
     ``chosen`` is the cheapest threshold within one standard error of the best out-of-fold tune score.
     ``selection_gap`` is the tune score of the choice minus that on folds that had no part in choosing or
     fitting: what looking costs. ``split_gap`` is the score on eval minus the held-out one: how the two sets
     of questions differ. ``fold_choices`` are the thresholds chosen without each fold.
     """
 
-    points: tuple[SweptThreshold, ...]
+    points: tuple[Mapping[str, float | None], ...]
     chosen: float
     knee: Knee
     fold_choices: tuple[float, ...]
@@ -123,7 +107,7 @@ class SweepResult(Tabular):
         return {
             "rule": self.settings.rule,
             "calibrator": self.settings.calibrator,
-            "thresholds": self._points(),
+            "thresholds": as_json(self.points),
             "chosen": self.chosen,
             "chosen_rule": self.chosen_rule,
             "knee": as_json(self.knee),
@@ -148,12 +132,6 @@ class SweepResult(Tabular):
             "notes": list(self.notes),
         }
 
-    def _points(self) -> list[dict[str, Any]]:
-        """The thresholds, scores by the names they have beside the metric."""
-        metric = self.metric
-        names = {**metric.names, "other": metric.key(metric.beside)}
-        return [fields_as_json(point, names) for point in self.points]
-
     def tables(self) -> tuple[Table]:
         """Every threshold on both splits; the choice, the knee and the gaps below."""
         metric, other = self.metric, self.metric.beside
@@ -169,11 +147,12 @@ class SweepResult(Tabular):
             Column(name="choice", head=""),
         ]
         if self.cost.name != "rounds":
-            columns[4:4] = [self._cost_column("tune_cost")]
-            columns[-1:-1] = [self._cost_column("eval_cost")]
+            head = "\n".join(self.cost.head).strip()
+            columns[4:4] = [Column(name="tune_cost", kind="number", head=head)]
+            columns[-1:-1] = [Column(name="eval_cost", kind="number", head=head)]
         rows = [
-            [document[column.name] for column in columns[:-1]] + [self.mark(point.threshold)]
-            for point, document in zip(self.points, self._points(), strict=True)
+            [*(point[column.name] for column in columns[:-1]), self.mark(point["threshold"])]
+            for point in self.points
         ]
         return (
             Table(
@@ -185,10 +164,7 @@ class SweepResult(Tabular):
             ),
         )
 
-    def _cost_column(self, name: str) -> Column:
-        return Column(name=name, kind="number", head="\n".join(self.cost.head).strip())
-
-    def mark(self, threshold: float) -> str:
+    def mark(self, threshold: float | None) -> str:
         """``chosen`` and ``knee`` where they apply."""
         marks = ["chosen"] if threshold == self.chosen else []
         if threshold == self.knee.threshold:
@@ -239,7 +215,9 @@ def sweep(traces: Traces, settings: SweepSettings | None = None, **stated: Any) 
     answers = [chosen_by_signal(part, settings.answer) for part in (tune, evaluated)]
     data = replace(data, returned=answers[0].returned(data.outcomes))
     books = [part.costs(settings.cost_model, answers[0].reads) for part in (tune, evaluated)]
-    axis, costs = _costs(settings, data, books)
+    reads = cost_reads(resolve(name, also=data.table.values) for name in needs.signals)
+    axis = shared_axis(books, settings.cost, {settings.rule: reads})
+    costs = [book.known(axis, reads) for book in books]
     swept = open_rule(settings.rule, data, calibrator=settings.calibrator, costs=costs[0])
     grid = _grid(settings, swept)
     chosen = _chosen(settings, swept, grid)
@@ -258,7 +236,7 @@ def sweep(traces: Traces, settings: SweepSettings | None = None, **stated: Any) 
     on_held = _scores_at(scored, on_eval[thresholds.index(chosen.threshold)].stops)
     selection, split = _gaps(scores, held_out, on_held, settings)
     return SweepResult(
-        points=_points(on_tune, on_eval),
+        points=_points(on_tune, on_eval, measures.metric),
         chosen=chosen.threshold,
         knee=find_knee(on_tune, data.stopped, settings),
         fold_choices=choices,
@@ -278,16 +256,6 @@ def sweep(traces: Traces, settings: SweepSettings | None = None, **stated: Any) 
             *books[1].notes(axis),
         ),
     )
-
-
-def _costs(
-    settings: SweepSettings, data: FitData, books: Sequence[CostBook]
-) -> tuple[CostAxis, list[Array]]:
-    """What thresholds are compared at, and what stopping after each round costs on tune and on eval."""
-    needs = rule_needs(fill(settings.rule, 0.5))
-    reads = cost_reads(resolve(name, also=data.table.values) for name in needs.signals)
-    axis = shared_axis(books, settings.cost, {settings.rule: reads})
-    return axis, [book.known(axis, reads) for book in books]
 
 
 def _refuse_unseen(part: Measures, rows: NDArray[np.bool_]) -> None:
@@ -375,8 +343,8 @@ def _scores_at(scored: Outcomes, stops: NDArray[np.int16]) -> Array:
 
 
 def _points(
-    on_tune: Sequence[ThresholdScore], on_eval: Sequence[ThresholdScore]
-) -> tuple[SweptThreshold, ...]:
+    on_tune: Sequence[ThresholdScore], on_eval: Sequence[ThresholdScore], metric: Metric
+) -> tuple[dict[str, float | None], ...]:
     cheaper = sorted(on_tune, key=lambda score: score.mean_rounds)
     points = []
     for tune, held in zip(on_tune, on_eval, strict=True):
@@ -386,18 +354,18 @@ def _points(
             extra = tune.mean_rounds - before[-1].mean_rounds
             gain = (tune.score - before[-1].score) / extra
         points.append(
-            SweptThreshold(
-                threshold=tune.threshold,
-                tune_score=tune.score,
-                tune_error=tune.standard_error,
-                tune_rounds=tune.mean_rounds,
-                tune_cost=tune.cost,
-                eval_score=held.score,
-                eval_other=held.other,
-                eval_rounds=held.mean_rounds,
-                eval_cost=held.cost,
-                gain=gain,
-            )
+            {
+                "threshold": tune.threshold,
+                f"tune_{metric.name}": tune.score,
+                "tune_standard_error": tune.standard_error,
+                "tune_rounds": tune.mean_rounds,
+                "tune_cost": tune.cost,
+                f"eval_{metric.name}": held.score,
+                f"eval_{metric.key(metric.beside)}": held.other,
+                "eval_rounds": held.mean_rounds,
+                "eval_cost": held.cost,
+                "gain_per_round": gain,
+            }
         )
     return tuple(points)
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
-from operator import attrgetter
 from typing import Any, get_args
 
 import numpy as np
@@ -39,64 +38,16 @@ from suffice.trace.rounds.table import TraceSet
 KINDS: tuple[CalibratorKind, ...] = get_args(CalibratorKind)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProbabilityScore:
-    """How good the calibrated values of one split are; lower is better for all three.
-
-    ``brier`` has a 95% interval over resampled questions, the fitted maps held as they are;
-    ``delta_brier`` is its difference from the first kind's on the same draws. ``log_loss`` is in nats,
-    ``ece`` over ten equal-size buckets. All kinds are scored on the same ``rows``: rounds that are
-    labelled and that every kind has a value for.
-    """
-
-    brier: Interval
-    delta_brier: Interval
-    log_loss: float
-    ece: float
-    rows: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CalibratorScore:
-    """One kind: its probabilities out of fold on tune and on eval, and the rule that reads them.
-
-    ``floor`` was chosen on tune out of fold, as TASR's corrected preset chooses it; ``f1``, ``em``
-    (fractions) and ``mean_rounds`` are the rule's over the labelled questions of eval. ``delta_f1`` is
-    the difference from the first kind's F1 on the same draws.
-    """
-
-    kind: CalibratorKind
-    tune: ProbabilityScore
-    eval: ProbabilityScore
-    floor: float
-    rule: str
-    f1: Interval
-    delta_f1: Interval
-    em: float
-    mean_rounds: float
-
-    def to_json(self) -> dict[str, Any]:
-        """Strict JSON."""
-        return {
-            "kind": self.kind,
-            "tune_out_of_fold": as_json(self.tune),
-            "eval": as_json(self.eval),
-            "rule": {
-                "text": self.rule,
-                "floor": self.floor,
-                "f1": as_json(self.f1),
-                "delta_f1": as_json(self.delta_f1),
-                "em": self.em,
-                "mean_rounds": self.mean_rounds,
-            },
-        }
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CalibratorStudy(Tabular):
-    """Kinds side by side, in the order asked for; questions are the labelled ones.
+    """Kinds side by side, in the order asked for, each as JSON has it; questions are the labelled ones.
 
-    ``notes`` are sentences a reader must know.
+    Of each kind its probabilities, out of fold on tune (``tune_out_of_fold``) and on ``eval``: lower is
+    better for Brier score, log loss (in nats) and ECE (over ten equal-size buckets), on the rounds that are
+    labelled and that every kind has a value for. Its ``rule`` reads them, with the ``floor`` chosen on tune
+    out of fold, as TASR's corrected preset chooses it; F1, EM (fractions) and rounds are over the labelled
+    questions of eval. Intervals are of resampled questions, the fitted maps held as they are; a delta is
+    the difference from the first kind on the same draws. ``notes`` are sentences a reader must know.
     """
 
     signal: str
@@ -106,37 +57,40 @@ class CalibratorStudy(Tabular):
     eval_split: str
     tune_questions: int
     eval_questions: int
-    results: tuple[CalibratorScore, ...]
+    results: tuple[Mapping[str, Any], ...]
     notes: tuple[str, ...] = ()
 
     def tables(self) -> tuple[Table, ...]:
         """The kinds by their probabilities, and by their rules, with the notes."""
         first = self.results[0]
 
-        def against(of: str) -> Callable[[CalibratorScore], Value]:
+        def against(*of: str) -> Callable[[Mapping[str, Any]], Value]:
             return lambda score: (
-                Cell(None, "(the first)") if score is first else attrgetter(of)(score)
+                Cell(None, "(the first)") if score is first else score[of[0]][of[1]]
             )
 
         def number(name: str, digits: int, head: str | None = None, **more: bool) -> Column:
             return Column(name=name, kind="number", digits=digits, head=head, **more)
 
-        head = f"against {first.kind}"
+        head = f"against {first['kind']}"
         kind: Described = ("kind", Column(name="calibrator"))
         probabilities = table_of(
             "calibrators",
             self.results,
             (
                 kind,
-                ("tune.brier.estimate", number("tune", 4)),
+                ("tune_out_of_fold.brier.estimate", number("tune", 4)),
                 ("eval.brier", number("eval", 4, "eval [95%]", interval=True)),
                 (
-                    against("eval.delta_brier"),
+                    against("eval", "delta_brier"),
                     number("delta", 4, head, interval=True, signed=True),
                 ),
-                ("tune.log_loss", number("tune_log_loss", 3, "log loss tune", in_text=False)),
+                (
+                    "tune_out_of_fold.log_loss",
+                    number("tune_log_loss", 3, "log loss tune", in_text=False),
+                ),
                 ("eval.log_loss", number("log_loss", 3, "log loss")),
-                ("tune.ece", number("tune_ece", 3, "ECE tune", in_text=False)),
+                ("tune_out_of_fold.ece", number("tune_ece", 3, "ECE tune", in_text=False)),
                 ("eval.ece", number("ece", 3, "ECE")),
                 (
                     "eval.rows",
@@ -152,14 +106,14 @@ class CalibratorStudy(Tabular):
             self.results,
             (
                 kind,
-                ("floor", Column(name="floor", kind="significant")),
-                ("f1", Column(name="f1", kind="percent", interval=True, head="F1 [95%]")),
+                ("rule.floor", Column(name="floor", kind="significant")),
+                ("rule.f1", Column(name="f1", kind="percent", interval=True, head="F1 [95%]")),
                 (
-                    against("delta_f1"),
+                    against("rule", "delta_f1"),
                     Column(name="delta_f1", kind="points", interval=True, head=head),
                 ),
-                ("em", Column(name="em", kind="percent", head="EM")),
-                ("mean_rounds", number("mean_rounds", 2, "rounds")),
+                ("rule.em", Column(name="em", kind="percent", head="EM")),
+                ("rule.mean_rounds", number("rule.mean_rounds", 2, "rounds")),
             ),
             title=f"The rule that reads them, F1 and EM in percent on eval: {self.rule}",
             notes=[f"Note: {note}." for note in self.notes],
@@ -175,7 +129,7 @@ class CalibratorStudy(Tabular):
             "rule": self.rule,
             "tune": {"split": self.tune_split, "labelled": self.tune_questions},
             "eval": {"split": self.eval_split, "labelled": self.eval_questions},
-            "kinds": [score.to_json() for score in self.results],
+            "kinds": as_json(self.results),
             "notes": list(self.notes),
         }
 
@@ -196,8 +150,42 @@ def calibrator_study(
     tune = fit_data(measures, needs.signals, split=tune_split)
     held_out = fit_data(measures, needs.signals, split=eval_split)
     own = own_among(needs.signals, measures.traces.signal_names)
-    fitted = [_Fitted(kind, rule, signal, tune, own) for kind in kinds]
-    results = _results(fitted, signal, tune, held_out)
+    predicted, stops, rules = [], [], []
+    for kind in kinds:
+        swept = open_rule(rule, tune, calibrator=kind)
+        floor = swept.chosen(FLOORS, cheapest_within_one_error).threshold
+        policy = fitted_rule(fill(rule, floor), tune, own_signals=own, calibrator=kind)
+        on_eval = policy.calibrators[signal].predict_rounds(held_out.table.signal(signal))
+        predicted.append((out_of_fold(tune, signal, kind=kind), on_eval))
+        ends = held_out.table.exists.sum(axis=1)
+        stops.append(np.minimum(first_stops(policy, held_out.table), ends).astype(np.int64))
+        rules.append({"text": policy.rule, "floor": floor})
+    scored = [
+        _probability_scores(values, data, signal)
+        for values, data in zip(zip(*predicted, strict=True), (tune, held_out), strict=True)
+    ]
+    labelled, rows = held_out.outcomes.labelled, np.arange(len(held_out.units))
+    f1, em = (
+        np.stack([values[rows, stopped - 1][labelled] for stopped in stops], axis=1)
+        for values in (held_out.outcomes.f1, held_out.outcomes.em)
+    )
+    columns = unit_means(f1, held_out.units[labelled])
+    against = _against_first(columns.mean(axis=0), resampled_means(columns))
+    results = tuple(
+        {
+            "kind": kind,
+            "tune_out_of_fold": scored[0][number],
+            "eval": scored[1][number],
+            "rule": {
+                **rules[number],
+                "f1": against[number][0],
+                "delta_f1": against[number][1],
+                "em": float(em[:, number].mean()),
+                "mean_rounds": float(stops[number][labelled].mean()),
+            },
+        }
+        for number, kind in enumerate(kinds)
+    )
     return CalibratorStudy(
         signal=signal,
         rule=rule,
@@ -211,58 +199,9 @@ def calibrator_study(
     )
 
 
-class _Fitted:
-    """One kind fitted on tune, with the floor it led to."""
-
-    def __init__(
-        self, kind: CalibratorKind, rule: str, signal: str, tune: FitData, own: tuple[str, ...]
-    ) -> None:
-        self.kind = kind
-        self.out_of_fold = out_of_fold(tune, signal, kind=kind)
-        swept = open_rule(rule, tune, calibrator=kind)
-        self.floor = swept.chosen(FLOORS, cheapest_within_one_error).threshold
-        self.policy = fitted_rule(fill(rule, self.floor), tune, own_signals=own, calibrator=kind)
-        self.calibrator = self.policy.calibrators[signal]
-
-    def stops(self, data: FitData) -> NDArray[np.int64]:
-        """The round each question stops at, (n_questions,)."""
-        wanted = first_stops(self.policy, data.table).astype(np.int64)
-        last = data.table.exists.sum(axis=1).astype(np.int64)
-        return np.asarray(np.minimum(wanted, last), np.int64)
-
-
-def _results(
-    fitted: Sequence[_Fitted], signal: str, tune: FitData, held_out: FitData
-) -> tuple[CalibratorScore, ...]:
-    predictions = [fit.calibrator.predict_rounds(held_out.table.signal(signal)) for fit in fitted]
-    stops = [fit.stops(held_out) for fit in fitted]
-    scored = zip(
-        fitted,
-        _probability_scores([fit.out_of_fold for fit in fitted], tune, signal),
-        _probability_scores(predictions, held_out, signal),
-        stops,
-        _rule_f1(stops, held_out),
-        strict=True,
-    )
-    return tuple(
-        CalibratorScore(
-            kind=fit.kind,
-            tune=on_tune,
-            eval=on_eval,
-            floor=fit.floor,
-            rule=fit.policy.rule,
-            f1=f1,
-            delta_f1=delta_f1,
-            em=float(_at(held_out.outcomes.em, stopped, held_out).mean()),
-            mean_rounds=float(stopped[held_out.outcomes.labelled].mean()),
-        )
-        for fit, on_tune, on_eval, stopped, (f1, delta_f1) in scored
-    )
-
-
 def _probability_scores(
     predictions: Sequence[NDArray[np.float64]], data: FitData, signal: str
-) -> list[ProbabilityScore]:
+) -> list[dict[str, Any]]:
     """Each kind's probabilities (n_questions, n_rounds) against exact match, on common rows."""
     em = data.outcomes.em
     usable = np.isfinite(em) & np.all([np.isfinite(predicted) for predicted in predictions], axis=0)
@@ -281,16 +220,14 @@ def _probability_scores(
     means = columns.mean(axis=0)
     scores, drawn = means[:-1] / means[-1], draws[:, :-1] / draws[:, -1:]
     return [
-        ProbabilityScore(
-            brier=brier,
-            delta_brier=delta,
-            log_loss=log_loss(predicted[usable], em[usable]),
-            ece=expected_calibration_error(predicted[usable], em[usable]),
-            rows=int(usable.sum()),
-        )
-        for predicted, (brier, delta) in zip(
-            predictions, _against_first(scores, drawn), strict=True
-        )
+        {
+            "brier": brier,
+            "delta_brier": delta,
+            "log_loss": log_loss(values[usable], em[usable]),
+            "ece": expected_calibration_error(values[usable], em[usable]),
+            "rows": int(usable.sum()),
+        }
+        for values, (brier, delta) in zip(predictions, _against_first(scores, drawn), strict=True)
     ]
 
 
@@ -307,43 +244,30 @@ def _against_first(
     ]
 
 
-def _at(
-    values: NDArray[np.float64], stops: NDArray[np.int64], data: FitData
-) -> NDArray[np.float64]:
-    return values[np.arange(len(stops)), stops - 1][data.outcomes.labelled]
-
-
-def _rule_f1(stops: Sequence[NDArray[np.int64]], data: FitData) -> list[tuple[Interval, Interval]]:
-    """F1 of each kind's rule, and its difference from the first kind's."""
-    columns = np.stack([_at(data.outcomes.f1, stopped, data) for stopped in stops], axis=1)
-    columns = unit_means(columns, data.units[data.outcomes.labelled])
-    return _against_first(columns.mean(axis=0), resampled_means(columns))
-
-
-def _notes(results: Sequence[CalibratorScore]) -> tuple[str, ...]:
+def _notes(results: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     notes = []
-    crossed = [
-        (better, worse)
-        for better, worse in permutations(results, 2)
-        if better.eval.brier.estimate < worse.eval.brier.estimate
-        and better.f1.estimate < worse.f1.estimate
-    ]
-    if crossed:
-        better, worse = max(crossed, key=lambda pair: pair[1].f1.estimate - pair[0].f1.estimate)
-        overlap = better.f1.low <= worse.f1.high and worse.f1.low <= better.f1.high
-        notes.append(
-            f"better probabilities do not make the better rule here: on eval {better.kind} has the lower "
-            f"Brier score ({better.eval.brier.estimate:.4f} against {worse.eval.brier.estimate:.4f} for "
-            f"{worse.kind}), and its rule the lower F1 ({better.f1.estimate:.3f} against "
-            f"{worse.f1.estimate:.3f}, at {better.mean_rounds:.2f} and {worse.mean_rounds:.2f} rounds"
-            f"{', which may be chance: the intervals overlap' if overlap else ''})"
+    crossed = []
+    for better, worse in permutations(results, 2):
+        (brier, f1), (other_brier, other_f1) = (
+            (one["eval"]["brier"], one["rule"]["f1"]) for one in (better, worse)
         )
-    others = results[1:]
-    if others and all(
-        score.eval.delta_brier.low <= 0.0 <= score.eval.delta_brier.high for score in others
-    ):
+        if brier.estimate < other_brier.estimate and f1.estimate < other_f1.estimate:
+            overlap = f1.low <= other_f1.high and other_f1.low <= f1.high
+            said = (
+                f"better probabilities do not make the better rule here: on eval {better['kind']} has the "
+                f"lower Brier score ({brier.estimate:.4f} against {other_brier.estimate:.4f} for "
+                f"{worse['kind']}), and its rule the lower F1 ({f1.estimate:.3f} against "
+                f"{other_f1.estimate:.3f}, at {better['rule']['mean_rounds']:.2f} and "
+                f"{worse['rule']['mean_rounds']:.2f} rounds"
+                f"{', which may be chance: the intervals overlap' if overlap else ''})"
+            )
+            crossed.append((other_f1.estimate - f1.estimate, said))
+    if crossed:
+        notes.append(max(crossed, key=lambda one: one[0])[1])
+    deltas = [score["eval"]["delta_brier"] for score in results[1:]]
+    if deltas and all(delta.low <= 0.0 <= delta.high for delta in deltas):
         notes.append(
-            f"no kind's Brier score on eval differs from that of {results[0].kind} by more than the "
+            f"no kind's Brier score on eval differs from that of {results[0]['kind']} by more than the "
             "questions drawn could explain (95% intervals hold 0)"
         )
     return tuple(notes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,16 +11,15 @@ from numpy.typing import NDArray
 
 from suffice.errors import UsageError, attempt
 from suffice.measures.measures import Measures, Traces
-from suffice.measures.scores import Outcomes
-from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
+from suffice.numbers.intervals.bootstrap import percentile_interval, resampled_means
 from suffice.numbers.units import unit_means
 from suffice.options import settings_of
 from suffice.policies.defaults import MARGIN
 from suffice.replay.diagnose.calibrator_study import CalibratorStudy, calibrator_study
 from suffice.replay.diagnose.selective import (
-    SelectiveResult,
     SelectiveSettings,
     selective_prediction,
+    selective_tables,
 )
 from suffice.replay.diagnose.signal_diagnostics import Diagnostics, diagnose
 from suffice.replay.diagnose.signal_tables import NAME_WIDTH, POLICY
@@ -37,136 +36,78 @@ from suffice.trace.rounds.table import TraceSet
 FEW_QUESTIONS = 10
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TypeScores:
-    """One policy on one type: mean scores of labelled questions, mean rounds of all.
+def breakdown(traces: TraceSet | Measures, result: ReplayResult) -> tuple[dict[str, Any], ...]:
+    """The replay ``result`` of ``traces`` by question type, types sorted, untyped questions (``None``) last.
 
-    ``delta_f1`` is the paired difference to the replay's baseline on the same questions. ``None``: no
-    question of the type is labelled.
+    Of every policy mean scores of labelled questions (``None``: there are none), mean rounds of all, and the
+    paired difference to the baseline on the same questions. ``few``: fewer than 10 labelled questions, too
+    few to read anything into.
     """
-
-    policy: str
-    em: float | None
-    f1: float | None
-    mean_rounds: float | None
-    delta_f1: Interval | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TypeBreakdown:
-    """Every policy on the questions of one type (``None``: those without one).
-
-    ``few``: fewer than 10 labelled questions, too few to read anything into.
-    """
-
-    type: str | None
-    questions: int
-    labelled: int
-    policies: tuple[TypeScores, ...]
-
-    @property
-    def few(self) -> bool:
-        """Whether there are too few questions."""
-        return self.labelled < FEW_QUESTIONS
-
-    @staticmethod
-    def side_by_side(types: Sequence[TypeBreakdown], baseline: str | None) -> Table:
-        """Every policy on every type of question; no difference to itself for the ``baseline``."""
-        columns = (
-            Column(name="type", most=2 * NAME_WIDTH, once=True),
-            POLICY,
-            Column(name="n", kind="count"),
-            Column(name="em", kind="percent", head="EM"),
-            Column(name="f1", kind="percent", head="F1"),
-            Column(name="mean_rounds", kind="number", digits=2, head="rounds"),
-            Column(name="delta_f1", kind="points", interval=True, head="delta F1 [95%]"),
-        )
-        rows: list[list[Value]] = []
-        for breakdown in types:
-            shown = "(no type)" if breakdown.type is None else breakdown.type
-            name = Cell(breakdown.type, f"{shown}{' (few)' if breakdown.few else ''}")
-            for scores in breakdown.policies:
-                delta: Value = scores.delta_f1
-                if scores.policy == baseline:
-                    delta = Cell(scores.delta_f1, "(baseline)")
-                rows.append(
-                    [
-                        *(name, scores.policy, breakdown.labelled, scores.em, scores.f1),
-                        *(scores.mean_rounds, delta),
-                    ]
-                )
-        title = (
-            "Policies by question type; EM, F1 and differences in percent. Few: under 10 questions."
-        )
-        return Table(name="policies by type", title=title, columns=columns, rows=rows, names=2)
-
-    def to_json(self) -> dict[str, Any]:
-        """Strict JSON."""
-        return {
-            "type": self.type,
-            "questions": self.questions,
-            "labelled": self.labelled,
-            "few": self.few,
-            "policies": as_json(self.policies),
-        }
-
-
-def breakdown(traces: TraceSet | Measures, result: ReplayResult) -> tuple[TypeBreakdown, ...]:
-    """The replay ``result`` of ``traces`` by question type, types sorted, untyped questions last."""
     measures = replayed(traces, result)
     result = of_rounds(result)
-    scored = measures.scores(result.f1_kind)
+    scored, units = measures.scores(result.f1_kind), measures.units
     types = Texts.of(measures.traces.first_rounds("question_type"))
     codes = {kind: code for code, kind in enumerate(types.distinct.to_pylist())}
-    rows = {kind: types.codes == codes[kind] for kind in sorted(codes)}
-    untyped = types.codes == NONE
-    return tuple(
-        _of_type(kind, of_kind, scored, result, measures.units)
-        for kind, of_kind in (*rows.items(), (None, untyped))
-        if of_kind.any()
-    )
-
-
-def _of_type(
-    kind: str | None,
-    rows: NDArray[np.bool_],
-    scored: Outcomes,
-    result: ReplayResult,
-    units: NDArray[np.intp],
-) -> TypeBreakdown:
-    labelled = rows & scored.labelled & scored.metric.gold
-    f1 = np.stack([policy.at_stops.scores["f1"][labelled] for policy in result.policies], axis=1)
-    f1 = unit_means(f1, units[labelled])
-    names = [policy.name for policy in result.policies]
-    delta = f1 - f1[:, [names.index(result.baseline)]]
-    draws = (
-        resampled_means(delta, resamples=result.resamples, seed=result.seed)
-        if labelled.any()
-        else None
-    )
-    policies = []
-    for number, policy in enumerate(result.policies):
-        rounds = policy.at_stops.costs["rounds"]
-        differs = None if draws is None else _mean(delta[:, number])
-        policies.append(
-            TypeScores(
-                policy=policy.name,
-                em=_mean(unit_means(policy.at_stops.scores["em"][labelled], units[labelled])),
-                f1=_mean(f1[:, number]),
-                mean_rounds=None
-                if rounds is None
-                else _mean(unit_means(rounds[rows], units[rows])),
-                delta_f1=None
-                if draws is None or differs is None
-                else percentile_interval(differs, draws[:, number]),
-            )
+    baseline = [policy.name for policy in result.policies].index(result.baseline)
+    found: list[dict[str, Any]] = []
+    for kind in (*sorted(codes), None):
+        rows = types.codes == (NONE if kind is None else codes[kind])
+        if not rows.any():
+            continue
+        labelled = rows & scored.labelled & scored.metric.gold
+        f1 = [policy.at_stops.scores["f1"][labelled] for policy in result.policies]
+        means = unit_means(np.stack(f1, axis=1), units[labelled])
+        delta = means - means[:, [baseline]]
+        draws = (
+            resampled_means(delta, resamples=result.resamples, seed=result.seed)
+            if labelled.any()
+            else None
         )
-    return TypeBreakdown(
-        type=kind,
-        questions=int(rows.sum()),
-        labelled=int(labelled.sum()),
-        policies=tuple(policies),
+        policies = []
+        for number, policy in enumerate(result.policies):
+            rounds, differs = policy.at_stops.costs["rounds"], _mean(delta[:, number])
+            em = unit_means(policy.at_stops.scores["em"][labelled], units[labelled])
+            policies.append(
+                {
+                    "policy": policy.name,
+                    "em": _mean(em),
+                    "f1": _mean(means[:, number]),
+                    "mean_rounds": None
+                    if rounds is None
+                    else _mean(unit_means(rounds[rows], units[rows])),
+                    "delta_f1": None
+                    if draws is None or differs is None
+                    else percentile_interval(differs, draws[:, number]),
+                }
+            )
+        known = int(labelled.sum())
+        few = known < FEW_QUESTIONS
+        of_kind = {"type": kind, "questions": int(rows.sum()), "labelled": known, "few": few}
+        found.append({**of_kind, "policies": policies})
+    return tuple(found)
+
+
+def types_table(types: Sequence[Mapping[str, Any]], baseline: str | None) -> Table:
+    """Every policy on every type of question; no difference to itself for the ``baseline``."""
+    columns = (
+        Column(name="type", most=2 * NAME_WIDTH, once=True),
+        POLICY,
+        Column(name="n", kind="count"),
+        Column(name="em", kind="percent", head="EM"),
+        Column(name="f1", kind="percent", head="F1"),
+        Column(name="mean_rounds", kind="number", digits=2, head="rounds"),
+        Column(name="delta_f1", kind="points", interval=True, head="delta F1 [95%]"),
     )
+    rows: list[list[Value]] = []
+    for of_kind in types:
+        shown = "(no type)" if of_kind["type"] is None else of_kind["type"]
+        name = Cell(of_kind["type"], f"{shown}{' (few)' if of_kind['few'] else ''}")
+        for scores in of_kind["policies"]:
+            policy, *figures, delta = scores.values()
+            delta = Cell(delta, "(baseline)") if policy == baseline else delta
+            rows.append([name, policy, of_kind["labelled"], *figures, delta])
+    title = "Policies by question type; EM, F1 and differences in percent. Few: under 10 questions."
+    return Table(name="policies by type", title=title, columns=columns, rows=rows, names=2)
 
 
 def _mean(values: NDArray[np.float64]) -> float | None:
@@ -177,7 +118,7 @@ def _mean(values: NDArray[np.float64]) -> float | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Diagnosis(Tabular):
-    """Signals on both splits; the replay of the policies on eval, by type and by confidence.
+    """Signals on both splits; the replay of the policies on eval, by type and by confidence, as in JSON.
 
     ``calibrators`` compares the kinds of calibrators, fitted on tune and scored on eval; where the
     record does not allow it, ``no_calibrators`` says why.
@@ -185,31 +126,25 @@ class Diagnosis(Tabular):
 
     signals: Diagnostics
     replayed: ReplayResult
-    types: tuple[TypeBreakdown, ...]
-    selective: tuple[SelectiveResult, ...]
+    types: tuple[Mapping[str, Any], ...]
+    selective: tuple[Mapping[str, Any], ...]
     calibrators: CalibratorStudy | None
     no_calibrators: str | None
     notes: tuple[str, ...]
 
     def tables(self) -> tuple[Table, ...]:
         """Signals, policies by type, confidences and calibrators, then the notes."""
-        return tuple(self._tables())
-
-    def _tables(self) -> Iterator[Table]:
-        yield from self.signals.tables()
-        labels = self.replayed.labels
-        if any(breakdown.type is not None for breakdown in self.types):
-            yield _with_labels(
-                TypeBreakdown.side_by_side(self.types, self.replayed.baseline), labels
-            )
-        for table in SelectiveResult.side_by_side(self.selective):
-            yield _with_labels(table, labels)
+        labels, tables = self.replayed.labels, [*self.signals.tables()]
+        if any(of_kind["type"] is not None for of_kind in self.types):
+            tables.append(_with_labels(types_table(self.types, self.replayed.baseline), labels))
+        tables += [_with_labels(table, labels) for table in selective_tables(self.selective)]
         if self.calibrators is not None:
-            yield from self.calibrators.tables()
+            tables += self.calibrators.tables()
         else:
             why = f"Calibrators are not compared: {self.no_calibrators or ''}"
-            yield Table(name="calibrators", title=why)
-        yield Table(name="notes", notes=[f"Note: {note}" for note in self.notes])
+            tables.append(Table(name="calibrators", title=why))
+        notes = [f"Note: {note}" for note in self.notes]
+        return (*tables, Table(name="notes", notes=notes))
 
     def to_json(self) -> dict[str, Any]:
         """Strict JSON, null where undefined."""
@@ -222,7 +157,7 @@ class Diagnosis(Tabular):
                 "baseline": self.replayed.baseline,
                 "f1_kind": self.replayed.f1_kind,
             },
-            "types": [breakdown.to_json() for breakdown in self.types],
+            "types": as_json(self.types),
             "selective": as_json(self.selective),
             "calibrators": None if self.calibrators is None else self.calibrators.to_json(),
             "no_calibrators": self.no_calibrators,
@@ -271,7 +206,7 @@ def diagnosis(
     types = breakdown(comparison.measures, result)
     notes = [*result.banners, *signals.notes, *result.notes]
     named = len(settings.policies) + len(settings.rules) > 0
-    confident = {result.policy for result in selective}
+    confident = {one["policy"] for one in selective}
     if named and comparison.result.labelled and settings.confidence is None:
         notes += [
             f"{policy.label} has no confidence of its own; name a signal with --confidence, in Python "

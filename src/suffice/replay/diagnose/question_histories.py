@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes
 from suffice.measures.seen import record_banners
-from suffice.numbers.fields import known
 from suffice.protocols import AnswerSet, CalibratedPolicy, StopPolicy
 from suffice.replay.diagnose.reliability import Reliability, reliability
 from suffice.replay.diagnose.report_parts import ReportParts
@@ -20,25 +19,10 @@ from suffice.replay.run.results import PolicyResult, ReplayResult
 from suffice.signals.available import given_signals
 from suffice.signals.columns.texts import Texts
 from suffice.signals.table import SignalTable, decide
-from suffice.trace.rounds.records import LoopView, Passage, QuestionRecord, Usage
+from suffice.trace.rounds.records import LoopView, QuestionRecord
 from suffice.trace.rounds.table import TraceSet
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundStory:
-    """One recorded round with its scores (``None``: unlabelled) and signals (``None``: undefined).
-
-    ``answer`` is ``None`` where the loop was not asked for one.
-    """
-
-    number: int
-    answer: str | None
-    em: float | None
-    f1: float | None
-    passages: tuple[Passage, ...]
-    signals: Mapping[str, float | None]
-    usage: Usage
-    parse_failure: str | None
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,16 +37,15 @@ class PolicyStop:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionStory:
-    """A question with its rounds and every policy's stop.
+    """A recorded question with every policy's stop; what it scores and its signals, by round, NaN: undefined.
 
-    Where not all can be shown, those of the first ``turn`` are: one of each kind, then another of each.
+    Without gold answers there are no ``scores``. Where not all can be shown, those of the first ``turn`` are:
+    one of each kind, then another of each.
     """
 
-    id: str
-    question: str
-    type: str | None
-    gold_answers: tuple[str, ...]
-    rounds: tuple[RoundStory, ...]
+    record: QuestionRecord
+    scores: Mapping[str, Array]
+    signals: Mapping[str, Array]
     stops: tuple[PolicyStop, ...]
     turn: int = 0
 
@@ -110,13 +93,12 @@ def report_data(
     drawn = _in_turn(_kinds(record, result, scored), result.seed)[:most_stories]
     turns = np.argsort(drawn).tolist()
     told = record.take(np.isin(np.arange(record.n_questions), drawn)).records()
+    scores = {"em": scored.em, "f1": scored.f1} if scored.metric.gold else {}
     stories = tuple(
         QuestionStory(
-            id=one.question.id,
-            question=one.question.text,
-            type=one.question.type,
-            gold_answers=one.gold.answers if scored.metric.gold else (),
-            rounds=tuple(_rounds(index, one, scored, shown)),
+            record=one,
+            scores={name: of[index] for name, of in scores.items()},
+            signals={name: of[index] for name, of in shown.items()},
             stops=tuple(
                 _stop(index, one, policy, read.get(policy.name)) for policy in result.policies
             ),
@@ -169,23 +151,6 @@ def _in_turn(kinds: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
     kinds = kinds[drawn]
     turn = np.arange(len(kinds)) - np.searchsorted(kinds, kinds)
     return drawn[np.lexsort((kinds, turn))]
-
-
-def _rounds(
-    index: int, record: QuestionRecord, scored: Outcomes, signals: Mapping[str, NDArray[np.float64]]
-) -> Iterator[RoundStory]:
-    gold = scored.metric.gold
-    for at, recorded in enumerate(record.rounds):
-        yield RoundStory(
-            number=at + 1,
-            answer=recorded.answer,
-            em=known(scored.em[index, at]) if gold else None,
-            f1=known(scored.f1[index, at]) if gold else None,
-            passages=recorded.passages or (),
-            signals={name: known(values[index, at]) for name, values in signals.items()},
-            usage=recorded.usage,
-            parse_failure=recorded.parse_failure,
-        )
 
 
 def _stop(

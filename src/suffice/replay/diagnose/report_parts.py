@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
-from functools import partial
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 from suffice.costs.usage import COSTS
@@ -14,88 +14,17 @@ from suffice.measures.costs import CostAxis
 from suffice.measures.measures import Measures
 from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT, TEMPLATE
 from suffice.protocols import Facts
-from suffice.replay.choose.search import search
-from suffice.replay.choose.search_results import SearchResult
+from suffice.replay.choose.search import SearchResult, search
 from suffice.replay.choose.sweep import SweepResult, sweep
-from suffice.replay.diagnose.calibrator_study import CalibratorStudy, calibrator_study
-from suffice.replay.diagnose.diagnosis import TypeBreakdown, breakdown
-from suffice.replay.diagnose.selective import (
-    SelectiveResult,
-    SelectiveSettings,
-    selective_prediction,
-)
-from suffice.replay.diagnose.signal_diagnostics import Diagnostics, diagnose
+from suffice.replay.diagnose.calibrator_study import calibrator_study
+from suffice.replay.diagnose.diagnosis import breakdown
+from suffice.replay.diagnose.selective import SelectiveSettings, selective_prediction
+from suffice.replay.diagnose.signal_diagnostics import diagnose
 from suffice.replay.run.compare import Comparison
 from suffice.replay.run.results import ReplayResult
 from suffice.replay.settings import DiagnosticsSettings, SearchSettings, SweepSettings
+from suffice.results.as_json import as_json
 from suffice.trace.rounds.table import TraceSet
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BoundTerms:
-    """One of several bounds of a promise; ``None`` where its file does not say."""
-
-    of: str
-    at_most: float | None
-    measured: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Guarantee:
-    """A policy's promise; ``None`` where its file does not say, or says what makes no sense.
-
-    The names are those of the policy file, see :meth:`suffice.replay.choose.proof.Row.document`; costs are
-    means per question of the cost named ``cost``, in words ``cost_label``. ``learn`` and ``test`` are the
-    sizes of the halves of a learned family, ``source`` and ``split`` where all questions were drawn.
-    ``elsewhere``: on traces other than those replayed. ``more`` are terms that this version does not
-    know.
-
-    ``bounds`` are all that is promised together, empty where it is the loss alone; ``min_rounds`` is the
-    first round at which it may stop. ``cost_counted_to`` is what a question counts at most in a
-    bounded cost, which ``cost_above`` tested ones passed.
-    """
-
-    policy: str
-    rule: str
-    fell_back: bool | None
-    path: str | None
-    loss: str | None
-    metric: str | None
-    max_loss: float | None
-    confidence: float | None
-    family: str | None
-    members: float | None
-    duplicates: float | None
-    tested: float | None
-    certified: float | None
-    correction: str | None
-    p_value: float | None
-    measured_loss: float | None
-    units: float | None
-    learn: float | None
-    test: float | None
-    questions_needed: float | None
-    cost: str | None
-    mean_cost: float | None
-    full_budget_cost: float | None
-    source: str | None
-    split: str | None
-    cost_label: str | None
-    elsewhere: bool
-    more: Mapping[str, str]
-    bounds: tuple[BoundTerms, ...] = ()
-    min_rounds: float | None = None
-    cost_counted_to: float | None = None
-    cost_above: float | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Strict JSON; what only some promises have is left out of others."""
-        document = {attribute.name: getattr(self, attribute.name) for attribute in fields(self)}
-        document["more"] = dict(self.more)
-        document["bounds"] = [asdict(bound) for bound in self.bounds]
-        absent = [name for name in ("bounds", *_SELDOM) if not document[name]]
-        return {name: value for name, value in document.items() if name not in absent}
-
 
 _TEXTS = ("path", "loss", "metric", "family", "correction", "cost")
 _NUMBERS = (
@@ -109,8 +38,17 @@ _KNOWN = frozenset(
 )
 
 
-def guarantees(result: ReplayResult) -> tuple[Guarantee, ...]:
-    """The promise of every replayed policy that carries one, in the replay's order."""
+def guarantees(result: ReplayResult) -> tuple[dict[str, Any], ...]:
+    """The promise of every replayed policy that carries one, in the replay's order.
+
+    The terms are those of the policy file, see :meth:`suffice.replay.choose.proof.Row.document`, ``None``
+    where it does not say, or says what makes no sense; costs are means per question of the cost named
+    ``cost``, in words ``cost_label``. ``learn`` and ``test`` are the sizes of the halves of a learned family,
+    ``source`` and ``split`` where all questions were drawn, ``elsewhere`` on traces other than those
+    replayed. ``bounds`` are all that is promised together, empty where it is the loss alone; ``min_rounds``
+    is the first round at which it may stop. ``cost_counted_to`` is what a question counts at most in a
+    bounded cost, which ``cost_above`` tested ones passed. ``more`` are terms that this version does not know.
+    """
     return tuple(
         _guarantee(one.name, one.policy.facts, result.source)
         for one in result.policies
@@ -118,43 +56,38 @@ def guarantees(result: ReplayResult) -> tuple[Guarantee, ...]:
     )
 
 
-def _guarantee(name: str, facts: Facts, replayed: str) -> Guarantee:
+def _guarantee(name: str, facts: Facts, replayed: str) -> dict[str, Any]:
     terms = facts.guarantee
     halves = terms.get("questions")
     sizes = halves if isinstance(halves, Mapping) else {}
     fell_back = terms.get("fell_back")
     source = _text(facts.fitted_on.get("source"))
-    texts = {key: _text(terms.get(key)) for key in _TEXTS}
-    numbers = {key: _number(terms.get(key)) for key in (*_NUMBERS, *_SELDOM)}
-    known: dict[str, Any] = {**texts, **numbers}
-    cost = COSTS.get(texts["cost"] or "")
-    return Guarantee(
-        policy=name,
-        rule=facts.summary,
-        fell_back=fell_back if isinstance(fell_back, bool) else None,
-        learn=_number(sizes.get("learn")),
-        test=_number(sizes.get("test")),
-        source=source,
-        split=_text(facts.fitted_on.get("split")),
-        cost_label=texts["cost"] if cost is None else cost.label,
-        elsewhere=source is not None and source != replayed,
-        bounds=_bounds(terms.get("bounds")),
-        more={str(key): str(value) for key, value in terms.items() if key not in _KNOWN},
-        **known,
-    )
-
-
-def _bounds(stated: object) -> tuple[BoundTerms, ...]:
-    listed = stated if isinstance(stated, list) else []
-    return tuple(
-        BoundTerms(
-            of=str(bound.get("of")),
-            at_most=_number(bound.get("at_most")),
-            measured=_number(bound.get("measured")),
-        )
-        for bound in listed
-        if isinstance(bound, Mapping)
-    )
+    listed = terms.get("bounds")
+    cost = _text(terms.get("cost"))
+    known = COSTS.get(cost or "")
+    return {
+        **{key: _text(terms.get(key)) for key in _TEXTS},
+        **{key: _number(terms.get(key)) for key in (*_NUMBERS, *_SELDOM)},
+        "policy": name,
+        "rule": facts.summary,
+        "fell_back": fell_back if isinstance(fell_back, bool) else None,
+        "learn": _number(sizes.get("learn")),
+        "test": _number(sizes.get("test")),
+        "source": source,
+        "split": _text(facts.fitted_on.get("split")),
+        "cost_label": cost if known is None else known.label,
+        "elsewhere": source is not None and source != replayed,
+        "more": {str(key): str(value) for key, value in terms.items() if key not in _KNOWN},
+        "bounds": [
+            {
+                "of": str(bound.get("of")),
+                "at_most": _number(bound.get("at_most")),
+                "measured": _number(bound.get("measured")),
+            }
+            for bound in (listed if isinstance(listed, list) else [])
+            if isinstance(bound, Mapping)
+        ],
+    }
 
 
 def _text(value: object) -> str | None:
@@ -165,6 +98,25 @@ def _number(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     return value if math.isfinite(value) else None
+
+
+_PARTS: Mapping[str, tuple[()] | None] = MappingProxyType(
+    {
+        "guarantees": (),
+        "calibrators": None,
+        "sweep": None,
+        "search": None,
+        "diagnostics": None,
+        "types": (),
+        "selective": (),
+        "costs": (),
+    }
+)
+"""What stands for a part that is missing."""
+_OF_GOLD = frozenset({"calibrators", "diagnostics", "types", "selective"})
+"""Those that say what something is worth against gold answers."""
+PARTS: tuple[str, ...] = tuple(name for name in _PARTS if name != "types")
+"""Those that can be named; types are told with diagnostics."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,157 +153,98 @@ class ReportParts:
 
     def __getitem__(self, name: str) -> Any:
         """The part of this name."""
-        missing = _PARTS[name].missing if name in _PARTS else None
-        return self.contents.get(name, missing)
+        return self.contents.get(name, _PARTS.get(name))
 
     def to_json(self) -> dict[str, Any]:
         """Strict JSON, null for what is not there; the costs stand in the replay's own document."""
-        documents = {name: self._document(name) for name in _PARTS if name != "costs"}
+        documents = {name: as_json(self[name]) for name in _PARTS if name != "costs"}
+        if isinstance(searched := self["search"], SearchResult):
+            documents["search"] = searched.to_json(naive=self.naive)
+        documents["guarantees"] = [
+            # what only some promises have is left out of others
+            {
+                name: value
+                for name, value in terms.items()
+                if value or name not in ("bounds", *_SELDOM)
+            }
+            for terms in self["guarantees"]
+        ]
         return {**documents, "left_out": dict(self.left_out)}
-
-    def _document(self, name: str) -> Any:
-        part = self[name]
-        if isinstance(part, tuple):
-            return [result.to_json() for result in part]
-        if isinstance(part, SearchResult):
-            return part.to_json(naive=self.naive)
-        return None if part is None else part.to_json()
 
 
 def report_parts(
     traces: TraceSet | Measures, comparison: Comparison, settings: PartsSettings | None = None
 ) -> ReportParts:
-    """Compute what the record allows."""
-    measures = Measures.of(traces).by(comparison.result.metric.name)
-    gathering = _Gathering(measures, comparison, settings or PartsSettings())
-    parts, left_out = {}, {}
-    for name, part in _PARTS.items():
-        if (part.beside or name) in gathering.settings.parts:
-            computed, why = attempt(partial(_computed, part, gathering))
-            if why is None:
-                parts[name] = computed
-            else:
-                left_out[part.named or name] = why
-    return ReportParts(contents=parts, left_out=left_out, naive=gathering.settings.naive)
+    """Compute what the record allows; of what cannot be had the error says why."""
+    settings = settings or PartsSettings()
+    result, compared = comparison.result, comparison.measures
+    measures = Measures.of(traces).by(result.metric.name)
+    split = EVAL_SPLIT if result.split in (None, FIT_SPLIT) else str(result.split)
+    drawn: dict[str, Any] = {"resamples": result.resamples, "seed": result.seed}
+    # what a search and a sweep take over from the comparison
+    tuned: dict[str, Any] = {
+        "eval_split": split,
+        "metric": result.metric.name,
+        "answer": result.answer,
+        "f1_kind": result.f1_kind,
+        **drawn,
+    }
 
-
-def _computed(part: _Part, gathering: _Gathering) -> Any:
-    metric = gathering.measures.metric
-    if part.of_gold and not metric.gold:
-        raise UsageError(f"it needs gold answers, and {metric.stands_for_gold}")
-    return part.compute(gathering)
-
-
-@dataclass(frozen=True, slots=True)
-class _Gathering:
-    """What parts are computed from; one that cannot be had raises an error that says why."""
-
-    measures: Measures
-    comparison: Comparison
-    settings: PartsSettings
-
-    @property
-    def eval_split(self) -> str:
-        split = self.comparison.result.split
-        return EVAL_SPLIT if split in (None, FIT_SPLIT) else str(split)
-
-    @property
-    def _drawn(self) -> dict[str, Any]:
-        result = self.comparison.result
-        return {"resamples": result.resamples, "seed": result.seed}
-
-    @property
-    def _tuned(self) -> dict[str, Any]:
-        """What a search and a sweep take over from the comparison."""
-        result = self.comparison.result
-        return {
-            "eval_split": self.eval_split,
-            "metric": result.metric.name,
-            "answer": result.answer,
-            "f1_kind": result.f1_kind,
-            **self._drawn,
-        }
-
-    def guarantees(self) -> tuple[Guarantee, ...]:
-        promises = guarantees(self.comparison.result)
-        if not promises:
+    def promises() -> tuple[dict[str, Any], ...]:
+        if not (found := guarantees(result)):
             raise UsageError("no policy replayed here carries a guarantee (suffice fit certified)")
-        return promises
+        return found
 
-    def calibrators(self) -> CalibratorStudy:
-        return calibrator_study(self.measures, eval_split=self.eval_split)
-
-    def sweep(self) -> SweepResult:
-        result = self.comparison.result
+    def swept() -> SweepResult:
         costs: dict[str, Any] = {"cost": result.cost.name, "cost_model": result.cost_model}
-        return sweep(self.measures, SweepSettings(rule=TEMPLATE, **costs, **self._tuned))
+        return sweep(measures, SweepSettings(rule=TEMPLATE, **costs, **tuned))
 
-    def search(self) -> SearchResult:
-        wanted = self.settings.search
-        if wanted is None:
+    def searched() -> SearchResult:
+        if settings.search is None:
             raise UsageError("no signals to search were named (--search A,B,...)")
-        settings = replace(
-            wanted, **{**self._tuned, "resamples": max(2, self.comparison.result.resamples)}
-        )
-        return search(self.measures, settings)
+        more = {**tuned, "resamples": max(2, result.resamples)}
+        return search(measures, replace(settings.search, **more))
 
-    def diagnostics(self) -> Diagnostics:
-        settings = DiagnosticsSettings(eval_split=self.eval_split, **self._drawn)
-        return diagnose(self.measures, settings)
-
-    def types(self) -> tuple[TypeBreakdown, ...]:
-        if not self.comparison.traces.has("question_type"):
+    def types() -> tuple[dict[str, Any], ...]:
+        if not comparison.traces.has("question_type"):
             raise UsageError("no question has a type")
-        return breakdown(self.comparison.measures, self.comparison.result)
+        return breakdown(compared, result)
 
-    def selective(self) -> tuple[SelectiveResult, ...]:
-        result = self.comparison.result
+    def selective() -> tuple[dict[str, Any], ...]:
         if not result.labelled:
             raise UsageError("no question has gold answers")
-        settings = SelectiveSettings(confidence=self.settings.confidence, **self._drawn)
-        results = selective_prediction(self.comparison.measures, result, settings)
-        if not results:
+        asked = SelectiveSettings(confidence=settings.confidence, **drawn)
+        if not (found := selective_prediction(compared, result, asked)):
             raise UsageError(
                 "no policy replayed here has a confidence of its own (--confidence SIGNAL names one)"
             )
-        return results
+        return found
 
-    def costs(self) -> tuple[CostAxis, ...]:
-        """All costs there are, known or not."""
+    def costs() -> tuple[CostAxis, ...]:
+        """All there are, known or not."""
         return tuple(
             CostAxis(name=cost.name, label=cost.label, unit=cost.unit) for cost in COSTS.values()
         )
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Part:
-    """How a part is computed, and what stands for it where it is ``missing``.
-
-    One ``beside`` another is wanted with it; ``named`` is what it is called where it is left out. One
-    ``of_gold`` says what something is worth against gold answers.
-    """
-
-    compute: Callable[[_Gathering], Any]
-    missing: Any = None
-    beside: str | None = None
-    named: str | None = None
-    of_gold: bool = False
-
-
-_PARTS: Mapping[str, _Part] = {
-    "guarantees": _Part(compute=_Gathering.guarantees, missing=()),
-    "calibrators": _Part(compute=_Gathering.calibrators, of_gold=True),
-    "sweep": _Part(compute=_Gathering.sweep),
-    "search": _Part(compute=_Gathering.search),
-    "diagnostics": _Part(compute=_Gathering.diagnostics, of_gold=True),
-    "types": _Part(
-        compute=_Gathering.types,
-        missing=(),
-        beside="diagnostics",
-        named="question types",
-        of_gold=True,
-    ),
-    "selective": _Part(compute=_Gathering.selective, missing=(), of_gold=True),
-    "costs": _Part(compute=_Gathering.costs, missing=()),
-}
-PARTS: tuple[str, ...] = tuple(name for name, part in _PARTS.items() if part.beside is None)
+    computed: dict[str, Callable[[], Any]] = {
+        "guarantees": promises,
+        "calibrators": lambda: calibrator_study(measures, eval_split=split),
+        "sweep": swept,
+        "search": searched,
+        "diagnostics": lambda: diagnose(measures, DiagnosticsSettings(eval_split=split, **drawn)),
+        "types": types,
+        "selective": selective,
+        "costs": costs,
+    }
+    parts, left_out = {}, {}
+    for name, compute in computed.items():
+        if ("diagnostics" if name == "types" else name) not in settings.parts:
+            continue
+        found, why = None, f"it needs gold answers, and {measures.metric.stands_for_gold}"
+        if name not in _OF_GOLD or measures.metric.gold:
+            found, why = attempt(compute)
+        if why is None:
+            parts[name] = found
+        else:
+            left_out["question types" if name == "types" else name] = why
+    return ReportParts(contents=parts, left_out=left_out, naive=settings.naive)

@@ -7,19 +7,19 @@ none, and the user may name a signal instead. Undefined confidences are answered
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import UsageError
 from suffice.measures.measures import Measures
-from suffice.measures.scores import Outcomes
-from suffice.numbers.auroc import ResampledAuroc, Use, auroc, auroc_use
+from suffice.numbers.auroc import ResampledAuroc, auroc, auroc_use
 from suffice.numbers.intervals.bootstrap import resampled_counts, resampled_means
 from suffice.numbers.intervals.estimate import Estimate, from_draws, undefined
-from suffice.numbers.risk_coverage import ResampledAurc, RiskCoverage, risk_coverage
+from suffice.numbers.risk_coverage import ResampledAurc, risk_coverage
 from suffice.numbers.units import unit_means, unit_weights
 from suffice.protocols import ConfidentPolicy, PolicyTable, StopPolicy
 from suffice.replay.diagnose.reliability import wilson
@@ -34,17 +34,17 @@ from suffice.replay.diagnose.signal_tables import (
 from suffice.replay.run.named_policies import of_rounds, replayed
 from suffice.replay.run.results import PolicyResult, ReplayResult
 from suffice.results.table import Cell, Column, Table
-from suffice.results.tabular import Tabular
 from suffice.signals.abstained import ABSTAINED
 from suffice.signals.table import declared
 from suffice.trace.rounds.table import TraceSet
 
 OWN_CONFIDENCE = "policy"
+Array = NDArray[np.float64]
 
 
 def stop_confidence(
     policy: StopPolicy | None, table: PolicyTable, stops: NDArray[np.int16]
-) -> NDArray[np.float64] | None:
+) -> Array | None:
     """A policy's confidence at its stop rounds (n_questions,); ``None`` for a policy without one."""
     if not isinstance(policy, ConfidentPolicy):
         return None
@@ -52,7 +52,7 @@ def stop_confidence(
     return None if values is None else values[np.arange(len(stops)), stops - 1]
 
 
-def confidence_auroc(confidence: NDArray[np.float64], em: NDArray[np.float64]) -> float | None:
+def confidence_auroc(confidence: Array, em: Array) -> float | None:
     """AUROC of a confidence against exact match, ties half, both (n_questions,)."""
     usable = ~np.isnan(confidence) & ~np.isnan(em)
     area = auroc(confidence[usable], em[usable] == 1.0)
@@ -78,84 +78,16 @@ class SelectiveSettings:
             raise UsageError(f"the threshold must be a finite number, found {self.threshold}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AtStop:
-    """Scores of labelled questions at the stop round, and which answers abstain, each (n_questions,)."""
-
-    em: NDArray[np.float64]
-    f1: NDArray[np.float64]
-    abstained: NDArray[np.bool_]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerGroup:
-    """Mean scores of some of the answers: EM with its Wilson interval, F1 with a resampled one."""
-
-    questions: int
-    em: Estimate
-    f1: Estimate
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Abstentions:
-    """How many answers say that they are none, and the scores of the others alone."""
-
-    count: int
-    share: float
-    others: AnswerGroup
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class SelectiveResult(Tabular):
-    """What one policy's confidence is worth on the labelled questions.
-
-    ``confidence`` is ``policy`` or a signal's name; ``undefined`` questions have none. ``aurc`` is the
-    area under the risk-coverage curve (risk: 1 - EM; low is good), ``excess_aurc`` what it lies above
-    that of a confidence that ranks every right answer first. ``above`` are the answers whose
-    confidence is at least ``threshold`` (at most, for a signal whose low values speak for stopping),
-    ``below`` the others, those without a confidence among them.
-    """
-
-    policy: str
-    confidence: str
-    answers: AnswerGroup
-    undefined: int
-    auroc: Estimate
-    aurc: Estimate
-    excess_aurc: Estimate
-    curve: RiskCoverage
-    threshold: float | None
-    threshold_is_median: bool
-    above: AnswerGroup
-    below: AnswerGroup
-    abstentions: Abstentions
-
-    @property
-    def use(self) -> Use:
-        """What its AUROC is worth."""
-        return auroc_use(self.auroc)
-
-    def tables(self) -> tuple[Table, ...]:
-        """What the confidence is worth, and the answers above and below."""
-        return self.side_by_side([self])
-
-    @staticmethod
-    def side_by_side(results: Sequence[SelectiveResult]) -> tuple[Table, ...]:
-        """The same tables of several, a row each, and one of those that abstain."""
-        return tuple(_tables(results)) if results else ()
-
-
 def selective_prediction(
     traces: TraceSet | Measures, result: ReplayResult, settings: SelectiveSettings | None = None
-) -> tuple[SelectiveResult, ...]:
-    """Every policy of a replay of ``traces`` that has a confidence and stops where all was seen."""
+) -> tuple[dict[str, Any], ...]:
+    """What :func:`selective` says of every policy that has a confidence and whose stops were seen."""
     settings = SelectiveSettings() if settings is None else settings
     measures = replayed(traces, result)
     result = of_rounds(result)
     scored = measures.scores(result.f1_kind)
     if not scored.labelled.any() or not scored.metric.gold:
         return ()
-    shown = settings.confidence or OWN_CONFIDENCE
     results = []
     for policy in result.policies:
         if policy.at_stops.past is not None:
@@ -163,30 +95,31 @@ def selective_prediction(
         sign, confidence = _confidence(measures, policy, settings.confidence)
         if confidence is None:
             continue
-        results.append(
-            selective(
-                (policy.name, shown),
-                confidence[scored.labelled],
-                _at_stop(measures, policy, scored),
-                _with_own_threshold(settings, policy),
-                sign=sign,
-                units=measures.units[scored.labelled],
-            )
+        own = None if policy.policy is None else policy.policy.facts.threshold
+        asked = settings
+        if settings.threshold is None and settings.confidence is None and own is not None:
+            asked = replace(settings, threshold=own)  # it stops at this confidence
+        specs = () if policy.policy is None else policy.policy.specs
+        # an abstention is what the policy itself takes for one
+        spec = next((spec for spec in specs if spec.name == ABSTAINED.name), ABSTAINED)
+        abstained = measures.signals([spec]).signal(spec.name)
+        rows, columns = np.flatnonzero(scored.labelled), policy.answers[scored.labelled] - 1
+        at_stop = {"em": scored.em, "f1": scored.f1, "abstained": abstained == 1.0}
+        of_policy = selective(
+            confidence[rows],
+            {name: values[rows, columns] for name, values in at_stop.items()},
+            asked,
+            sign=sign,
+            units=measures.units[rows],
         )
+        shown = settings.confidence or OWN_CONFIDENCE
+        results.append({"policy": policy.name, "confidence": shown, **of_policy})
     return tuple(results)
-
-
-def _with_own_threshold(settings: SelectiveSettings, result: PolicyResult) -> SelectiveSettings:
-    """A policy that stops at a confidence is split there, unless another threshold is asked for."""
-    own = None if result.policy is None else result.policy.facts.threshold
-    if settings.threshold is not None or settings.confidence is not None or own is None:
-        return settings
-    return replace(settings, threshold=own)
 
 
 def _confidence(
     measures: Measures, result: PolicyResult, signal: str | None
-) -> tuple[float, NDArray[np.float64] | None]:
+) -> tuple[float, Array | None]:
     if signal is None:
         return 1.0, result.confidence
     spec = declared(signal, measures.traces)
@@ -195,32 +128,21 @@ def _confidence(
     return sign, values[np.arange(len(result.answers)), result.answers - 1]
 
 
-def _at_stop(measures: Measures, result: PolicyResult, scored: Outcomes) -> AtStop:
-    """Scores at a policy's stops; an abstention is what the policy itself takes for one."""
-    specs = () if result.policy is None else result.policy.specs
-    spec = next((spec for spec in specs if spec.name == ABSTAINED.name), ABSTAINED)
-    abstained = measures.signals([spec]).signal(spec.name)
-    rows, columns = np.flatnonzero(scored.labelled), result.answers[scored.labelled] - 1
-    return AtStop(
-        em=scored.em[rows, columns],
-        f1=scored.f1[rows, columns],
-        abstained=abstained[rows, columns] == 1.0,
-    )
-
-
 def selective(
-    names: tuple[str, str],
-    confidence: NDArray[np.float64],
-    at_stop: AtStop,
+    confidence: Array,
+    at_stop: Mapping[str, NDArray[Any]],
     settings: SelectiveSettings,
     *,
     sign: float = 1.0,
     units: NDArray[np.intp] | None = None,
-) -> SelectiveResult:
-    """What a confidence (n_questions,) is worth for answers scored as ``at_stop``.
+) -> dict[str, Any]:
+    """What a confidence (n_questions,) is worth, whose answers score ``em`` and ``f1`` or have ``abstained``.
 
-    ``names`` are those of the policy and of the confidence; ``sign`` is -1 where low is confident. Questions
-    of one of ``units`` are resampled together (``None``: each is one).
+    ``aurc`` is the area under the risk-coverage curve (risk: 1 - EM; low is good), ``excess_aurc`` what it
+    lies above that of a confidence that ranks every right answer first. ``above`` are the answers whose
+    confidence is at least ``threshold`` (at most, where the ``sign`` is -1: low is confident), ``below`` the
+    others, the ``undefined`` ones without a confidence among them. Questions of one of ``units`` are
+    resampled together (``None``: each is one).
     """
     units = np.arange(len(confidence)) if units is None else units
     known = ~np.isnan(confidence)
@@ -231,36 +153,37 @@ def selective(
     above = np.zeros(len(known), bool)
     if threshold is not None:
         above = known & (ordered >= sign * threshold)
-    area = ResampledAurc(ordered, 1.0 - at_stop.em)
+    wrong, abstained = 1.0 - at_stop["em"], at_stop["abstained"]
+    area = ResampledAurc(ordered, wrong)
     drawn = resampled_counts(
         len(known), resamples=settings.resamples, seed=settings.seed, units=units
     )
     area_draws = np.concatenate([area(counts) for counts in drawn], axis=1)
-    return SelectiveResult(
-        policy=names[0],
-        confidence=names[1],
-        answers=_group(np.ones(len(known), bool), at_stop, units, settings),
-        undefined=int((~known).sum()),
-        auroc=_auroc(sign * confidence[known], at_stop.em[known] == 1.0, known, units, settings),
-        aurc=from_draws(area.plain[0], area_draws[0]),
-        excess_aurc=from_draws(area.plain[1], area_draws[1]),
-        curve=risk_coverage(
-            confidence, {"em": 1.0 - at_stop.em, "f1": 1.0 - at_stop.f1}, sign=sign
-        ),
-        threshold=threshold,
-        threshold_is_median=settings.threshold is None,
-        above=_group(above, at_stop, units, settings),
-        below=_group(~above, at_stop, units, settings),
-        abstentions=Abstentions(
-            count=int(at_stop.abstained.sum()),
-            share=float(at_stop.abstained.mean()),
-            others=_group(~at_stop.abstained, at_stop, units, settings),
-        ),
-    )
+
+    def group(chosen: NDArray[np.bool_]) -> dict[str, Any]:
+        return _group(chosen, at_stop, units, settings)
+
+    return {
+        "answers": group(np.ones(len(known), bool)),
+        "undefined": int((~known).sum()),
+        "auroc": _auroc(sign * confidence[known], wrong[known] == 0.0, known, units, settings),
+        "aurc": from_draws(area.plain[0], area_draws[0]),
+        "excess_aurc": from_draws(area.plain[1], area_draws[1]),
+        "curve": risk_coverage(confidence, {"em": wrong, "f1": 1.0 - at_stop["f1"]}, sign=sign),
+        "threshold": threshold,
+        "threshold_is_median": settings.threshold is None,
+        "above": group(above),
+        "below": group(~above),
+        "abstentions": {
+            "count": int(abstained.sum()),
+            "share": float(abstained.mean()),
+            "others": group(~abstained),
+        },
+    }
 
 
 def _auroc(
-    values: NDArray[np.float64],
+    values: Array,
     right: NDArray[np.bool_],
     known: NDArray[np.bool_],
     units: NDArray[np.intp],
@@ -282,37 +205,40 @@ def _auroc(
 
 def _group(
     chosen: NDArray[np.bool_],
-    at_stop: AtStop,
+    at_stop: Mapping[str, NDArray[Any]],
     units: NDArray[np.intp],
     settings: SelectiveSettings,
-) -> AnswerGroup:
+) -> dict[str, Any]:
+    """Mean scores of some of the answers: EM with its Wilson interval, F1 with a resampled one."""
     count = int(chosen.sum())
     if count == 0:
         nothing = undefined("no such answer")
-        return AnswerGroup(questions=0, em=nothing, f1=nothing)
-    em, independent = at_stop.em[chosen], len(np.unique(units[chosen]))
+        return {"questions": 0, "em": nothing, "f1": nothing}
+    em, independent = at_stop["em"][chosen], len(np.unique(units[chosen]))
     low, high = wilson(float(em.sum()) * independent / count, independent)
-    columns = np.stack([chosen, chosen * at_stop.f1], axis=1).astype(np.float64)
+    columns = np.stack([chosen, chosen * at_stop["f1"]], axis=1).astype(np.float64)
     columns = unit_means(columns, units) * unit_means(1.0 / unit_weights(units), units)[:, None]
     means = resampled_means(columns, resamples=settings.resamples, seed=settings.seed)
     draws = np.where(
         means[:, 0] > 0, means[:, 1] / np.where(means[:, 0] > 0, means[:, 0], 1), np.nan
     )
-    return AnswerGroup(
-        questions=count,
-        em=Estimate(estimate=float(em.mean()), low=low, high=high),
-        f1=from_draws(float(at_stop.f1[chosen].mean()), draws),
-    )
+    return {
+        "questions": count,
+        "em": Estimate(estimate=float(em.mean()), low=low, high=high),
+        "f1": from_draws(float(at_stop["f1"][chosen].mean()), draws),
+    }
 
 
-def _tables(results: Sequence[SelectiveResult]) -> Iterator[Table]:
+def selective_tables(results: Sequence[Mapping[str, Any]]) -> Iterator[Table]:
     """What confidences are worth, the answers above and below the threshold, abstentions."""
+    if not results:
+        return
     first = results[0]
-    whose = "its own" if first.confidence == "policy" else f"signal {first.confidence}"
+    whose = "its own" if first["confidence"] == OWN_CONFIDENCE else f"signal {first['confidence']}"
     caption = (
         f"Selective prediction by the confidence at the stop ({whose}). AURC: mean risk (1 - EM) over "
         "all coverages; excess: above the best possible order. Above: confidence of at least the "
-        f"threshold{' (its median)' if first.threshold_is_median else ''}."
+        f"threshold{' (its median)' if first['threshold_is_median'] else ''}."
     )
     yield table_of(
         "confidences",
@@ -320,11 +246,11 @@ def _tables(results: Sequence[SelectiveResult]) -> Iterator[Table]:
         (
             ("policy", POLICY),
             ("auroc", estimate_column("auroc", "AUROC")),
-            (lambda result: use_cell(result.use), USE),
+            (lambda result: use_cell(auroc_use(result["auroc"])), USE),
             ("aurc", estimate_column("aurc", "AURC")),
             ("excess_aurc", replace(estimate_column("excess_aurc", "excess AURC"), drop=2)),
             (
-                lambda result: result.undefined or Cell(0, ""),
+                lambda result: result["undefined"] or Cell(0, ""),
                 Column(name="undefined", kind="count", drop=1),
             ),
         ),
@@ -339,7 +265,7 @@ def _tables(results: Sequence[SelectiveResult]) -> Iterator[Table]:
     threshold = Column(name="threshold", kind="significant", digits=3)
     described: list[Described] = [("policy", POLICY), ("threshold", threshold), *groups]
     yield table_of("above and below", results, described)
-    abstaining = [result for result in results if result.abstentions.count]
+    abstaining = [result for result in results if result["abstentions"]["count"]]
     if abstaining:
         share = Column(name="share", kind="percent", head="abstain, %")
         of_all = _scores("answers", "all", "EM of all", "F1 of all")

@@ -2,169 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from suffice._version import VERSION
-from suffice.errors import UsageError
+from suffice.errors import SufficeWarning, UsageError, attempt
 from suffice.measures.measures import Measures
-from suffice.numbers.auroc import USES, Use, auroc_use, average_ranks
+from suffice.numbers.auroc import USES, auroc_use, average_ranks
 from suffice.numbers.intervals.estimate import Estimate, difference
 from suffice.numbers.intervals.sums import from_sums
 from suffice.numbers.units import numbered_units
 from suffice.policies.defaults import MARGIN
-from suffice.replay.diagnose.reliability import (
-    STABLE,
-    MarginMeans,
-    WrongAndStable,
-    calibrated_margins,
-    margin_means,
-    wrong_and_stable,
-)
-from suffice.replay.diagnose.signal_flags import Flag, signal_flags
-from suffice.replay.diagnose.signal_separation import Rows, Separation, separations
+from suffice.policies.fitting import fit_calibrator, fit_data, out_of_fold
+from suffice.replay.diagnose.signal_flags import signal_flags
+from suffice.replay.diagnose.signal_separation import Array, Rows, separations
 from suffice.replay.diagnose.signal_tables import signal_tables
 from suffice.replay.settings import DiagnosticsSettings
-from suffice.results.as_json import as_json, fields_as_json
+from suffice.results.as_json import as_json
 from suffice.results.formats import counted
 from suffice.results.table import Table
 from suffice.results.tabular import Tabular
 from suffice.signals.available import given_signals, lack
 from suffice.signals.columns.texts import Texts
 from suffice.signals.registry import SIGNALS, resolve
-from suffice.signals.spec import Direction
-from suffice.signals.table import SignalTable
 from suffice.trace.rounds.table import TraceSet
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Correlations:
-    """Spearman's rho of every pair of signals and the rounds it rests on, both square.
-
-    ``rho`` is ``None`` where fewer than two rounds define both signals or one of them does not vary
-    there.
-    """
-
-    signals: tuple[str, ...]
-    rho: tuple[tuple[float | None, ...], ...]
-    rows: tuple[tuple[int, ...], ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Concentration:
-    """How few values a signal takes: entropy in nats, its most common value and that value's share.
-
-    A verbalized confidence that is 5 nearly always has an entropy near 0: it has collapsed.
-    """
-
-    entropy_nats: float
-    mode: float
-    mode_share: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundSeparation:
-    """One round's separation; ``defined`` is the share of its recorded rounds with a value."""
-
-    round: int
-    defined: float
-    separation: Separation
-
-    def to_json(self) -> dict[str, Any]:
-        """Strict JSON."""
-        return {"round": self.round, "defined": self.defined, **as_json(self.separation)}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SignalPart:
-    """A signal on one part of the questions.
-
-    ``defined`` is the share of recorded rounds with a value, ``distinct`` counts its values,
-    ``concentration`` is given for at most 12 of them. ``pooled`` takes all rounds together, ``types``
-    the same of one question type each.
-    """
-
-    defined: float
-    distinct: int
-    concentration: Concentration | None
-    pooled: Separation
-    rounds: tuple[RoundSeparation, ...]
-    types: Mapping[str, Separation]
-
-    def to_json(self) -> dict[str, Any]:
-        """Strict JSON."""
-        return {
-            "defined": self.defined,
-            "distinct": self.distinct,
-            "concentration": as_json(self.concentration),
-            **as_json(self.pooled),
-            "rounds": as_json(self.rounds),
-            "types": as_json(self.types),
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SignalDiagnostics:
-    """A signal on every part, and how far it drifts from tune to eval (``None``: one part only).
-
-    ``drift_d`` is of the signed d. ``recorded`` says that values come from the ``signals`` map.
-    """
-
-    name: str
-    summary: str
-    direction: Direction
-    recorded: bool
-    parts: Mapping[str, SignalPart]
-    drift_d: Estimate | None
-    drift_auroc: Estimate | None
-    flags: tuple[Flag, ...]
-
-    @property
-    def area(self) -> Estimate:
-        """Its AUROC on the last part, which is eval where there is one."""
-        return list(self.parts.values())[-1].pooled.auroc
-
-    @property
-    def use(self) -> Use:
-        """What that is worth."""
-        return auroc_use(self.area)
-
-    def to_json(self) -> dict[str, Any]:
-        """Strict JSON."""
-        return {**fields_as_json(self), "use": self.use}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """Questions looked at together: a split, or all.
-
-    ``margins`` and ``wrong_and_stable`` are ``None`` where the signal they are about is not looked at.
-    """
-
-    name: str = field(metadata={"json": None})
-    questions: int
-    labelled: int
-    rounds: int
-    correlations: Correlations
-    margins: MarginMeans | None
-    wrong_and_stable: WrongAndStable | None
+ALL_QUESTIONS = "all"
+STABLE = "answer_stable"
+_MOST_NAMED = 5
+_MOST_VALUES = 12  # a signal with more has no mode worth the name
+Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Diagnostics(Tabular):
-    """Signals of a trace set side by side on its parts: tune and eval, or all questions.
+    """Signals of a trace set side by side on its parts, tune and eval or all questions, as JSON has them.
 
-    ``model`` is the recorded one, where the record names it; ``skipped`` says why a signal is not here.
+    ``parts`` has by name how many questions, labelled ones and rounds there are, the ``correlations`` of
+    signals, the mean ``margins`` and what is ``wrong_and_stable`` (``None``: its signal is not looked at).
+    ``signals`` has for each the ``parts`` (shares of rounds with a value, how few values there are, what
+    :func:`suffice.replay.diagnose.signal_separation.separations` says of all rounds, by round and by type),
+    its drift from tune to eval (``None``: one part only), its ``flags`` and its ``use``. ``model`` is the
+    recorded one, where the record names it; ``skipped`` says why a signal is not here.
     """
 
     source: str
     model: str | None
-    parts: tuple[Part, ...]
-    signals: tuple[SignalDiagnostics, ...]
+    parts: Mapping[str, Mapping[str, Any]]
+    signals: tuple[Mapping[str, Any], ...]
     skipped: Mapping[str, str]
     resamples: int
     seed: int
@@ -173,26 +63,36 @@ class Diagnostics(Tabular):
     @property
     def draws(self) -> str:
         """What the draws behind the intervals are called."""
-        by_sums = from_sums(sum(part.questions for part in self.parts))
+        by_sums = from_sums(sum(part["questions"] for part in self.parts.values()))
         return "draws by sums" if by_sums else "resamples of the questions"
 
     @property
-    def by_use(self) -> tuple[SignalDiagnostics, ...]:
+    def last(self) -> str:
+        """The part that signals are judged by: eval where there is one."""
+        return list(self.parts)[-1]
+
+    def area(self, signal: Mapping[str, Any]) -> Estimate:
+        """A signal's AUROC on the last part."""
+        area: Estimate = signal["parts"][self.last]["auroc"]
+        return area
+
+    @property
+    def by_use(self) -> tuple[Mapping[str, Any], ...]:
         """The signals, useful ones first, of these those of the highest AUROC."""
 
-        def key(signal: SignalDiagnostics) -> tuple[int, float]:
-            return USES.index(signal.use), -(signal.area.estimate or 0.0)
+        def key(signal: Mapping[str, Any]) -> tuple[int, float]:
+            return USES.index(signal["use"]), -(self.area(signal).estimate or 0.0)
 
         return tuple(sorted(self.signals, key=key))
 
     @property
     def verdict(self) -> str:
         """Which signals tell right from wrong answers, in sentences."""
-        by_use = {use: [one.name for one in self.by_use if one.use == use] for use in USES}
-        useful, part = by_use["useful"], self.parts[-1].name
+        by_use = {use: [one["name"] for one in self.by_use if one["use"] == use] for use in USES}
+        useful, part = by_use["useful"], self.last
         where = "all questions" if part == ALL_QUESTIONS else f"split {part}"
         of = f"{counted(len(self.signals), 'signal')} on {where}"
-        if not self.parts[-1].labelled:
+        if not self.parts[part]["labelled"]:
             whose = "" if part == ALL_QUESTIONS else f" of {where}"
             return f"Not known: no question{whose} has gold answers, which alone tell right from wrong."
         if useful:
@@ -221,30 +121,11 @@ class Diagnostics(Tabular):
             "version": VERSION,
             "bootstrap": self.resamples,
             "seed": self.seed,
-            "parts": {part.name: as_json(part) for part in self.parts},
+            "parts": as_json(self.parts),
             "signals": as_json(self.signals),
             "skipped": dict(self.skipped),
             "notes": list(self.notes),
         }
-
-
-ALL_QUESTIONS = "all"
-_MOST_NAMED = 5
-_MOST_VALUES = 12  # a signal with more has no mode worth the name
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Data:
-    """All questions: signals, exact match (n_questions, n_rounds), question types."""
-
-    table: SignalTable
-    em: NDArray[np.float64]
-    types: Texts  # (n_questions,)
-    units: NDArray[np.intp]  # (n_questions,)
-    names: tuple[str, ...]
-    calibrated: NDArray[np.float64]  # margins; why there are none, where all are NaN
-    not_calibrated: str | None
-    by_sums: bool  # as many questions as all parts hold
 
 
 def diagnose(
@@ -267,212 +148,172 @@ def diagnose(
         empty = [name for name in names if np.isnan(table.signal(name)).all()]
         skipped |= dict.fromkeys(empty, "undefined in every round")
         names = tuple(name for name in names if name not in empty)
-    calibrated, not_calibrated = (
-        calibrated_margins(measures, settings.tune_split)
-        if MARGIN in names
-        else (np.full(record.exists.shape, np.nan), None)
-    )
-    chosen, notes = _choose_parts(record, settings)
-    data = _Data(
-        table=table,
-        em=measures.score("em"),
-        types=Texts.of(record.first_rounds("question_type")),
-        units=measures.units,
-        names=names,
-        calibrated=calibrated,
-        not_calibrated=not_calibrated,
-        by_sums=from_sums(sum(int(rows.sum()) for rows in chosen.values())),
-    )
-    seeds = {part: settings.seed + len(chosen) - 1 - n for n, part in enumerate(chosen)}
+    wanted = (settings.tune_split, settings.eval_split)
+    absent = [split for split in wanted if split not in record.splits]
+    chosen = {split: record.in_split(split) for split in wanted}
+    notes: tuple[str, ...] = ()
+    if absent:
+        chosen = {ALL_QUESTIONS: np.ones(record.n_questions, bool)}
+        notes = (
+            f"no question lies in split {' or '.join(absent)}: all questions are taken together",
+        )
+    by_sums = from_sums(sum(int(rows.sum()) for rows in chosen.values()))
+    seeds = range(settings.seed + len(chosen) - 1, settings.seed - 1, -1)
     measured = {
-        part: _diagnose_part(data, rows, settings.resamples, seeds[part])
-        for part, rows in chosen.items()
+        part: _apart(measures, names, rows, settings, seed=seed, by_sums=by_sums)
+        for (part, rows), seed in zip(chosen.items(), seeds, strict=True)
     }
     flags = signal_flags(measures, names, tune_split=settings.tune_split)
+    signals = []
+    for name in names:
+        spec = resolve(name, also=record.signal_names)
+        parts = {part: of_signals[name][0] for part, of_signals in measured.items()}
+        drift: list[Estimate | None] = [None, None]
+        if len(measured) == 2:
+            (early, before), (late, after) = (of_part[name] for of_part in measured.values())
+            drift = [
+                difference((late[of], after[row]), (early[of], before[row]))
+                for of, row in (("d_signed", 0), ("auroc", 2))
+            ]
+        signals.append(
+            {
+                "name": name,
+                "summary": spec.summary,
+                "direction": spec.direction,
+                "recorded": name in record.signal_names,
+                "parts": parts,
+                "drift_d": drift[0],
+                "drift_auroc": drift[1],
+                "flags": flags[name],
+                "use": auroc_use([*parts.values()][-1]["auroc"]),
+            }
+        )
     return Diagnostics(
         source=record.origin.source,
         model=None if (model := record.origin.run.get("model")) is None else str(model),
-        parts=tuple(_part(data, part, rows) for part, rows in chosen.items()),
-        signals=tuple(
-            _signal(name, record, {part: of[name] for part, of in measured.items()}, flags)
-            for name in names
-        ),
+        parts=_parts(measures, names, chosen, settings.tune_split),
+        signals=tuple(signals),
         skipped=skipped,
         resamples=settings.resamples,
         seed=settings.seed,
-        notes=tuple(notes),
+        notes=notes,
     )
 
 
-def _choose_parts(
-    traces: TraceSet, settings: DiagnosticsSettings
-) -> tuple[dict[str, NDArray[np.bool_]], list[str]]:
-    """Which questions lie in which part, (n_questions,) each, tune first."""
-    wanted = (settings.tune_split, settings.eval_split)
-    absent = [split for split in wanted if split not in traces.splits]
-    if absent:
-        note = f"no question lies in split {' or '.join(absent)}: all questions are taken together"
-        return {ALL_QUESTIONS: np.ones(traces.n_questions, bool)}, [note]
-    return {split: traces.in_split(split) for split in wanted}, []
+def _parts(
+    measures: Measures, names: tuple[str, ...], chosen: Mapping[str, Mask], tune_split: str
+) -> dict[str, dict[str, Any]]:
+    """What is said of each part as a whole."""
+    table, em, parts = measures.signals(names), measures.score("em"), {}
+    calibrated, why = (None, None)
+    if MARGIN in names:
+        calibrated, why = calibrated_margins(measures, tune_split)
+    for part, rows in chosen.items():
+        exists = table.exists[rows]
+        parts[part] = {
+            "questions": int(rows.sum()),
+            "labelled": int(np.isfinite(em[rows]).any(axis=1).sum()),
+            "rounds": int(exists.sum()),
+            "correlations": correlations(
+                {name: table.signal(name)[rows][exists] for name in names}
+            ),
+            "margins": None
+            if calibrated is None
+            else margin_means(table.signal(MARGIN)[rows], calibrated[rows], em[rows], why),
+            "wrong_and_stable": wrong_and_stable(table.signal(STABLE)[rows], em[rows])
+            if STABLE in names
+            else None,
+        }
+    return parts
 
 
-def _part(data: _Data, name: str, rows: NDArray[np.bool_]) -> Part:
-    exists = data.table.exists[rows]
-    return Part(
-        name=name,
-        questions=int(rows.sum()),
-        labelled=int(np.isfinite(data.em[rows]).any(axis=1).sum()),
-        rounds=int(exists.sum()),
-        correlations=correlations(
-            {name: data.table.signal(name)[rows][exists] for name in data.names}
-        ),
-        margins=margin_means(
-            data.table.signal(MARGIN)[rows],
-            data.calibrated[rows],
-            data.em[rows],
-            data.not_calibrated,
-        )
-        if MARGIN in data.names
-        else None,
-        wrong_and_stable=wrong_and_stable(data.table.signal(STABLE)[rows], data.em[rows])
-        if STABLE in data.names
-        else None,
-    )
-
-
-_PartAndDraws = tuple[SignalPart, NDArray[np.float64]]
-
-
-def _diagnose_part(
-    data: _Data, rows: NDArray[np.bool_], resamples: int, seed: int
-) -> dict[str, _PartAndDraws]:
+def _apart(
+    measures: Measures,
+    names: tuple[str, ...],
+    rows: Mask,
+    settings: DiagnosticsSettings,
+    *,
+    seed: int,
+    by_sums: bool,
+) -> dict[str, tuple[dict[str, Any], Array]]:
     """Every signal on the questions ``rows`` (n_questions,), with the draws of its pooled figures."""
-    em, exists, types = data.em[rows], data.table.exists[rows], data.types.codes[rows]
-    labelled = np.isfinite(em).any(axis=1)
-    number = np.zeros(len(em), np.intp)  # of each labelled question's unit among those resampled
-    number[labelled] = numbered_units(data.units[rows][labelled])
+    table, types = measures.signals(names), Texts.of(measures.traces.first_rounds("question_type"))
+    em, exists, codes = measures.score("em")[rows], table.exists[rows], types.codes[rows]
     usable = np.isfinite(em)
-    code_of = {kind: code for code, kind in enumerate(data.types.distinct.to_pylist())}
-    kinds = [kind for kind in sorted(code_of) if (types == code_of[kind]).any()]
+    labelled = usable.any(axis=1)
+    number = np.zeros(len(em), np.intp)  # of each labelled question's unit among those resampled
+    number[labelled] = numbered_units(measures.units[rows][labelled])
+    code_of = {kind: code for code, kind in enumerate(types.distinct.to_pylist())}
+    kinds = [kind for kind in sorted(code_of) if (codes == code_of[kind]).any()]
+    n_rounds = em.shape[1]
     masks = [usable]
-    masks += [usable & (np.arange(em.shape[1]) == t)[None, :] for t in range(em.shape[1])]
-    masks += [usable & (types == code_of[kind])[:, None] for kind in kinds]
-    result = {}
-    for name in data.names:
-        values = data.table.signal(name)[rows]
-        sign = -1.0 if resolve(name, also=data.names).direction == "low" else 1.0
+    masks += [usable & (np.arange(n_rounds) == t)[None, :] for t in range(n_rounds)]
+    masks += [usable & (codes == code_of[kind])[:, None] for kind in kinds]
+    found = {}
+    for name in names:
+        values = table.signal(name)[rows]
+        sign = -1.0 if resolve(name, also=names).direction == "low" else 1.0
         cells = [np.nonzero(mask & ~np.isnan(values)) for mask in masks]
-        parts = [
-            Rows(
-                values=values[question, t],
-                right=em[question, t] == 1.0,
-                questions=number[question],
-                sign=sign,
-            )
-            for question, t in cells
-        ]
         separated = separations(
-            parts,
+            [
+                Rows(
+                    values=values[question, t],
+                    right=em[question, t] == 1.0,
+                    questions=number[question],
+                    sign=sign,
+                )
+                for question, t in cells
+            ],
             int(number[labelled].max(initial=-1)) + 1,
-            resamples=resamples,
+            resamples=settings.resamples,
             seed=seed,
-            by_sums=data.by_sums,
+            by_sums=by_sums,
         )
-        apart = [separation for separation, _ in separated]
-        n_pooled = 1 + em.shape[1]
-        part = _signal_part(
-            values, exists, apart[:n_pooled], dict(zip(kinds, apart[n_pooled:], strict=True))
-        )
-        result[name] = (part, separated[0][1])
-    return result
+        pooled, *apart = (separation for separation, _ in separated)
+        defined = exists & ~np.isnan(values)
+        distinct, counts = np.unique(values[defined], return_counts=True)
+        of_signal = {
+            "defined": _share(defined, exists),
+            "distinct": len(distinct),
+            "concentration": _concentration(distinct, counts),
+            **pooled,
+            "rounds": [
+                {"round": t + 1, "defined": _share(defined[:, t], exists[:, t]), **apart[t]}
+                for t in range(n_rounds)
+            ],
+            "types": dict(zip(kinds, apart[n_rounds:], strict=True)),
+        }
+        found[name] = of_signal, separated[0][1]
+    return found
 
 
-def _signal_part(
-    values: NDArray[np.float64],
-    exists: NDArray[np.bool_],
-    separated: Sequence[Separation],
-    types: Mapping[str, Separation],
-) -> SignalPart:
-    defined = exists & ~np.isnan(values)
-    distinct, counts = np.unique(values[defined], return_counts=True)
-    return SignalPart(
-        defined=_share(defined, exists),
-        distinct=len(distinct),
-        concentration=_concentration(distinct, counts),
-        pooled=separated[0],
-        rounds=tuple(
-            RoundSeparation(
-                round=number,
-                defined=_share(defined[:, number - 1], exists[:, number - 1]),
-                separation=separation,
-            )
-            for number, separation in enumerate(separated[1:], start=1)
-        ),
-        types=types,
-    )
-
-
-def _share(some: NDArray[np.bool_], of: NDArray[np.bool_]) -> float:
+def _share(some: Mask, of: Mask) -> float:
     return float(some.sum() / of.sum()) if of.any() else 0.0
 
 
-def _concentration(
-    distinct: NDArray[np.float64], counts: NDArray[np.int64]
-) -> Concentration | None:
+def _concentration(distinct: Array, counts: NDArray[np.int64]) -> dict[str, float] | None:
+    """How few values a signal takes: entropy in nats, its most common value and that value's share.
+
+    A verbalized confidence that is 5 nearly always has an entropy near 0: it has collapsed.
+    """
     if not 0 < len(distinct) <= _MOST_VALUES:
         return None
     shares = counts / counts.sum()
     top = int(shares.argmax())
-    return Concentration(
-        entropy_nats=max(0.0, -float((shares * np.log(shares)).sum())),
-        mode=float(distinct[top]),
-        mode_share=float(shares[top]),
-    )
-
-
-def _signal(
-    name: str,
-    traces: TraceSet,
-    measured: Mapping[str, _PartAndDraws],
-    flags: Mapping[str, Sequence[Flag]],
-) -> SignalDiagnostics:
-    spec = resolve(name, also=traces.signal_names)
-    drift_d: Estimate | None = None
-    drift_auroc: Estimate | None = None
-    if len(measured) == 2:
-        (tune, tune_draws), (evaluated, eval_draws) = measured.values()
-        late, early = evaluated.pooled, tune.pooled
-        drift_d = difference((late.d_signed, eval_draws[0]), (early.d_signed, tune_draws[0]))
-        drift_auroc = difference((late.auroc, eval_draws[2]), (early.auroc, tune_draws[2]))
-    return SignalDiagnostics(
-        name=name,
-        summary=spec.summary,
-        direction=spec.direction,
-        recorded=name in traces.signal_names,
-        parts={name: part for name, (part, _) in measured.items()},
-        drift_d=drift_d,
-        drift_auroc=drift_auroc,
-        flags=tuple(flags[name]),
-    )
+    return {
+        "entropy_nats": max(0.0, -float((shares * np.log(shares)).sum())),
+        "mode": float(distinct[top]),
+        "mode_share": float(shares[top]),
+    }
 
 
 # --- how much two signals say the same ---------------------------------------------------------------
+def correlations(signals: Mapping[str, Array]) -> dict[str, Any]:
+    """Spearman's ``rho`` of every pair over the ``rows`` where both are defined; arrays of one shape.
 
-
-def _centred_ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    ranks = average_ranks(values)
-    return np.asarray(ranks - ranks.mean())
-
-
-def _correlated(first: NDArray[np.float64], second: NDArray[np.float64]) -> float | None:
-    """Pearson's correlation of centred values; ``None``: one does not vary."""
-    length = float(np.sqrt((first @ first) * (second @ second)))
-    return float(np.clip((first @ second) / length, -1.0, 1.0)) if length else None
-
-
-def correlations(signals: Mapping[str, NDArray[np.float64]]) -> Correlations:
-    """Every pair over the rounds where both are defined; all arrays of one shape, NaN: undefined."""
-    names = tuple(signals)
+    ``None`` where fewer than two rows define both signals or one of them does not vary there.
+    """
+    names = list(signals)
     flat = [signals[name].ravel() for name in names]
     defined = [~np.isnan(values) for values in flat]
     rho: list[list[float | None]] = [[None] * len(names) for _ in names]
@@ -482,12 +323,84 @@ def correlations(signals: Mapping[str, NDArray[np.float64]]) -> Correlations:
         for j in range(i, len(names)):
             pairs.setdefault(np.packbits(defined[i] & defined[j]).tobytes(), []).append((i, j))
     for compared in pairs.values():
-        i, j = compared[0]
-        both = defined[i] & defined[j]
+        both = defined[compared[0][0]] & defined[compared[0][1]]
         count = int(both.sum())
-        used = sorted({name for pair in compared for name in pair}) if count > 1 else []
-        ranks = {name: _centred_ranks(flat[name][both]) for name in used}
+        ranks = {}
+        for n in {n for pair in compared for n in pair} if count > 1 else ():
+            of = average_ranks(flat[n][both])
+            ranks[n] = of - of.mean()
         for i, j in compared:
-            rho[i][j] = rho[j][i] = _correlated(ranks[i], ranks[j]) if used else None
             rows[i][j] = rows[j][i] = count
-    return Correlations(signals=names, rho=tuple(map(tuple, rho)), rows=tuple(map(tuple, rows)))
+            if ranks and (length := float(np.sqrt((ranks[i] @ ranks[i]) * (ranks[j] @ ranks[j])))):
+                rho[i][j] = rho[j][i] = float(np.clip((ranks[i] @ ranks[j]) / length, -1.0, 1.0))
+    return {"signals": names, "rho": rho, "rows": rows}
+
+
+# --- overconfidence ------------------------------------------------------------------------------
+def calibrated_margins(measures: Measures, tune_split: str) -> tuple[Array, str | None]:
+    """P(EM = 1 | margin), (n_questions, n_rounds), out of fold on tune; or why there is none."""
+    tune = measures.traces.in_split(tune_split)
+
+    def calibrated() -> Array:
+        data = fit_data(measures, (MARGIN,), split=tune_split)
+        margins = measures.signals((MARGIN,)).signal(MARGIN)
+        values = fit_calibrator(data, MARGIN).predict_rounds(margins)
+        values[tune] = out_of_fold(data, MARGIN)[:, : values.shape[1]]
+        return values
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SufficeWarning)  # of few rows; the calibrators say it
+        values, why = attempt(calibrated)
+    return np.full(measures.traces.exists.shape, np.nan) if values is None else values, why
+
+
+def margin_means(
+    margins: Array, calibrated: Array, em: Array, why: str | None
+) -> dict[str, Any] | None:
+    """Means of a part's rounds, each array (n_questions, n_rounds) (paper 0, Table 6).
+
+    ``raw`` is in nats, ``calibrated`` P(EM = 1 | margin) (``None``: none, for a ``reason``), ``em`` of the
+    labelled ones. ``None`` where no round has a margin.
+    """
+    defined = np.isfinite(margins)
+    if not defined.any():
+        return None
+    known, labelled = defined & np.isfinite(calibrated), defined & np.isfinite(em)
+    return {
+        "rounds": int(defined.sum()),
+        "raw": float(margins[defined].mean()),
+        "calibrated": float(calibrated[known].mean()) if known.any() else None,
+        "em": float(em[labelled].mean()) if labelled.any() else None,
+        "reason": why,
+    }
+
+
+def wrong_and_stable(stable: Array, em: Array) -> dict[str, Any]:
+    """Answers that are repeated though wrong (paper 0, section 3.4), overall and by round.
+
+    Of ``answer_stable`` and exact match, each (n_questions, n_rounds), NaN: undefined or unlabelled. Shares
+    are of the labelled answers that could repeat one; ``first_wrong`` is the share of labelled ``questions``
+    whose first stable answer is wrong: a rule of stability alone stops there.
+    """
+    usable = np.isfinite(stable) & np.isfinite(em)
+    repeats = usable & (stable == 1.0)
+    wrong = repeats & (em == 0.0)
+    labelled = np.isfinite(em).any(axis=1)
+    first_wrong = repeats.any(axis=1) & wrong[np.arange(len(wrong)), repeats.argmax(axis=1)]
+
+    def shares(number: int | None, rounds: slice) -> dict[str, Any]:
+        answers = int(usable[:, rounds].sum())
+        return {
+            "round": number,
+            "answers": answers,
+            "stable": float(repeats[:, rounds].sum() / answers) if answers else None,
+            "wrong_and_stable": float(wrong[:, rounds].sum() / answers) if answers else None,
+        }
+
+    return {
+        "overall": shares(None, slice(None)),
+        # the first round repeats nothing
+        "rounds": [shares(t + 1, slice(t, t + 1)) for t in range(1, stable.shape[1])],
+        "questions": int(labelled.sum()),
+        "first_wrong": float(first_wrong[labelled].mean()) if labelled.any() else None,
+    }

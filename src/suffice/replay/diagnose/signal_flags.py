@@ -61,10 +61,14 @@ def signal_flags(
     names = tuple(dict.fromkeys(names))
     measures = Measures.of(traces)
     record, table = measures.traces, measures.signals(names)
-    chosen, where = _tune_rows(record, tune_split)
-    again = _computed_again(measures, names)
-    elsewhere = [name for name in names if name in record.signal_names and name not in again]
-    honest = {**_honest(measures), **again} if elsewhere else {}
+    chosen, where = record.in_split(tune_split), f"split {tune_split}"
+    if not chosen.any():
+        chosen, where = np.ones(record.n_questions, bool), "the whole record"
+    recorded = [name for name in names if name in record.signal_names]
+    again = _computed(measures, [name for name in recorded if name in SIGNALS])
+    elsewhere = [name for name in recorded if name not in again]
+    others = [name for name in SIGNALS if name not in record.signal_names]
+    honest = {**_computed(measures, others), **again} if elsewhere else {}
     flags_of: dict[str, tuple[Flag, ...]] = {}
     for name in names:
         values = table.signal(name)
@@ -93,13 +97,6 @@ def refuse_unusable(
         raise UsageError("; ".join(told))
 
 
-def _tune_rows(traces: TraceSet, split: str) -> tuple[NDArray[np.bool_], str]:
-    chosen = traces.in_split(split)
-    if chosen.any():
-        return chosen, f"split {split}"
-    return np.ones(traces.n_questions, bool), "the whole record"
-
-
 def _variation(values: Array, chosen: NDArray[np.bool_], where: str) -> Iterator[Flag]:
     defined = values[chosen]
     defined = defined[~np.isnan(defined)]
@@ -117,7 +114,11 @@ def _variation(values: Array, chosen: NDArray[np.bool_], where: str) -> Iterator
         )
         return
     several = (~np.isnan(values)).sum(axis=1) > 1
-    if several.any() and not _changes(values[several]).any():
+    changing = values[several]
+    if (
+        len(changing)
+        and (np.fmax.reduce(changing, axis=1) == np.fmin.reduce(changing, axis=1)).all()
+    ):
         yield Flag(
             kind="constant_over_rounds",
             message=f"never changes within a question ({int(several.sum())} questions with several "
@@ -125,35 +126,14 @@ def _variation(values: Array, chosen: NDArray[np.bool_], where: str) -> Iterator
         )
 
 
-def _changes(values: Array) -> NDArray[np.bool_]:
-    """Whether the defined values of each row differ; every row has one."""
-    highest = np.fmax.reduce(values, axis=1)
-    return np.asarray(highest != np.fmin.reduce(values, axis=1))
-
-
-def _computed_again(measures: Measures, names: Sequence[str]) -> dict[str, Array]:
-    """Recorded signals that the record allows to compute, computed from rounds 1..t."""
+def _computed(measures: Measures, names: Sequence[str]) -> dict[str, Array]:
+    """Those that the record allows to compute, from rounds 1..t and never read from the map."""
+    specs = [declared(name, measures.traces) for name in names if not SIGNALS[name].recorded_only]
     specs = [
-        replace(
-            declared(name, measures.traces), own_settings=True
-        )  # own settings: never read from the map
-        for name in names
-        if name in measures.traces.signal_names
-        and name in SIGNALS
-        and not SIGNALS[name].recorded_only
+        replace(spec, own_settings=True) if spec.name in measures.traces.signal_names else spec
+        for spec in specs
     ]
     computable = [spec for spec in specs if lack(spec, measures.traces) is None]
-    return dict(measures.signals(computable).values)
-
-
-def _honest(measures: Measures) -> dict[str, Array]:
-    """Every signal computed here from rounds 1..t."""
-    traces = measures.traces
-    computable = [
-        name
-        for name, spec in SIGNALS.items()
-        if not spec.recorded_only and name not in traces.signal_names and lack(spec, traces) is None
-    ]
     return dict(measures.signals(computable).values)
 
 

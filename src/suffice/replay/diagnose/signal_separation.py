@@ -10,15 +10,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from suffice.numbers.auroc import ResampledAuroc, auroc, auroc_influence
 from suffice.numbers.intervals.bootstrap import resampled_counts
-from suffice.numbers.intervals.estimate import Estimate, from_draws, undefined
+from suffice.numbers.intervals.estimate import from_draws, undefined
 from suffice.numbers.intervals.sums import Sums
 
+Array = NDArray[np.float64]
 Figures = tuple[float, float, float]
 """Signed d, Pearson's r and AUROC, NaN where undefined."""
 _NO_SPREAD = 1e-12  # a variance below this share of all rows' variance is rounding
@@ -32,67 +34,10 @@ class Rows:
     questions resampled.
     """
 
-    values: NDArray[np.float64]
+    values: Array
     right: NDArray[np.bool_]
     questions: NDArray[np.int64]
     sign: float = 1.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Separation:
-    """A signal among right and among wrong answers.
-
-    Means and sample standard deviations are of the signal as it is; ``None`` where there are too few
-    rows. ``d_signed`` is positive where right answers have the higher values, ``d`` its absolute
-    value; ``pearson`` is the correlation of the signal with exact match (0 or 1), in [-1, 1];
-    ``auroc`` is oriented by the signal's declared direction, so below 0.5 it misleads.
-    """
-
-    right: int
-    wrong: int
-    mean_right: float | None
-    sd_right: float | None
-    mean_wrong: float | None
-    sd_wrong: float | None
-    d: Estimate
-    d_signed: Estimate
-    pearson: Estimate
-    auroc: Estimate
-
-
-def cohens_d(values: NDArray[np.float64], right: NDArray[np.bool_]) -> float:
-    """(mean of right - mean of wrong rows) / mean of their two sample standard deviations.
-
-    NaN with fewer than two rows of a class, with an infinite value, or when neither class varies.
-
-    >>> d = cohens_d(np.array([1.0, 3.0, 4.0, 8.0]), np.array([False, False, True, True]))
-    >>> round(d, 4)
-    1.8856
-    """
-    of_right, of_wrong = values[right], values[~right]
-    if min(len(of_right), len(of_wrong)) < 2 or not np.isfinite(values).all():
-        return math.nan
-    if np.ptp(of_right) == 0.0 and np.ptp(of_wrong) == 0.0:
-        return math.nan
-    spread = (of_right.std(ddof=1) + of_wrong.std(ddof=1)) / 2
-    return float((of_right.mean() - of_wrong.mean()) / spread)
-
-
-def pearson(values: NDArray[np.float64], right: NDArray[np.bool_]) -> float:
-    """Pearson's correlation of the signal with exact match (paper 0, section 5.4), in [-1, 1].
-
-    NaN for one class only, a constant signal or an infinite value.
-
-    >>> round(pearson(np.array([1.0, 3.0, 4.0, 8.0]), np.array([False, False, True, True])), 4)
-    0.7845
-    """
-    if len(values) == 0 or not np.isfinite(values).all():
-        return math.nan
-    if right.all() or not right.any() or np.ptp(values) == 0.0:
-        return math.nan
-    centred = [column - column.mean() for column in (values, right.astype(np.float64))]
-    length = math.sqrt(float(centred[0] @ centred[0]) * float(centred[1] @ centred[1]))
-    return float(np.clip((centred[0] @ centred[1]) / length, -1.0, 1.0)) if length else math.nan
 
 
 class ResampledD:
@@ -112,8 +57,11 @@ class ResampledD:
         self.sums = np.stack(moments) if usable else np.zeros((0, n_questions))
         """(n_sums, n_questions): what is summed over the questions drawn."""
 
-    def of(self, sums: NDArray[np.float64], counts: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Signed d of every resample, (n_draws,), from ``self.sums @ counts``, (n_sums, n_draws)."""
+    def of(self, sums: Array, counts: Array) -> Array:
+        """Signed d of every resample, (n_draws,), from ``self.sums @ counts``, (n_sums, n_draws).
+
+        NaN with fewer than two rows of a class, with an infinite value, or when neither class varies.
+        """
         if len(sums) == 0:
             return np.full(counts.shape[1], np.nan)
         mean_right, sd_right = _mean_and_sd(*sums[:3])
@@ -123,9 +71,7 @@ class ResampledD:
         d = (mean_right - mean_wrong) / np.where(varies, spread, 1.0)
         return np.asarray(np.where(varies, d, np.nan))
 
-    def correlations(
-        self, sums: NDArray[np.float64], counts: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def correlations(self, sums: Array, counts: Array) -> Array:
         """Pearson's r with exact match, (n_draws,), of the sums that :meth:`of` takes."""
         if len(sums) == 0:
             return np.full(counts.shape[1], np.nan)
@@ -142,9 +88,7 @@ class ResampledD:
         return np.asarray(np.where(varies, np.clip(r, -1.0, 1.0), np.nan))
 
 
-def _mean_and_sd(
-    count: NDArray[np.float64], total: NDArray[np.float64], squares: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _mean_and_sd(count: Array, total: Array, squares: Array) -> tuple[Array, Array]:
     """Means and sample standard deviations from sums, NaN below two rows."""
     enough = count >= 2
     safe = np.where(enough, count, 2.0)
@@ -161,12 +105,16 @@ def separations(
     resamples: int,
     seed: int,
     by_sums: bool = False,
-) -> list[tuple[Separation, NDArray[np.float64]]]:
-    """The separation in every part and its :data:`Figures` in the same resamples, (3, resamples) each.
+) -> list[tuple[dict[str, Any], Array]]:
+    """How far right and wrong answers are apart in every part, and the draws of its :data:`Figures`.
 
-    ``by_sums``: from what each question adds instead, as of a large record.
+    Means and sample standard deviations are of the signal as it is, ``None`` where there are too few rows.
+    ``d_signed`` is positive where right answers have the higher values, ``d`` its absolute value; ``pearson``
+    is the correlation with exact match; ``auroc`` is oriented by the declared direction, so below 0.5 the
+    signal misleads. The draws are (3, resamples); ``by_sums`` has them from what each question adds, as of
+    a large record.
     """
-    figures = [_figures(rows) for rows in parts]
+    figures = [figures_of(rows) for rows in parts]
     if n_questions == 0:
         drawn = np.full((3, len(parts), resamples), np.nan)
     elif by_sums:
@@ -179,18 +127,16 @@ def separations(
     ]
 
 
-def _figures(rows: Rows) -> Figures:
+def figures_of(rows: Rows) -> Figures:
     """Those of the rows as they are."""
-    return (
-        cohens_d(rows.values, rows.right),
-        pearson(rows.values, rows.right),
-        auroc(rows.sign * rows.values, rows.right),
-    )
+    n_questions = int(rows.questions.max(initial=0)) + 1
+    resampled, once = ResampledD(rows, n_questions), np.ones((n_questions, 1))
+    sums = resampled.sums @ once
+    area = auroc(rows.sign * rows.values, rows.right)
+    return float(resampled.of(sums, once)[0]), float(resampled.correlations(sums, once)[0]), area
 
 
-def _from_resamples(
-    parts: Sequence[Rows], n_questions: int, *, resamples: int, seed: int
-) -> NDArray[np.float64]:
+def _from_resamples(parts: Sequence[Rows], n_questions: int, *, resamples: int, seed: int) -> Array:
     """Signed d, r and AUROC of every part in every resample of the questions, (3, n_parts, resamples)."""
     distances = [ResampledD(rows, n_questions) for rows in parts]
     areas = [
@@ -222,7 +168,7 @@ def _from_sums(
     *,
     resamples: int,
     seed: int,
-) -> NDArray[np.float64]:
+) -> Array:
     """The same, to first order in what each question adds."""
     added = [
         column
@@ -235,7 +181,7 @@ def _from_sums(
     return np.stack([drawn[0], np.clip(drawn[1], -1.0, 1.0), np.clip(drawn[2], 0.0, 1.0)])
 
 
-def _influences(rows: Rows, figures: Figures, n_questions: int) -> tuple[NDArray[np.float64], ...]:
+def _influences(rows: Rows, figures: Figures, n_questions: int) -> tuple[Array, ...]:
     """What each question adds to signed d, to r and to the AUROC, (n_questions,) each, of mean 0."""
     undefined_everywhere = np.full(n_questions, math.nan)
     area = auroc_influence(rows.sign * rows.values, rows.right, rows.questions, n_questions)
@@ -243,7 +189,7 @@ def _influences(rows: Rows, figures: Figures, n_questions: int) -> tuple[NDArray
     if math.isnan(r):
         return undefined_everywhere, undefined_everywhere, area
 
-    def of_questions(added: NDArray[np.float64]) -> NDArray[np.float64]:
+    def of_questions(added: Array) -> Array:
         sums = np.bincount(rows.questions, weights=added, minlength=n_questions)
         return np.asarray(n_questions * sums, np.float64)
 
@@ -264,36 +210,34 @@ def _influences(rows: Rows, figures: Figures, n_questions: int) -> tuple[NDArray
     return of_questions((to_mean - d * to_spread) / spread), of_questions(to_r), area
 
 
-def _separation(rows: Rows, draws: NDArray[np.float64], figures: Figures) -> Separation:
-    of_right, of_wrong = rows.values[rows.right], rows.values[~rows.right]
+def _separation(rows: Rows, draws: Array, figures: Figures) -> dict[str, Any]:
     why = _why_undefined(rows)
-    if why is not None:
-        d = d_signed = r = area = undefined(why)
+    values, infinite = rows.values, "the signal is infinite in some of these rounds"
+    if not np.isfinite(values).all():
+        why_no_d = infinite
+    elif min(int(rows.right.sum()), int((~rows.right).sum())) < 2:
+        why_no_d = "a class with fewer than two rounds has no standard deviation"
     else:
-        signed, correlation, plain_area = figures
-        area = from_draws(plain_area, draws[2])
-        r = (
-            undefined("the signal is infinite in some of these rounds")
-            if math.isnan(correlation)
-            else from_draws(correlation, draws[1])
-        )
-        if math.isnan(signed):
-            d = d_signed = undefined(_why_no_d(rows))
-        else:
-            d_signed = from_draws(signed, draws[0])
-            d = from_draws(abs(signed), np.abs(draws[0]))
-    return Separation(
-        right=len(of_right),
-        wrong=len(of_wrong),
-        mean_right=_mean(of_right),
-        sd_right=_sd(of_right),
-        mean_wrong=_mean(of_wrong),
-        sd_wrong=_sd(of_wrong),
-        d=d,
-        d_signed=d_signed,
-        pearson=r,
-        auroc=area,
+        why_no_d = "the signal varies neither among right nor among wrong answers"
+    signed, r, area = (
+        undefined(why or reason) if why or math.isnan(value) else from_draws(value, drawn)
+        for value, drawn, reason in zip(figures, draws, (why_no_d, infinite, ""), strict=True)
     )
+    d = signed if signed.estimate is None else from_draws(abs(figures[0]), np.abs(draws[0]))
+    classes = {"right": values[rows.right], "wrong": values[~rows.right]}
+    spread: dict[str, float | None] = {}
+    for name, of in classes.items():
+        finite = bool(np.isfinite(of).all())
+        spread[f"mean_{name}"] = float(of.mean()) if len(of) and finite else None
+        spread[f"sd_{name}"] = float(of.std(ddof=1)) if len(of) > 1 and finite else None
+    return {
+        **{name: len(of) for name, of in classes.items()},
+        **spread,
+        "d": d,
+        "d_signed": signed,
+        "pearson": r,
+        "auroc": area,
+    }
 
 
 def _why_undefined(rows: Rows) -> str | None:
@@ -306,19 +250,3 @@ def _why_undefined(rows: Rows) -> str | None:
     if (rows.values == rows.values[0]).all():
         return f"the signal is {rows.values[0]:g} in all of these rounds"
     return None
-
-
-def _why_no_d(rows: Rows) -> str:
-    if not np.isfinite(rows.values).all():
-        return "the signal is infinite in some of these rounds"
-    if min(int(rows.right.sum()), int((~rows.right).sum())) < 2:
-        return "a class with fewer than two rounds has no standard deviation"
-    return "the signal varies neither among right nor among wrong answers"
-
-
-def _mean(values: NDArray[np.float64]) -> float | None:
-    return float(values.mean()) if len(values) and np.isfinite(values).all() else None
-
-
-def _sd(values: NDArray[np.float64]) -> float | None:
-    return float(values.std(ddof=1)) if len(values) > 1 and np.isfinite(values).all() else None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ from suffice.results.markup import visible
 from suffice.results.table import Cell, Column, Table, Tone, Value
 
 if TYPE_CHECKING:
-    from suffice.replay.diagnose.signal_diagnostics import Diagnostics, Part
+    from suffice.replay.diagnose.signal_diagnostics import Diagnostics
 
 _MOST_IN_DETAIL = 3  # signals whose means by round are shown
 NAME_WIDTH = 24
@@ -41,15 +40,14 @@ def signal_tables(diagnostics: Diagnostics) -> Iterator[Table]:
     yield from _concentrations(diagnostics)
     yield from _margins(diagnostics)
     yield from _wrong_and_stable(diagnostics)
-    yield from (
-        _correlated(part) for part in diagnostics.parts[-1:] if len(part.correlations.signals) > 1
-    )
+    if len(diagnostics.signals) > 1:
+        yield _correlated(diagnostics)
     yield from _by_type(diagnostics)
     yield from _flags(diagnostics)
 
 
 Described = tuple[str | Callable[[Any], Value], Column]
-"""Where an item's value stands, by attributes with dots between them, and its column."""
+"""Where an item's value stands, by keys or attributes with dots between them, and its column."""
 
 
 def table_of(
@@ -60,10 +58,18 @@ def table_of(
     notes: Sequence[str] = (),
 ) -> Table:
     """A table of a row an item, each column beside what it shows."""
-    values = [attrgetter(of) if isinstance(of, str) else of for of, _ in described]
+    rows = [[_value(item, of) for of, _ in described] for item in items]
     columns = [column for _, column in described]
-    rows = [[value(item) for value in values] for item in items]
     return Table(name=name, title=title, columns=columns, rows=rows, notes=notes)
+
+
+def _value(item: Any, of: str | Callable[[Any], Value]) -> Value:
+    if not isinstance(of, str):
+        return of(item)
+    value: Any = item
+    for key in of.split("."):
+        value = value[key] if isinstance(value, Mapping) else getattr(value, key)
+    return value  # type: ignore[no-any-return]
 
 
 def estimate_column(name: str, head: str, *, signed: bool = False) -> Column:
@@ -72,14 +78,15 @@ def estimate_column(name: str, head: str, *, signed: bool = False) -> Column:
 
 
 def _areas(diagnostics: Diagnostics) -> Table:
-    parts = [part.name for part in diagnostics.parts]
+    parts = [*diagnostics.parts]
     drifts = len(parts) > 1
     rows: list[list[Value]] = [
         [
-            *(signal.name, "low" if signal.direction == "low" else None, use_cell(signal.use)),
-            *(signal.parts[part].pooled.auroc for part in parts),
-            *([signal.drift_auroc] if drifts else ()),
-            *(signal.parts[part].defined for part in parts),
+            *(signal["name"], "low" if signal["direction"] == "low" else None),
+            use_cell(signal["use"]),
+            *(signal["parts"][part]["auroc"] for part in parts),
+            *([signal["drift_auroc"]] if drifts else ()),
+            *(signal["parts"][part]["defined"] for part in parts),
         ]
         for signal in diagnostics.signals
     ]
@@ -116,12 +123,12 @@ def _defined(name: str, head: str) -> Column:
 
 
 def _figures(diagnostics: Diagnostics) -> str:
+    names = [*diagnostics.parts]
     parts = "; ".join(
-        f"{part.name}: {counted(part.questions, 'question')}, {count(part.labelled)} with gold answers, "
-        f"{counted(part.rounds, 'round')}"
-        for part in diagnostics.parts
+        f"{name}: {counted(part['questions'], 'question')}, {count(part['labelled'])} with gold answers, "
+        f"{counted(part['rounds'], 'round')}"
+        for name, part in diagnostics.parts.items()
     )
-    names = [part.name for part in diagnostics.parts]
     drift = f"drift: {names[1]} minus {names[0]}. " if len(names) > 1 else ""
     return (
         f"{parts}. Brackets: 95% intervals of {diagnostics.resamples} {diagnostics.draws} (seed "
@@ -133,40 +140,35 @@ def _by_part(
     diagnostics: Diagnostics, name: str, title: str, letter: str, of: str, *, drifts: bool = False
 ) -> Table:
     """A signed figure of every signal on every part, all rounds pooled, perhaps with its drift."""
-    parts = [part.name for part in diagnostics.parts]
-    drifts = drifts and len(parts) > 1
-    columns = [
-        _SIGNAL,
-        *(estimate_column(f"{part}: {letter}", f"{letter} {part}", signed=True) for part in parts),
-        *([_DRIFT] if drifts else ()),
-    ]
-    rows: list[list[Value]] = [
-        [
-            signal.name,
-            *(getattr(signal.parts[part].pooled, of) for part in parts),
-            *([signal.drift_d] if drifts else ()),
-        ]
-        for signal in diagnostics.signals
-    ]
-    return Table(name=name, title=title, columns=columns, rows=rows)
+    described: list[Described] = [("name", _SIGNAL)]
+    for part in diagnostics.parts:
+        column = estimate_column(f"{part}: {letter}", f"{letter} {part}", signed=True)
+        described.append((lambda signal, part=part: signal["parts"][part][of], column))  # type: ignore[misc]
+    if drifts and len(diagnostics.parts) > 1:
+        described.append(("drift_d", _DRIFT))
+    return table_of(name, diagnostics.signals, described, title)
 
 
 def _margins(diagnostics: Diagnostics) -> Iterator[Table]:
     """Raw and calibrated means of the model, a row a part."""
-    known = [part for part in diagnostics.parts if part.margins is not None]
+    known = [
+        {"part": name, **part["margins"]}
+        for name, part in diagnostics.parts.items()
+        if part["margins"] is not None
+    ]
     if not known:
         return
     of = "" if diagnostics.model is None else f" of {visible(diagnostics.model)}"
-    reasons = dict.fromkeys(part.margins.reason for part in known if part.margins is not None)
+    reasons = dict.fromkeys(margins["reason"] for margins in known)
     yield table_of(
         "margins",
         known,
         (
-            ("name", Column(name="part", head="on")),
-            ("margins.rounds", Column(name="rounds", kind="count")),
-            ("margins.raw", Column(name="raw", kind="number", digits=2, head="raw, nats")),
-            ("margins.calibrated", Column(name="calibrated", kind="number", digits=2)),
-            ("margins.em", Column(name="em", kind="number", digits=2, head="EM")),
+            ("part", Column(name="part", head="on")),
+            ("rounds", Column(name="rounds", kind="count")),
+            ("raw", Column(name="raw", kind="number", digits=2, head="raw, nats")),
+            ("calibrated", Column(name="calibrated", kind="number", digits=2)),
+            ("em", Column(name="em", kind="number", digits=2, head="EM")),
         ),
         title=f"Mean margin of the answer's first token{of}, all rounds pooled: raw, and calibrated to "
         "P(EM = 1) by one isotonic map a round, fitted on tune (on tune itself out of fold). A large raw "
@@ -176,14 +178,14 @@ def _margins(diagnostics: Diagnostics) -> Iterator[Table]:
 
 
 def _wrong_and_stable(diagnostics: Diagnostics) -> Iterator[Table]:
-    known = [
-        (part.name, part.wrong_and_stable)
-        for part in diagnostics.parts
-        if part.wrong_and_stable is not None
-    ]
+    known = {
+        name: part["wrong_and_stable"]
+        for name, part in diagnostics.parts.items()
+        if part["wrong_and_stable"] is not None
+    }
     if not known:
         return
-    rounds = max(len(shares.rounds) for _, shares in known)
+    rounds = max(len(shares["rounds"]) for shares in known.values())
     columns = (
         Column(name="part", head="on"),
         Column(name="answers", kind="count"),
@@ -197,12 +199,13 @@ def _wrong_and_stable(diagnostics: Diagnostics) -> Iterator[Table]:
     )
     rows: list[list[Value]] = [
         [
-            *(name, shares.overall.answers, shares.overall.stable),
-            *(shares.overall.wrong_and_stable, *(one.wrong_and_stable for one in shares.rounds)),
-            *[None] * (rounds - len(shares.rounds)),
-            shares.first_wrong,
+            name,
+            *(shares["overall"][of] for of in ("answers", "stable", "wrong_and_stable")),
+            *(one["wrong_and_stable"] for one in shares["rounds"]),
+            *[None] * (rounds - len(shares["rounds"])),
+            shares["first_wrong"],
         ]
-        for name, shares in known
+        for name, shares in known.items()
     ]
     yield Table(
         name="wrong and stable",
@@ -214,21 +217,19 @@ def _wrong_and_stable(diagnostics: Diagnostics) -> Iterator[Table]:
     )
 
 
-def _by_round(diagnostics: Diagnostics, part: Part) -> Table:
-    rounds = max(len(signal.parts[part.name].rounds) for signal in diagnostics.signals)
-    columns = [
-        _SIGNAL,
-        *(
-            Column(name=f"round_{number}", kind="number", digits=2, head=f"round {number}")
-            for number in range(1, rounds + 1)
-        ),
-    ]
+def _by_round(diagnostics: Diagnostics, part: str) -> Table:
+    of_signals = [signal["parts"][part]["rounds"] for signal in diagnostics.signals]
+    rounds = max(len(of) for of in of_signals)
+    columns = [_SIGNAL]
+    for number in range(1, rounds + 1):
+        head = f"round {number}"
+        columns.append(Column(name=f"round_{number}", kind="number", digits=2, head=head))
     rows: list[list[Value]] = []
-    for signal in diagnostics.signals:
-        values = [on_round.separation.auroc.estimate for on_round in signal.parts[part.name].rounds]
-        rows.append([signal.name, *values, *[Cell(None, "")] * (rounds - len(values))])
-    title = f"AUROC by round on {part.name}."
-    return Table(name=f"rounds on {part.name}", title=title, columns=columns, rows=rows)
+    for signal, of in zip(diagnostics.signals, of_signals, strict=True):
+        values = [on_round["auroc"].estimate for on_round in of]
+        rows.append([signal["name"], *values, *[Cell(None, "")] * (rounds - len(values))])
+    title = f"AUROC by round on {part}."
+    return Table(name=f"rounds on {part}", title=title, columns=columns, rows=rows)
 
 
 def _in_detail(diagnostics: Diagnostics) -> Iterator[Table]:
@@ -238,28 +239,24 @@ def _in_detail(diagnostics: Diagnostics) -> Iterator[Table]:
     ]
     for kind in ("right", "wrong"):
         for name, head in ((f"mean_{kind}", kind), (f"sd_{kind}", "(SD)")):
-            column = Column(name=name, kind="significant", digits=3, head=head)
-            described.append((f"separation.{name}", column))
-        described.append((f"separation.{kind}", Column(name=kind, kind="count", head="n")))
+            described.append((name, Column(name=name, kind="significant", digits=3, head=head)))
+        described.append((kind, Column(name=kind, kind="count", head="n")))
     described += [
-        ("separation.d_signed", estimate_column("d", "d", signed=True)),
-        ("separation.auroc", estimate_column("auroc", "AUROC")),
+        ("d_signed", estimate_column("d", "d", signed=True)),
+        ("auroc", estimate_column("auroc", "AUROC")),
     ]
     for signal in diagnostics.signals:
-        for part, on in signal.parts.items():
-            title = f"{signal.name} by round on {part}, mean (SD)."
-            yield table_of(f"{signal.name} on {part}", on.rounds, described, title)
+        for part, on in signal["parts"].items():
+            title = f"{signal['name']} by round on {part}, mean (SD)."
+            yield table_of(f"{signal['name']} on {part}", on["rounds"], described, title)
 
 
 def _concentrations(diagnostics: Diagnostics) -> Iterator[Table]:
     rows: list[list[Value]] = [
-        [
-            *(signal.name, part, on.distinct, on.concentration.entropy_nats),
-            *(on.concentration.mode, on.concentration.mode_share),
-        ]
+        [signal["name"], part, on["distinct"], *on["concentration"].values()]
         for signal in diagnostics.signals
-        for part, on in signal.parts.items()
-        if on.concentration is not None
+        for part, on in signal["parts"].items()
+        if on["concentration"] is not None
     ]
     columns = (
         _SIGNAL,
@@ -274,35 +271,26 @@ def _concentrations(diagnostics: Diagnostics) -> Iterator[Table]:
         yield Table(name="concentrations", title=title, columns=columns, rows=rows, names=2)
 
 
-def _correlated(part: Part) -> Table:
-    correlations = part.correlations
-    columns = [
-        Column(name="number", kind="count", head=""),
-        _SIGNAL,
-        *(
-            Column(name=f"rho_{number}", kind="percent", digits=0, head=str(number))
-            for number in range(1, len(correlations.signals) + 1)
-        ),
-    ]
-    rows: list[list[Value]] = [
-        [
-            *(number, name),
-            *(rho if column < number else Cell(rho, "") for column, rho in enumerate(row, start=1)),
-        ]
-        for number, (name, row) in enumerate(
-            zip(correlations.signals, correlations.rho, strict=True), start=1
-        )
-    ]
-    title = f"Spearman's rank correlation in hundredths, on {part.name}."
+def _correlated(diagnostics: Diagnostics) -> Table:
+    correlations = diagnostics.parts[diagnostics.last]["correlations"]
+    columns = [Column(name="number", kind="count", head=""), _SIGNAL]
+    rows: list[list[Value]] = []
+    named = zip(correlations["signals"], correlations["rho"], strict=True)
+    for number, (name, row) in enumerate(named, start=1):
+        head = str(number)
+        columns.append(Column(name=f"rho_{number}", kind="percent", digits=0, head=head))
+        shown = (rho if at < number else Cell(rho, "") for at, rho in enumerate(row, start=1))
+        rows.append([number, name, *shown])
+    title = f"Spearman's rank correlation in hundredths, on {diagnostics.last}."
     return Table(name="correlations", title=title, columns=columns, rows=rows, names=2)
 
 
 def _by_type(diagnostics: Diagnostics) -> Iterator[Table]:
-    part = diagnostics.parts[-1].name
-    types = list(diagnostics.signals[0].parts[part].types)
+    part = diagnostics.last
+    types = list(diagnostics.signals[0]["parts"][part]["types"])
     columns = [_SIGNAL, *(estimate_column(f"{kind}: auroc", kind) for kind in types)]
     rows: list[list[Value]] = [
-        [signal.name, *(signal.parts[part].types[kind].auroc for kind in types)]
+        [signal["name"], *(signal["parts"][part]["types"][kind]["auroc"] for kind in types)]
         for signal in diagnostics.signals
     ]
     title = f"AUROC by question type on {part}, all rounds pooled."
@@ -312,9 +300,9 @@ def _by_type(diagnostics: Diagnostics) -> Iterator[Table]:
 
 def _flags(diagnostics: Diagnostics) -> Iterator[Table]:
     rows = [
-        (flag.kind, signal.name, flag.message)
+        (flag.kind, signal["name"], flag.message)
         for signal in diagnostics.signals
-        for flag in signal.flags
+        for flag in signal["flags"]
     ]
     columns = (Column(name="flag"), _SIGNAL, Column(name="message", head=""))
     if rows:

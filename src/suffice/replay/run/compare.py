@@ -17,7 +17,6 @@ from suffice.policies.method import FitRun
 from suffice.protocols import CalibratedPolicy, ValuePolicy
 from suffice.replay.run.named_policies import (
     AskedPolicy,
-    LeftOut,
     NamedPolicy,
     Wanted,
     asked_policies,
@@ -62,28 +61,23 @@ def transfer_notes(
             f"{len(shared)} of the {replayed.n_questions} questions replayed are among those fitted on: "
             f"the figures of {names} are in-sample to that extent"
         )
-    return notes + _rounds_notes(fitted, replayed.n_rounds)
+    for candidate in fitted:
+        if not isinstance(candidate.policy, CalibratedPolicy):
+            continue
+        for signal, calibrator in candidate.policy.calibrators.items():
+            last, end = len(calibrator.maps), replayed.n_rounds
+            if calibrator.beyond is None and last < end:
+                absent = "undefined" if calibrator.absent is None else f"{calibrator.absent:g}"
+                notes.append(
+                    f"{candidate.label}: calibrated({signal}) was fitted to round {last} and is {absent} in "
+                    f"rounds {last + 1} to {end}"
+                )
+    return notes
 
 
 def _fitting(candidate: NamedPolicy) -> Mapping[str, Any]:
     """What its policy says it was fitted on; empty: nothing."""
     return {} if candidate.policy is None else candidate.policy.facts.fitted_on
-
-
-def _rounds_notes(fitted: Sequence[NamedPolicy], n_rounds: int) -> list[str]:
-    notes = []
-    for candidate in fitted:
-        if not isinstance(candidate.policy, CalibratedPolicy):
-            continue
-        for signal, calibrator in candidate.policy.calibrators.items():
-            last = len(calibrator.maps)
-            if calibrator.beyond is None and last < n_rounds:
-                absent = "undefined" if calibrator.absent is None else f"{calibrator.absent:g}"
-                notes.append(
-                    f"{candidate.label}: calibrated({signal}) was fitted to round {last} and is {absent} in "
-                    f"rounds {last + 1} to {n_rounds}"
-                )
-    return notes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -152,17 +146,25 @@ def compare(
         )
 
     able, left_out = runnable(ask(names, settings.rules), chosen, settings.f1_kind)
+    source = measures.traces.origin.source
     if left_out and (settings.strict or not able):
-        raise UsageError(_refusal(left_out, measures.traces.origin.source))
-    notes += _left_out_notes(left_out)
+        if len(left_out) == 1:
+            (one,) = left_out
+            raise UsageError(f"policy {one.name!r} cannot run here: {one.reason}")
+        told = " ".join(f"({n}) {one.name}: {one.reason}" for n, one in enumerate(left_out, 1))
+        raise UsageError(f"{len(left_out)} policies cannot run on {source}: {told}")
+    reasons: dict[str, list[str]] = {}
+    for one in left_out:
+        reasons.setdefault(one.reason, []).append(one.name)
+    notes += [f"left out {', '.join(names)}: {reason}" for reason, names in reasons.items()]
     wanted = settings.baseline or f"fixed-{min(3, chosen.traces.n_rounds)}"
     built, baseline = _with_baseline(able, wanted, ask)
-    source = measures.traces.origin.source
     if fit_on is None or fit_on.traces.origin.source != source:
         notes += [
             f"{candidate.label} was fitted on questions it is scored on: its figures are in-sample"
             for candidate in built
-            if _fitted_on(candidate, source, split)
+            if (on := _fitting(candidate)).get("source") == source
+            and split in (None, *on.get("splits", [on.get("split")]))
         ]
     if fit_on is not None:
         notes += transfer_notes(built, fit_on.traces, chosen.traces)
@@ -203,24 +205,6 @@ _NONE_ADAPTIVE = (
 )
 
 
-def _refusal(left_out: Sequence[LeftOut], source: str) -> str:
-    """Everything that cannot run, at once."""
-    if len(left_out) == 1:
-        return f"policy {left_out[0].name!r} cannot run here: {left_out[0].reason}"
-    told = " ".join(
-        f"({number}) {policy.name}: {policy.reason}" for number, policy in enumerate(left_out, 1)
-    )
-    return f"{len(left_out)} policies cannot run on {source}: {told}"
-
-
-def _left_out_notes(left_out: Sequence[LeftOut]) -> list[str]:
-    """What was left out and why, those of one reason together."""
-    reasons: dict[str, list[str]] = {}
-    for policy in left_out:
-        reasons.setdefault(policy.reason, []).append(policy.name)
-    return [f"left out {', '.join(names)}: {reason}" for reason, names in reasons.items()]
-
-
 def _with_baseline(
     built: Sequence[NamedPolicy], named: str, ask: Callable[[Sequence[Wanted]], list[AskedPolicy]]
 ) -> tuple[tuple[NamedPolicy, ...], str]:
@@ -231,20 +215,17 @@ def _with_baseline(
             return known, named
     wanted = ask([named])[0].build()
     for candidate in known:
-        if _same(candidate, wanted):
+        if candidate.name.partition("#")[0] != wanted.name:
+            continue
+        if candidate.policy is None or wanted.policy is None:
+            same = candidate.policy is wanted.policy
+        else:
+            hashes = (policy_hash(one.policy) for one in (candidate, wanted) if one.policy)
+            same = len(set(hashes)) == 1 and candidate.max_rounds == wanted.max_rounds
+        if same:
             return known, candidate.name
     with_wanted = numbered([*built, wanted])
     return with_wanted, with_wanted[-1].name
-
-
-def _same(candidate: NamedPolicy, wanted: NamedPolicy) -> bool:
-    if candidate.name.partition("#")[0] != wanted.name:
-        return False
-    if candidate.policy is None or wanted.policy is None:
-        return candidate.policy is wanted.policy
-    return candidate.max_rounds == wanted.max_rounds and policy_hash(
-        candidate.policy
-    ) == policy_hash(wanted.policy)
 
 
 def _choose_split(measures: Measures, wanted: str | None) -> tuple[Measures, str | None, list[str]]:
@@ -271,13 +252,6 @@ def _agreement_notes(built: Sequence[NamedPolicy]) -> list[str]:
             )
             names.setdefault(said + meant, []).append(candidate.label)
     return [said.format(", ".join(learnt)) for said, learnt in names.items()]
-
-
-def _fitted_on(candidate: NamedPolicy, source: str, split: str | None) -> bool:
-    """Whether the policy says it was fitted on questions of this source and split (``None``: all)."""
-    fitted_on = _fitting(candidate)
-    splits = fitted_on.get("splits", [fitted_on.get("split")])
-    return fitted_on.get("source") == source and split in (None, *splits)
 
 
 def with_q_values(traces: TraceSet | Measures, comparison: Comparison) -> TraceSet:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,57 +15,19 @@ from suffice.numbers.intervals.bootstrap import Interval, percentile_interval
 Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
-    """Which columns stand side by side: scores of candidates and of fixed-k, then each cost of both."""
-
-    candidates: tuple[str, ...]
-    n_rounds: int
-    costs: tuple[str, ...]
-
-    @property
-    def n_columns(self) -> int:
-        """How many they are."""
-        return (len(self.candidates) + self.n_rounds) * (1 + len(self.costs))
-
-    @property
-    def scores(self) -> slice:
-        """Those of scores."""
-        return slice(0, len(self.candidates) + self.n_rounds)
-
-    def split(self, rows: Array) -> Drawn:
-        """Means of the columns, (n_draws, n_columns), by what they are of."""
-        sizes = [len(self.candidates), self.n_rounds] * (1 + len(self.costs))
-        scores, fixed_scores, *costs = np.split(rows, np.cumsum(sizes)[:-1], axis=1)
-        return Drawn(
-            scores,
-            fixed_scores,
-            dict(zip(self.costs, costs[::2], strict=True)),
-            dict(zip(self.costs, costs[1::2], strict=True)),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Drawn:
-    """Means over some drawn questions, a row a draw: scores and, by name, costs of runs and of fixed-k."""
-
-    scores: Array
-    fixed_scores: Array
-    costs: Mapping[str, Array]
-    fixed_costs: Mapping[str, Array]
-
-
 class PairedIntervals:
     """Paired intervals of all candidates over the labelled questions.
 
-    ``means`` are of the layout's columns, (n_columns,), ``None``: no question is labelled; ``draws`` gives
-    theirs, (n_draws, n_columns). ``against``: fixed budgets are known throughout, so that candidates can be
-    held against them.
+    ``means`` are those of columns side by side, (n_columns,), ``None``: no question is labelled: scores of
+    the ``names`` and of fixed-1 .. fixed-R, then each of the ``costs`` of both; ``draws`` gives theirs,
+    (n_draws, n_columns). ``against``: fixed budgets are known throughout, so that candidates can be held
+    against them.
     """
 
     def __init__(
         self,
-        layout: Layout,
+        names: Sequence[str],
+        costs: Sequence[str],
         *,
         baseline: str,
         axis: str,
@@ -72,118 +35,77 @@ class PairedIntervals:
         draws: Callable[[], Array],
         against: bool = True,
     ) -> None:
-        self._index = {name: number for number, name in enumerate(layout.candidates)}
-        self._baseline = self._index[baseline]
-        self._axis = axis
-        self._against = against
+        self._names, self._baseline = names, names.index(baseline)
+        self._axis, self._against = axis, against
         self.frontier: Frontier | None = None
         if means is None:
             return
-        self._means = layout.split(means[None, :])
-        self._costs = [
-            name
-            for name, of_fixed in self._means.fixed_costs.items()
-            if name == axis or not np.isnan(of_fixed).all()
-        ]
-        if np.isnan(self._means.fixed_scores).all():
+        n_rounds = len(means) // (1 + len(costs)) - len(names)
+        sizes = [len(names), n_rounds] * (1 + len(costs))
+        if np.isnan(means[len(names) : len(names) + n_rounds]).all():
             return
-        drawn = draws()
-        self._resamples = len(drawn)
-        if not drawn.strides[0]:  # of one unit all draws are alike
-            drawn = drawn[:1]
-        self._draws = layout.split(drawn)
+        # the first row is that of the means
+        rows = np.vstack([means, draws()])
+        parts = np.split(rows, np.cumsum(sizes)[:-1], axis=1)
+        self._scores, self._fixed, *both = parts
+        self._costs = dict(zip(costs, zip(both[::2], both[1::2], strict=True), strict=True))
         self.frontier = Frontier(
-            cost_name=self._axis,
-            costs=tuple(map(known, self._means.fixed_costs[self._axis][0].tolist())),
-            scores=tuple(map(known, self._means.fixed_scores[0].tolist())),
+            cost_name=axis,
+            costs=tuple(map(known, self._costs[axis][1][0].tolist())),
+            scores=tuple(map(known, self._fixed[0].tolist())),
         )
 
-    def score(self, name: str) -> Interval | None:
-        """The score."""
-        score = self._interval(lambda drawn: drawn.scores[:, self._index[name]])
-        return score and _within(score, 0.0)
-
-    def delta(self, name: str) -> Interval | None:
-        """The score minus the baseline's."""
-        return self._interval(
-            lambda drawn: drawn.scores[:, self._index[name]] - drawn.scores[:, self._baseline]
-        )
-
-    def delta_full(self, name: str) -> Interval | None:
-        """The score minus that of the full budget."""
-        return self._interval(
-            lambda drawn: drawn.scores[:, self._index[name]] - drawn.fixed_scores[:, -1]
-        )
-
-    def gain(self, name: str) -> Interval | None:
-        """The score over the fixed-k frontier at the policy's own cost."""
-        if not self._against:
-            return None
-
-        def gain(drawn: Drawn) -> Array:
-            paid = drawn.costs[self._axis][:, self._index[name]]
-            frontier = interpolate(drawn.fixed_costs[self._axis], drawn.fixed_scores, paid)
-            return np.asarray(drawn.scores[:, self._index[name]] - frontier)
-
-        return self._interval(gain)
-
-    def against_fixed(self, name: str) -> tuple[AgainstFixed, ...]:
-        """The score over the best that fixed-k reach for its cost, at each of :data:`EQUAL_COSTS` known."""
-        if self.frontier is None or not self._against:
-            return ()
-        number = self._index[name]
-        compared = []
-        for cost in EQUAL_COSTS:
-            if cost not in self._costs or np.isnan(self._means.costs[cost][0, number]):
-                continue
-            if np.isnan(self._means.scores[0, number]):
-                continue
-
-            def best(drawn: Drawn, cost: str = cost) -> BestMix:
-                return best_mix(
-                    drawn.fixed_costs[cost], drawn.fixed_scores, drawn.costs[cost][:, number]
-                )
-
-            means = best(self._means)
-            own, drawn = self._draws.scores[:, number], self._draws
-            gain = float(self._means.scores[0, number] - means.score[0])
-            named = of_mix(
-                drawn.fixed_costs[cost], drawn.fixed_scores, drawn.costs[cost][:, number], means
-            )
-            budgets = np.where(
-                np.isnan(self._means.fixed_scores[0]), np.nan, self._means.fixed_costs[cost][0]
-            )
-            paid = drawn.costs[cost][:, number]
-            no_less = most_no_less(
-                (drawn.fixed_costs[cost], drawn.fixed_scores),
-                own,
-                paid,
-                budgets,
-                float(self._means.costs[cost][0, number]),
-            )
-            share = no_less / len(own)
-            compared.append(
-                AgainstFixed(
-                    p_every=(1 + share * self._resamples) / (1 + self._resamples),
-                    cost=cost,
-                    fixed=means.names[0],
-                    gain=percentile_interval(gain, own - best(drawn).score),
-                    held=percentile_interval(gain, own - named),
-                )
-            )
-        return tuple(compared)
-
-    def full_budget(self) -> float | None:
-        """What the full budget scores; ``None``: that is not known."""
-        return None if self.frontier is None else self.frontier.scores[-1]
-
-    def _interval(self, of: Callable[[Drawn], Array]) -> Interval | None:
+    def of(self, name: str, *, adaptive: bool) -> dict[str, Any]:
+        """The score, its difference to the baseline's and the full budget's, and over fixed budgets."""
         if self.frontier is None:
-            return None
-        estimate = float(of(self._means)[0])
-        if np.isnan(estimate):
-            return None
-        return _within(percentile_interval(estimate, of(self._draws)), -1.0)
+            return {}
+        number = self._names.index(name)
+        own = self._scores[:, number]
+        score, gain = _interval(own), None
+        if self._against:
+            paid, fixed_paid = self._costs[self._axis]
+            gain = _interval(own - interpolate(fixed_paid, self._fixed, paid[:, number]))
+        return {
+            "interval": score and _within(score, 0.0),
+            "delta": _interval(own - self._scores[:, self._baseline]),
+            "delta_full": _interval(own - self._fixed[:, -1]),
+            "frontier_gain": gain,
+            "against_fixed": tuple(self._against_fixed(number)) if adaptive else (),
+        }
+
+    def _against_fixed(self, number: int) -> Iterator[AgainstFixed]:
+        """The score over the best that fixed-k reach for its cost, at each of :data:`EQUAL_COSTS` known."""
+        own, fixed = self._scores[:, number], self._fixed
+        if not self._against or np.isnan(own[0]):
+            return
+        for cost in EQUAL_COSTS:
+            paid, fixed_paid = self._costs.get(cost, (None, None))
+            if paid is None or fixed_paid is None or np.isnan(paid[0, number]):
+                continue
+            if cost != self._axis and np.isnan(fixed_paid[0]).all():
+                continue
+            spent = paid[:, number]
+            best = best_mix(fixed_paid, fixed, spent)
+            gains, held = own - best.score, own - of_mix(fixed_paid, fixed, spent, best)
+            budgets = np.where(np.isnan(fixed[0]), np.nan, fixed_paid[0])
+            no_less = most_no_less(
+                (fixed_paid[1:], fixed[1:]), own[1:], spent[1:], budgets, float(spent[0])
+            )
+            gain = float(gains[0])
+            yield AgainstFixed(
+                p_every=(1 + no_less) / len(own),
+                cost=cost,
+                fixed=best.names[0],
+                gain=percentile_interval(gain, gains[1:]),
+                held=percentile_interval(gain, held[1:]),
+            )
+
+
+def _interval(values: Array) -> Interval | None:
+    """Of the means in the first row and the draws below it; ``None``: not known."""
+    if np.isnan(values[0]):
+        return None
+    return _within(percentile_interval(float(values[0]), values[1:]), -1.0)
 
 
 def _within(found: Interval, least: float) -> Interval:
@@ -273,7 +195,7 @@ class AgainstFixed:
 class BestMix:
     """For each row the best score (n_rows,), and the two budgets mixed for it, (n_rows,) each, from 0."""
 
-    score: NDArray[np.float64]
+    score: Array
     low: NDArray[np.int64]
     high: NDArray[np.int64]
 
@@ -286,9 +208,7 @@ class BestMix:
         )
 
 
-def of_mix(
-    costs: NDArray[np.float64], scores: NDArray[np.float64], at: NDArray[np.float64], mix: BestMix
-) -> NDArray[np.float64]:
+def of_mix(costs: Array, scores: Array, at: Array, mix: BestMix) -> Array:
     """The score of the first of ``mix`` where it costs ``at``, or as near as it comes, (n_rows,)."""
     low, high = int(mix.low[0]), int(mix.high[0])
     width = costs[:, high] - costs[:, low]
@@ -299,10 +219,10 @@ def of_mix(
 
 
 def most_no_less(
-    fixed: tuple[NDArray[np.float64], NDArray[np.float64]],
-    own: NDArray[np.float64],
-    at: NDArray[np.float64],
-    paid: NDArray[np.float64],
+    fixed: tuple[Array, Array],
+    own: Array,
+    at: Array,
+    paid: Array,
     spent: float,
 ) -> int:
     """In how many draws the hardest fixed budget, or mix of two, scores no less than a policy.
@@ -346,9 +266,7 @@ def most_no_less(
     return most
 
 
-def best_mix(
-    costs: NDArray[np.float64], scores: NDArray[np.float64], at: NDArray[np.float64]
-) -> BestMix:
+def best_mix(costs: Array, scores: Array, at: Array) -> BestMix:
     """The best that fixed budgets, or a random choice between two of them, reach for a mean cost.
 
     Of equal ones the first.
@@ -358,10 +276,10 @@ def best_mix(
     spent = np.maximum(at, paid.min(axis=1))[:, None]
     alone = np.where(paid <= spent, gained, -np.inf)
 
-    def ends(*budgets: NDArray[np.int64]) -> list[NDArray[np.float64]]:
+    def ends(*budgets: NDArray[np.int64]) -> list[Array]:
         return [np.take_along_axis(of, which, 1) for which in budgets for of in (paid, gained)]
 
-    def mixed(low: NDArray[np.int64], high: NDArray[np.int64]) -> NDArray[np.float64]:
+    def mixed(low: NDArray[np.int64], high: NDArray[np.int64]) -> Array:
         """What each low scores with each high, -inf where the two cannot cost what is spent."""
         low_cost, low_score, high_cost, high_score = ends(low, high)
         width = high_cost - low_cost
@@ -394,9 +312,7 @@ def best_mix(
     return BestMix(score=best[:, 0], low=known[low[:, 0]], high=known[high[:, 0]])
 
 
-def interpolate(
-    costs: NDArray[np.float64], scores: NDArray[np.float64], at: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def interpolate(costs: Array, scores: Array, at: Array) -> Array:
     """The frontier's score at given costs, row by row; clamped outside the frontier.
 
     Notes
@@ -421,7 +337,7 @@ def interpolate(
     return np.asarray(low + share * (high - low))
 
 
-def pareto_front(costs: NDArray[np.float64], scores: NDArray[np.float64]) -> NDArray[np.bool_]:
+def pareto_front(costs: Array, scores: Array) -> NDArray[np.bool_]:
     """Which of several (n,) no other beats in cost and score; of equal ones the first."""
     costs, scores = np.round(costs, _DIGITS), np.round(scores, _DIGITS)
     order = np.lexsort((np.arange(len(costs)), -scores, costs))

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import UsageError
-from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_counts
-from suffice.numbers.intervals.sums import Sums, from_sums
+from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
 from suffice.numbers.units import numbered_units, unit_means
 from suffice.policies.defaults import MARGIN
 from suffice.replay.diagnose.reliability import ReliabilityBucket, buckets
@@ -96,32 +95,29 @@ def _signals(comparison: Comparison) -> tuple[ByCorrectness, ...]:
     em = measures.scores(comparison.result.f1_kind).em
     given = given_signals(measures.traces)
     table = measures.signals(tuple(name for name in _EDGES if name in given))
-    found = ((name, table.signal(name)) for name in _EDGES if name in given)
-    usable = ((name, values, np.isfinite(values) & np.isfinite(em)) for name, values in found)
-    return tuple(
-        _by_correctness(name, values[there], em[there])
-        for name, values, there in usable
-        if there.any()
-    )
-
-
-def _by_correctness(
-    signal: str, values: NDArray[np.float64], em: NDArray[np.float64]
-) -> ByCorrectness:
-    edges = _EDGES[signal]
-    bins = [(values >= low) & (values < high) for low, high in pairwise(edges)]
-    right, wrong = values[em == 1.0], values[em != 1.0]
-    shares = np.unique(values, return_counts=True)[1] / len(values)
-    return ByCorrectness(
-        signal=signal,
-        starts=edges[:-1],
-        right=tuple(int((inside & (em == 1.0)).sum()) for inside in bins),
-        wrong=tuple(int((inside & (em != 1.0)).sum()) for inside in bins),
-        mean_right=float(right.mean()) if len(right) else None,
-        mean_wrong=float(wrong.mean()) if len(wrong) else None,
-        entropy_nats=max(0.0, -float((shares * np.log(shares)).sum())),
-        buckets=buckets(values, em) if signal == MARGIN else (),
-    )
+    found = []
+    for name, edges in _EDGES.items():
+        if name not in given:
+            continue
+        there = np.isfinite(table.signal(name)) & np.isfinite(em)
+        if not there.any():
+            continue
+        values, matches = table.signal(name)[there], em[there] == 1.0
+        right, wrong = values[matches], values[~matches]
+        shares = np.unique(values, return_counts=True)[1] / len(values)
+        found.append(
+            ByCorrectness(
+                signal=name,
+                starts=edges[:-1],
+                right=tuple(int(((right >= a) & (right < b)).sum()) for a, b in pairwise(edges)),
+                wrong=tuple(int(((wrong >= a) & (wrong < b)).sum()) for a, b in pairwise(edges)),
+                mean_right=float(right.mean()) if len(right) else None,
+                mean_wrong=float(wrong.mean()) if len(wrong) else None,
+                entropy_nats=max(0.0, -float((shares * np.log(shares)).sum())),
+                buckets=buckets(values, em[there]) if name == MARGIN else (),
+            )
+        )
+    return tuple(found)
 
 
 Array = NDArray[np.float64]
@@ -387,31 +383,13 @@ def _draws(group: Sequence[_Set], resamples: int, seed: int) -> list[Array]:
     digest = hashlib.sha256("\0".join(names[key] for key in keys).encode()).digest()
     stream = seed + int.from_bytes(digest[:4], "big")  # groups are drawn independently
     position = {key: number for number, key in enumerate(keys)}
-    rows = [np.array([position[key] for key in one.keys]) for one in group]
-    if from_sums(len(keys)):
-        return _draws_from_sums(group, rows, len(keys), resamples, stream)
-    drawn: list[list[Array]] = [[] for _ in group]
-    for counts in resampled_counts(len(keys), resamples=resamples, seed=stream):
-        for number, (one, chosen) in enumerate(zip(group, rows, strict=True)):
-            weights = counts[:, chosen]
-            total = np.maximum(weights.sum(axis=1, keepdims=True), 1.0)
-            drawn[number].append(weights @ one.columns / total)
-    return [np.concatenate(parts) for parts in drawn]
-
-
-def _draws_from_sums(
-    group: Sequence[_Set],
-    rows: Sequence[NDArray[np.intp]],
-    n_keys: int,
-    resamples: int,
-    seed: int,
-) -> list[Array]:
-    """The same where there are too many questions to resample; a set lacks those that it does not ask."""
     asked = []
-    for one, chosen in zip(group, rows, strict=True):
-        columns = np.zeros((n_keys, one.columns.shape[1] + 1))
-        columns[chosen, :-1], columns[chosen, -1] = one.columns, 1.0
+    for one in group:
+        columns = np.zeros((len(keys), one.columns.shape[1] + 1))
+        rows = [position[key] for key in one.keys]
+        columns[rows, :-1], columns[rows, -1] = one.columns, 1.0
         asked.append(columns)
-    drawn = Sums.of(np.hstack(asked)).draws(resamples=resamples, seed=seed)
+    drawn = resampled_means(np.hstack(asked), resamples=resamples, seed=stream)
     ends = np.cumsum([columns.shape[1] for columns in asked])[:-1]
-    return [part[:, :-1] / part[:, [-1]] for part in np.split(drawn, ends, axis=1)]
+    parts = np.split(drawn, ends, axis=1)
+    return [part[:, :-1] / np.where(part[:, [-1]] > 0, part[:, [-1]], 1.0) for part in parts]

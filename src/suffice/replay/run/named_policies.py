@@ -248,14 +248,13 @@ def runnable(
     measure_together(measures, [candidate for _, candidate in built], f1_kind)
     able = []
     for name, candidate in built:
-        policy_built = candidate.policy
-        reason = None
-        if policy_built is not None:
-            _, reason = attempt(partial(measures.wanted_rounds, policy_built))
-        if reason is None:
+        why = None
+        if candidate.policy is not None:
+            _, why = attempt(partial(measures.wanted_rounds, candidate.policy))
+        if why is None:
             able.append(candidate)
         else:
-            left_out.append(LeftOut(name=name, reason=reason))
+            left_out.append(LeftOut(name=name, reason=why))
     return able, left_out
 
 
@@ -303,19 +302,15 @@ def numbered(built: Sequence[NamedPolicy]) -> tuple[NamedPolicy, ...]:
         made.append(
             replace(
                 candidate,
-                name=with_number(candidate.name, names[candidate.name]),
-                label=with_number(label, labels[label]),
+                name=_numbered(candidate.name, names[candidate.name]),
+                label=_numbered(label, labels[label]),
             )
         )
     return tuple(made)
 
 
-def with_number(name: str, count: int) -> str:
-    """The name of the so many-th that has it.
-
-    >>> with_number("tasr", 1), with_number("tasr", 2)
-    ('tasr', 'tasr#2')
-    """
+def _numbered(name: str, count: int) -> str:
+    """The name of the so many-th that has it."""
     return name if count == 1 else f"{name}#{count}"
 
 
@@ -373,7 +368,8 @@ def _fitted(
 ) -> NamedPolicy:
     if preset in method.fitted:
         measures = fit_on
-        _require_splits(measures.traces, method)
+        if not method.can_read(measures.traces):
+            raise UsageError(_unfitted(measures.traces, method))
     takes = {field.name for field in fields(method.settings(preset))}
     chosen_by = f1_kind if "f1_kind" in takes else None
     fitted = fit_method(method.name, measures, preset, FIT_SPLIT, run=run, f1_kind=chosen_by)
@@ -387,21 +383,17 @@ def _fitted(
     return NamedPolicy(name=name, kind=fitted.kind, preset=preset, policy=fitted, note=note)
 
 
-def _require_splits(traces: TraceSet, method: Method) -> None:
-    if not method.can_read(traces):
-        splits = " or ".join(
-            " and ".join(map(repr, sorted(splits_read))) for splits_read in method.reads
-        )
-        first = sorted(method.reads[0])
-        shares = ",".join(
-            [*(f"{name}={0.4 / len(first):g}" for name in first), f"{EVAL_SPLIT}=0.6"]
-        )
-        raise UsageError(
-            f"it must be fitted, and {traces.origin.source} has no questions in split "
-            f"{splits}; {traces.how_to_split(shares)}, fit it on traces that have one with: "
-            f"--fit-on OTHER_TRACES (in Python fit_on=), or suffice fit {method.name} OTHER_TRACES --out "
-            "policy.json, and pass --policy policy.json"
-        )
+def _unfitted(traces: TraceSet, method: Method) -> str:
+    """That a method must be fitted, and where or how it can be."""
+    splits = " or ".join(" and ".join(map(repr, sorted(read))) for read in method.reads)
+    first = sorted(method.reads[0])
+    shares = ",".join([*(f"{name}={0.4 / len(first):g}" for name in first), f"{EVAL_SPLIT}=0.6"])
+    return (
+        f"it must be fitted, and {traces.origin.source} has no questions in split "
+        f"{splits}; {traces.how_to_split(shares)}, fit it on traces that have one with: "
+        f"--fit-on OTHER_TRACES (in Python fit_on=), or suffice fit {method.name} OTHER_TRACES --out "
+        "policy.json, and pass --policy policy.json"
+    )
 
 
 def _rule(measures: Measures, rule: str, fitting: Measures) -> NamedPolicy:

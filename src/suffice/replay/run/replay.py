@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +37,7 @@ from suffice.replay.run.censoring import (
     cut_notes,
     seen_beside,
 )
-from suffice.replay.run.frontier import EQUAL_COSTS, Layout, PairedIntervals
+from suffice.replay.run.frontier import EQUAL_COSTS, PairedIntervals
 from suffice.replay.run.named_policies import (
     CLOSED_BOOK,
     ORACLES,
@@ -244,7 +246,7 @@ def replay(
     axis = book.axis(settings.cost, runner.reads, beside=runner.beside())
     runs = [runner.run(candidate, axis.name) for candidate in candidates]
     intervals = _intervals(runner, runs, axis, settings)
-    policies = tuple(_completed(_result(run, runner, intervals), runner) for run in runs)
+    policies = tuple(_result(run, runner, intervals) for run in runs)
     cut = CutRecord.of(measures, reader.seen, settings.weights)
     unscored = {run.candidate.label: runner.unscored(run) for run in runs}
     labelled = int(scored.labelled.sum())
@@ -297,11 +299,11 @@ def _intervals(
         for name in dict.fromkeys((axis.name, *EQUAL_COSTS))
         if (paid := runner.fixed_cost(name)) is not None
     }
-    layout = Layout(
-        candidates=tuple(run.candidate.name for run in runs),
-        n_rounds=runner.seen.budget,
-        costs=tuple(fixed),
+    names = [run.candidate.name for run in runs]
+    compared = partial(
+        PairedIntervals, names, list(fixed), baseline=settings.baseline, axis=axis.name
     )
+    n_scores = len(runs) + runner.seen.budget
     seen, labelled = runner.seen.of(runner.returned), runner.returned.labelled
     of_fixed, score = runner.fixed_scores(), runner.scored.metric.score
     chosen = np.flatnonzero(labelled)
@@ -311,7 +313,7 @@ def _intervals(
         parts = [np.stack([run.read.scores[score][rows] for run in runs], axis=1), of_fixed[rows]]
         # an unknown value leaves its column unknown, also in draws without its question
         unknown = np.full(len(rows), np.nan)
-        for name in layout.costs:
+        for name in fixed:
             paid = [run.read.costs[name] for run in runs]
             own = [unknown if of is None else of[rows] for of in paid]
             parts += [np.stack(own, axis=1), fixed[name][rows]]
@@ -319,14 +321,9 @@ def _intervals(
 
     units = runner.reader.units[labelled]
     if from_sums(len(chosen)) and not seen.cut.any() and len(np.unique(units)) == len(units):
-        sums = Sums.by_blocks(len(chosen), layout.n_columns, columns)
-        return PairedIntervals(
-            layout,
-            baseline=settings.baseline,
-            axis=axis.name,
-            means=sums.mean,
-            draws=lambda: sums.draws(resamples=settings.resamples, seed=settings.seed),
-        )
+        sums = Sums.by_blocks(len(chosen), n_scores * (1 + len(fixed)), columns)
+        drawn = partial(sums.draws, resamples=settings.resamples, seed=settings.seed)
+        return compared(means=sums.mean, draws=drawn)
     values = unit_means(columns(slice(None)), units)
 
     def draws() -> NDArray[np.float64]:
@@ -340,10 +337,10 @@ def _intervals(
         largest = np.array([*past, *weighted]) * seen.reach
         if not largest.any():
             return drawn
-        scores, others = np.split(drawn, [layout.scores.stop], axis=1)
+        scores, others = np.split(drawn, [n_scores], axis=1)
         wider = with_rare_weights(
             scores,
-            values[:, layout.scores],
+            values[:, :n_scores],
             largest,
             centred=settings.weights != "ht",
             seed=settings.seed,
@@ -352,10 +349,7 @@ def _intervals(
 
     rounds = np.arange(1, of_fixed.shape[1] + 1)
     past = (rounds > np.minimum(seen.until, seen.last)[:, None]) & (seen.cut & labelled)[:, None]
-    return PairedIntervals(
-        layout,
-        baseline=settings.baseline,
-        axis=axis.name,
+    return compared(
         means=values.mean(axis=0) if labelled.any() else None,
         draws=draws,
         against=not np.isnan(of_fixed[past]).any(),
@@ -373,16 +367,31 @@ def _full_costs(book: CostBook, reader: Reader) -> dict[str, float | None]:
 
 
 def _result(run: Run, runner: Runner, intervals: PairedIntervals) -> PolicyResult:
+    """With its confidence, what it retrieved and its answer sets, where its stops were seen."""
     candidate, name, read = run.candidate, run.candidate.name, run.read
     scored = runner.scored
     labelled = scored.labelled
     mean = runner.reader.mean
     means = {one: known(mean(values, labelled)) for one, values in read.scores.items()}
     score = means[scored.metric.score]
-    full = intervals.full_budget()
+    full = None if intervals.frontier is None else intervals.frontier.scores[-1]
     rounds = read.costs["rounds"]
-    weights = unit_weights(runner.reader.units)
-    weights = weights if read.past is None else weights * read.past.weights
+    weights, past = unit_weights(runner.reader.units), read.past
+    weights = weights if past is None else weights * past.weights
+    measures, policy = runner.measures, candidate.policy
+    more: dict[str, Any] = {}
+    confidence = None
+    if policy is not None:
+        confidence = stop_confidence(policy, measures.signals(policy.specs), run.answers)
+    if past is not None and confidence is not None:
+        confidence = np.where(past.weights > 0, confidence, np.nan)
+    if past is None and confidence is not None and scored.metric.gold:
+        more["auroc"] = confidence_auroc(confidence, at_stop(scored.em, run.answers))
+    if past is None and candidate.kind != CLOSED_BOOK:
+        retrieval = measures.retrieval().at(run.stops, unit_weights(measures.units))
+        more["precision"], more["recall"] = retrieval
+    if past is None and isinstance(policy, CoveragePolicy):
+        more["sets"] = answer_sets(policy, measures, run.stops, runner.draws)
     return PolicyResult(
         name=name,
         kind=candidate.kind,
@@ -400,14 +409,12 @@ def _result(run: Run, runner: Runner, intervals: PairedIntervals) -> PolicyResul
         weights=weights,
         beyond_record=runner.beyond(run),
         metric=scored.metric,
-        interval=intervals.score(name),
-        delta=intervals.delta(name),
         retained=score / full if score is not None and full else None,
-        delta_full=intervals.delta_full(name),
-        frontier_gain=intervals.gain(name),
-        against_fixed=intervals.against_fixed(name) if run.candidate.adaptive else (),
-        p95_rounds=_p95(run.stops, weights, read.past),
-        policy=candidate.policy,
+        **intervals.of(name, adaptive=candidate.adaptive),
+        p95_rounds=_p95(run.stops, weights, past),
+        policy=policy,
+        confidence=confidence,
+        **more,
         label=candidate.label,
         max_rounds=candidate.max_rounds,
         at_stops=read,
@@ -423,26 +430,3 @@ def _p95(stops: NDArray[np.int16], weights: NDArray[np.float64], past: PastCuts 
     order = np.argsort(stops, kind="stable")
     passed = np.cumsum(weights[order])
     return float(stops[order][np.searchsorted(passed, 0.95 * passed[-1])])
-
-
-def _completed(result: PolicyResult, runner: Runner) -> PolicyResult:
-    """With its confidence, what it retrieved and its answer sets, where its stops were seen."""
-    measures, scored = runner.measures, runner.scored
-    policy, past = result.policy, result.at_stops.past
-    confidence = None
-    if policy is not None:
-        confidence = stop_confidence(policy, measures.signals(policy.specs), result.answers)
-    if past is not None:
-        if confidence is not None:
-            confidence = np.where(past.weights > 0, confidence, np.nan)
-        return replace(result, confidence=confidence)
-    if confidence is not None:
-        em = at_stop(scored.em, result.answers)
-        area = confidence_auroc(confidence, em) if scored.metric.gold else None
-        result = replace(result, confidence=confidence, auroc=area)
-    if result.kind != CLOSED_BOOK:
-        precision, recall = measures.retrieval().at(result.stops, unit_weights(measures.units))
-        result = replace(result, precision=precision, recall=recall)
-    if isinstance(policy, CoveragePolicy):
-        result = replace(result, sets=answer_sets(policy, measures, result.stops, runner.draws))
-    return result

@@ -49,17 +49,15 @@ _HEADS = {
 
 
 def _finding(study: CalibratorStudy) -> str:
-    best = min(study.results, key=lambda score: score.eval.brier.estimate)
-    first = study.results[0].kind
-    differ = sum(
-        not score.eval.delta_brier.low <= 0.0 <= score.eval.delta_brier.high
-        for score in study.results[1:]
-    )
-    others = len(study.results) - 1
+    best = min(study.results, key=lambda score: score["eval"]["brier"].estimate)
+    first = study.results[0]["kind"]
+    deltas = [score["eval"]["delta_brier"] for score in study.results[1:]]
+    differ, others = sum(not one.low <= 0.0 <= one.high for one in deltas), len(deltas)
     apart = (
         f"{differ or 'none'} of {others} other kinds differ{'' if differ > 1 else 's'} from {first}"
     )
-    lowest = f"lowest Brier score on {study.eval_split}: {best.kind}, {fraction(best.eval.brier.estimate)}"
+    brier = fraction(best["eval"]["brier"].estimate)
+    lowest = f"lowest Brier score on {study.eval_split}: {best['kind']}, {brier}"
     return f"{lowest}; {apart}" if others else lowest
 
 

@@ -7,18 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from suffice.replay.diagnose.question_histories import (
-    PolicyStop,
-    QuestionStory,
-    ReportData,
-    RoundStory,
-)
+from suffice.replay.diagnose.question_histories import PolicyStop, QuestionStory, ReportData
 from suffice.report.draw.marks import Marked, short_name
 from suffice.report.page.frame import markup
 from suffice.report.page.section import Material, Shown, listed, plain
 from suffice.results.formats import counted
 from suffice.results.markup import Html, element, join, json_for_script, visible
-from suffice.trace.rounds.records import Passage, Usage
+from suffice.trace.rounds.records import Passage, Round, Usage
 
 # Most characters of a text, most entries of a list, most bytes of the data: a report stays below 5 MB.
 _NOT_ASKED = "(not asked for in this round)"
@@ -110,8 +105,8 @@ class _Packer:
     """Turns stories into short lists; passages and reasons are stored once and named by index."""
 
     def __init__(self, data: ReportData) -> None:
-        rounds = [round_story for story in data.stories for round_story in story.rounds]
-        names = tuple(dict.fromkeys(name for round_story in rounds for name in round_story.signals))
+        rounds = [one for story in data.stories for one in story.record.rounds]
+        names = tuple(dict.fromkeys(name for story in data.stories for name in story.signals))
         self.signals = names[:_SIGNALS]
         self.usage = tuple(
             kind.name
@@ -126,29 +121,32 @@ class _Packer:
 
     def question(self, story: QuestionStory) -> list[Any]:
         """[id, text, type, gold answers, rounds, stops]."""
-        rounds, gold = story.rounds[:_ROUNDS], story.gold_answers[:_GOLDS]
-        self.shortened += rounds != story.rounds or gold != story.gold_answers
+        record = story.record
+        given = record.gold.answers if story.scores else ()
+        rounds, gold = record.rounds[:_ROUNDS], given[:_GOLDS]
+        self.shortened += rounds != record.rounds or gold != given
+        kind = record.question.type
         return [
-            self._text(story.id, _TITLE),
-            self._text(story.question, _QUESTION),
-            None if story.type is None else self._text(story.type, _TITLE),
+            self._text(record.question.id, _TITLE),
+            self._text(record.question.text, _QUESTION),
+            None if kind is None else self._text(kind, _TITLE),
             [self._text(answer, _GOLD) for answer in gold],
-            [self._round(story) for story in rounds],
+            [self._round(story, at, one) for at, one in enumerate(rounds)],
             [self._stop(stop) for stop in story.stops],
         ]
 
-    def _round(self, story: RoundStory) -> list[Any]:
+    def _round(self, story: QuestionStory, at: int, one: Round) -> list[Any]:
         """[answer, em, f1, passages, signals, usage, parse failure]."""
-        shown = story.passages[:_PASSAGES]
-        self.shortened += len(story.passages) > _PASSAGES
-        failure = story.parse_failure
+        passages = one.passages or ()
+        shown = passages[:_PASSAGES]
+        self.shortened += len(passages) > _PASSAGES
+        failure = one.parse_failure
         return [
-            self._text(_NOT_ASKED if story.answer is None else story.answer, _ANSWER),
-            _number(story.em),
-            _number(story.f1),
+            self._text(_NOT_ASKED if one.answer is None else one.answer, _ANSWER),
+            *(_number(story.scores[name][at] if story.scores else None) for name in ("em", "f1")),
             [[self._passage(passage), _number(passage.score)] for passage in shown],
-            [_number(story.signals.get(name)) for name in self.signals],
-            [_number(getattr(story.usage, name)) for name in self.usage],
+            [_number(story.signals[name][at]) for name in self.signals],
+            [_number(getattr(one.usage, name)) for name in self.usage],
             None if failure is None else self._text(failure, _REASON),
         ]
 

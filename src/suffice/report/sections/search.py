@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from string import ascii_lowercase
 
-from suffice.replay.choose.search_results import SearchedRule, SearchResult
+from suffice.replay.choose.search import SearchedRule, SearchResult
 from suffice.report.draw.scatter import Point, Scatter, scatter
 from suffice.report.page.section import Chart, Shown, columns, folded, listed, plain
 from suffice.results.formats import amount, counted, percent

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
-from suffice.replay.diagnose.diagnosis import TypeBreakdown
-from suffice.replay.diagnose.signal_diagnostics import Diagnostics, Part, SignalDiagnostics
+from suffice.replay.diagnose.diagnosis import types_table as table_of_types
+from suffice.replay.diagnose.signal_diagnostics import Diagnostics
 from suffice.report.draw.forest import Estimated, forest
 from suffice.report.draw.marks import Marked, labelled, legend
 from suffice.report.draw.svg import Family
@@ -24,7 +25,7 @@ _FAMILIES: tuple[Family, ...] = ("fixed", "adaptive")  # of tune and eval, or of
 
 
 def signals_section(
-    diagnostics: Diagnostics, types: Sequence[TypeBreakdown], policies: Sequence[Marked]
+    diagnostics: Diagnostics, types: Sequence[Mapping[str, Any]], policies: Sequence[Marked]
 ) -> Shown:
     """AUROC and distance of every signal with drift, what speaks against it, and question types."""
     tables = {table.name: table for table in diagnostics.tables()}
@@ -47,7 +48,7 @@ def signals_section(
             ),
             *_flags(diagnostics.signals),
             _concentrations(tables),
-            *(_correlated(tables, part) for part in diagnostics.parts[-1:]),
+            _correlated(tables, diagnostics),
             _signals_by_type(tables),
             types_table(types, policies),
             _skipped(diagnostics),
@@ -68,18 +69,17 @@ _SEPARATION = {
 
 def _finding(diagnostics: Diagnostics) -> str:
     signals = diagnostics.by_use
-    flagged = sum(bool(signal.flags) for signal in signals)
+    flagged = sum(bool(signal["flags"]) for signal in signals)
     warned = f"; {counted(flagged, 'signal')} flagged" if flagged else ""
-    known = [signal for signal in signals if signal.area.estimate is not None]
+    known = [signal for signal in signals if diagnostics.area(signal).estimate is not None]
     if not known:
         return f"{counted(len(signals), 'signal')}, none with an AUROC{warned}"
-    part = diagnostics.parts[-1].name
-    where = "all questions" if len(diagnostics.parts) == 1 else part
-    best = max(known, key=lambda signal: signal.area.estimate or 0.0)
-    useful, vague = (sum(one.use == use for one in known) for use in ("useful", "uninformative"))
-    called = ", uninformative" if best.use == "uninformative" else ""
+    where = "all questions" if len(diagnostics.parts) == 1 else diagnostics.last
+    best = max(known, key=lambda signal: diagnostics.area(signal).estimate or 0.0)
+    useful, vague = (sum(one["use"] == use for one in known) for use in ("useful", "uninformative"))
+    called = ", uninformative" if best["use"] == "uninformative" else ""
     return (
-        f"highest AUROC on {where}: {_name(best.name)}, {estimated(best.area)}{called}; of "
+        f"highest AUROC on {where}: {_name(best['name'])}, {estimated(diagnostics.area(best))}{called}; of "
         f"{counted(len(known), 'signal')} {useful} useful, {vague} uninformative (the interval holds 0.5)"
         f"{warned}"
     )
@@ -91,7 +91,7 @@ def _name(name: str) -> str:
 
 # --- AUROC ---------------------------------------------------------------------------------------
 def _areas(diagnostics: Diagnostics, tables: Mapping[str, Table]) -> Chart:
-    parts = [part.name for part in diagnostics.parts]
+    parts = [*diagnostics.parts]
     families = dict(zip(parts, _FAMILIES[-len(parts) :], strict=True))
     drawn = diagnostics.by_use[:_MOST_ROWS]
     picture = forest(
@@ -99,7 +99,7 @@ def _areas(diagnostics: Diagnostics, tables: Mapping[str, Table]) -> Chart:
         f"One row a signal, {counted(len(drawn), 'row')}: AUROC with its interval.",
         [
             (
-                _name(signal.name),
+                _name(signal["name"]),
                 [_estimated(signal, part, family) for part, family in families.items()],
             )
             for signal in drawn
@@ -117,13 +117,13 @@ def _areas(diagnostics: Diagnostics, tables: Mapping[str, Table]) -> Chart:
     )
 
 
-def _estimated(signal: SignalDiagnostics, part: str, family: Family) -> Estimated:
-    area = signal.parts[part].pooled.auroc
+def _estimated(signal: Mapping[str, Any], part: str, family: Family) -> Estimated:
+    area = signal["parts"][part]["auroc"]
     known = area.low is not None and area.high is not None
     return Estimated(
         family=family,
         value=area.estimate,
-        hint=f"{_name(signal.name)} on {part}: AUROC {estimated(area)}",
+        hint=f"{_name(signal['name'])} on {part}: AUROC {estimated(area)}",
         interval=(area.low or 0.0, area.high or 0.0) if known else None,
     )
 
@@ -135,17 +135,17 @@ def _html(table: Table, dressed: Mapping[str, Dress] | None = None) -> Html:
 
 
 # --- what speaks against signals -----------------------------------------------------------------
-def _flags(signals: Sequence[SignalDiagnostics]) -> list[Html]:
+def _flags(signals: Sequence[Mapping[str, Any]]) -> list[Html]:
     tagged = [
         join(
             [
-                element("code", _name(signal.name)),
+                element("code", _name(signal["name"])),
                 f" {flag.message} ",
                 element("span", flag.kind.replace("_", " "), class_="tag"),
             ]
         )
         for signal in signals
-        for flag in signal.flags
+        for flag in signal["flags"]
     ]
     return [element("h3", "What speaks against signals"), listed(tagged)] if tagged else []
 
@@ -157,11 +157,11 @@ def _concentrations(tables: Mapping[str, Table]) -> Html:
     return folded("Signals of few values: entropy and most common value", _html(table))
 
 
-def _correlated(tables: Mapping[str, Table], part: Part) -> Html:
+def _correlated(tables: Mapping[str, Table], diagnostics: Diagnostics) -> Html:
     table = tables.get("correlations")
     if table is None:
         return Html()
-    names = part.correlations.signals
+    names = diagnostics.parts[diagnostics.last]["correlations"]["signals"]
     shown = _MOST_CORRELATED + 2  # number and name come first
     rows = [row[:shown] for row in table.rows[:_MOST_CORRELATED]]
     cut = f" The first {len(rows)} of {len(names)} signals." if len(rows) < len(names) else ""
@@ -210,12 +210,12 @@ def _skipped(diagnostics: Diagnostics) -> Html:
 
 
 # --- policies by type ----------------------------------------------------------------------------
-def types_table(types: Sequence[TypeBreakdown], policies: Sequence[Marked]) -> Html:
+def types_table(types: Sequence[Mapping[str, Any]], policies: Sequence[Marked]) -> Html:
     """Every policy on every type of question."""
     if not types:
         return Html()
     baseline = next((policy.result.name for policy in policies if policy.baseline), None)
-    table = TypeBreakdown.side_by_side(types[:_MOST_TYPES], baseline).headed(
+    table = table_of_types(types[:_MOST_TYPES], baseline).headed(
         "Policies by question type", _HEADS
     )
     more = len(types) - _MOST_TYPES

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from suffice.replay.choose.sweep import SweepResult
 from suffice.report.draw.lines import Line, Lines, lines
@@ -14,10 +14,11 @@ from suffice.results.markup import Html, element, join
 
 def thresholds_section(result: SweepResult) -> Shown:
     """The score and rounds over the threshold, with the chosen one and the knee."""
-    chosen = next(point for point in result.points if point.threshold == result.chosen)
+    chosen = next(point for point in result.points if point["threshold"] == result.chosen)
     return Shown(
         finding=f"{result.chosen:g} chosen on {result.settings.tune_split}: "
-        f"{result.metric.label} {percent(chosen.eval_score)}% at {decimal(chosen.eval_rounds)} rounds on "
+        f"{result.metric.label} {percent(chosen[f'eval_{result.metric.name}'])}% at "
+        f"{decimal(chosen['eval_rounds'])} rounds on "
         f"{result.settings.eval_split}; {_knee(result)}",
         blocks=[
             plain("The number written ? in ", element("code", result.settings.rule), "."),
@@ -35,11 +36,10 @@ def _knee(result: SweepResult) -> str:
 
 
 def _score_chart(result: SweepResult) -> Chart:
-    points = result.points
     chart = _lines(
         result,
         f"{result.metric.label} over the threshold",
-        ([point.tune_score for point in points], [point.eval_score for point in points]),
+        result.metric.name,
         lambda value: f"{result.metric.label} {percent(value)}%",
         shares=True,
     )
@@ -52,11 +52,10 @@ def _score_chart(result: SweepResult) -> Chart:
 
 
 def _rounds_chart(result: SweepResult) -> Chart:
-    points = result.points
     chart = _lines(
         result,
         "Rounds over the threshold",
-        ([point.tune_rounds for point in points], [point.eval_rounds for point in points]),
+        "rounds",
         lambda value: f"{decimal(value)} rounds",
         shares=False,
     )
@@ -76,16 +75,20 @@ def _chart(chart: Lines, result: SweepResult, caption: str, table: Html) -> Char
 def _lines(
     result: SweepResult,
     title: str,
-    on_splits: tuple[Sequence[float], Sequence[float]],
+    of: str,
     said: Callable[[float], str],
     *,
     shares: bool,
 ) -> Lines:
     """Tune and eval over the thresholds; ``shares``: the score, which has its standard error on tune."""
-    at = [point.threshold for point in result.points]
+
+    def column(name: str) -> list[float]:
+        return [float(point[name] or 0.0) for point in result.points]
+
+    at, on_splits = column("threshold"), (column(f"tune_{of}"), column(f"eval_{of}"))
     errors = [
-        (point.tune_score - point.tune_error, point.tune_score + point.tune_error)
-        for point in result.points
+        (score - error, score + error)
+        for score, error in zip(on_splits[0], column("tune_standard_error"), strict=True)
     ]
     tune, held = (
         [f"{threshold:g}: {said(value)}" for threshold, value in zip(at, values, strict=True)]

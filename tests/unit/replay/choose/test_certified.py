@@ -259,33 +259,6 @@ def test_questions_of_different_lengths_lose_against_their_own_last_round() -> N
     assert loss == pytest.approx((learned + tested) / 2)
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"family": {"family": "all"}}, "'all'"),
-        ({"family": {"levels": 0}}, "at least 1"),
-        ({"family": {"signals": ()}}, "name at least one signal"),
-        ({"family": {"signals": ("own", "own")}}, "named twice"),
-        ({"family": {"signals": ("nothing",)}}, "unknown signal 'nothing'"),
-        ({"family": {"family": "thresholds", "rule": "answer_stable"}}, "exactly one"),
-        ({"family": {"family": "thresholds", "thresholds": ()}}, "no threshold"),
-        ({"family": {"family": "thresholds", "thresholds": (0.5, 1.5)}}, "can never hold"),
-        ({"cost": "usd"}, "prices"),
-        ({"metric": "bleu"}, "unknown metric 'bleu'"),
-        ({"metric": "acc", "promise": {"loss": "wrong-stop"}}, "--metric"),
-        ({"metric": "acc", "promise": {"max_wrong_stops": 0.1}}, "--metric"),
-        ({"family": {"min_rounds": 0}}, "min_rounds"),
-        ({"family": {"min_rounds": 5}}, "budget"),
-        ({"cost": "rounds", "promise": {"max_cost": 1.0}}, "cheapest"),
-        ({"cost": "rounds", "promise": {"max_cost": 4.0}}, "counts"),
-        ({"cost": "rounds", "promise": {"max_cost": 1.5}, "family": {"min_rounds": 2}}, "cheapest"),
-    ],
-)
-def test_what_is_refused(given: dict[str, Any], said: str) -> None:
-    with pytest.raises(UsageError, match=said):
-        fitted(kept_traces(count=40), **given)
-
-
 def test_the_file_keeps_the_promise_and_the_hash_ignores_it(tmp_path: Path) -> None:
     found = fitted(kept_traces(), family=OWN)
     file = save_policy(found.policy, tmp_path / "p.json")

@@ -6,13 +6,13 @@ import json
 from typing import Any
 
 from suffice.policies.rules.policy import RulePolicy
-from suffice.replay.diagnose.report_parts import Guarantee, guarantees
+from suffice.replay.diagnose.report_parts import guarantees
 from suffice.replay.run.named_policies import NamedPolicy
 from suffice.replay.run.replay import ReplaySettings, replay
 from suffice.testing.traces import make_record, to_trace_set
 
 
-def read(terms: dict[str, Any], fitted_on: dict[str, Any]) -> tuple[Guarantee, ...]:
+def read(terms: dict[str, Any], fitted_on: dict[str, Any]) -> tuple[dict[str, Any], ...]:
     policy = RulePolicy(rule="round >= 2", guarantee=terms, fitted_on=fitted_on)
     traces = to_trace_set([make_record("q", ["a", "a"], gold=["a"])])
     built = [
@@ -29,13 +29,13 @@ def test_terms_are_read_and_other_policies_have_none() -> None:
         "questions": {"learn": 10, "test": 11}, "seed": 42, "alpha": 0.1,
     }  # fmt: skip
     (found,) = read(terms, {"source": "elsewhere.parquet", "split": "tune"})
-    assert (found.policy, found.rule) == ("p", "round >= 2")
-    assert (found.max_loss, found.confidence, found.members) == (0.02, 0.95, 88)
-    assert (found.learn, found.test, found.split) == (10, 11, "tune")
-    assert (found.cost, found.cost_label) == ("llm_calls", "model calls")
-    assert found.fell_back is False
-    assert found.elsewhere
-    assert found.more == {"alpha": "0.1"}
+    assert (found["policy"], found["rule"]) == ("p", "round >= 2")
+    assert (found["max_loss"], found["confidence"], found["members"]) == (0.02, 0.95, 88)
+    assert (found["learn"], found["test"], found["split"]) == (10, 11, "tune")
+    assert (found["cost"], found["cost_label"]) == ("llm_calls", "model calls")
+    assert found["fell_back"] is False
+    assert found["elsewhere"]
+    assert found["more"] == {"alpha": "0.1"}
 
 
 def test_what_makes_no_sense_is_unknown() -> None:
@@ -44,8 +44,14 @@ def test_what_makes_no_sense_is_unknown() -> None:
         "questions": [1, 2], "fell_back": "no", "loss": 3, "cost": "glances",
     }  # fmt: skip
     (found,) = read(terms, {"source": 7})
-    assert {found.max_loss, found.confidence, found.p_value, found.members, found.learn} == {None}
-    assert {found.fell_back, found.loss, found.source} == {None}
-    assert found.cost_label == "glances"
-    assert not found.elsewhere
-    json.dumps(found.to_json(), allow_nan=False)
+    assert {
+        found["max_loss"],
+        found["confidence"],
+        found["p_value"],
+        found["members"],
+        found["learn"],
+    } == {None}
+    assert {found["fell_back"], found["loss"], found["source"]} == {None}
+    assert found["cost_label"] == "glances"
+    assert not found["elsewhere"]
+    json.dumps(found, allow_nan=False)

@@ -9,7 +9,7 @@ import pytest
 
 from suffice.errors import UsageError
 from suffice.measures.costs import CostAxis
-from suffice.replay.choose.ranking import Estimates, by_aim, in_order, within_cap
+from suffice.replay.choose.procedure import Estimates, by_aim, in_order, within_cap
 from suffice.replay.settings import ChoiceSettings
 
 

@@ -18,8 +18,7 @@ from suffice.errors import UsageError
 from suffice.measures.measures import Measures
 from suffice.numbers.intervals import sums
 from suffice.policies.fitting import fit_rule
-from suffice.replay.choose.search import search
-from suffice.replay.choose.search_results import SearchedRule, SearchResult
+from suffice.replay.choose.search import SearchedRule, SearchResult, search
 from suffice.replay.run.named_policies import named_policies
 from suffice.replay.run.replay import ReplaySettings, replay
 from suffice.replay.settings import SearchSettings
@@ -325,46 +324,6 @@ def test_the_front_is_of_tune() -> None:
     points = {(round(each.tune_cost, 10), round(each.tune_score, 10)) for each in front}
     assert points == front_by_hand(result)
     assert len(points) == len(front)  # of equal ones the first
-
-
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"signals": ("nothing",)}, "unknown signal 'nothing'"),
-        ({"signals": ()}, "name at least one signal"),
-        ({"signals": ("own", "own")}, "named twice"),
-        ({"signals": ("calibrated(own)", "calibrated( own )")}, "named twice"),
-        ({"signals": ("constant",)}, "is 1 in every round"),
-        ({"signals": ("hole",)}, "undefined"),
-        ({"signals": ("own",), "form": "xor"}, "unknown form 'xor'"),
-        ({"signals": ("own",), "objective": "fun"}, "unknown objective 'fun'"),
-        ({"signals": ("own",), "grid": 0}, "at least 1 threshold"),
-        ({"signals": ("own",), "resamples": 1}, "at least 2"),
-        ({"signals": ("own",), "cost": "usd"}, "prices"),
-        ({"signals": ("own",), "cost": "gold"}, "unknown cost 'gold'"),
-        ({"signals": ("own",), "baseline": "oracle-f1"}, "use fixed-K"),
-        ({"signals": ("own",), "baseline": "closed-book"}, "use fixed-K"),
-        ({"signals": tuple(f"s{n}" for n in range(10)), "form": "dnf"}, "1 to 9 signals, found 10"),
-    ],
-)
-def test_what_is_refused(settings: dict[str, Any], said: str) -> None:
-    records = []
-    for record in made(1).records():
-        rounds = tuple(
-            dataclasses.replace(
-                each,
-                signals={
-                    **each.signals,
-                    "constant": 1.0,
-                    "hole": math.nan,
-                    **{f"s{n}": float(n + t) for n in range(10)},
-                },
-            )
-            for t, each in enumerate(record.rounds)
-        )
-        records.append(dataclasses.replace(record, rounds=rounds))
-    with pytest.raises(UsageError, match=re.escape(said)):
-        search(to_trace_set(records), SearchSettings(**settings))
 
 
 def test_an_unlabelled_split_is_refused() -> None:

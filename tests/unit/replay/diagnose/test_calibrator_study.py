@@ -16,11 +16,7 @@ from suffice.policies.defaults import FLOORS, MARGIN, TEMPLATE, CalibratorKind
 from suffice.policies.fitting import fit_calibrator, fit_data, out_of_fold
 from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.thresholds import cheapest_within_one_error, sweep_rule
-from suffice.replay.diagnose.calibrator_study import (
-    CalibratorScore,
-    ProbabilityScore,
-    calibrator_study,
-)
+from suffice.replay.diagnose.calibrator_study import calibrator_study
 from suffice.replay.run.replay import at_stop, stop_rounds
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.reader import read_traces
@@ -53,7 +49,7 @@ def uneven_traces(count: int = 80, seed: int = 4) -> TraceSet:
 def test_every_number_is_that_of_its_parts() -> None:
     whole = uneven_traces()
     study = calibrator_study(whole)
-    assert tuple(each.kind for each in study.results) == KINDS
+    assert tuple(each["kind"] for each in study.results) == KINDS
     tune = fit_data(whole, SIGNALS)
     held_out = whole.only_split("eval")
     values, scored = (
@@ -61,24 +57,30 @@ def test_every_number_is_that_of_its_parts() -> None:
         Measures(held_out).scores(),
     )
     for found in study.results:
-        oof = out_of_fold(tune, MARGIN, kind=found.kind)
-        assert found.tune.brier.estimate == pytest.approx(brier(oof, tune.outcomes.em))
-        assert found.tune.log_loss == pytest.approx(log_loss(oof, tune.outcomes.em))
-        calibrator = fit_calibrator(tune, MARGIN, kind=found.kind)
+        oof = out_of_fold(tune, MARGIN, kind=found["kind"])
+        assert found["tune_out_of_fold"]["brier"].estimate == pytest.approx(
+            brier(oof, tune.outcomes.em)
+        )
+        assert found["tune_out_of_fold"]["log_loss"] == pytest.approx(
+            log_loss(oof, tune.outcomes.em)
+        )
+        calibrator = fit_calibrator(tune, MARGIN, kind=found["kind"])
         p = np.stack(
             [calibrator.predict(t + 1, column) for t, column in enumerate(values.T)], axis=1
         )
-        assert found.eval.brier.estimate == pytest.approx(brier(p, scored.em))
-        assert found.eval.ece == pytest.approx(expected_calibration_error(p, scored.em))
-        assert found.eval.rows == int((np.isfinite(p) & np.isfinite(scored.em)).sum())
-        swept = sweep_rule(TEMPLATE, tune, FLOORS, calibrator=found.kind)
-        assert found.floor == cheapest_within_one_error(swept).threshold
-        policy = RulePolicy(rule=found.rule, calibrators={MARGIN: calibrator})
+        assert found["eval"]["brier"].estimate == pytest.approx(brier(p, scored.em))
+        assert found["eval"]["ece"] == pytest.approx(expected_calibration_error(p, scored.em))
+        assert found["eval"]["rows"] == int((np.isfinite(p) & np.isfinite(scored.em)).sum())
+        swept = sweep_rule(TEMPLATE, tune, FLOORS, calibrator=found["kind"])
+        assert found["rule"]["floor"] == cheapest_within_one_error(swept).threshold
+        policy = RulePolicy(rule=found["rule"]["text"], calibrators={MARGIN: calibrator})
         stops = stop_rounds(policy, held_out)
         labelled = scored.labelled
-        assert found.f1.estimate == pytest.approx(at_stop(scored.f1, stops)[labelled].mean())
-        assert found.em == pytest.approx(at_stop(scored.em, stops)[labelled].mean())
-        assert found.mean_rounds == pytest.approx(stops[labelled].mean())
+        assert found["rule"]["f1"].estimate == pytest.approx(
+            at_stop(scored.f1, stops)[labelled].mean()
+        )
+        assert found["rule"]["em"] == pytest.approx(at_stop(scored.em, stops)[labelled].mean())
+        assert found["rule"]["mean_rounds"] == pytest.approx(stops[labelled].mean())
     assert study.eval_questions == int(scored.labelled.sum()) < held_out.n_questions
 
 
@@ -98,28 +100,10 @@ def test_intervals_resample_questions_with_all_their_rounds() -> None:
     rng = np.random.default_rng(42)
     drawn = rng.integers(0, len(a), size=(1000, len(a)))
     deltas = [np.nanmean(b[rows]) - np.nanmean(a[rows]) for rows in drawn]
-    found = study.results[1].eval.delta_brier
+    found = study.results[1]["eval"]["delta_brier"]
     assert (found.low, found.high) == pytest.approx(tuple(np.percentile(deltas, [2.5, 97.5])))
-    assert study.results[0].eval.delta_brier == Interval(estimate=0.0, low=0.0, high=0.0)
-    assert study.results[0].delta_f1 == Interval(estimate=0.0, low=0.0, high=0.0)
-
-
-def score(kind: CalibratorKind, brier: float, f1: float, half: float = 0.0) -> CalibratorScore:
-    flat = Interval(estimate=brier, low=brier, high=brier)
-    difference = Interval(estimate=brier - 0.2, low=brier - 0.2 - half, high=brier - 0.2 + half)
-    part = ProbabilityScore(brier=flat, delta_brier=difference, log_loss=0.5, ece=0.1, rows=9)
-    around = Interval(estimate=f1, low=f1 - half, high=f1 + half)
-    return CalibratorScore(
-        kind=kind,
-        tune=part,
-        eval=part,
-        floor=0.2,
-        rule="r",
-        f1=around,
-        delta_f1=around,
-        em=f1,
-        mean_rounds=2.5,
-    )
+    assert study.results[0]["eval"]["delta_brier"] == Interval(estimate=0.0, low=0.0, high=0.0)
+    assert study.results[0]["rule"]["delta_f1"] == Interval(estimate=0.0, low=0.0, high=0.0)
 
 
 @pytest.mark.parametrize(
@@ -151,9 +135,9 @@ def test_a_missing_split_and_missing_values_are_named() -> None:
 def test_recorded_traces(qwen_traces: Path) -> None:
     """On recorded questions a better Brier score than the per-round fit's comes with no better rule."""
     study = calibrator_study(read_traces(qwen_traces))
-    found = {each.kind: each for each in study.results}
+    found = {each["kind"]: each for each in study.results}
     assert (study.tune_questions, study.eval_questions) == (49, 75)
     for kind in ("isotonic-global", "platt", "shrunken", "venn-abers"):
-        assert found[kind].eval.delta_brier.high < 0
-        assert found[kind].f1.estimate < found["isotonic"].f1.estimate
+        assert found[kind]["eval"]["delta_brier"].high < 0
+        assert found[kind]["rule"]["f1"].estimate < found["isotonic"]["rule"]["f1"].estimate
     assert study.notes[0].startswith("better probabilities do not make the better rule here")

@@ -29,7 +29,7 @@ def test_without_a_policy_every_fixed_k_is_broken_down() -> None:
 def test_policies_are_replayed_on_the_eval_split() -> None:
     settings = DiagnosisSettings(signals=SIGNALS, policies=("fixed-1",), rules=(RULE,))
     found = diagnosis(random_traces(), settings)
-    assert [each.policy for each in found.selective] == [RULE]
+    assert [each["policy"] for each in found.selective] == [RULE]
     said = "fixed-1 has no confidence of its own; name a signal with --confidence"
     assert any(note.startswith(said) for note in found.notes)
     assert not any(note.startswith("fixed-3 has") for note in found.notes)
@@ -53,5 +53,5 @@ def test_closed_book_is_no_round_of_the_breakdown() -> None:
         policies=("closed-book", "fixed-1"),
     )
     found = diagnosis(to_trace_set(made), settings)
-    assert [each.policy for each in found.types[0].policies] == ["fixed-1", "fixed-3"]
+    assert [each["policy"] for each in found.types[0]["policies"]] == ["fixed-1", "fixed-3"]
     assert [each.name for each in found.replayed.policies] == ["closed-book", "fixed-1", "fixed-3"]

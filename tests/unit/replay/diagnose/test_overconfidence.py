@@ -9,12 +9,11 @@ import pytest
 
 from suffice.measures.measures import Measures
 from suffice.policies.fitting import fit_calibrator, fit_data, out_of_fold
-from suffice.replay.diagnose.reliability import (
-    StableRound,
+from suffice.replay.diagnose.signal_diagnostics import (
     calibrated_margins,
+    diagnose,
     wrong_and_stable,
 )
-from suffice.replay.diagnose.signal_diagnostics import diagnose
 from suffice.replay.settings import DiagnosticsSettings
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.table import TraceSet
@@ -46,20 +45,19 @@ def test_wrong_and_stable_by_hand() -> None:
     stable = np.array([[NAN, 1.0, 0.0], [NAN, 1.0, 1.0], [NAN, 0.0, NAN], [NAN, 1.0, 1.0]])
     em = np.array([[0.0, 0.0, 1.0], [1.0, 1.0, 0.0], [1.0, 0.0, NAN], [NAN, NAN, NAN]])
     found = wrong_and_stable(stable, em)
-    assert found.overall == StableRound(round=None, answers=5, stable=3 / 5, wrong_and_stable=2 / 5)
-    assert found.rounds == (
-        StableRound(round=2, answers=3, stable=2 / 3, wrong_and_stable=1 / 3),
-        StableRound(round=3, answers=2, stable=1 / 2, wrong_and_stable=1 / 2),
-    )
+    assert found["overall"] == {
+        "round": None,
+        "answers": 5,
+        "stable": 3 / 5,
+        "wrong_and_stable": 2 / 5,
+    }
+    assert found["rounds"] == [
+        {"round": 2, "answers": 3, "stable": 2 / 3, "wrong_and_stable": 1 / 3},
+        {"round": 3, "answers": 2, "stable": 1 / 2, "wrong_and_stable": 1 / 2},
+    ]
     # the first stable answer is wrong, right, and none
-    assert found.questions == 3
-    assert found.first_wrong == pytest.approx(1 / 3)
-
-
-def test_without_labels_nothing_is_wrong_or_right() -> None:
-    found = wrong_and_stable(np.array([[NAN, 1.0]]), np.full((1, 2), NAN))
-    assert found.overall == StableRound(round=None, answers=0, stable=None, wrong_and_stable=None)
-    assert (found.questions, found.first_wrong) == (0, None)
+    assert found["questions"] == 3
+    assert found["first_wrong"] == pytest.approx(1 / 3)
 
 
 def test_margins_are_calibrated_on_tune_and_there_out_of_fold() -> None:
@@ -81,13 +79,12 @@ def test_means_of_each_part() -> None:
     found = diagnose(traces, DiagnosticsSettings(resamples=5))
     calibrated, _ = calibrated_margins(measures, "tune")
     margins, em = measures.signals((MARGIN,)).signal(MARGIN), measures.score("em")
-    for part in found.parts:
-        rows = np.array([question.split == part.name for question in traces.questions])
-        assert part.margins is not None
-        assert part.margins.rounds == 36
-        assert part.margins.raw == pytest.approx(margins[rows].mean())
-        assert part.margins.calibrated == pytest.approx(calibrated[rows].mean())
-        assert part.margins.em == pytest.approx(em[rows].mean())
+    for name, part in found.parts.items():
+        rows = np.array([question.split == name for question in traces.questions])
+        assert part["margins"]["rounds"] == 36
+        assert part["margins"]["raw"] == pytest.approx(margins[rows].mean())
+        assert part["margins"]["calibrated"] == pytest.approx(calibrated[rows].mean())
+        assert part["margins"]["em"] == pytest.approx(em[rows].mean())
     document = found.to_json()
     assert document["parts"]["eval"]["margins"]["rounds"] == 36
     assert set(document["parts"]["eval"]["wrong_and_stable"]) == {
@@ -99,17 +96,7 @@ def test_means_of_each_part() -> None:
     assert document["signals"][0]["parts"]["eval"]["pearson"].keys() >= {"estimate", "low", "high"}
 
 
-def test_without_a_tune_split_margins_stay_raw_and_the_reason_is_said() -> None:
-    found = diagnose(recorded(splits=False), DiagnosticsSettings(resamples=5))
-    (part,) = found.parts
-    assert part.margins is not None
-    assert part.margins.calibrated is None
-    assert "tune" in (part.margins.reason or "")
-    tables = {table.name: table for table in found.tables()}
-    assert tables["margins"].notes[0].startswith("Not calibrated: ")
-
-
 def test_what_is_not_looked_at_has_no_figures() -> None:
     found = diagnose(recorded(), DiagnosticsSettings(signals=("overlap",), resamples=5))
-    assert all(part.margins is None and part.wrong_and_stable is None for part in found.parts)
+    assert all(part["margins"] is part["wrong_and_stable"] is None for part in found.parts.values())
     assert {"margins", "wrong and stable"}.isdisjoint(table.name for table in found.tables())

@@ -22,7 +22,7 @@ def test_the_reason_reads_the_policys_own_abstentions() -> None:
     assert own.stops[0].round == 2
     assert own.stops[0].reason == (f"{rule} holds at round 2: answer_stable = 1, abstained = 0")
     # the page itself shows the signal as its name means it
-    assert [each.signals["abstained"] for each in own.rounds] == [1.0, 1.0, 0.0]
+    assert own.signals["abstained"].tolist() == [1.0, 1.0, 0.0]
     usual = told(RulePolicy(rule=rule), "none", "none", "x").stories[0]
     assert usual.stops[0].round == 3
     assert usual.stops[0].reason.startswith("the record or the budget ends here")

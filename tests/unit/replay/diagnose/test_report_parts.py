@@ -45,8 +45,8 @@ def test_all_that_the_record_allows() -> None:
     assert found["sweep"] is not None
     assert found["sweep"].settings.resamples == 20
     assert found["diagnostics"] is not None
-    assert [part.name for part in found["diagnostics"].parts] == ["tune", "eval"]
-    assert [each.policy for each in found["selective"]] == ["tasr"]
+    assert [*found["diagnostics"].parts] == ["tune", "eval"]
+    assert [each["policy"] for each in found["selective"]] == ["tasr"]
     assert len(found["costs"]) == 14
     document = json.loads(json.dumps(found.to_json(), allow_nan=False))
     assert document["calibrators"]["signal"] == "answer_token_margin"
@@ -91,7 +91,7 @@ def test_closed_book_has_no_scores_of_a_round() -> None:
     ]
     traces = to_trace_set(made)
     found = report_parts(traces, compared(traces, "closed-book", "fixed-1"))
-    assert [each.policy for each in found["types"][0].policies] == ["fixed-1", "fixed-3"]
+    assert [each["policy"] for each in found["types"][0]["policies"]] == ["fixed-1", "fixed-3"]
     against = compared(traces, "fixed-1", baseline="closed-book")
     left_out = report_parts(traces, against).left_out
     assert "'closed-book'" in left_out["question types"]

@@ -13,7 +13,6 @@ from suffice.errors import UsageError
 from suffice.numbers.auroc import auroc
 from suffice.replay.diagnose.reliability import wilson
 from suffice.replay.diagnose.selective import (
-    AtStop,
     SelectiveSettings,
     confidence_auroc,
     selective,
@@ -29,10 +28,10 @@ FEW = SelectiveSettings(resamples=30)
 NAN = float("nan")
 
 
-def scores(em: list[float], abstained: list[bool] | None = None) -> AtStop:
+def scores(em: list[float], abstained: list[bool] | None = None) -> dict[str, np.ndarray]:
     values = np.array(em)
     none = [False] * len(em)
-    return AtStop(em=values, f1=(values + 0.5) / 1.5, abstained=np.array(abstained or none))
+    return {"em": values, "f1": (values + 0.5) / 1.5, "abstained": np.array(abstained or none)}
 
 
 def comparison(rules: tuple[str, ...] = (RULE,), *, unlabelled: int = 3) -> Comparison:
@@ -59,34 +58,38 @@ def comparison(rules: tuple[str, ...] = (RULE,), *, unlabelled: int = 3) -> Comp
 def test_groups_by_hand() -> None:
     confidence = np.array([0.9, 0.7, 0.7, 0.2, NAN])
     at_stop = scores([1.0, 0.0, 1.0, 0.0, 1.0], [False, False, False, True, False])
-    found = selective(("p", "policy"), confidence, at_stop, replace(FEW, threshold=0.7))
-    assert (found.above.questions, found.below.questions, found.undefined) == (3, 2, 1)
-    assert found.above.em.estimate == pytest.approx(2 / 3)
-    assert (found.above.em.low, found.above.em.high) == wilson(2, 3)
-    assert found.below.em.estimate == 0.5
+    found = selective(confidence, at_stop, replace(FEW, threshold=0.7))
+    assert (found["above"]["questions"], found["below"]["questions"], found["undefined"]) == (
+        3,
+        2,
+        1,
+    )
+    assert found["above"]["em"].estimate == pytest.approx(2 / 3)
+    assert (found["above"]["em"].low, found["above"]["em"].high) == wilson(2, 3)
+    assert found["below"]["em"].estimate == 0.5
     # the tie of right and wrong counts half: pairs (.9, .7) (.9, .2) (.7, .7) (.7, .2)
-    assert found.auroc.estimate == pytest.approx(3.5 / 4)
+    assert found["auroc"].estimate == pytest.approx(3.5 / 4)
     # losses in order: 0, tie of 1 and 0, then 1, then the undefined one's 0
     risks = [0, 0.25, 1 / 3, 0.5, 0.4]
-    assert found.curve.risk["em"].tolist() == pytest.approx(risks)
-    assert found.aurc.estimate == pytest.approx(np.mean(risks))
+    assert found["curve"].risk["em"].tolist() == pytest.approx(risks)
+    assert found["aurc"].estimate == pytest.approx(np.mean(risks))
     best = [0, 0, 0, 1 / 4, 2 / 5]
-    assert found.excess_aurc.estimate == pytest.approx(np.mean(risks) - np.mean(best))
-    assert (found.abstentions.count, found.abstentions.share) == (1, 0.2)
-    assert found.abstentions.others.em.estimate == 0.75
-    assert found.answers.f1.estimate == pytest.approx(np.mean(at_stop.f1))
+    assert found["excess_aurc"].estimate == pytest.approx(np.mean(risks) - np.mean(best))
+    assert (found["abstentions"]["count"], found["abstentions"]["share"]) == (1, 0.2)
+    assert found["abstentions"]["others"]["em"].estimate == 0.75
+    assert found["answers"]["f1"].estimate == pytest.approx(np.mean(at_stop["f1"]))
 
 
 def test_no_confidence_anywhere_is_undefined_not_wrong() -> None:
-    found = selective(("p", "policy"), np.full(3, NAN), scores([0.0, 1.0, 1.0]), FEW)
-    assert found.auroc.estimate is None
-    assert found.threshold is None
-    assert found.above.questions == 0
-    assert found.above.em.reason == "no such answer"
-    assert found.aurc.estimate == pytest.approx(1 / 3)  # as any random order
+    found = selective(np.full(3, NAN), scores([0.0, 1.0, 1.0]), FEW)
+    assert found["auroc"].estimate is None
+    assert found["threshold"] is None
+    assert found["above"]["questions"] == 0
+    assert found["above"]["em"].reason == "no such answer"
+    assert found["aurc"].estimate == pytest.approx(1 / 3)  # as any random order
     json.dumps(as_json(found), allow_nan=False)
-    one_class = selective(("p", "policy"), np.arange(3.0), scores([1.0, 1.0, 1.0]), FEW)
-    assert one_class.auroc.reason == "no wrong answer has a defined confidence"
+    one_class = selective(np.arange(3.0), scores([1.0, 1.0, 1.0]), FEW)
+    assert one_class["auroc"].reason == "no wrong answer has a defined confidence"
     assert confidence_auroc(np.arange(3.0), np.ones(3)) is None
 
 
@@ -94,17 +97,17 @@ def test_only_policies_with_a_confidence_and_their_auroc_in_replay() -> None:
     found = comparison()
     (result,) = selective_prediction(found.traces, found.result, FEW)
     fixed, rule, _ = found.result.policies
-    assert result.policy == rule.name == RULE
-    assert result.confidence == "policy"
+    assert result["policy"] == rule.name == RULE
+    assert result["confidence"] == "policy"
     assert fixed.confidence is None
     assert "auroc" not in fixed.to_json()
     assert rule.policy is not None
     assert rule.confidence is not None
     labelled = np.array([bool(gold.answers) for gold in found.traces.gold])
-    assert result.answers.questions == int(labelled.sum()) < found.traces.n_questions
-    assert rule.to_json()["auroc"] == rule.auroc == pytest.approx(result.auroc.estimate)
-    assert result.answers.em.estimate == rule.em
-    assert result.answers.f1.estimate == pytest.approx(rule.f1)
+    assert result["answers"]["questions"] == int(labelled.sum()) < found.traces.n_questions
+    assert rule.to_json()["auroc"] == rule.auroc == pytest.approx(result["auroc"].estimate)
+    assert result["answers"]["em"].estimate == rule.em
+    assert result["answers"]["f1"].estimate == pytest.approx(rule.f1)
 
 
 def test_the_confidence_of_a_rule_is_its_calibrated_value_at_the_stop() -> None:
@@ -124,8 +127,8 @@ def test_a_named_signal_serves_every_policy() -> None:
     found = comparison()
     settings = replace(FEW, confidence="answer_token_margin")
     results = selective_prediction(found.traces, found.result, settings)
-    assert [each.policy for each in results] == [each.name for each in found.result.policies]
-    assert {each.confidence for each in results} == {"answer_token_margin"}
+    assert [each["policy"] for each in results] == [each.name for each in found.result.policies]
+    assert {each["confidence"] for each in results} == {"answer_token_margin"}
     with pytest.raises(UsageError, match="unknown signal"):
         selective_prediction(found.traces, found.result, replace(FEW, confidence="nothing"))
     turned = selective_prediction(found.traces, found.result, replace(FEW, confidence="abstained"))
@@ -137,8 +140,8 @@ def test_a_named_signal_serves_every_policy() -> None:
             em.append(answer == "Oslo")
             abstained.append(answer == "unknown")
     expected = auroc(-np.array(abstained, float), np.array(em))
-    assert turned[0].auroc.estimate == pytest.approx(expected)
-    assert turned[0].abstentions.count == sum(abstained) > 0
+    assert turned[0]["auroc"].estimate == pytest.approx(expected)
+    assert turned[0]["abstentions"]["count"] == sum(abstained) > 0
 
 
 def test_other_traces_and_unlabelled_ones() -> None:

@@ -13,9 +13,8 @@ from suffice.errors import UsageError
 from suffice.measures.scores import score_rounds
 from suffice.numbers.auroc import auroc
 from suffice.replay.diagnose.signal_diagnostics import correlations, diagnose
-from suffice.replay.diagnose.signal_separation import cohens_d
+from suffice.replay.diagnose.signal_separation import Rows, figures_of
 from suffice.replay.settings import DiagnosticsSettings
-from suffice.results.as_json import as_json
 from suffice.signals.table import signal_table
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord
@@ -48,34 +47,38 @@ def uneven_records(n_questions: int = 40, *, splits: bool = True) -> list[Questi
 def test_each_figure_is_that_of_its_rows() -> None:
     traces = to_trace_set(uneven_records())
     found = diagnose(traces, FEW)
-    assert [part.name for part in found.parts] == ["tune", "eval"]
-    by_name = {each.name: each for each in found.signals}
+    assert [*found.parts] == ["tune", "eval"]
+    by_name = {each["name"]: each for each in found.signals}
     for split in ("tune", "eval"):
         part = traces.only_split(split)
         (em,) = score_rounds(part, ["em"])
         for name in ("answer_token_margin", "answer_stable", "abstained"):
             values = signal_table(part, [name]).signal(name)
-            on = by_name[name].parts[split]
+            on = by_name[name]["parts"][split]
             sign = -1.0 if name == "abstained" else 1.0
             usable = ~np.isnan(values) & ~np.isnan(em)
             right = em[usable] == 1.0
-            assert on.pooled.auroc.estimate == pytest.approx(auroc(sign * values[usable], right))
-            assert on.pooled.d_signed.estimate == pytest.approx(cohens_d(values[usable], right))
-            assert on.defined == pytest.approx(
+            assert on["auroc"].estimate == pytest.approx(auroc(sign * values[usable], right))
+            assert on["d_signed"].estimate == pytest.approx(
+                figures_of(
+                    Rows(values=values[usable], right=right, questions=np.arange(len(right)))
+                )[0]
+            )
+            assert on["defined"] == pytest.approx(
                 (~np.isnan(values)).sum() / part.exists.sum(), abs=1e-12
             )
-            for number, one in enumerate(on.rounds):
+            for number, one in enumerate(on["rounds"]):
                 rows = usable[:, number]
-                assert one.separation.right == int((em[rows, number] == 1.0).sum())
-                assert one.separation.wrong == int((em[rows, number] == 0.0).sum())
+                assert one["right"] == int((em[rows, number] == 1.0).sum())
+                assert one["wrong"] == int((em[rows, number] == 0.0).sum())
             bridge = np.array([each.type == "bridge" for each in part.questions])
             rows_of_type = usable & bridge[:, None]
-            assert on.types["bridge"].right == int((em[rows_of_type] == 1.0).sum())
-            assert set(on.types) == {"bridge"}
-        told = next(each for each in found.parts if each.name == split)
-        assert told.questions == 20
-        assert told.labelled == sum(bool(gold.answers) for gold in part.gold)
-        assert told.rounds == part.table.num_rows
+            assert on["types"]["bridge"]["right"] == int((em[rows_of_type] == 1.0).sum())
+            assert set(on["types"]) == {"bridge"}
+        told = found.parts[split]
+        assert told["questions"] == 20
+        assert told["labelled"] == sum(bool(gold.answers) for gold in part.gold)
+        assert told["rounds"] == part.table.num_rows
 
 
 def test_eval_draws_are_those_of_a_replay_and_tune_draws_are_others() -> None:
@@ -93,27 +96,27 @@ def test_eval_draws_are_those_of_a_replay_and_tune_draws_are_others() -> None:
         has = ~np.isnan(values)
         slow = [auroc(values[rows[has[rows]]], right[rows[has[rows]]]) for rows in drawn]
         low, high = np.percentile([each for each in slow if not math.isnan(each)], [2.5, 97.5])
-        first = signal.parts[split].rounds[0].separation.auroc
+        first = signal["parts"][split]["rounds"][0]["auroc"]
         assert (first.low, first.high) == pytest.approx((low, high), abs=1e-12)
 
 
 def test_concentration_in_nats() -> None:
     made = uneven_records()
     found = diagnose(to_trace_set(made), FEW)
-    confidence = next(each for each in found.signals if each.name == "verbalized_confidence")
+    confidence = next(each for each in found.signals if each["name"] == "verbalized_confidence")
     tune = [record for record in made if record.question.split == "tune"]
     fives = sum(len(record.rounds) - 1 for record in tune)
     total = sum(len(record.rounds) for record in tune)
     share = fives / total
-    concentration = confidence.parts["tune"].concentration
+    concentration = confidence["parts"]["tune"]["concentration"]
     assert concentration is not None
     expected = -share * math.log(share) - (1 - share) * math.log(1 - share)
-    assert concentration.entropy_nats == pytest.approx(expected)
-    assert concentration.mode_share == max(share, 1 - share)
-    assert concentration.mode == (5.0 if share > 0.5 else 4.0)
-    margins = next(each for each in found.signals if each.name == "answer_token_margin")
-    assert margins.parts["tune"].distinct > 12
-    assert margins.parts["tune"].concentration is None
+    assert concentration["entropy_nats"] == pytest.approx(expected)
+    assert concentration["mode_share"] == max(share, 1 - share)
+    assert concentration["mode"] == (5.0 if share > 0.5 else 4.0)
+    margins = next(each for each in found.signals if each["name"] == "answer_token_margin")
+    assert margins["parts"]["tune"]["distinct"] > 12
+    assert margins["parts"]["tune"]["concentration"] is None
 
 
 def test_what_is_skipped_says_why_and_json_is_strict() -> None:
@@ -123,12 +126,11 @@ def test_what_is_skipped_says_why_and_json_is_strict() -> None:
         found.skipped["judge_support"]
         == "needs a model (suffice signals --llm), and is not recorded"
     )
-    names = [each.name for each in found.signals]
+    names = [each["name"] for each in found.signals]
     assert "self_consistency" not in names
     document = json.loads(json.dumps(found.to_json(), allow_nan=False))
     assert [each["name"] for each in document["signals"]] == names
     assert document["parts"]["tune"]["correlations"]["signals"] == names
-    assert {signal.name for signal in found.signals} == set(names)
 
 
 def test_wrong_settings_are_refused() -> None:
@@ -154,7 +156,7 @@ def test_it_equals_scipys(n_values: int) -> None:
     first = np.floor(rng.random(150) * n_values)
     second = first + np.floor(rng.normal(size=150) * n_values)
     expected = stats.spearmanr(first, second).statistic
-    rho = correlations({"first": first, "second": second}).rho[0][1]
+    rho = correlations({"first": first, "second": second})["rho"][0][1]
     assert rho == pytest.approx(expected, abs=1e-12)
 
 
@@ -167,8 +169,7 @@ def test_the_matrix_takes_rounds_where_both_are_defined() -> None:
             "c": np.array([7.0, 7.0, 7.0, 7.0]),
         }
     )
-    assert found.signals == ("a", "b", "c")
-    assert found.rows == ((3, 2, 3), (2, 3, 3), (3, 3, 4))
-    assert found.rho[0] == (1.0, -1.0, None)
-    assert found.rho[2] == (None, None, None)
-    assert as_json(found)["rho"][1] == [-1.0, 1.0, None]
+    assert found["signals"] == ["a", "b", "c"]
+    assert found["rows"] == [[3, 2, 3], [2, 3, 3], [3, 3, 4]]
+    assert found["rho"][0] == [1.0, -1.0, None]
+    assert found["rho"][2] == [None, None, None]

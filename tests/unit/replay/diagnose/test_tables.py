@@ -35,34 +35,6 @@ def found(
     return diagnosis(to_trace_set(made), settings)
 
 
-def line_of(text: str, start: str, title: str) -> str:
-    """The first line with this start after the title."""
-    lines = text[text.index(title) :].splitlines()
-    return next(line for line in lines if line.lstrip().startswith(start))
-
-
-def test_every_figure_is_the_result_s() -> None:
-    result = found()
-    text = result.text(120)
-    margin = next(each for each in result.signals.signals if each.name == "answer_token_margin")
-    tune, drift = margin.parts["tune"].pooled.auroc, margin.drift_auroc
-    assert drift is not None
-    line = line_of(text, "answer_token_margin", "What are the signals worth here?")
-    assert f"{tune.estimate:.2f} [{tune.low:.2f}, {tune.high:.2f}]" in line
-    assert f"{drift.estimate:+.2f} [{drift.low:.2f}, {drift.high:.2f}]" in line
-    signed = margin.parts["eval"].pooled.d_signed
-    assert f"{signed.estimate:+.2f} [{signed.low:.2f}," in line_of(text, margin.name, "Cohen's d")
-    by_round = [each.separation.auroc.estimate for each in margin.parts["eval"].rounds]
-    expected = " ".join(f"{value:.2f}" for value in by_round)
-    shown = line_of(text, margin.name, "AUROC by round on eval")
-    assert " ".join(shown.split()[1:]) == expected
-    assert line_of(text, "abstained", "What are the signals worth here?").split()[1] == "low"
-    (selective,) = result.selective
-    assert f"{selective.aurc.estimate:.2f} [" in line_of(
-        text, "answer_stab", "Selective prediction"
-    )
-
-
 def test_the_verdict_comes_first_and_the_most_useful_signals_after_it() -> None:
     result = found()
     table = result.table("signals")

@@ -74,12 +74,6 @@ def test_order_is_that_given_then_the_baseline() -> None:
     assert found.policies[-1].delta.estimate == 0.0
 
 
-def test_the_document_of_a_comparison_is_that_of_its_replay() -> None:
-    made = compare(split_traces("eval"), ComparisonSettings(policies=("fixed-2",), resamples=5))
-    assert made.to_json() == made.result.to_json()
-    assert set(made.to_json()) >= FIELDS
-
-
 def test_a_baseline_among_them_is_not_repeated() -> None:
     found = compared(split_traces("eval"), "fixed-3", "fixed-1", baseline="fixed-1")
     assert names(found) == ["fixed-3", "fixed-1"]
@@ -198,19 +192,6 @@ def test_all_that_cannot_run_is_said_at_once() -> None:
     assert "signal 'q_stop' needs a recorded value" in said
 
 
-def test_a_rule_that_lacks_its_split_and_its_signals_says_both() -> None:
-    with pytest.raises(UsageError) as raised:
-        compared(split_traces("eval"), rules=("base_rate() > 0.1 and llm_stop",))
-    said = str(raised.value)
-    assert "fitted on split 'tune', which" in said
-    assert "; also, signal 'llm_stop' needs a recorded value" in said
-
-
-def test_a_policy_left_out_is_no_baseline() -> None:
-    with pytest.raises(UsageError, match="suffice fit tasr"):
-        compared(split_traces("eval"), "fixed-1", "tasr", baseline="tasr")
-
-
 def test_nothing_named_compares_the_usual() -> None:
     usual = [
         *(f"fixed-{k}" for k in (1, 2, 3, 4)),
@@ -266,13 +247,6 @@ def test_a_policy_file_keeps_its_name_in_tables(tmp_path: Path) -> None:
     assert [policy.label for policy in both.policies[:2]] == files
 
 
-def test_a_bare_method_says_which_preset_it_is() -> None:
-    (said,) = [
-        note for note in compared(split_traces("tune", "eval"), "tasr").notes if "preset" in note
-    ]
-    assert said.startswith("tasr is its published preset; suffice fit tasr writes tasr-corrected")
-
-
 @pytest.mark.parametrize(
     "name", ["fixed", "fixed-", "fixed-x", "oracle", "nothing", "answer_stable"]
 )
@@ -289,10 +263,6 @@ def test_impossible_names_are_refused() -> None:
 
 
 # --- splits -----------------------------------------------------------------------------------------
-def test_the_split_defaults_to_eval_and_says_so() -> None:
-    found = compared(split_traces("tune", "eval", "eval"), "fixed-1")
-    assert (found.split, found.questions) == ("eval", 12)
-    assert "replayed on split eval, the default" in found.notes
 
 
 def test_blank_answers_in_most_rounds_are_said_first() -> None:
@@ -302,12 +272,6 @@ def test_blank_answers_in_most_rounds_are_said_first() -> None:
     assert banner.startswith("BLANK ANSWERS: 8 of 12 rounds have an empty answer")
     assert result.text().startswith("BLANK ANSWERS: 8 of 12 rounds")
     assert result.to_json()["banners"] == [banner]
-
-
-def test_without_eval_all_questions_are_replayed_and_it_says_so() -> None:
-    found = compared(split_traces("tune", None), "fixed-1")
-    assert (found.split, found.questions) == (None, 12)
-    assert found.notes[0] == "no split is named eval: all questions are replayed"
 
 
 def test_a_named_split_needs_no_note() -> None:

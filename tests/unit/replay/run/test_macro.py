@@ -11,7 +11,7 @@ from tests.builders import written_traces
 
 from suffice.errors import UsageError
 from suffice.live.redact import redact_traces
-from suffice.replay.run import macro
+from suffice.numbers.intervals import sums
 from suffice.replay.run.compare import Comparison, compare
 from suffice.replay.run.macro import macro_means
 from suffice.replay.settings import ComparisonSettings
@@ -72,7 +72,7 @@ def test_means_from_sums_have_the_intervals_of_resamples(monkeypatch: pytest.Mon
     some = shared.take(np.arange(400) < 150)
     sets = replayed(shared, some, coin_traces("b", seed=2, count=300))
     resampled = macro_means(sets).policies[0]
-    monkeypatch.setattr(macro, "from_sums", lambda _: True)
+    monkeypatch.setattr(sums, "SUMS_ABOVE", 50)
     summed = macro_means(sets).policies[0]
     for one, other in ((summed.score, resampled.score), (summed.delta, resampled.delta)):
         assert one.estimate == other.estimate

@@ -73,36 +73,12 @@ def test_the_table_keeps_within_its_width_and_names_what_it_leaves_out(width: in
         assert "F1" in body[0]
 
 
-def test_long_rules_are_cut_in_the_middle_and_given_in_full() -> None:
-    table = (
-        build_report(oslo_records(), ["fixed-1"], [LONG_RULE], cost="rounds").result.table().text()
-    )
-    short = f"{LONG_RULE[:9]}...{LONG_RULE[-8:]}"
-    assert table.splitlines()[4].startswith(short)
-    assert f"{short} is in full: {LONG_RULE}" in " ".join(table.split())
-
-
-def test_notes_come_last_a_line_each() -> None:
-    table = build_report(oslo_records(), notes=["first note", "second\x1b[31m"]).result.text()
-    lines = table.splitlines()
-    first = lines.index("Note: first note")
-    assert lines[first + 1] == "Note: second[U+001B][31m"
-    assert all(line.startswith("Note: ") for line in lines[first:] if line[:1].isupper())
-
-
 def test_without_gold_answers_scores_are_unknown() -> None:
     bare = [replace(record, gold=Gold()) for record in oslo_records()]
     table = build_report(bare, ["fixed-1", "fixed-2"], cost="rounds").result.text()
     assert cells(table, "fixed-2") == ["-", "-", "-", "2.00", "1.00", "200", "-", "-", "-", "-"]
     assert "No question has gold answers" in table
     assert "(baseline)" not in table
-
-
-def test_one_policy_is_a_table_too() -> None:
-    lines = build_report(oslo_records(), ["fixed-2"]).result.text().splitlines()
-    rule = next(number for number, line in enumerate(lines) if {*line} == {"-"})
-    assert lines[rule + 1].startswith("fixed-2")
-    assert lines[rule + 2] == ""
 
 
 def test_the_cost_asked_for_has_a_column_that_stays() -> None:
@@ -114,17 +90,6 @@ def test_the_cost_asked_for_has_a_column_that_stays() -> None:
     assert cells(table, "fixed-2")[column - 1] == "0.000100"
     assert "price" not in table.partition("Left out for width:")[2].partition(".")[0]
     assert "at equal price" in " ".join(table.split())
-
-
-def test_a_cost_that_has_a_column_gets_no_second_one() -> None:
-    plain = build_report(oslo_records(), cost="llm_calls").result.text()
-    for name in ("llm_calls", "rounds"):
-        again = build_report(oslo_records(), cost=name).result.text()
-        heads = [text.partition("\n\n")[0].splitlines()[0].split() for text in (again, plain)]
-        assert heads[0] == heads[1]
-    tokens = build_report(oslo_records(), cost="prompt_tokens").result.text(60)
-    assert tokens.splitlines()[0].split().count("prompt") == 1
-    assert "prompt tokens" not in tokens.partition("Left out for width:")[2].partition(".")[0]
 
 
 def against(cost: str, low: float, high: float, fixed: str = "fixed-1/3") -> AgainstFixed:
@@ -152,11 +117,6 @@ class TestLooping:
         assert [entry["cost"] for entry in fields["tasr"]] == ["evaluated_tokens", "usd"]
         assert set(fields["tasr"][0]) == {"cost", "fixed", "gain", "held", "p_every"}
         assert set(fields["tasr"][0]["gain"]) == {"estimate", "low", "high"}
-
-    def test_where_none_decides_nothing_is_said(self) -> None:
-        result = build_report(oslo_records(), ["fixed-1", "fixed-2"]).result
-        assert [table.name for table in result.tables()] == ["policies"]
-        assert looping_table(result.policies) is None
 
     def test_without_gold_nothing_is_said(self) -> None:
         bare = [replace(record, gold=Gold()) for record in oslo_records()]

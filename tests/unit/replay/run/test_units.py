@@ -140,17 +140,21 @@ def test_breakdown_diagnosis_and_selection_resample_units() -> None:
             traces, ComparisonSettings(policies=("fixed-2", "fixed-4"), split="eval")
         )
         (typed, *_) = breakdown(comparison.measures, comparison.result)
-        delta = typed.policies[1].delta_f1
+        delta = typed["policies"][1]["delta_f1"]
         assert delta is not None
         asked = SelectiveSettings(confidence="self_consistency", resamples=200)
         confident, *_ = selective_prediction(comparison.measures, comparison.result, asked)
         found = diagnose(traces, DiagnosticsSettings(signals=("self_consistency",), resamples=200))
-        pooled = [*found.signals[0].parts.values()][-1].pooled
+        pooled = [*found.signals[0]["parts"].values()][-1]
         results.append(
             [
                 (delta.low, delta.high),
-                *((e.low, e.high) for e in (confident.auroc, confident.aurc, confident.answers.em)),
-                *((e.low, e.high) for e in (confident.answers.f1, pooled.auroc, pooled.d)),
+                *((confident[of].low, confident[of].high) for of in ("auroc", "aurc")),
+                *(
+                    (confident["answers"][of].low, confident["answers"][of].high)
+                    for of in ("em", "f1")
+                ),
+                *((pooled[of].low, pooled[of].high) for of in ("auroc", "d")),
             ]
         )
     for one, other in zip(*results, strict=True):

@@ -22,24 +22,26 @@ def test_every_figure_is_the_studys(gathered: Any) -> None:
         zip(study.results, scores[1:], rules[1:], strict=True)
     ):
         assert row == [
-            each.kind,
-            fraction(each.tune.brier.estimate),
-            _scored(each.eval.brier),
-            _scored(each.eval.delta_brier, "+") if number else "the first",
+            each["kind"],
+            fraction(each["tune_out_of_fold"]["brier"].estimate),
+            _scored(each["eval"]["brier"]),
+            _scored(each["eval"]["delta_brier"], "+") if number else "the first",
             *(
                 fraction(value, 3)
                 for on in ("log_loss", "ece")
-                for value in (getattr(each.tune, on), getattr(each.eval, on))
+                for value in (each["tune_out_of_fold"][on], each["eval"][on])
             ),
-            str(each.eval.rows),
+            str(each["eval"]["rows"]),
         ]
+        read = each["rule"]
+        f1 = read["f1"]
         assert rule == [
-            each.kind,
-            f"{each.floor:g}",
-            f"{percent(each.f1.estimate)} [{percent(each.f1.low)}, {percent(each.f1.high)}]",
-            points(each.delta_f1) if number else "the first",
-            percent(each.em),
-            decimal(each.mean_rounds),
+            each["kind"],
+            f"{read['floor']:g}",
+            f"{percent(f1.estimate)} [{percent(f1.low)}, {percent(f1.high)}]",
+            points(read["delta_f1"]) if number else "the first",
+            percent(read["em"]),
+            decimal(read["mean_rounds"]),
         ]
 
 

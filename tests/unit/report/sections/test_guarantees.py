@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from tests.html_reader import Page
 
-from suffice.replay.diagnose.report_parts import BoundTerms
 from suffice.report.sections.guarantees import guarantees_section
 
 
 def test_falling_back_promises_nothing(gathered: Any) -> None:
-    fell = replace(gathered.parts["guarantees"][0], fell_back=True, questions_needed=900)
+    fell = {**gathered.parts["guarantees"][0], "fell_back": True, "questions_needed": 900}
     section = guarantees_section([fell], ())
     assert section.finding == "certified: nothing certified, takes the full budget"
     html = section.html()
@@ -25,11 +23,11 @@ def test_falling_back_promises_nothing(gathered: Any) -> None:
 def test_several_bounds_are_all_said(gathered: Any) -> None:
     terms = {"measured": 0.02}
     bounds = (
-        BoundTerms(of="signed", at_most=0.02, **terms),
-        BoundTerms(of="wrong-stop", at_most=0.05, **terms),
-        BoundTerms(of="cost", at_most=3.5, **terms),
+        {"of": "signed", "at_most": 0.02, **terms},
+        {"of": "wrong-stop", "at_most": 0.05, **terms},
+        {"of": "cost", "at_most": 3.5, **terms},
     )
-    several = replace(
+    several = dict(
         gathered.parts["guarantees"][0],
         bounds=bounds, max_loss=0.02, cost_label="calls", cost_counted_to=9.0, cost_above=2.0,
         min_rounds=2.0,
@@ -45,13 +43,13 @@ def test_several_bounds_are_all_said(gathered: Any) -> None:
     ):
         assert said in html
     assert "all together, at confidence 50%" in str(section.finding)
-    evil = replace(several, bounds=(replace(bounds[0], of="<img src=x>", at_most=None),))
+    evil = {**several, "bounds": ({**bounds[0], "of": "<img src=x>", "at_most": None},)}
     assert "img" not in Page.of(guarantees_section([evil], ()).html()).names
 
 
 def test_missing_terms_and_hostile_ones(gathered: Any) -> None:
     evil = "<img src=x>"
-    each = replace(
+    each = dict(
         gathered.parts["guarantees"][0],
         policy=evil, rule=evil, path=evil, family=evil, correction=evil, cost_label=evil,
         source=evil, split=evil, max_loss=None, p_value=None, members=None, elsewhere=True,

@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from suffice.replay.diagnose.question_histories import ReportData
@@ -34,28 +35,25 @@ def test_the_document_holds_what_the_stories_hold(
     for story, (name, text, type_, gold, rounds, stops) in zip(
         data.stories, document["questions"], strict=True
     ):
-        assert (name, text, type_, tuple(gold)) == (
-            story.id,
-            story.question,
-            story.type,
-            story.gold_answers,
-        )
-        for told, (answer, em, f1, passages, signals, usage, failure) in zip(
-            story.rounds, rounds, strict=True
+        record = story.record
+        assert (name, text) == (record.question.id, record.question.text)
+        assert (type_, tuple(gold)) == (record.question.type, record.gold.answers)
+        for at, (told, (answer, em, f1, passages, signals, usage, failure)) in enumerate(
+            zip(record.rounds, rounds, strict=True)
         ):
-            assert (answer, em, failure) == (told.answer, told.em, told.parse_failure)
-            assert f1 == pytest.approx(told.f1, rel=1e-5)
+            assert (answer, failure) == (told.answer, told.parse_failure)
+            assert em == story.scores["em"][at]
+            assert f1 == pytest.approx(story.scores["f1"][at], rel=1e-5)
             by_name = dict(zip(document["signals"], signals, strict=True))
-            assert by_name.keys() == told.signals.keys()
-            for signal, value in told.signals.items():
-                assert by_name[signal] == (
-                    value if value is None else pytest.approx(value, rel=1e-5)
-                )
+            assert by_name.keys() == story.signals.keys()
+            for signal, values in story.signals.items():
+                shown = math.nan if by_name[signal] is None else by_name[signal]
+                assert shown == pytest.approx(values[at], rel=1e-5, nan_ok=True)
             spent = dict(zip(document["usage"], usage, strict=True))
             assert spent["prompt tokens"] == told.usage.prompt_tokens
             assert "completion tokens" not in spent
             assert [document["passages"][index] for index, _ in passages] == [
-                [each.title, each.text] for each in told.passages
+                [each.title, each.text] for each in told.passages or ()
             ]
         assert [(r, document["reasons"][reason]) for r, reason in stops] == [
             (stop.round, stop.reason) for stop in story.stops
@@ -86,9 +84,14 @@ def test_questions_that_do_not_fit_are_left_out_and_counted(
 ) -> None:
     data = build_report(records)
     story = data.stories[0]
-    wide = replace(story.rounds[0], answer="x" * 400, parse_failure="y" * 600)
-    rounds = tuple(replace(wide, number=t + 1) for t in range(50))
-    stories = tuple(replace(story, id=f"q{n}", rounds=rounds) for n in range(100))
+    wide = replace(story.record.rounds[0], answer="x" * 400, parse_failure="y" * 600)
+    story = replace(
+        story,
+        record=replace(story.record, rounds=(wide,) * 50),
+        scores={name: np.zeros(50) for name in story.scores},
+        signals={name: np.zeros(50) for name in story.signals},
+    )
+    stories = (story,) * 100
     found = made(replace(data, stories=stories, left_out=7))
     shown = len(found.document["questions"])
     assert 0 < shown < 100
@@ -100,12 +103,11 @@ def test_numbers_json_cannot_hold_become_words_or_null(
 ) -> None:
     data = build_report(records)
     story = data.stories[0]
-    odd = replace(
-        story.rounds[0], signals={"a": math.inf, "b": -math.inf, "c": math.nan, "d": None}
-    )
-    document = made(replace(data, stories=(replace(story, rounds=(odd,)),))).document
-    assert document["signals"] == ["a", "b", "c", "d"]
-    assert document["questions"][0][4][0][4] == ["inf", "-inf", None, None]
+    values = {"a": math.inf, "b": -math.inf, "c": math.nan}
+    odd = {name: np.full(len(story.record.rounds), value) for name, value in values.items()}
+    document = made(replace(data, stories=(replace(story, signals=odd),))).document
+    assert document["signals"] == ["a", "b", "c"]
+    assert document["questions"][0][4][0][4] == ["inf", "-inf", None]
 
 
 def test_long_lists_are_cut_and_counted(records: list[QuestionRecord], build_report: Build) -> None:

@@ -14,20 +14,20 @@ from suffice.results.formats import amount, estimated, percent
 
 def test_every_figure_is_the_results(gathered: Any) -> None:
     found = gathered.parts["selective"]
-    assert [each.policy for each in found] == ["tasr", "tasr-corrected"]
+    assert [each["policy"] for each in found] == ["tasr", "tasr-corrected"]
     html = selective_section(found, marked(gathered.comparison.result)).html()
     tables = Page.of(html).tables
     for each, row in zip(found, tables["What each confidence is worth"][1:], strict=True):
-        assert row[0][1:] == each.policy
-        assert row[1] == estimated(each.auroc)
-        assert row[2] == auroc_use(each.auroc)
-        assert row[3:] == [estimated(one) for one in (each.aurc, each.excess_aurc)]
+        assert row[0][1:] == each["policy"]
+        assert row[1] == estimated(each["auroc"])
+        assert row[2] == auroc_use(each["auroc"])
+        assert row[3:] == [estimated(one) for one in (each["aurc"], each["excess_aurc"])]
     for each, row in zip(found, tables["Answers above and below a confidence"][1:], strict=True):
-        expected = [amount(each.threshold)]
-        for group in (each.above, each.below):
-            em = group.em
+        expected = [amount(each["threshold"])]
+        for group in (each["above"], each["below"]):
+            em = group["em"]
             interval = f"{percent(em.estimate)} [{percent(em.low)}, {percent(em.high)}]"
-            expected += [str(group.questions), interval, percent(group.f1.estimate)]
+            expected += [str(group["questions"]), interval, percent(group["f1"].estimate)]
         assert row[1:] == expected
 
 
@@ -37,9 +37,9 @@ def test_the_table_behind_the_curves_ends_at_full_coverage(gathered: Any) -> Non
         "Risk against coverage, every tenth point"
     ]
     for each in found:
-        own = [row for row in rows if row[0] == each.policy]
-        assert [own[-1][1], own[-1][3]] == ["100.0", percent(1.0 - each.answers.em.estimate)]
-        curve = each.curve.to_json()
+        own = [row for row in rows if row[0] == each["policy"]]
+        assert [own[-1][1], own[-1][3]] == ["100.0", percent(1.0 - each["answers"]["em"].estimate)]
+        curve = each["curve"].to_json()
         shown = {
             percent(share): percent(risk)
             for share, risk in zip(curve["coverage"], curve["risk_em"], strict=True)

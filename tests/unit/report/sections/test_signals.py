@@ -24,25 +24,25 @@ def test_every_figure_is_the_diagnostics(gathered: Any) -> None:
     tables = Page.of(section.html()).tables
     areas, distances = ({row[0]: row for row in tables[caption]} for caption in (AREAS, DISTANCES))
     assert len(areas) == len(distances) == len(parts["diagnostics"].signals) + 1
-    low = any(signal.direction == "low" for signal in parts["diagnostics"].signals)
+    low = any(signal["direction"] == "low" for signal in parts["diagnostics"].signals)
     for signal in parts["diagnostics"].signals:
-        on_parts = [signal.parts[name] for name in ("tune", "eval")]
-        assert areas[signal.name][1 + low :] == [
-            "" if signal.use == "unknown" else signal.use,
-            *(estimated(on.pooled.auroc) for on in on_parts),
-            estimated(signal.drift_auroc, sign=True),
-            *(f"{100 * on.defined:.0f}" for on in on_parts),
+        on_parts = [signal["parts"][name] for name in ("tune", "eval")]
+        assert areas[signal["name"]][1 + low :] == [
+            "" if signal["use"] == "unknown" else signal["use"],
+            *(estimated(on["auroc"]) for on in on_parts),
+            estimated(signal["drift_auroc"], sign=True),
+            *(f"{100 * on['defined']:.0f}" for on in on_parts),
         ]
-        assert areas[signal.name][1 : 1 + low] == ["low" * (signal.direction == "low")][:low]
-        assert distances[signal.name][1:] == [
-            *(estimated(on.pooled.d_signed, sign=True) for on in on_parts),
-            estimated(signal.drift_d, sign=True),
+        assert areas[signal["name"]][1 : 1 + low] == ["low" * (signal["direction"] == "low")][:low]
+        assert distances[signal["name"]][1:] == [
+            *(estimated(on["d_signed"], sign=True) for on in on_parts),
+            estimated(signal["drift_d"], sign=True),
         ]
     for part in ("tune", "eval"):
         by_round = {row[0]: row[1:] for row in tables[f"AUROC by round on {part}."]}
         for signal in parts["diagnostics"].signals:
-            assert by_round[signal.name] == [
-                decimal(on.separation.auroc.estimate) for on in signal.parts[part].rounds
+            assert by_round[signal["name"]] == [
+                decimal(on["auroc"].estimate) for on in signal["parts"][part]["rounds"]
             ]
 
 
@@ -50,9 +50,9 @@ def test_correlations_are_the_lower_triangle(gathered: Any) -> None:
     found = gathered.parts["diagnostics"]
     html = signals_section(found, (), ()).html()
     matrix = Page.of(html).tables["Spearman's rank correlation in hundredths, on eval."]
-    correlations = found.parts[-1].correlations
-    for row, (cells, rho) in enumerate(zip(matrix[1:], correlations.rho, strict=True)):
-        assert cells[:2] == [str(row + 1), correlations.signals[row]]
+    correlations = found.parts["eval"]["correlations"]
+    for row, (cells, rho) in enumerate(zip(matrix[1:], correlations["rho"], strict=True)):
+        assert cells[:2] == [str(row + 1), correlations["signals"][row]]
         shown = ["-" if each is None else f"{100 * each:z.0f}" for each in rho[:row]]
         assert cells[2 : 2 + row] == shown
         assert not any(cells[2 + row :])
@@ -64,46 +64,45 @@ def test_types_and_policies(gathered: Any) -> None:
         parts["diagnostics"], parts["types"], marked(gathered.comparison.result)
     ).html()
     rows = Page.of(html).tables["Policies by question type"][1:]
-    assert len(rows) == sum(len(kind.policies) for kind in parts["types"])
-    kind, each = parts["types"][0], parts["types"][0].policies[1]
+    assert len(rows) == sum(len(kind["policies"]) for kind in parts["types"])
+    kind, each = parts["types"][0], parts["types"][0]["policies"][1]
     assert rows[1] == [
         "bridge",
         "1fixed-1",
-        str(kind.labelled),
-        percent(each.em),
-        percent(each.f1),
-        decimal(each.mean_rounds),
-        points(each.delta_f1),
+        str(kind["labelled"]),
+        percent(each["em"]),
+        percent(each["f1"]),
+        decimal(each["mean_rounds"]),
+        points(each["delta_f1"]),
     ]
     assert rows[0][-1] == "baseline"
 
 
 def test_hostile_names_stay_text(gathered: Any) -> None:
     found, types = gathered.parts["diagnostics"], gathered.parts["types"]
-    first = replace(
-        found.signals[0],
-        name=HOSTILE,
-        flags=(replace(_flag(found), message=HOSTILE),),
-        parts={
-            name: replace(on, types={HOSTILE: on.pooled, "b": on.pooled})
-            for name, on in found.signals[0].parts.items()
+    first = {
+        **found.signals[0],
+        "name": HOSTILE,
+        "flags": (replace(_flag(found), message=HOSTILE),),
+        "parts": {
+            name: {**on, "types": {HOSTILE: on, "b": on}}
+            for name, on in found.signals[0]["parts"].items()
         },
-    )
-    other = [replace(each, parts=first.parts) for each in found.signals[1:]]
-    correlations = replace(
-        found.parts[-1].correlations, signals=(HOSTILE, *found.parts[-1].correlations.signals[1:])
-    )
+    }
+    other = [{**each, "parts": first["parts"]} for each in found.signals[1:]]
+    correlations = dict(found.parts["eval"]["correlations"])
+    correlations["signals"] = [HOSTILE, *correlations["signals"][1:]]
     evil = replace(
         found,
         signals=(first, *other),
         skipped={HOSTILE: HOSTILE},
         notes=(HOSTILE,),
-        parts=(found.parts[0], replace(found.parts[-1], correlations=correlations)),
+        parts={**found.parts, "eval": {**found.parts["eval"], "correlations": correlations}},
     )
-    html = signals_section(evil, [replace(types[0], type=HOSTILE)], ()).html()
+    html = signals_section(evil, [{**types[0], "type": HOSTILE}], ()).html()
     assert "img" not in Page.of(html).names
     assert html.count("&lt;img src=x") >= 7
 
 
 def _flag(found: Any) -> Any:
-    return next(flag for each in found.signals for flag in each.flags)
+    return next(flag for each in found.signals for flag in each["flags"])
