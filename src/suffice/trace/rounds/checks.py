@@ -165,7 +165,8 @@ class Keys:
     def starts(self) -> NDArray[np.int64]:
         """Where the rows of a question begin that lie together, and how many rows there are."""
         ends = np.flatnonzero(np.diff(self.codes)) + 1
-        return np.r_[np.zeros(min(1, len(self.codes)), np.int64), ends, len(self.codes)]
+        rows = len(self.codes)
+        return np.concatenate([np.zeros(min(1, rows), np.int64), ends, [rows]]).astype(np.int64)
 
     @cached_property
     def in_order(self) -> bool:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, MISSING, dataclass, field, fields, is_dataclass, replace
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
@@ -25,6 +25,7 @@ from suffice.trace.values import (
     float32,
     items,
     numbers,
+    one_of,
     text,
     types_of,
 )
@@ -431,7 +432,7 @@ class QuestionRecord:
         "gold": lambda given, _: given if isinstance(given, Gold) else Gold(answers=given),
         "scores": lambda scores, _: {number: score_of(one) for number, one in scores.items()},
         "propensity": lambda value, _: _propensity(value),
-        "stopped_by": lambda value, _: _stop(value),
+        "stopped_by": partial(one_of, STOPPED_BY),
     }
     question: Question
     gold: Gold = field(default_factory=Gold)
@@ -491,12 +492,6 @@ def not_a_stop(value: object) -> str:
         f"must be one of {', '.join(STOPPED_BY)}, found {value!r}; null where the question ran to its "
         "full budget"
     )
-
-
-def _stop(value: Any) -> Any:
-    if value not in STOPPED_BY:
-        raise DataError(not_a_stop(value), column="stopped_by")
-    return value
 
 
 @dataclass(frozen=True, slots=True)
