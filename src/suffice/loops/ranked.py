@@ -15,7 +15,7 @@ from suffice.loops.answers.round_answer import retrieved, timed
 from suffice.loops.settings import LoopSettings
 from suffice.loops.steps import EVERYTHING, RoundReads, Step, SteppedLoop
 from suffice.options import Option
-from suffice.protocols import ChatModel, Encoder, PassageFilter, Retriever
+from suffice.protocols import ChatModel, Retriever
 from suffice.trace.rounds.records import Question, Round
 
 
@@ -138,24 +138,9 @@ def _by_majority(settings: BudgetedSettings) -> BudgetedSettings:
 
 
 class BudgetedPipeline(GrowingLoop):
-    """The loop of :class:`suffice.loops.ranked.GrowingLoop`, a few passages more a round.
-
-    ``settings`` are those given with the certainty settled, and ``settled_by`` says what settled it.
-    """
+    """The loop of :class:`suffice.loops.ranked.GrowingLoop`, a few passages more a round."""
 
     settings_type = BudgetedSettings
-
-    def __init__(
-        self,
-        model: ChatModel,
-        settings: BudgetedSettings,
-        *,
-        encoder: Encoder | None = None,
-        passage_filter: PassageFilter | None = None,
-    ) -> None:
-        settled, why = settings.settled(model)
-        super().__init__(model, settled, encoder=encoder, passage_filter=passage_filter)
-        self.settled_by = why
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

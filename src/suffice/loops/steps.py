@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol
 
@@ -120,7 +120,8 @@ def _with(found: Round, made: Round) -> Round:
 class SteppedLoop(ABC):
     """A loop over one question at a time; safe to use from several threads.
 
-    ``settings`` leave nothing to what the model gives; ``settled_by`` says why, by the setting's name.
+    ``settings`` are those given with nothing left to what the model gives; ``settled_by`` says why, by the
+    setting's name.
     """
 
     settings_type: ClassVar[type[LoopSettings]]
@@ -133,9 +134,11 @@ class SteppedLoop(ABC):
         encoder: Encoder | None = None,
         passage_filter: PassageFilter | None = None,
     ) -> None:
-        self.model, self.settings = model, settings
-        self.settled_by: Mapping[str, str] = {}
-        self._answerer = Answerer(model, settings, encoder=encoder, passage_filter=passage_filter)
+        self.model = model
+        self.settings, self.settled_by = settings.settled(model)
+        self._answerer = Answerer(
+            model, self.settings, encoder=encoder, passage_filter=passage_filter
+        )
 
     @abstractmethod
     def steps(
