@@ -11,7 +11,6 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from contextvars import Context
 from dataclasses import dataclass
 from functools import partial
-from inspect import isawaitable
 from itertools import islice
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar
@@ -170,7 +169,7 @@ def _finished(ended: Mapping[Future[_Result], _Task]) -> list[tuple[_Task, _Resu
 
 async def settled(value: _Result | Awaitable[_Result]) -> _Result:
     """A value, or what an awaitable gives."""
-    return await value if isawaitable(value) else value
+    return await value if isinstance(value, Awaitable) else value
 
 
 def at_once(work: Coroutine[Any, Any, _Result]) -> _Result:
@@ -181,7 +180,9 @@ def at_once(work: Coroutine[Any, Any, _Result]) -> _Result:
         result: _Result = over.value
         return result
     work.close()
-    raise UsageError("a coroutine function was given to a call that cannot wait; use its async form")
+    raise UsageError(
+        "a coroutine function was given to a call that cannot wait; use its async form"
+    )
 
 
 class Cut(BaseException):

@@ -654,7 +654,7 @@ class Loop:
         rounds = self.rounds if asked is None else (*self.rounds, asked)
         try:
             draft = probe(LoopView(self.question, rounds))
-            if waits or not inspect.isawaitable(draft):
+            if waits:
                 draft = await settled(draft)
         except Exception as error:  # noqa: BLE001
             self._probe_failed(f"{type(error).__name__}: {error}")

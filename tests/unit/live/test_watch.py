@@ -144,17 +144,6 @@ def test_a_live_record_states_the_full_budget_that_no_question_ran_to(
         assert "THE FULL BUDGET IS NOT KNOWN" in said
 
 
-@pytest.mark.parametrize(
-    ("choice", "wanted"),
-    [("latest", "d"), ("highest:error", "a"), ("lowest:error", "c"), ("majority", "b")],
-)
-def test_the_answer_is_chosen_as_in_replay(choice: str, wanted: str) -> None:
-    with Watch(mode="shadow", answer=choice).question("Where?") as loop:
-        for answer, error in (("B.", 0), ("b", 1), ("a", 3), ("c", 0), ("unknown", 1), ("d", 2)):
-            loop.observe(answer=answer, signals={"error": error})
-    assert loop.answer == wanted
-
-
 def test_a_choice_among_answers_has_every_round_asked_for_one() -> None:
     given = iter(["Oslo", "Oslo", "Bergen"])
     with Watch(FixedPolicy(3), mode="live", answer="majority").question("Where?") as loop:

@@ -170,9 +170,9 @@ class _Session(Generic[_Task, _Record]):
         self, results: Sequence[tuple[_Task, _Made | _Failure | None]], *, broken: bool
     ) -> None:
         stored = [(task, result) for task, result in results if isinstance(result, tuple)]
-        self._writer.add([record for _, (record, _) in stored])
+        self._writer.add([result[0] for _, result in stored])
         if self._kept is not None:
-            self._kept.drop(key for _, (_, keys) in stored for key in keys)
+            self._kept.drop(key for _, result in stored for key in result[1])
         self.finished += len(stored)
         for task, _ in stored:
             self._failed.pop(self._recorder.key(task), None)

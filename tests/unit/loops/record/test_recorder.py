@@ -318,17 +318,6 @@ def test_a_question_that_no_file_can_hold_fails_alone(tmp_path: Path) -> None:
     assert "column answer" in failures(tmp_path)["q02"][0]
 
 
-def test_a_reason_with_broken_text_is_kept(tmp_path: Path) -> None:
-    class Broken(Scripted):
-        def rounds(self, question: Question, retriever: Retriever) -> Iterator[Round]:
-            if question.id == "q02":
-                raise BackendError("the server said \ud83d")
-            yield Round(answer="fine")
-
-    assert recorded(tmp_path, Broken()).failed == 1
-    assert failures(tmp_path)["q02"][0] == "the server said \\ud83d"
-
-
 def test_a_question_without_rounds_is_a_failure(tmp_path: Path) -> None:
     class Empty(Scripted):
         def rounds(self, question: Question, retriever: Retriever) -> Iterator[Round]:
@@ -350,12 +339,6 @@ def test_other_settings_are_refused_naming_what_differs(out: Path) -> None:
     assert "rounds" not in message
     assert "choose another --out" in message
     assert read_traces(out).n_questions == 6
-
-
-def test_settings_that_json_changes_are_still_the_same(out: Path) -> None:
-    run = {"shares": {"tune": 0.4}, "stop": ("a", "b"), "by_number": {1: "one"}}
-    recorded(out, Scripted(), count=2, run=run)
-    assert recorded(out, Scripted(), count=3, run=run).before == 2
 
 
 def test_two_recorders_at_once_are_refused(out: Path) -> None:
