@@ -263,13 +263,6 @@ class Loop:
         """Keep budgets by somebody's own count of what the question costs."""
         self._spending = spending
 
-    def restored(
-        self, rounds: Sequence[Round], signals: Mapping[str, list[float]], told: Decision | None
-    ) -> None:
-        """Go on after these rounds, by what was read in them and said last."""
-        self._growing.see(LoopView(self.question, tuple(rounds)))
-        self._signals, self.told = dict(signals), told
-
     # --- what is known ---------------------------------------------------------------------------
     @property
     def question(self) -> str:
