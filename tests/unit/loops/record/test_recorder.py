@@ -112,7 +112,8 @@ def test_it_says_when_rounds_ended_and_which_questions_ended_early(tmp_path: Pat
             closed_book=lambda question: Round(answer=question.id),
         )
         out = tmp_path / f"{budget}.parquet"
-        record(tasks(1), Scripted(), out, settings)
+        scripted: Any = Scripted()
+        record(tasks(1), scripted, out, settings)
         (made,) = read_traces(out).records()
         assert made.stopped_by == stopped_by
         assert made.closed_book is not None
@@ -368,8 +369,9 @@ def test_questions_need_ids_of_their_own(tmp_path: Path, names: list[str], says:
         Task(question=Question(id=name, text="?"), gold=Gold(), retriever=Nothing())
         for name in names
     ]
+    scripted: Any = Scripted()
     with pytest.raises(DataError, match=says):
-        record(made, Scripted(), tmp_path, RecorderSettings(run={}))
+        record(made, scripted, tmp_path, RecorderSettings(run={}))
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
