@@ -164,23 +164,6 @@ def test_failures_of_an_earlier_version_are_taken_over(tmp_path: Path) -> None:
     assert not (tmp_path / "failures.jsonl").exists()
 
 
-@pytest.mark.parametrize(
-    "line", ["{broken", "[]", '{"reason": "x"}', '{"question_id": "q", "attempts": "many"}']
-)
-def test_a_broken_failures_file_is_named(tmp_path: Path, line: str) -> None:
-    (tmp_path / "failures.jsonl").write_text(
-        '{"question_id": "a", "reason": "x", "attempts": 1}\n' + line + "\n"
-    )
-    with pytest.raises(DataError, match=r"failures\.jsonl, row 1: not a failure record"):
-        recorded(tmp_path, Scripted())
-
-
-def test_a_failures_file_that_is_not_text_is_named(tmp_path: Path) -> None:
-    (tmp_path / "failures.jsonl").write_bytes(b"\xff\xfe broken\n")
-    with pytest.raises(DataError, match=r"failures\.jsonl, row 0: not a failure record"):
-        recorded(tmp_path, Scripted())
-
-
 def test_it_gives_up_when_the_first_five_all_fail(tmp_path: Path) -> None:
     broken = Scripted(*ids(40))
     with pytest.raises(
@@ -340,21 +323,6 @@ def test_other_settings_are_refused_naming_what_differs(out: Path) -> None:
     assert "rounds" not in message
     assert "choose another --out" in message
     assert read_traces(out).n_questions == 6
-
-
-def test_two_recorders_at_once_are_refused(out: Path) -> None:
-    refusals: list[str] = []
-
-    def second(question_id: str) -> None:
-        if question_id == "q00":
-            with pytest.raises(UsageError) as caught:
-                recorded(out, Scripted())
-            refusals.append(str(caught.value))
-
-    recorded(out, Scripted(hook=second), concurrency=1)
-    (refusal,) = refusals
-    assert "another recorder is writing" in refusal
-    assert recorded(out, Scripted()).before == 6  # the lock is gone with its holder
 
 
 @pytest.mark.parametrize(
