@@ -381,19 +381,12 @@ class Once(Generic[_Result]):
 
 
 # --- calls to a server -----------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallCount:
     """Calls made, each attempt counted, and those of them that failed."""
 
     calls: int = 0
     failed: int = 0
-
-    @property
-    def share(self) -> float:
-        """Of failed calls; 0 where none was made."""
-        return self.failed / self.calls if self.calls else 0.0
 
 
 class CallTally:
