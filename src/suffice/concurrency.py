@@ -11,7 +11,6 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from contextvars import Context
 from dataclasses import dataclass
 from functools import partial
-from inspect import isawaitable
 from itertools import islice
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar
@@ -170,7 +169,7 @@ def _finished(ended: Mapping[Future[_Result], _Task]) -> list[tuple[_Task, _Resu
 
 async def settled(value: _Result | Awaitable[_Result]) -> _Result:
     """A value, or what an awaitable gives."""
-    return await value if isawaitable(value) else value
+    return await value if isinstance(value, Awaitable) else value
 
 
 def at_once(work: Coroutine[Any, Any, _Result]) -> _Result:
@@ -382,19 +381,12 @@ class Once(Generic[_Result]):
 
 
 # --- calls to a server -----------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallCount:
     """Calls made, each attempt counted, and those of them that failed."""
 
     calls: int = 0
     failed: int = 0
-
-    @property
-    def share(self) -> float:
-        """Of failed calls; 0 where none was made."""
-        return self.failed / self.calls if self.calls else 0.0
 
 
 class CallTally:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from tests.properties import examples
 
-from suffice.policies.gate.gate import Gate
 from suffice.policies.gate.risk import RiskModel, remaining_share
 from suffice.policies.gate.settings import (
     MARKERS,
@@ -111,31 +108,6 @@ def test_unreachable_is_what_no_state_and_no_history_reaches(chosen: GateSetting
     said = {each.action for each in chosen.unreachable}
     assert said == set(PlanAction) - reachable(chosen)
     assert all(each.why for each in chosen.unreachable)
-
-
-class _Drawn:
-    """Gives contradictions drawn beforehand."""
-
-    def __init__(self, values: Iterable[float]) -> None:
-        self._values = iter(values)
-
-    def contradictions(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
-        return np.full(len(pairs), next(self._values))
-
-
-@settings(deadline=None, max_examples=examples(150))
-@given(chosen=some_settings(), data=st.data())
-def test_no_run_chooses_what_is_unreachable(chosen: GateSettings, data: st.DataObject) -> None:
-    """The same of the gate itself: 12 decisions on candidates that agree more or less."""
-    never = {each.action for each in chosen.unreachable}
-    graded = [0.0, 1.0] if chosen.detector == MARKERS else [0.0, 0.3, 0.31, 0.5, 0.6, 1.0]
-    drawn = data.draw(st.lists(st.sampled_from(graded), min_size=12, max_size=12))
-    gate = Gate(chosen, _Drawn(drawn))
-    words = ["a", "b", "c", "d", "e"]
-    for step in range(12):
-        candidates = [" ".join(words[: data.draw(st.integers(0, 5))]) for _ in range(2)]
-        plan = ["open"] * data.draw(st.integers(0, 5))
-        assert gate.act(candidates, plan, step, 6).action not in never
 
 
 def published(**changes: object) -> GateSettings:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 import warnings
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -56,17 +55,13 @@ class Framework:
             raise UsageError(
                 f"{self.package} {installed} has no {wanted}, by which Suffice stops it; {tested}"
             ) from error
-        if _minor(installed) != _minor(self.tested):
+        if installed.split(".")[:2] != self.tested.split(".")[:2]:
             warnings.warn(
                 f"Suffice was not run with {self.package} {installed}; {tested}",
                 SufficeWarning,
                 stacklevel=3,
             )
         return point
-
-
-def _minor(number: str) -> list[str]:
-    return re.findall(r"\d+", number)[:2]
 
 
 DOCUMENTS = ("documents", "results", "passages")

@@ -121,18 +121,27 @@ def _scores(
     given = [held.score if key is None else held.metadata.get(key) for held in documents]
     if key is None and all(score is None for score in given):
         return ranks
+    known = []
     for document, score in zip(documents, given, strict=True):
         if score is None:
-            what = (
+            where = (
                 ""
                 if key is None
                 else f" under score_key={key!r}; its metadata has {_keys(document)}"
             )
             raise DataError(
-                f"{source} gave a document without a score{what}; AdapterSettings(scores='rank') takes the "
+                f"{source} gave a document without a score{where}; AdapterSettings(scores='rank') takes the "
                 "order alone"
             )
-    known = [_number(score, source) for score in given]
+        number = math.nan
+        if not isinstance(score, bool | str | bytes | np.bool_):  # float() would take them
+            with suppress(TypeError, ValueError, OverflowError):
+                number = float(score)
+        if not math.isfinite(number):
+            raise DataError(
+                f"{source} gave a document with the score {score!r:.60}; wanted a number"
+            )
+        known.append(number)
     for before, after in pairwise(known):
         if after > before:
             raise UsageError(
@@ -141,16 +150,6 @@ def _scores(
                 "alone: no scores, or AdapterSettings(scores='rank')"
             )
     return known
-
-
-def _number(value: Any, source: str) -> float:
-    number = math.nan
-    if not isinstance(value, bool | str | bytes | np.bool_):  # float() would take them
-        with suppress(TypeError, ValueError, OverflowError):
-            number = float(value)
-    if not math.isfinite(number):
-        raise DataError(f"{source} gave a document with the score {value!r:.60}; wanted a number")
-    return number
 
 
 def _keys(document: Found) -> str:

@@ -9,7 +9,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from functools import cache, partial
+from functools import cache
 from operator import is_
 from typing import Any, Self
 
@@ -128,7 +128,9 @@ class SufficeHook:
 
     async def run_async(self, state: Any) -> None:
         """As :meth:`run`."""
-        ask = getattr(self.generator, "run_async", partial(asyncio.to_thread, self.generator.run))
+        ask: Any = getattr(self.generator, "run_async", None)
+        if ask is None:
+            ask = lambda **held: asyncio.to_thread(self.generator.run, **held)  # noqa: E731
         await self._heard(state, lambda: ask(**_inputs(state)))
 
     async def _heard(self, state: Any, generate: Callable[[], Any]) -> None:

@@ -104,14 +104,13 @@ def watched(
         )
     if isinstance(workflow, _WatchedRuns):
         raise UsageError(f"this {type(workflow).__name__} is watched already; watch a new one")
-    settings = _Settings(watch=watch, tools=tools, probe=probe)
     agents = getattr(workflow, "agents", None)
     for agent in agents.values() if isinstance(agents, Mapping) else [workflow]:
         if hasattr(agent, "take_step"):
             _CORE.point("llama_index.core.agent.workflow.agent_context", "SimpleAgentContext")
             _become(agent, _WatchedSteps)
     _become(workflow, _WatchedRuns)
-    type(workflow).suffice_settings = settings
+    type(workflow).suffice_settings = {"watch": watch, "tools": tools, "probe": probe}
     return workflow
 
 
@@ -138,20 +137,13 @@ def _become(workflow: Any, mixin: Any) -> None:
         workflow.__class__ = type(base)(base.__name__, (mixin, base), body)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Settings:
-    watch: Watch
-    tools: Collection[str] | None
-    probe: bool | Probe
-
-
 class _WatchedRuns:
     """Runs that are questions of a watch."""
 
-    suffice_settings: _Settings
+    suffice_settings: Mapping[str, Any]
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
-        run = _Run(self.suffice_settings, kwargs.setdefault("run_id", uuid.uuid4().hex[:20]))
+        run = _Run(kwargs.setdefault("run_id", uuid.uuid4().hex[:20]), **self.suffice_settings)
         token = _RUN.set(run)
         try:
             handler = super().run(*args, **kwargs)  # type: ignore[misc]
@@ -192,8 +184,10 @@ class _WatchedSteps:
 class _Run:
     """A run under way, and what its steps leave for one another."""
 
-    settings: _Settings
     run_id: str
+    watch: Watch
+    tools: Collection[str] | None
+    probe: bool | Probe
     agent: AgentRun | None = None
     llm_input: Sequence[Any] = ()
     given: Any = None
@@ -205,9 +199,8 @@ class _Run:
         if self.agent is None:
             if question is None:
                 raise UsageError("the run has no question yet; call watched_loop(question) first")
-            held = self.settings
-            loop = held.watch.question(question, question_id=self.run_id).begin()
-            self.agent = AgentRun(loop, tools=held.tools, probe=held.probe)
+            loop = self.watch.question(question, question_id=self.run_id).begin()
+            self.agent = AgentRun(loop, tools=self.tools, probe=self.probe)
         return self.agent
 
     # --- an agent's steps ------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.live.loop import LiveSettings, Loop, Watching, hash_of
-from suffice.numbers.fields import Fields, number
+from suffice.numbers.fields import Fields
 from suffice.policies.file import (
     PolicyFile,
     check_version,
@@ -21,7 +21,7 @@ from suffice.policies.file import (
     pack_policy,
     unpack_policy,
 )
-from suffice.protocols import Action, Decision, StopPolicy
+from suffice.protocols import Decision, StopPolicy
 from suffice.trace.rounds.records import LoopView, Question, Round, as_document, round_of_document
 
 CHECKPOINT_VERSION = 1
@@ -229,7 +229,7 @@ class Controller:
             raise DataError(f"a checkpoint is an object, found {document!r:.60}")
         fields = Fields(document)
         check_version(document, "suffice_controller", CHECKPOINT_VERSION)
-        fields.need("question", "question_id", "rounds", "signals")
+        fields.need("question", "question_id", "rounds")
         if policy is None:
             if document.get("policy") is None:
                 raise UsageError(
@@ -247,13 +247,8 @@ class Controller:
         controller._loop = loop = controller._fresh(
             fields.of("question", str), fields.of("question_id", str)
         )
-        rounds = tuple(map(round_of_document, fields.of("rounds", list)))
-        decision = fields.of("decision", dict)
-        loop.restored(
-            rounds,
-            _signals_of(fields.part("signals"), tuple(loop.signals), len(rounds)),
-            None if decision is None else _decision_of(Fields(decision, "decision")),
-        )
+        if rounds := tuple(map(round_of_document, fields.of("rounds", list))):
+            loop.follow_all(rounds)  # what was read of them and said last follows from them
         return controller
 
 
@@ -272,42 +267,3 @@ def _again(decision: Decision, loop: LoopView, finished: Round) -> Decision:
             stacklevel=3,
         )
     return decision
-
-
-def _signals_of(fields: Fields, names: Sequence[str], rounds: int) -> dict[str, list[float]]:
-    """The values of a checkpoint's rounds."""
-    if set(fields.document) != set(names):
-        raise DataError(
-            f"the policy reads {', '.join(names) or 'none'}, found {', '.join(fields.document) or 'none'}",
-            column="signals",
-        )
-    values = {name: fields.of(name, list, []) for name in names}
-    for name, column in values.items():
-        if len(column) != rounds:
-            raise DataError(
-                f"must have a value for each of {rounds} rounds, found {len(column)}",
-                column=fields.column(name),
-            )
-    return {name: [_float(value, name) for value in column] for name, column in values.items()}
-
-
-def _decision_of(fields: Fields) -> Decision:
-    values = fields.of("values", dict, {})
-    return Decision(
-        action=Action(fields.one_of("action", tuple(Action))),
-        reason=fields.of("reason", str, ""),
-        values={
-            name: None if value is None else _float(value, name) for name, value in values.items()
-        },
-        confidence=fields.number_or_none("confidence"),
-        stopped_by=None
-        if fields.document.get("stopped_by") is None
-        else fields.one_of("stopped_by", ("policy", "budget")),
-    )
-
-
-def _float(value: object, column: str) -> float:
-    """A number, with what JSON has no numbers for."""
-    if value is None:
-        return math.nan
-    return float(value) if value in ("nan", "inf", "-inf") else number(value, column)

@@ -263,13 +263,6 @@ class Loop:
         """Keep budgets by somebody's own count of what the question costs."""
         self._spending = spending
 
-    def restored(
-        self, rounds: Sequence[Round], signals: Mapping[str, list[float]], told: Decision | None
-    ) -> None:
-        """Go on after these rounds, by what was read in them and said last."""
-        self._growing.see(LoopView(self.question, tuple(rounds)))
-        self._signals, self.told = dict(signals), told
-
     # --- what is known ---------------------------------------------------------------------------
     @property
     def question(self) -> str:
@@ -654,7 +647,7 @@ class Loop:
         rounds = self.rounds if asked is None else (*self.rounds, asked)
         try:
             draft = probe(LoopView(self.question, rounds))
-            if waits or not inspect.isawaitable(draft):
+            if waits:
                 draft = await settled(draft)
         except Exception as error:  # noqa: BLE001
             self._probe_failed(f"{type(error).__name__}: {error}")

@@ -260,7 +260,12 @@ def round_of(held: Mapping[str, Any], earlier: Collection[str]) -> Round:
         raise UsageError(f"observe() takes {', '.join(sorted(PARTS))}; found {named(unknown)}")
     if not any(value is not None for value in held.values()):
         raise DataError("a round without anything was observed; give at least passages= or answer=")
-    passages, refound = _divided(held.get("passages"), earlier)
+    passages = refound = None
+    if held.get("passages") is not None:  # those of earlier rounds are kept without their texts
+        documents = reported_passages(held["passages"])
+        passages = tuple(passage for passage in documents if passage.id not in earlier)
+        again = (passage for passage in documents if passage.id in earlier)
+        refound = tuple(Passage(id=passage.id, score=passage.score) for passage in again)
     usage = reported_usage(held.get("usage"))
     parts = {name: held[name] for name in _PLAIN if held.get(name) is not None}
     if held.get("answer") is not None:
@@ -273,20 +278,6 @@ def round_of(held: Mapping[str, Any], earlier: Collection[str]) -> Round:
     return Round(
         answer=held.get("answer"), passages=passages, refound=refound, usage=usage, **parts
     )
-
-
-def _divided(
-    documents: Any, earlier: Collection[str]
-) -> tuple[tuple[Passage, ...] | None, tuple[Passage, ...] | None]:
-    """New passages, and those of earlier rounds without their texts."""
-    if documents is None:
-        return None, None
-    passages = reported_passages(documents)
-    new = tuple(passage for passage in passages if passage.id not in earlier)
-    again = tuple(
-        Passage(id=passage.id, score=passage.score) for passage in passages if passage.id in earlier
-    )
-    return new, again
 
 
 def draft_of(answer: Any, held: Mapping[str, Any]) -> Draft:

@@ -12,9 +12,8 @@ from typing import Annotated, Any, ClassVar
 from suffice.concurrency import Once
 from suffice.loops.answers.calls import NOTHING_ASKED, check_least, usage_sum
 from suffice.loops.answers.prompts import Prompt, SearchStep
-from suffice.loops.answers.round_answer import retrieved, timed
 from suffice.loops.settings import LoopSettings
-from suffice.loops.steps import EVERYTHING, RoundReads, Step, SteppedLoop
+from suffice.loops.steps import EVERYTHING, RoundReads, Step, SteppedLoop, retrieved, timed
 from suffice.options import Option
 from suffice.protocols import Retriever
 from suffice.signals.asking.verdicts import add_judge_calls
@@ -174,7 +173,7 @@ class QueryLoop(SteppedLoop):
     ) -> Prompt:
         """What asks for the question's answer after these steps."""
         del steps
-        return self._answerer.prompt(question, shown)
+        return self.evidence_prompt(question, shown)
 
     def steps(
         self, question: Question, retriever: Retriever, reads: RoundReads = EVERYTHING
@@ -202,7 +201,7 @@ class QueryLoop(SteppedLoop):
                 last=number == loop.rounds,
             )
             prompt = partial(self.prompt, question, trail.steps, trail.shown)
-            yield self._step(question, found, prompt, before=before, reads=reads, then=after)
+            yield self.step(question, found, prompt, before=before, reads=reads, then=after)
             choice = after.wish() if after.wish is not None and not after.last else None
             before = (*before, found)
 
@@ -212,7 +211,7 @@ class QueryLoop(SteppedLoop):
         started = time.perf_counter()
         ranked = retriever.retrieve(choice.query, max(loop.candidates, loop.shown(number)))
         new, offered, again = trail.look(ranked, loop.step)
-        shown = self._answerer.kept(offered)
+        shown = self.kept(offered)
         answer, cost = self.read(choice.query, new)
         trail.unread += choice.unread
         step = SearchStep(

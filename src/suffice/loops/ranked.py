@@ -11,11 +11,10 @@ from typing import Annotated, ClassVar, Literal, get_args
 from suffice.errors import UsageError
 from suffice.loops.answers.calls import NOTHING_ASKED, check_least
 from suffice.loops.answers.prompts import PromptName
-from suffice.loops.answers.round_answer import retrieved, timed
 from suffice.loops.settings import LoopSettings
-from suffice.loops.steps import EVERYTHING, RoundReads, Step, SteppedLoop
+from suffice.loops.steps import EVERYTHING, RoundReads, Step, SteppedLoop, retrieved, timed
 from suffice.options import Option
-from suffice.protocols import ChatModel, Encoder, PassageFilter, Retriever
+from suffice.protocols import ChatModel, Retriever
 from suffice.trace.rounds.records import Question, Round
 
 
@@ -32,12 +31,12 @@ class GrowingLoop(SteppedLoop):
 
         Where passages were found and the filter drops them all, round 1 answers without any.
         """
-        loop, answerer = self.settings, self._answerer
+        loop = self.settings
         started = time.perf_counter()
         ranked = tuple(
             retriever.retrieve(question.text, max(loop.candidates, loop.shown(loop.rounds)))
         )
-        kept = answerer.kept(ranked)
+        kept = self.kept(ranked)
         before: tuple[Round, ...] = ()
         already = 0
         for number in range(1, loop.rounds + 1):
@@ -47,8 +46,8 @@ class GrowingLoop(SteppedLoop):
             found = Round(answer=None, passages=shown[already:], usage=NOTHING_ASKED)
             if number == 1:
                 found = timed(retrieved(found, question.text, ranked), started)
-            prompt = partial(answerer.prompt, question, shown)
-            yield self._step(question, found, prompt, before=before, reads=reads)
+            prompt = partial(self.evidence_prompt, question, shown)
+            yield self.step(question, found, prompt, before=before, reads=reads)
             before, already = (*before, found), len(shown)
 
 
@@ -138,24 +137,9 @@ def _by_majority(settings: BudgetedSettings) -> BudgetedSettings:
 
 
 class BudgetedPipeline(GrowingLoop):
-    """The loop of :class:`suffice.loops.ranked.GrowingLoop`, a few passages more a round.
-
-    ``settings`` are those given with the certainty settled, and ``settled_by`` says what settled it.
-    """
+    """The loop of :class:`suffice.loops.ranked.GrowingLoop`, a few passages more a round."""
 
     settings_type = BudgetedSettings
-
-    def __init__(
-        self,
-        model: ChatModel,
-        settings: BudgetedSettings,
-        *,
-        encoder: Encoder | None = None,
-        passage_filter: PassageFilter | None = None,
-    ) -> None:
-        settled, why = settings.settled(model)
-        super().__init__(model, settled, encoder=encoder, passage_filter=passage_filter)
-        self.settled_by = why
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -71,8 +71,11 @@ class ReactPipeline(QueryLoop):
             text, usage = self._ask(prompt, LABEL)
             action = parse_action(text)
             made = {normalize_answer(step.query) for step in steps}
-            searches = action is not None and action.kind == "search"
-            repeated = searches and normalize_answer(action.argument) in made
+            repeated = (
+                action is not None
+                and action.kind == "search"
+                and normalize_answer(action.argument) in made
+            )
             if action is None or repeated:
                 again = render_repair(prompt, text, repeated=repeated)
                 repaired, more = self._ask(again, REPAIR_LABEL)

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol
 
-from suffice.loops.answers.calls import usage_sum
-from suffice.loops.answers.prompts import Prompt
-from suffice.loops.answers.round_answer import Answerer, timed
+from suffice.errors import UsageError
+from suffice.loops.answers.calls import (
+    AnswerCall,
+    ask_answer,
+    ask_majority,
+    usage_sum,
+)
+from suffice.loops.answers.drafts import draft_of
+from suffice.loops.answers.prompts import Prompt, render_closed_book, render_prompt
 from suffice.loops.settings import LoopSettings
 from suffice.protocols import ChatModel, Encoder, PassageFilter, Retriever
-from suffice.trace.rounds.records import Question, Round, with_draft
+from suffice.signals.asking.embedded_novelty import with_novelty
+from suffice.signals.asking.evidence_models import with_evidence
+from suffice.signals.asking.judge_support import judged
+from suffice.signals.asking.meaning_clusters import check_clustering, with_clusters
+from suffice.signals.asking.memo import KeptEncoder
+from suffice.trace.rounds.records import LoopView, Passage, Question, Round, with_draft
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,83 +55,11 @@ class Following(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """A round that a loop has come to: what it ``found``, and earlier ones ``before`` it, without answers.
-
-    :meth:`asked` may run in any thread, beside everything else; :meth:`finished` in the order of the rounds.
-    ``then`` is what the loop asks about the round after its answer.
-    """
-
-    number: int
-    question: Question
-    found: Round
-    before: tuple[Round, ...]
-    prompt: Callable[[], Prompt]
-    answerer: Answerer
-    reads: RoundReads = EVERYTHING
-    last: bool = False
-    then: Following | None = None
-
-    @property
-    def reads_more(self) -> bool:
-        """Whether samples, verdicts and ratings are read of it."""
-        return self.reads.at_end or not self.last
-
-    def asked(self) -> Round:
-        """The round with what is read of its answer and samples."""
-        answerer, reads = self.answerer, self.reads
-        samples = answerer.samples if self.reads_more or answerer.majority else 0
-        if not (reads.answers or (samples and not answerer.majority)):
-            return self.found
-        started = time.perf_counter()
-        made = answerer.ask(
-            self.question, self.number, self.prompt(), samples=samples, greedy=reads.answers
-        )
-        return timed(_with(self.found, made), started)
-
-    def finished(self, asked: Round) -> Round:
-        """The round with what is asked and measured after its answer."""
-        followed = asked if self.then is None else self.then(asked)
-        rounds = (*self.before, followed)
-        return self.answerer.beside(
-            self.question, rounds, rate=self.reads_more, novelty=self.reads.novelty
-        )
-
-    def answered(self, finished: Round, tell: Callable[[str], None] | None = None) -> Round:
-        """The finished round as the last of its loop, with an answer, asked for now unless it has one.
-
-        ``tell`` is told of the reply as it comes; see :class:`suffice.protocols.GenerationRequest`.
-        """
-        if self.then is not None:
-            finished = self.then.ended(finished)
-        if finished.answer is not None:
-            return finished
-        draft = self.answerer.draft(self.question, self.number, self.prompt(), tell)
-        return with_draft(finished, draft, probed=None)
-
-
-def _with(found: Round, made: Round) -> Round:
-    """What was found with what the model made of it."""
-    before = found.usage
-    spent = usage_sum(replace(made.usage, latency_s=0.0), before)
-    looked = replace(spent, retrievals=before.retrievals, rerank_calls=before.rerank_calls)
-    return replace(
-        found,
-        answer=made.answer,
-        response=made.response,
-        tokens=made.tokens,
-        samples=made.samples,
-        verbalized_confidence=made.verbalized_confidence,
-        parse_failure=made.parse_failure,
-        usage=looked,
-    )
-
-
 class SteppedLoop(ABC):
     """A loop over one question at a time; safe to use from several threads.
 
-    ``settings`` leave nothing to what the model gives; ``settled_by`` says why, by the setting's name.
+    ``settings`` are those given with nothing left to what the model gives; ``settled_by`` says why, by the
+    setting's name.
     """
 
     settings_type: ClassVar[type[LoopSettings]]
@@ -133,9 +72,20 @@ class SteppedLoop(ABC):
         encoder: Encoder | None = None,
         passage_filter: PassageFilter | None = None,
     ) -> None:
-        self.model, self.settings = model, settings
-        self.settled_by: Mapping[str, str] = {}
-        self._answerer = Answerer(model, settings, encoder=encoder, passage_filter=passage_filter)
+        self.model = model
+        self.settings, self.settled_by = settings.settled(model)
+        self._encoder = None if encoder is None else KeptEncoder(encoder)
+        self._filter = passage_filter
+        if self.settings.cluster_cosine is not None:  # refused before the model answers
+            if encoder is None:
+                raise UsageError(
+                    "clustering samples (cluster_cosine) needs an encoder; type --encoder minilm"
+                )
+            if not self.settings.samples:
+                raise UsageError(
+                    "there are no samples to cluster (cluster_cosine); type --samples 5"
+                )
+            check_clustering(self.settings.cluster_cosine)
 
     @abstractmethod
     def steps(
@@ -150,9 +100,21 @@ class SteppedLoop(ABC):
 
     def closed_book(self, question: Question) -> Round:
         """Round 0: the model's answer without passages, one greedy call."""
-        return self._answerer.closed_book(question)
+        started = time.perf_counter()
+        prompt = render_closed_book(question.text, api=self.model.api, name=self.settings.prompt)
+        call = AnswerCall(prompt=prompt, question_id=question.id, number=0)
+        answered = ask_answer(self.model, call, self.settings)
+        return timed(replace(answered, passages=()), started)
 
-    def _step(
+    def kept(self, passages: Sequence[Passage]) -> tuple[Passage, ...]:
+        """Those the filter lets through."""
+        return tuple(passages if self._filter is None else self._filter.keep(passages))
+
+    def evidence_prompt(self, question: Question, shown: Sequence[Passage]) -> Prompt:
+        """What asks for the answer from all the passages shown so far."""
+        return render_prompt(question.text, shown, api=self.model.api, name=self.settings.prompt)
+
+    def step(
         self,
         question: Question,
         found: Round,
@@ -165,13 +127,131 @@ class SteppedLoop(ABC):
         """The step after those that found what was found ``before``."""
         number = len(before) + 1
         return Step(
+            loop=self,
             number=number,
             question=question,
             found=found,
             before=before,
             prompt=prompt,
-            answerer=self._answerer,
             reads=reads,
             last=number == self.settings.rounds,
             then=then,
         )
+
+    def beside(
+        self, question: Question, rounds: tuple[Round, ...], *, rate: bool, novelty: bool
+    ) -> Round:
+        """The last round with what the encoder and the judge find.
+
+        Without ``rate`` no judge is asked, without ``novelty`` queries and passages are not compared with
+        earlier ones.
+        """
+        if self._encoder is not None:
+            started = time.perf_counter()
+            if novelty:
+                compared = with_novelty(LoopView(question.text, rounds), self._encoder)
+                rounds = (*rounds[:-1], compared)
+            encoded = with_evidence(LoopView(question.text, rounds), self._encoder)
+            if self.settings.cluster_cosine is not None and encoded.samples is not None:
+                encoded = with_clusters(encoded, self._encoder, self.settings.cluster_cosine)
+            rounds = (*rounds[:-1], timed(encoded, started))
+        if self.settings.judge and rate:
+            return judged(LoopView(question.text, rounds), self.model)
+        return rounds[-1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A round that a loop has come to: what it ``found``, and earlier ones ``before`` it, without answers.
+
+    :meth:`asked` may run in any thread, beside everything else; :meth:`finished` in the order of the rounds.
+    ``then`` is what the loop asks about the round after its answer.
+    """
+
+    loop: SteppedLoop
+    number: int
+    question: Question
+    found: Round
+    before: tuple[Round, ...]
+    prompt: Callable[[], Prompt]
+    reads: RoundReads = EVERYTHING
+    last: bool = False
+    then: Following | None = None
+
+    @property
+    def reads_more(self) -> bool:
+        """Whether samples, verdicts and ratings are read of it."""
+        return self.reads.at_end or not self.last
+
+    def asked(self) -> Round:
+        """The round with what is read of its answer and samples."""
+        settings, reads = self.loop.settings, self.reads
+        samples = settings.samples if self.reads_more or settings.majority else 0
+        if not (reads.answers or (samples and not settings.majority)):
+            return self.found
+        started = time.perf_counter()
+        made = self._ask(samples, greedy=reads.answers)
+        before = self.found.usage
+        spent = usage_sum(replace(made.usage, latency_s=0.0), before)
+        with_answer = replace(
+            self.found,
+            answer=made.answer,
+            response=made.response,
+            tokens=made.tokens,
+            samples=made.samples,
+            verbalized_confidence=made.verbalized_confidence,
+            parse_failure=made.parse_failure,
+            usage=replace(spent, retrievals=before.retrievals, rerank_calls=before.rerank_calls),
+        )
+        return timed(with_answer, started)
+
+    def finished(self, asked: Round) -> Round:
+        """The round with what is asked and measured after its answer."""
+        followed = asked if self.then is None else self.then(asked)
+        rounds, reads = (*self.before, followed), self.reads
+        return self.loop.beside(self.question, rounds, rate=self.reads_more, novelty=reads.novelty)
+
+    def answered(self, finished: Round, tell: Callable[[str], None] | None = None) -> Round:
+        """The finished round as the last of its loop, with an answer, asked for now unless it has one.
+
+        ``tell`` is told of the reply as it comes; see :class:`suffice.protocols.GenerationRequest`.
+        """
+        if self.then is not None:
+            finished = self.then.ended(finished)
+        if finished.answer is not None:
+            return finished
+        started, settings = time.perf_counter(), self.loop.settings
+        made = self._ask(settings.samples if settings.majority else 0, tell=tell)
+        draft = draft_of(made, seconds=time.perf_counter() - started)
+        return with_draft(finished, draft, probed=None)
+
+    def _ask(
+        self, samples: int, *, greedy: bool = True, tell: Callable[[str], None] | None = None
+    ) -> Round:
+        """A round of the answer and so many samples; without ``greedy`` of these alone."""
+        model, settings = self.loop.model, self.loop.settings
+        call = AnswerCall(prompt=self.prompt(), question_id=self.question.id, number=self.number)
+        if settings.majority:
+            return ask_majority(model, call, settings, samples=samples)
+        return ask_answer(model, call, settings, samples=samples, greedy=greedy, tell=tell)
+
+
+def retrieved(finished: Round, query: str, ranked: Sequence[Passage]) -> Round:
+    """The round with what its query gave and cost."""
+    # a reranker leaves its own order; these are the retriever's scores, best first
+    scores = sorted(
+        (passage.score for passage in ranked if passage.score is not None), reverse=True
+    )
+    reranked = any(passage.rerank_score is not None for passage in ranked)
+    return replace(
+        finished,
+        query=query,
+        candidate_scores=tuple(scores),
+        usage=replace(finished.usage, retrievals=1, rerank_calls=int(reranked)),
+    )
+
+
+def timed(finished: Round, started: float) -> Round:
+    """The round with the seconds since ``started`` added to its latency."""
+    latency = (finished.usage.latency_s or 0.0) + time.perf_counter() - started
+    return replace(finished, usage=replace(finished.usage, latency_s=latency))

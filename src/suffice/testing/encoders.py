@@ -73,4 +73,6 @@ class HashingEncoder:
                 vectors[row] += bits * 2.0 - 1.0
             if not vectors[row].any():
                 vectors[row, 0] = 1.0
-        return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+        lengths = np.sqrt((vectors * vectors).sum(axis=1, keepdims=True))
+        unit: NDArray[np.float32] = (vectors / lengths).astype(np.float32)
+        return unit

@@ -14,7 +14,7 @@ from suffice.live.answering import DECLINED, Answered, Answering, answer
 from suffice.live.budgets import Budgets
 from suffice.live.loop import Loop
 from suffice.live.requirements import LoopOutput, check_policy
-from suffice.loops.ranked import BudgetedSettings, CumulativeSettings
+from suffice.loops.ranked import CumulativeSettings
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.protocols import (
@@ -72,12 +72,6 @@ def test_the_round_budget_stops_it() -> None:
     assert "budget of 2 rounds" in found.reason
 
 
-def test_the_token_budget_stops_it() -> None:
-    found = ask(Reads(5), ScriptedModel(CHANGING), budgets=Budgets(tokens=1))
-    assert (found.stopped_by, len(found.rounds)) == ("budget", 1)
-    assert "1 tokens" in found.reason
-
-
 def test_a_judge_is_asked_each_round_and_its_tokens_count() -> None:
     """Ratings 1, 1, 4: the rule stops at round 3; with the judge's tokens the budget is spent before."""
     policy = RulePolicy(rule="judge_support >= 4")
@@ -108,21 +102,10 @@ def test_a_judge_is_asked_each_round_and_its_tokens_count() -> None:
     assert (cut.stopped_by, len(cut.rounds)) == ("budget", 2)
 
 
-def test_the_clock_stops_it() -> None:
-    found = ask(Reads(5), ScriptedModel(CHANGING, delay_s=0.02), budgets=Budgets(seconds=0.01))
-    assert (found.stopped_by, len(found.rounds)) == ("budget", 1)
-
-
 def test_the_end_of_the_passages_stops_it() -> None:
     found = ask(RulePolicy(rule="answer_stable"), ScriptedModel(CHANGING))
     assert (found.answer, found.stopped_by, len(found.rounds)) == ("e", "end", 5)
     assert found.reason.startswith("pool exhausted")
-
-
-def test_the_rounds_of_the_loop_are_a_budget_too() -> None:
-    found = ask(RulePolicy(rule="answer_stable"), ScriptedModel(CHANGING), rounds=3)
-    assert (found.answer, found.stopped_by, len(found.rounds)) == ("c", "budget", 3)
-    assert "budget of 3 rounds" in found.reason
 
 
 def test_a_failure_after_a_round_keeps_the_last_answer() -> None:
@@ -190,15 +173,6 @@ def test_an_empty_question_is_refused_before_the_first_call() -> None:
 
 
 # --- prices, confidence and declining ---------------------------------------------------------------
-def test_the_dollar_budget_stops_it() -> None:
-    """1 USD a completion token: each answer of two tokens costs 2 USD, prompts nothing."""
-    prices = Prices(input=0.0, cached=0.0, output=1e6, retrieval=0.5)
-    for usd, rounds, cost in ((0.1, 1, 2.5), (2.5, 1, 2.5), (2.6, 2, 4.5), (5.0, 3, 6.5)):
-        found = ask(Reads(5), ScriptedModel(CHANGING), budgets=Budgets(usd=usd, prices=prices))
-        assert (found.stopped_by, len(found.rounds), found.usd) == ("budget", rounds, cost)
-        assert found.reason.startswith(f"the budget of {usd:g} USD is spent; ")
-    unpriced = ask(Reads(2), ScriptedModel(CHANGING))
-    assert unpriced.usd is None
 
 
 def test_whichever_budget_is_spent_first_ends_it() -> None:
@@ -282,11 +256,6 @@ def test_declining(confidence: float | None, below: float, *, declined: bool) ->
     assert found.rounds[-1].answer == "b"
 
 
-def test_the_most_confident_answer_may_still_be_declined() -> None:
-    found = scored(0.3, 0.2, decline_below=0.5, choose="most-confident")
-    assert (found.declined, found.confidence, found.answer_round) == (True, 0.3, 1)
-
-
 class LazyScores(Scores):
     """The same, reading no answers."""
 
@@ -320,16 +289,3 @@ def test_a_policy_without_confidence_is_refused_where_it_is_gone_by(
     assert not model.requests
     with pytest.raises(UsageError, match=r"lies in \[0, 1\], found 1.5"):
         Answering(decline_below=1.5)
-
-
-def test_the_budgeted_loop_answers_too() -> None:
-    found = answer(
-        "Which fact?",
-        OwnParagraphs(PASSAGES),
-        ScriptedModel(["a", "b"]),
-        Loop.alone(Reads(3)),
-        Answering(loop=BudgetedSettings(start=3)),
-    )
-    assert [len(each.passages or ()) for each in found.rounds] == [3, 2]
-    assert (found.stopped_by, found.answer) == ("end", "b")
-    assert found.reason == "pool exhausted: no passage is left to show"

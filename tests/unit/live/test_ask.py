@@ -85,11 +85,6 @@ def test_what_can_decide(tmp_path: Path) -> None:
         )
 
 
-def test_a_rule_too_long_for_a_path_is_a_rule() -> None:
-    rule = " or ".join(["answer_stable"] * 40)
-    assert choose_policy(rule).policy == RulePolicy(rule=rule)
-
-
 @pytest.mark.parametrize("name", ["ab-rag", "ab-rag-published"])
 @pytest.mark.parametrize("certainty", ["token_probability", "self_consistency"])
 def test_a_method_that_needs_no_fitting_reads_what_the_model_gives(

@@ -45,12 +45,6 @@ def test_the_budget_stops_it_whatever_the_policy_says() -> None:
     assert last.values == {"answer_stable": 0.0}
 
 
-def test_a_policy_that_stops_at_the_budget_is_the_one_that_stopped() -> None:
-    controller = Controller(STABLE, max_rounds=2)
-    controller.observe(Round(answer="a"))
-    assert controller.observe(Round(answer="a")).stopped_by == "policy"
-
-
 def test_a_budget_of_one_and_none() -> None:
     assert (
         Controller(FixedPolicy(9), max_rounds=1).observe(Round(answer="a")).stopped_by == "budget"
@@ -135,14 +129,6 @@ def test_a_file_brings_its_budget(tmp_path: Path) -> None:
     assert Controller.load(file).max_rounds is None
     with pytest.raises(DataError, match="no such policy file"):
         Controller.load(tmp_path / "missing.json")
-
-
-def test_decisions_do_not_change_afterwards() -> None:
-    controller = Controller(STABLE)
-    first = controller.observe(Round(answer="a"))
-    before = (first.reason, dict(first.values))
-    controller.observe(Round(answer="a"))
-    assert (first.reason, dict(first.values)) == before
 
 
 def test_by_default_a_search_that_brings_nothing_new_ends_with_an_answer_that_stands() -> None:

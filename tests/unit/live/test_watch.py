@@ -144,17 +144,6 @@ def test_a_live_record_states_the_full_budget_that_no_question_ran_to(
         assert "THE FULL BUDGET IS NOT KNOWN" in said
 
 
-@pytest.mark.parametrize(
-    ("choice", "wanted"),
-    [("latest", "d"), ("highest:error", "a"), ("lowest:error", "c"), ("majority", "b")],
-)
-def test_the_answer_is_chosen_as_in_replay(choice: str, wanted: str) -> None:
-    with Watch(mode="shadow", answer=choice).question("Where?") as loop:
-        for answer, error in (("B.", 0), ("b", 1), ("a", 3), ("c", 0), ("unknown", 1), ("d", 2)):
-            loop.observe(answer=answer, signals={"error": error})
-    assert loop.answer == wanted
-
-
 def test_a_choice_among_answers_has_every_round_asked_for_one() -> None:
     given = iter(["Oslo", "Oslo", "Bergen"])
     with Watch(FixedPolicy(3), mode="live", answer="majority").question("Where?") as loop:
@@ -514,31 +503,6 @@ def test_an_id_that_is_taken_gets_a_number_when_its_question_begins(tmp_path: Pa
     assert sorted(told) == ["q", "q#2", "q#3", "q#4"]
     for name, record in records(tmp_path).items():  # each has its own rounds, and its own label
         assert (record.rounds[0].answer, record.gold.answers) == (told[name], (told[name],))
-
-
-def test_loops_of_one_id_in_two_processes_at_once_have_two_names(tmp_path: Path) -> None:
-    code = """
-        import sys
-        from suffice.live.watch import Watch
-        with Watch(record=sys.argv[1]) as watch:
-            with watch.question("Where?", question_id="q") as loop:
-                print(loop.question_id, flush=True)
-                sys.stdin.readline()
-                loop.observe(answer="theirs")
-        """
-    other = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(code), str(tmp_path)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    assert other.stdout is not None
-    assert other.stdout.readline() == "q\n"
-    with Watch(record=tmp_path) as watch:
-        with watch.question("Where?", question_id="q") as loop:
-            loop.observe(answer="ours")
-        assert loop.question_id == "q#2"
-        other.communicate("\n", timeout=60)
-    kept = {name: record.rounds[0].answer for name, record in records(tmp_path).items()}
-    assert kept == {"q": "theirs", "q#2": "ours"}
 
 
 def test_the_id_of_a_loop_that_ended_before_a_round_is_free_again(tmp_path: Path) -> None:

@@ -210,13 +210,11 @@ def test_a_verdict_survives_a_blank_line(api: Api) -> None:
 
 
 def test_a_failing_model_is_not_hidden() -> None:
-    for role in (
-        lambda failing: failing.choose("Q?", ()),
-        lambda failing: failing.read("Q?", [passage("a")]),
-        lambda failing: failing.verdict("Q?", ()),
-    ):
+    asked: dict[str, Any] = {"choose": (), "read": [passage("a")], "verdict": ()}
+    for name, given in asked.items():
+        failing = loop(ScriptedModel(failures=Failures(first=1)))
         with pytest.raises(BackendError):
-            role(loop(ScriptedModel(failures=Failures(first=1))))
+            getattr(failing, name)("Q?", given)
 
 
 # --- the answer behind a chain of thought -----------------------------------------------------------

@@ -120,24 +120,6 @@ def test_the_scripted_agent_searches_for_names(api: Api) -> None:
     assert stops == {0.0, 1.0}
 
 
-def test_unreadable_actions_are_counted_over_rounds() -> None:
-    """The agent never says anything readable: every round searches for the question."""
-
-    def reply(request: GenerationRequest, _sample: int) -> str:
-        return "hm" if "Search[query]" in str(request.prompt) else "Answer: Oslo"
-
-    loop = ReactPipeline(ScriptedModel(reply), ReactSettings())
-    example = EXAMPLES[0]
-    rounds = list(loop.rounds(example.question, OwnParagraphs(example.passages)))
-    assert [each.query for each in rounds] == [example.question.text] * 3
-    assert [each.signals["malformed_actions"] for each in rounds] == [1.0, 2.0, 3.0]
-    assert [each.signals["llm_stop"] for each in rounds] == [0.0] * 3
-    assert [each.usage.llm_calls for each in rounds] == [3, 3, 3]
-    assert [each.usage.judge_calls for each in rounds] == [0, 0, 2]
-    seen = [each.id for finished in rounds for each in finished.passages or ()]
-    assert len(seen) == len(set(seen)) == 9  # the same query goes on down the ranking
-
-
 # --- what was replayed is what runs ------------------------------------------------------------------
 def without_verdict(finished: Round) -> Round:
     signals = {name: value for name, value in finished.signals.items() if name != "llm_stop"}

@@ -15,10 +15,9 @@ from tests.commands import forget_commands
 from suffice.cli.main import main
 from suffice.loops import registry
 from suffice.loops.answers.calls import NOTHING_ASKED
-from suffice.loops.answers.round_answer import retrieved, timed
 from suffice.loops.ranked import GrowingLoop
 from suffice.loops.settings import LoopSettings
-from suffice.loops.steps import EVERYTHING, RoundReads, Step
+from suffice.loops.steps import EVERYTHING, RoundReads, Step, retrieved, timed
 from suffice.options import Option
 from suffice.protocols import Retriever
 from suffice.trace.rounds.reader import read_traces
@@ -57,8 +56,8 @@ class ShoutPipeline(GrowingLoop):
             added = tuple(ranked[number - 1 : number])
             found = Round(answer=None, passages=added, usage=NOTHING_ASKED)
             found = timed(retrieved(found, query, ranked), 0.0)
-            prompt = partial(self._answerer.prompt, question, ranked[:number])
-            yield self._step(question, found, prompt, before=before, reads=reads)
+            prompt = partial(self.evidence_prompt, question, ranked[:number])
+            yield self.step(question, found, prompt, before=before, reads=reads)
             before = (*before, found)
 
 

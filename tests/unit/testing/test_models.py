@@ -8,9 +8,8 @@ from typing import Literal
 import pytest
 
 from suffice.errors import BackendError, UsageError
-from suffice.loops.answers.calls import parse_reply
 from suffice.loops.answers.follow_up_prompts import FollowUpPrompts, render_reading
-from suffice.loops.answers.prompts import PROMPTS, PromptName, SearchStep
+from suffice.loops.answers.prompts import SearchStep
 from suffice.protocols import Completion, GenerationRequest, Message
 from suffice.testing.models import Failures, ScriptedModel, made_up_reply
 from suffice.trace.rounds.records import Passage
@@ -151,53 +150,6 @@ APIS: tuple[Literal["chat", "completion"], ...] = ("chat", "completion")
 def reply_to(asked: str | tuple[Message, ...], **options: object) -> str:
     request = replace(GenerationRequest(prompt=asked), **options)  # type: ignore[arg-type]
     return made_up_reply(request, 0)
-
-
-@pytest.mark.parametrize("api", APIS)
-@pytest.mark.parametrize("documents", [True, False])
-def test_follow_up_questions_name_what_comes_up_next(
-    api: Literal["chat", "completion"], documents: bool
-) -> None:
-    prompts = FollowUpPrompts(api=api, documents=documents, form="answer-first")
-    questions = [reply_to(prompts.next_query(ASKED, MADE[:n])).strip() for n in range(3)]
-    third = "Lund" if documents else "Ben Thorn"  # the chain sees answers alone
-    assert questions == [f"What is {name}?" for name in ("Brill Works", "Ada Thorn", third)]
-    again = prompts.another_query(prompts.next_query(ASKED, MADE[:1]), "What is Ada Thorn?")
-    assert reply_to(again).strip() == ("What is Lund?" if documents else ASKED)
-    spent = (*MADE, *(replace(MADE[0], query=f"What is {name}?") for name in ("Lund", "Ben Thorn")))
-    assert reply_to(prompts.next_query(ASKED, spent)).strip() == ASKED
-
-
-@pytest.mark.parametrize("api", APIS)
-def test_a_follow_up_question_is_answered_by_a_new_name_of_its_documents(
-    api: Literal["chat", "completion"],
-) -> None:
-    def read(query: str, *found: Passage) -> str:
-        return reply_to(render_reading(query, found, api=api)).strip()
-
-    assert read("What is Ada Thorn?", THORN) == "Ben Thorn"
-    assert read("What is Brill Works?", BRILL) in ("Ada Thorn", "Lund")
-    assert read("What is Ada Thorn?", replace(THORN, text="she wrote.")) == "unknown"
-
-
-@pytest.mark.parametrize("api", APIS)
-@pytest.mark.parametrize("form", PROMPTS)
-def test_the_main_question_is_answered_by_a_name_of_the_documents(
-    api: Literal["chat", "completion"], form: PromptName
-) -> None:
-    prompts = FollowUpPrompts(api=api, documents=False, form=form)
-    answers = set()
-    for number in range(20):
-        parsed = parse_reply(reply_to(prompts.answer(f"{ASKED} {number}", MADE)))
-        assert parsed.failure is None
-        assert parsed.confidence in (1.0, 2.0, 3.0, 4.0, 5.0)
-        answers.add(parsed.answer)
-    assert answers == {"Brill Works", "Ada Thorn", "Lund", "Ben Thorn"}
-    drawn = {
-        reply_to(prompts.answer(ASKED, MADE), temperature=0.7, seed=seed) for seed in range(40)
-    }
-    assert len(drawn) > 2
-    assert parse_reply(reply_to(prompts.answer(ASKED, ()))).answer == "unknown"
 
 
 @pytest.mark.parametrize("api", APIS)

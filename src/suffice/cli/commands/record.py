@@ -268,7 +268,8 @@ def recorded(options: RecordOptions) -> RecordSummary:
     calls = added(tally.total for tally in tallies_of(model))
     if calls.failed:
         say(
-            f"{calls.failed:,} of {calls.calls:,} calls failed ({calls.share:.0%}); see docs/reliability.md"
+            f"{calls.failed:,} of {calls.calls:,} calls failed ({calls.failed / calls.calls:.0%}); see "
+            "docs/reliability.md"
         )
     return summary
 

@@ -113,52 +113,45 @@ class AnswerCall:
     number: int
 
 
-def ask_greedy(
+def ask_answer(
     model: ChatModel,
     call: AnswerCall,
     settings: AnswerSettings,
     *,
     samples: int = 0,
+    greedy: bool = True,
     tell: Callable[[str], None] | None = None,
 ) -> Round:
-    """A round of the greedy reply, with that many stochastic answers beside it; no passages.
+    """A round of the greedy reply with that many stochastic answers, or of these alone; no passages.
 
-    ``tell`` is told of the reply as it comes, where the model does so.
+    ``tell`` is told of the greedy reply as it comes, where the model does so.
     """
-    greedy = model.generate(
-        GenerationRequest(
-            prompt=call.prompt,
-            max_tokens=settings.max_tokens,
-            top_logprobs=settings.top_logprobs,
-            stop=_stop(settings, model),
-            tell=tell,
+    made = Round(answer=None, usage=NOTHING_ASKED)
+    if greedy:
+        reply = model.generate(
+            GenerationRequest(
+                prompt=call.prompt,
+                max_tokens=settings.max_tokens,
+                top_logprobs=settings.top_logprobs,
+                stop=_stop(settings, model),
+                tell=tell,
+            )
         )
-    )
-    sampled = _sampled(model, call, settings, samples) if samples else None
-    answered = _answered(greedy.completions[0], answer_usage(greedy, calls=1))
-    return answered if sampled is None else _with_samples(answered, sampled)
-
-
-def ask_samples(
-    model: ChatModel, call: AnswerCall, settings: AnswerSettings, *, samples: int
-) -> Round:
-    """A round of that many stochastic answers beside a greedy one that nobody asked for; no passages."""
-    nothing = Round(answer=None, usage=NOTHING_ASKED)
-    return _with_samples(nothing, _sampled(model, call, settings, samples))
-
-
-def _with_samples(asked: Round, sampled: Generation) -> Round:
+        made = _answered(reply.completions[0], answer_usage(reply, calls=1))
+    if not samples:
+        return made
+    sampled = _sampled(model, call, settings, samples)
     drawn = len(sampled.completions)
     usage = replace(
-        asked.usage,
-        llm_calls=(asked.usage.llm_calls or 0) + drawn,
+        made.usage,
+        llm_calls=(made.usage.llm_calls or 0) + drawn,
         sample_calls=drawn,
         sample_prompt_tokens=sampled.prompt_tokens,
         sample_cached_tokens=sampled.cached_tokens,
         sample_completion_tokens=sampled.completion_tokens,
         sample_latency_s=sampled.latency_s,
     )
-    return replace(asked, samples=_answers(sampled), usage=usage)
+    return replace(made, samples=_answers(sampled), usage=usage)
 
 
 def ask_majority(

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from suffice.loops.answers.calls import AnswerCall, AnswerSettings, ask_greedy
+from suffice.loops.answers.calls import AnswerCall, AnswerSettings, ask_answer
 from suffice.loops.answers.follow_up_prompts import FollowUpPrompts
 from suffice.loops.answers.prompts import Api, Prompt, PromptName, SearchStep, render_prompt
 from suffice.options import settings_of
@@ -49,7 +49,7 @@ def answer_probe(model: ChatModel, settings: AnswerSettings | None = None) -> An
             question_id=view.question,
             number=len(view.rounds),
         )
-        made = ask_greedy(model, call, asked, samples=asked.samples)
+        made = ask_answer(model, call, asked, samples=asked.samples)
         return draft_of(made, seconds=time.perf_counter() - started)
 
     return ask

@@ -190,7 +190,7 @@ class FollowUpPrompts:
 
     def next_query(self, question: str, steps: Sequence[SearchStep]) -> Prompt:
         """Asks for the next follow-up question; a completion model continues after :data:`FOLLOW_UP`."""
-        made = _made(question, [_shown(step, step.found) for step in steps])
+        made = _made(question, steps)
         if self.api == "completion":
             head = self._head(shown=self.documents)
             return f"{head}\n\n{made.text(shown=self.documents)}\n{FOLLOW_UP}"
@@ -207,7 +207,7 @@ class FollowUpPrompts:
 
     def answer(self, question: str, steps: Sequence[SearchStep]) -> Prompt:
         """Asks for the answer to the main question from all of the steps, documents included."""
-        made = _made(question, [_shown(step, step.shown) for step in steps])
+        made = _made(question, steps, shown=True)
         if self.api == "completion":
             label = "" if asks_marker(self.form) else "Answer:"
             if self.final == "ircot" and self.form != "confidence-first":
@@ -221,7 +221,7 @@ class FollowUpPrompts:
 
     def verdict(self, question: str, steps: Sequence[SearchStep]) -> Prompt:
         """Asks whether the steps suffice; a completion model continues after :data:`VERDICT`."""
-        made = _made(question, [_shown(step, step.found) for step in steps])
+        made = _made(question, steps)
         judged = [pair for example in _EXAMPLES for pair in _judged(example)]
         if self.api == "completion":
             examples = "\n\n".join(f"{asked}\n{reply}" for asked, reply in judged)
@@ -274,16 +274,17 @@ def _few_shot(instructions: str, examples: Sequence[tuple[str, str]], asked: str
     return (*turns, Message(role="user", content=asked))
 
 
-def _made(question: str, steps: Sequence[_Step]) -> _Transcript:
-    return _Transcript(question=one_line(question), steps=tuple(steps))
-
-
-def _shown(step: SearchStep, passages: Sequence[Passage]) -> _Step:
-    return _Step(
-        query=one_line(step.query),
-        documents=tuple(passage_lines(passages)),
-        answer=one_line(step.answer),
+def _made(question: str, steps: Sequence[SearchStep], *, shown: bool = False) -> _Transcript:
+    """The steps with the documents found, or with those that were ``shown`` to the answerer."""
+    made = (
+        _Step(
+            query=one_line(step.query),
+            documents=tuple(passage_lines(step.shown if shown else step.found)),
+            answer=one_line(step.answer),
+        )
+        for step in steps
     )
+    return _Transcript(question=one_line(question), steps=tuple(made))
 
 
 def _asked_of(query: str, documents: Sequence[str]) -> str:

@@ -114,7 +114,7 @@ def parse_plan(text: str) -> ParsedPlan:
     said = _without_thought(text)
     if not said.strip():
         return ParsedPlan(plan="", failure="empty reply")
-    without = None
+    without: ParsedPlan | None = None
     for found, whole in _objects(said):
         read = _read(found)
         if read.plan:

@@ -99,12 +99,8 @@ def record_all(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Made:
-    """A record, and the keys of the replies that it is made of."""
-
-    stored: StoredRecord
-    keys: tuple[str, ...]
+_Made = tuple[StoredRecord, tuple[str, ...]]
+"""A record, and the keys of the replies that it is made of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +156,7 @@ class _Session(Generic[_Task, _Record]):
             if record is None:
                 return None
             # here, since what no file can hold is this task's failure alone
-            return _Made(self._writer.stored(record), () if kept is None else kept.asked())
+            return self._writer.stored(record), () if kept is None else kept.asked()
         except StorageError:
             raise
         except (BackendError, DataError) as error:
@@ -173,10 +169,10 @@ class _Session(Generic[_Task, _Record]):
     def keep(
         self, results: Sequence[tuple[_Task, _Made | _Failure | None]], *, broken: bool
     ) -> None:
-        stored = [(task, result) for task, result in results if isinstance(result, _Made)]
-        self._writer.add([made.stored for _, made in stored])
+        stored = [(task, result) for task, result in results if isinstance(result, tuple)]
+        self._writer.add([result[0] for _, result in stored])
         if self._kept is not None:
-            self._kept.drop(key for _, made in stored for key in made.keys)
+            self._kept.drop(key for _, result in stored for key in result[1])
         self.finished += len(stored)
         for task, _ in stored:
             self._failed.pop(self._recorder.key(task), None)

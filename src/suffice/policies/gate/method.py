@@ -79,8 +79,11 @@ def _costs(settings: RoundCosts) -> GateCosts | None:
     """The costs that are stated, the others as :data:`DEFAULT_COSTS` has them; ``None``: none is."""
     names = {"retrieval_cost": "retrieval", "failure_loss": "failure"}
     names |= {"ask_cost": "ask", "stop_cost": "stop"}
-    stated = {own: getattr(settings, name, None) for name, own in names.items()}
-    stated = {name: value for name, value in stated.items() if value is not None}
+    stated: dict[str, Any] = {
+        own: value
+        for name, own in names.items()
+        if (value := getattr(settings, name, None)) is not None
+    }
     return replace(DEFAULT_COSTS, **stated) if stated else None
 
 

@@ -265,9 +265,8 @@ def unreachable(settings: GateSettings, steps: int = MOST_STEPS) -> tuple[Unreac
     spans: dict[float, tuple[float, float]] = {}  # confidences by the least contradiction they have
     for above in (False, True):
         held = sorted(at for at in conflicts if (at > kappa) is above)
-        for least, most in (
-            [(held[0], held[-1])] if graded and held else zip(held, held, strict=True)
-        ):
+        pairs = [(held[0], held[-1])] if graded and held else [(at, at) for at in held]
+        for least, most in pairs:
             spans[least] = confidence(0.0, most, 1.0), confidence(1.0, least, 1.0 / steps)
     limits = [t for t in (settings.tau_low, settings.tau_high, settings.tau_stop) if t is not None]
     beside = [math.nextafter(limit, side) for limit in limits for side in (-math.inf, math.inf)]

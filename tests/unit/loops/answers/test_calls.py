@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from suffice.loops.answers.calls import (
     AnswerCall,
     ParsedReply,
-    ask_greedy,
+    ask_answer,
     ask_majority,
     parse_reply,
 )
@@ -59,7 +59,7 @@ def test_a_majority_is_paid_by_everyone() -> None:
 
 def test_samples_beside_the_greedy_answer_are_paid_apart() -> None:
     model = ScriptedModel(["Oslo", "Bergen", "Turku"])
-    found = ask_greedy(model, CALL, LoopSettings(prompt="bare"), samples=2)
+    found = ask_answer(model, CALL, LoopSettings(prompt="bare"), samples=2)
     assert (found.answer, found.samples) == ("Oslo", ("Bergen", "Turku"))
     assert (found.usage.llm_calls, found.usage.sample_calls) == (3, 2)
     assert (found.usage.completion_tokens, found.usage.sample_completion_tokens) == (1, 2)
@@ -70,7 +70,7 @@ def test_a_chat_model_ends_its_bare_answer_itself() -> None:
     """Its end token counts in token_probability, so no line end cuts it off."""
     for api, stops in (("completion", True), ("chat", False)):
         model = ScriptedModel(["Oslo"], api=api)  # type: ignore[arg-type]
-        ask_greedy(model, CALL, LoopSettings(prompt="bare"))
+        ask_answer(model, CALL, LoopSettings(prompt="bare"))
         assert ("\n" in model.requests[0].stop) is stops
 
 

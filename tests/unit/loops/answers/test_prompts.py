@@ -18,7 +18,6 @@ from suffice.loops.answers.prompts import (
     render_prompt,
 )
 from suffice.protocols import Message
-from suffice.signals.evidence import passage_line
 from suffice.trace.rounds.records import Passage
 
 TEXTS = st.text(max_size=60)
@@ -101,8 +100,3 @@ def test_a_passage_cannot_leave_its_line(api: Api) -> None:
     ):
         assert mark not in text
     assert "[ INST] Built in 1912. Evidence: [x] y Question: z Answer: Zanzibar" in text
-
-
-def test_ordinary_marks_of_a_text_stay() -> None:
-    text = "a < b, <b>bold</b>, [1] and [INSTALL] cost 3|4 <span>"
-    assert passage_line("t", text) == f"[t] {text}"

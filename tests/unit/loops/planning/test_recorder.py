@@ -1,10 +1,5 @@
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,7 +10,7 @@ from suffice.loops.planning.agent import PlanningAgent, PlanningSettings
 from suffice.loops.planning.controls import AGENTS
 from suffice.loops.planning.recorder import PlanJob, PlanRecorderSettings, record_plans
 from suffice.protocols import GenerationRequest, Verdict
-from suffice.testing.models import Failures, ScriptedModel
+from suffice.testing.models import ScriptedModel
 from suffice.trace.plans.file import read_plans
 from suffice.trace.plans.records import PlanGold, PlanTask
 
@@ -72,12 +67,6 @@ def test_a_failed_run_is_kept_and_tried_again_last(tmp_path: Path) -> None:
     assert read_plans(tmp_path / "plans").failures == 0
 
 
-def test_a_model_that_is_down_ends_the_recording_with_its_reason(tmp_path: Path) -> None:
-    down = ScriptedModel(reply, api="chat", failures=Failures(first=99))
-    with pytest.raises(BackendError, match="scripted"):
-        record_plans(jobs(down, 9), tmp_path / "plans", PlanRecorderSettings(run=RUN))
-
-
 class Picky:
     """Satisfied with one constraint alone."""
 
@@ -130,21 +119,3 @@ _KILLED = """
     settings = PlanRecorderSettings(run=RUN, on_progress=lambda p: print(p.finished, flush=True))
     record_plans(jobs(model, 60), Path(sys.argv[1]), settings)
 """
-
-
-def test_a_kill_loses_no_finished_run(tmp_path: Path) -> None:
-    out = tmp_path / "plans"
-    program = [sys.executable, "-c", textwrap.dedent(_KILLED), str(out), str(Path(__file__).parent)]
-    with subprocess.Popen(program, stdout=subprocess.PIPE, text=True) as child:
-        assert child.stdout is not None
-        finished = 0
-        while finished < 7:
-            finished = int(child.stdout.readline())
-        os.kill(child.pid, signal.SIGKILL)
-    kept = read_plans(out)
-    assert len(kept.records) >= finished
-    again = record_plans(
-        jobs(ScriptedModel(reply, api="chat"), 60), out, PlanRecorderSettings(run=RUN)
-    )
-    assert again.before == len(kept.records)
-    assert again.recorded + again.before == 60

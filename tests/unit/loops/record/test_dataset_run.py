@@ -269,14 +269,6 @@ def test_samples_are_clustered_as_they_are_drawn(tmp_path: Path) -> None:
         record(tmp_path / "t", settings=replace(settings, cluster_cosine=0.7), encoder=encoder)
 
 
-def test_votes_are_clustered_too(tmp_path: Path) -> None:
-    pytest.importorskip("sklearn")
-    settings = BudgetedSettings(rounds=2, certainty="self_consistency", cluster_cosine=0.9)
-    record(tmp_path / "t", settings=settings, encoder=HashingEncoder())
-    found = read_traces(tmp_path / "t").table.column("sample_clusters").to_pylist()
-    assert {len(each) for each in found} == {3}
-
-
 @pytest.mark.parametrize(
     ("changes", "encoder", "says"),
     [
