@@ -264,7 +264,7 @@ class Operation:
             files.append(Path(self.settings.security.tokens))
 
         def stamps() -> dict[Path, tuple[int, ...]]:
-            found = {}
+            found: dict[Path, tuple[int, ...]] = {}
             for file in files:
                 with suppress(OSError):
                     stat = file.stat()

@@ -144,7 +144,7 @@ def _mask(view: RecordView, chosen: Selection) -> Mask | None:
         high = np.inf if chosen.high is None else chosen.high
         masks.append((values >= low) & (values <= high))
     masks += [_holding(view, word) for word in chosen.text.lower().split()]
-    return np.logical_and.reduce(masks) if masks else None
+    return np.asarray(np.logical_and.reduce(masks)) if masks else None
 
 
 def _went(view: RecordView, chosen: Selection) -> Mask:
