@@ -169,11 +169,11 @@ def _holding(view: RecordView, word: str) -> Mask:
     searched = view.columns.searched
     if searched is None:
         raise NotReadyError("the texts that are searched are being read")
-    found = _contains(searched.ids, word)
-    found |= searched.questions.through(_contains(searched.questions.distinct, word), False)
-    in_answers = _contains(searched.answers.distinct, word)
+    questions, ids, answers = searched
+    found = _contains(ids, word) | questions.through(_contains(questions.distinct, word), False)
+    in_answers = _contains(answers.distinct, word)
     if in_answers.any():
-        by_row = searched.answers.through(in_answers, False)
+        by_row = answers.through(in_answers, False)
         found |= np.logical_or.reduceat(by_row, view.traces.starts[:-1])
     return found
 
