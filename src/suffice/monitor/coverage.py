@@ -219,7 +219,10 @@ class Arrivals:
             try:
                 yield self._promise.read(strict_json(line.decode("utf-8-sig"), finite=True))
             except (ValueError, RecursionError) as error:  # DataError is one
-                said, column = f"line {at}: not one JSON object on one line ({error})", None
+                said, column = (
+                    f"line {at}: no JSON object on one line, as of jq -c . ({error})",
+                    None,
+                )
                 if isinstance(error, DataError):
                     said, column = f"line {at}: {error.message}", error.column
                 named = DataError(said, file=self._name, column=column)

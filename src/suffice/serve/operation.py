@@ -222,15 +222,16 @@ class Operation:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """What goes on beside the requests; at the end what is logged and traced is written."""
-        works = [self._repeated(self._reloader(), _LOOK_EVERY_S)]
+        works = [self._repeated("files are not read again", self._reloader(), _LOOK_EVERY_S)]
         record, watch = self.settings.record, self.settings.watch
         retention = Retention(days=record.keep_days, gigabytes=record.keep_gigabytes)
         if record.folder is not None and retention.limited:
-            works.append(self._repeated(_pruner(record.folder, retention), _PRUNE_EVERY_S))
+            pruner = _pruner(record.folder, retention)
+            works.append(self._repeated("old questions are not removed", pruner, _PRUNE_EVERY_S))
         if record.folder is not None and watch.seconds:
             watching = _Watching(as_place(record.folder), watch, self.metrics)
             look = lambda: watching.look(self._service.policies)  # noqa: E731
-            works.append(self._repeated(look, watch.seconds))
+            works.append(self._repeated("not all policies are watched", look, watch.seconds))
         beside = [asyncio.create_task(work) for work in works]
         try:
             yield
@@ -242,7 +243,7 @@ class Operation:
                     await task
             await asyncio.to_thread(self._held.close)
 
-    async def _repeated(self, work: Callable[[], None], every_s: float) -> None:
+    async def _repeated(self, without: str, work: Callable[[], None], every_s: float) -> None:
         """What is done in a thread again and again; a failure is logged once and tried again."""
         failed = ""
         while True:
@@ -250,7 +251,7 @@ class Operation:
                 await asyncio.to_thread(work)
                 failed = ""
             except Exception as error:  # noqa: BLE001
-                said = f"{type(error).__name__}: {error}"
+                said = f"{without}: {type(error).__name__}: {error}"
                 if said != failed and not self._ends.is_set():
                     _LOG.error("%s", said)
                 failed = said
