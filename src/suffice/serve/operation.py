@@ -229,8 +229,8 @@ class Operation:
             pruner = _pruner(record.folder, retention)
             works.append(self._repeated("old questions are not removed", pruner, _PRUNE_EVERY_S))
         if record.folder is not None and watch.seconds:
-            watching = _Watching(as_place(record.folder), watch, self.metrics)
-            look = lambda: watching.look(self._service.policies)  # noqa: E731
+            watching = _Watching(as_place(record.folder), watch, self.metrics, self._service)
+            look = watching.look
             works.append(self._repeated("not all policies are watched", look, watch.seconds))
         beside = [asyncio.create_task(work) for work in works]
         try:
@@ -297,8 +297,10 @@ def _pruner(folder: str, retention: Retention) -> Callable[[], None]:
 class _Watching:
     """The policies in force, watched over the record, where it stands in the folder: alarms are told once."""
 
-    def __init__(self, folder: Path, settings: WatchSettings, metrics: Metrics) -> None:
-        self._folder = folder
+    def __init__(
+        self, folder: Path, settings: WatchSettings, metrics: Metrics, service: Service
+    ) -> None:
+        self._folder, self._service = folder, service
         # machines share a server, not where a look at it ended: each watches for itself, from its start on
         self._home = None if isinstance(folder, Address) else store_place(folder).parent
         self._metrics = metrics
@@ -311,8 +313,9 @@ class _Watching:
         self._held: dict[str, Following] = {}
         self._logged: set[str] = set()
 
-    def look(self, policies: Mapping[str, Served]) -> None:
+    def look(self) -> None:
         """Take in what is new of every policy in force; gauges of one that is new begin at 0."""
+        policies = self._service.policies
         names: dict[str, list[str]] = {}
         for name, served in policies.items():
             names.setdefault(served.hash or name, []).append(name)
