@@ -161,7 +161,8 @@ def _went(view: RecordView, chosen: Selection) -> Mask:
         stops = policy.stops[:, None]
         elsewhere = rounds < stops - 1 if late else rounds >= stops
         return np.asarray(wrong & (ever & elsewhere).any(axis=1))
-    return {"right": right, "wrong": wrong, "unknown": np.isnan(policy.em)}[chosen.outcome]
+    went = {"right": right, "wrong": wrong, "unknown": np.isnan(policy.em)}
+    return np.asarray(went[chosen.outcome])
 
 
 def _holding(view: RecordView, word: str) -> Mask:
@@ -170,7 +171,8 @@ def _holding(view: RecordView, word: str) -> Mask:
     if searched is None:
         raise NotReadyError("the texts that are searched are being read")
     questions, ids, answers = searched
-    found = _contains(ids, word) | questions.through(_contains(questions.distinct, word), False)
+    found = _contains(ids, word)
+    found |= questions.through(_contains(questions.distinct, word), False)
     in_answers = _contains(answers.distinct, word)
     if in_answers.any():
         by_row = answers.through(in_answers, False)
