@@ -23,7 +23,7 @@ import suffice
 from suffice.cli.main import main
 from suffice.datasets.files import open_table
 from suffice.errors import DataError, SufficeError
-from suffice.monitor.state import read_state
+from suffice.monitor.coverage import read_state
 from suffice.policies.file import load_policy
 
 what, name, whole, new = sys.argv[1:]

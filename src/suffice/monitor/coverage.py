@@ -7,13 +7,14 @@ import json
 import math
 import warnings
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, BinaryIO
 
-from suffice.errors import DataError, SufficeWarning, UsageError, near_misses
+from suffice.errors import DataError, SufficeWarning, UsageError, near_misses, plain_file
 from suffice.monitor.alarms import CoverageMonitor, ExchangeabilityMonitor, scores_by_count
-from suffice.monitor.state import VERSION, opened, undamaged
 from suffice.numbers.fields import map_fields, number
 from suffice.numbers.tests.e_process import Monitor, whole
 from suffice.numbers.tests.tails import exact_interval
@@ -24,6 +25,8 @@ from suffice.results.table import Cell, Column, Table, Value
 from suffice.results.tabular import Tabular
 from suffice.scoring import Match
 
+VERSION = 1
+"""Of the state that a watch keeps."""
 _INTERVAL = 0.05
 _DECIMALS = 9  # of scores: tools that copy JSON change last digits, and ties would be none
 _COUNTS = ("answers", "labelled", "undecided", "misses")
@@ -216,7 +219,10 @@ class Arrivals:
             try:
                 yield self._promise.read(strict_json(line.decode("utf-8-sig"), finite=True))
             except (ValueError, RecursionError) as error:  # DataError is one
-                said, column = f"line {at}: not one JSON object on one line ({error})", None
+                said, column = (
+                    f"line {at}: no JSON object on one line, as of jq -c . ({error})",
+                    None,
+                )
                 if isinstance(error, DataError):
                     said, column = f"line {at}: {error.message}", error.column
                 named = DataError(said, file=self._name, column=column)
@@ -392,3 +398,47 @@ class Watch(Tabular):
             pairs = zip(self.monitors.items(), held["monitors"], strict=True)
             self.monitors = {kind: type(own).from_json(kept) for (kind, own), kept in pairs}
         return self
+
+
+# --- what a watch kept in a file ------------------------------------------------------------------
+def read_state(file: Path) -> object:
+    """The JSON of a state's file."""
+    try:
+        return strict_json(plain_file(file).read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"not JSON: {error}", file=str(file)) from error
+    except OSError as error:
+        raise DataError(f"cannot be read: {error.strerror or error}", file=str(file)) from error
+
+
+def opened(state: object, name: str, kept_for: Mapping[str, object]) -> Mapping[str, Any]:
+    """A state whose version stands under ``name``, kept for this policy and these settings."""
+    held = state if isinstance(state, Mapping) else {}
+    if held.get(name) != VERSION:
+        raise DataError(
+            f"must be {VERSION}, found {held.get(name)!r}: no state of suffice monitor, or one of a newer "
+            "version",
+            column=name,
+        )
+    stated = {**(held.get("settings") or {}), **held}
+    for column, now in kept_for.items():
+        if stated.get(column) != now:
+            raise DataError(
+                f"the state was kept for another {column} ({stated.get(column)!r}, now {now!r}); begin "
+                "another state file",
+                column=column,
+            )
+    return held
+
+
+@contextmanager
+def undamaged(file: Path | None = None) -> Iterator[None]:
+    """What cannot be gone on from is a fault of the state, named with its file."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        if isinstance(error, DataError):  # a ValueError
+            named = error.file or (None if file is None else str(file))
+            raise DataError(error.message, file=named, column=error.column) from error
+        said = f"the state is damaged ({type(error).__name__}: {error}); begin another state file"
+        raise DataError(said, file=None if file is None else str(file)) from error

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from suffice.errors import DataError
+from suffice.monitor.coverage import VERSION, opened, read_state, undamaged
 from suffice.monitor.production import Alarm, Production
 from suffice.monitor.questions import Asked
-from suffice.monitor.state import VERSION, opened, read_state, undamaged
 from suffice.numbers.tests.e_process import whole
 from suffice.protocols import strict_json
 from suffice.trace.durable import replace_file

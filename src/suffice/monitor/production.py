@@ -11,9 +11,8 @@ from typing import Any
 from suffice.costs.usage import find_cost
 from suffice.errors import UsageError
 from suffice.monitor.alarms import BINS, ExchangeabilityMonitor, ProbabilityMonitor, bin_of
-from suffice.monitor.coverage import ALARMS, Watch, promise_of, standing
+from suffice.monitor.coverage import ALARMS, VERSION, Watch, opened, promise_of, standing, undamaged
 from suffice.monitor.questions import SAVED, Asked, Reading, Returned
-from suffice.monitor.state import VERSION, opened, undamaged
 from suffice.numbers.fields import number, numbers
 from suffice.numbers.intervals.anytime import MeanSequence
 from suffice.numbers.tests.e_process import Monitor, whole

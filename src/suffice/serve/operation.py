@@ -223,14 +223,15 @@ class Operation:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """What goes on beside the requests; at the end what is logged and traced is written."""
-        works = [self._repeated(self._reloader(), _LOOK_EVERY_S)]
+        works = [self._repeated("files are not read again", self._reloader(), _LOOK_EVERY_S)]
         record, watch = self.settings.record, self.settings.watch
         if record.folder is not None and (record.keep_days, record.keep_gigabytes) != (None, None):
-            works.append(self._repeated(_pruner(record.folder, record), _PRUNE_EVERY_S))
+            pruner = _pruner(record.folder, record)
+            works.append(self._repeated("old questions are not removed", pruner, _PRUNE_EVERY_S))
         if record.folder is not None and watch.seconds:
-            watching = _Watching(as_place(record.folder), watch, self.metrics)
-            look = lambda: watching.look(self._service.policies)  # noqa: E731
-            works.append(self._repeated(look, watch.seconds))
+            watching = _Watching(as_place(record.folder), watch, self.metrics, self._service)
+            look = watching.look
+            works.append(self._repeated("not all policies are watched", look, watch.seconds))
         beside = [asyncio.create_task(work) for work in works]
         try:
             yield
@@ -242,7 +243,7 @@ class Operation:
                     await task
             await asyncio.to_thread(self._held.close)
 
-    async def _repeated(self, work: Callable[[], None], every_s: float) -> None:
+    async def _repeated(self, without: str, work: Callable[[], None], every_s: float) -> None:
         """What is done in a thread again and again; a failure is logged once and tried again."""
         failed = ""
         while True:
@@ -250,7 +251,7 @@ class Operation:
                 await asyncio.to_thread(work)
                 failed = ""
             except Exception as error:  # noqa: BLE001
-                said = f"{type(error).__name__}: {error}"
+                said = f"{without}: {type(error).__name__}: {error}"
                 if said != failed and not self._ends.is_set():
                     _LOG.error("%s", said)
                 failed = said
@@ -264,7 +265,7 @@ class Operation:
             files.append(Path(self.settings.security.tokens))
 
         def stamps() -> dict[Path, tuple[int, ...]]:
-            found = {}
+            found: dict[Path, tuple[int, ...]] = {}
             for file in files:
                 with suppress(OSError):
                     stat = file.stat()
@@ -309,8 +310,10 @@ def _pruner(folder: str, record: RecordSettings) -> Callable[[], None]:
 class _Watching:
     """The policies in force, watched over the record, where it stands in the folder: alarms are told once."""
 
-    def __init__(self, folder: Path, settings: WatchSettings, metrics: Metrics) -> None:
-        self._folder = folder
+    def __init__(
+        self, folder: Path, settings: WatchSettings, metrics: Metrics, service: Service
+    ) -> None:
+        self._folder, self._service = folder, service
         # machines share a server, not where a look at it ended: each watches for itself, from its start on
         self._home = None if isinstance(folder, Address) else store_place(folder).parent
         self._metrics = metrics
@@ -323,8 +326,9 @@ class _Watching:
         self._held: dict[str, Following] = {}
         self._logged: set[str] = set()
 
-    def look(self, policies: Mapping[str, Served]) -> None:
+    def look(self) -> None:
         """Take in what is new of every policy in force; gauges of one that is new begin at 0."""
+        policies = self._service.policies
         names: dict[str, list[str]] = {}
         for name, served in policies.items():
             names.setdefault(served.hash or name, []).append(name)

@@ -108,25 +108,14 @@ class Progress:
         return self.done >= self.of
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Searched:
-    """The texts that words are searched in, in small letters: once a distinct one.
-
-    ``questions`` (n_questions,) and ``ids`` (n_questions,) are by question, ``answers`` (n_rows,) by row.
-    """
-
-    questions: Texts
-    ids: pa.Array
-    answers: Texts
-
-
 @dataclass(slots=True)
 class _Columns:
     """What has been measured so far; each attribute is set once, whole."""
 
     policies: list[PolicyColumns] = field(default_factory=list)
     signals: dict[str, Array] = field(default_factory=dict)
-    searched: Searched | None = None
+    searched: tuple[Texts, pa.Array, Texts] | None = None
+    """Questions, ids and answers (by row) in small letters, in which words are searched."""
     axis: CostAxis | None = None
     watched: dict[str, Production] = field(default_factory=dict)
     """What a watch in production says of policies that ran in the record, by hash."""
@@ -234,11 +223,10 @@ class RecordView:
         ]
 
     def _read_searched(self) -> None:
-        self.columns.searched = Searched(
-            questions=self.questions.mapped(pc.utf8_lower),
-            ids=pc.utf8_lower(self.question_ids).combine_chunks(),
-            answers=Texts.of(self.traces.table.column("answer")).mapped(pc.utf8_lower),
-        )
+        answers = Texts.of(self.traces.table.column("answer"))
+        ids = pc.utf8_lower(self.question_ids).combine_chunks()
+        small = self.questions.mapped(pc.utf8_lower), ids, answers.mapped(pc.utf8_lower)
+        self.columns.searched = small
 
     def _score(self) -> None:
         self.measures = self.measures.by(self.settings.metric)

@@ -144,7 +144,7 @@ def _mask(view: RecordView, chosen: Selection) -> Mask | None:
         high = np.inf if chosen.high is None else chosen.high
         masks.append((values >= low) & (values <= high))
     masks += [_holding(view, word) for word in chosen.text.lower().split()]
-    return np.logical_and.reduce(masks) if masks else None
+    return np.asarray(np.logical_and.reduce(masks)) if masks else None
 
 
 def _went(view: RecordView, chosen: Selection) -> Mask:
@@ -161,7 +161,8 @@ def _went(view: RecordView, chosen: Selection) -> Mask:
         stops = policy.stops[:, None]
         elsewhere = rounds < stops - 1 if late else rounds >= stops
         return np.asarray(wrong & (ever & elsewhere).any(axis=1))
-    return {"right": right, "wrong": wrong, "unknown": np.isnan(policy.em)}[chosen.outcome]
+    went = {"right": right, "wrong": wrong, "unknown": np.isnan(policy.em)}
+    return np.asarray(went[chosen.outcome])
 
 
 def _holding(view: RecordView, word: str) -> Mask:
@@ -169,11 +170,12 @@ def _holding(view: RecordView, word: str) -> Mask:
     searched = view.columns.searched
     if searched is None:
         raise NotReadyError("the texts that are searched are being read")
-    found = _contains(searched.ids, word)
-    found |= searched.questions.through(_contains(searched.questions.distinct, word), False)
-    in_answers = _contains(searched.answers.distinct, word)
+    questions, ids, answers = searched
+    found = _contains(ids, word)
+    found |= questions.through(_contains(questions.distinct, word), False)
+    in_answers = _contains(answers.distinct, word)
     if in_answers.any():
-        by_row = searched.answers.through(in_answers, False)
+        by_row = answers.through(in_answers, False)
         found |= np.logical_or.reduceat(by_row, view.traces.starts[:-1])
     return found
 
