@@ -132,7 +132,7 @@ def dense(count: int) -> dict[str, float]:
     passages = [Passage(id=str(number), text="t") for number in range(count)]
     encoder = HashingEncoder(dimension=DIMENSION)
     before = memory()
-    index = DenseIndex.from_vectors(passages, vectors, encoder)
+    index = DenseIndex(tuple(passages), encoder, vectors)
     held = memory() - before
     exact = [set(with_numpy(vectors, query).tolist()) for query in queries]
 

@@ -13,8 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.properties import examples
 
-from suffice.costs.energy import EnergyModel
-from suffice.costs.prices import Prices, PriceTier
+from suffice.costs.prices import EnergyModel, Prices, PriceTier
 from suffice.costs.usage import COSTS, CostModel
 from suffice.errors import UsageError
 from suffice.policies.fixed import FixedPolicy
