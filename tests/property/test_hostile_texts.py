@@ -17,8 +17,7 @@ from studies.hidden_constraints.judge import read_verdict
 from tests.hostile import hostile_texts, stairs
 
 from suffice import scoring
-from suffice.costs.energy import parse_energy
-from suffice.costs.prices import parse_prices
+from suffice.costs.prices import parse_energy, parse_prices
 from suffice.datasets.files import parse_column_map
 from suffice.errors import SufficeError
 from suffice.loops.answers.calls import parse_reply

@@ -6,19 +6,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextvars import ContextVar
-from functools import partial
 
 import pytest
 
 from suffice.concurrency import (
-    Aside,
-    NoThread,
-    Threads,
     as_here,
     rest,
     side_by_side,
-    started,
 )
 from suffice.errors import BackendError, UsageError
 
@@ -60,34 +54,6 @@ def test_every_result_is_kept_by_one_thread(concurrency: int) -> None:
     assert threading.current_thread().name not in work.keepers
     assert work.reports[-1] == 20
     assert not any(work.broken)
-
-
-def test_a_thread_without_memory_to_begin_with_is_not_waited_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def refuse(*_: int) -> None:
-        raise OSError(12, "Cannot allocate memory")
-
-    monkeypatch.setattr("mmap.mmap", refuse)
-    with pytest.raises(NoThread, match="no thread"):
-        side_by_side(Squares(), range(3), concurrency=1)
-
-
-def test_a_thread_that_the_system_refuses_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(threading.Thread, "start", refuse)
-    with pytest.raises(NoThread, match="or too many run; end other programs"):
-        started(int, "nothing")
-    with pytest.raises(NoThread):
-        side_by_side(Squares(), range(3), concurrency=1)
-
-
-def test_nothing_to_do() -> None:
-    work = Squares()
-    assert not side_by_side(work, [], concurrency=2)
-    assert work.reports == []
 
 
 def test_tasks_are_taken_as_they_are_needed() -> None:
@@ -168,22 +134,3 @@ def test_the_first_error_is_the_one_to_tell() -> None:
 def test_no_worker_at_all() -> None:
     with pytest.raises(UsageError, match="concurrency must be at least 1, found 0"):
         side_by_side(Squares(), [1], concurrency=0)
-
-
-# --- how many calls at once ------------------------------------------------------------------------
-def test_a_thread_is_used_again_as_if_it_were_new() -> None:
-    before, place, seen = threading.active_count(), ContextVar("place", default=0), list[object]()
-    threads = Threads(idle_s=0.05)
-
-    def work() -> None:
-        seen.append((threading.get_ident(), place.get()))
-        place.set(1)
-
-    for _ in range(3):
-        Aside(work, threads).cut()
-        time.sleep(0.01)
-    assert seen[1] == seen[2], "the same thread, in which nothing of the work before is left"
-    with ThreadPoolExecutor(2) as both:
-        list(both.map(lambda _: Aside(partial(time.sleep, 0.01), threads).cut(), range(2)))
-    time.sleep(0.1)
-    assert threading.active_count() <= before

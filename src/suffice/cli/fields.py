@@ -349,7 +349,7 @@ class Charged(PriceSettings):
 
     def cost_model(self) -> CostModel:
         """The prices and constants asked for."""
-        from suffice.costs.energy import EnergyModel, parse_energy
+        from suffice.costs.prices import EnergyModel, parse_energy
 
         energy = EnergyModel() if self.energy is None else parse_energy(self.energy)
         return CostModel(prices=listed_prices(self), energy=energy, charge=self.charge)

@@ -224,8 +224,6 @@ _SILENT_S = 2.0  # work that takes no longer is not announced
 _EVERY_S = 10.0  # between lines where none can be rewritten
 _LINE = threading.RLock()  # held by whoever writes on stderr
 _rewritten = False  # whether its last line is one that is rewritten
-_waits: list[str] = []  # what is under way, the innermost last
-_heard = 0.0  # when something told how far it is
 
 
 def _clear() -> None:
@@ -239,12 +237,13 @@ def _clear() -> None:
 def _rewrite(text: str) -> None:
     """Put this in the place of the last line, where a person sees it; else say it."""
     global _rewritten  # noqa: PLW0603
-    if not on_terminal(sys.stderr):
-        say(text)
-        return
-    _clear()
-    _tell(harmless(text), end="")
-    _rewritten = True
+    with _LINE:
+        if not on_terminal(sys.stderr):
+            say(text)
+            return
+        _clear()
+        _tell(harmless(text), end="")
+        _rewritten = True
 
 
 class ProgressLine:
@@ -257,7 +256,6 @@ class ProgressLine:
 
     def show(self, finished: int, planned: int, *, failed: int = 0) -> None:
         """State how many of ``planned`` are finished or failed."""
-        global _heard  # noqa: PLW0603
         now, done = time.monotonic(), finished + failed
         if done < planned and not on_terminal(sys.stderr) and now - self._shown < _EVERY_S:
             return
@@ -268,43 +266,23 @@ class ProgressLine:
         if done >= min(_ENOUGH_TO_ESTIMATE, planned):
             left = (now - self._started) / done * (planned - done)
             text += f", {_duration(now - self._started)} gone, about {_duration(left)} left"
-        with _LINE:
-            _heard = now
-            if done < planned:
-                _rewrite(text)
-            else:
-                say(text)
+        if done < planned:
+            _rewrite(text)
+        else:
+            say(text)
 
 
 @contextmanager
 def waiting(label: str) -> Iterator[None]:
-    """Work that says nothing itself: what it is stands on stderr once it takes over two seconds.
-
-    On a terminal the line is rewritten every second and taken away at the end, else it is said again
-    after ten seconds.
-    """
-    from suffice.concurrency import NoThread, started
-
-    ended, began = threading.Event(), time.monotonic()
-
-    def tell() -> None:
-        pause = _SILENT_S
-        while not ended.wait(pause):
-            pause = 1.0 if on_terminal(sys.stderr) else _EVERY_S
-            with _LINE:
-                now = time.monotonic()
-                if _waits[-1:] == [label] and now - _heard >= min(_EVERY_S, now - began):
-                    _rewrite(f"{label}, {_duration(now - began)} so far")
-
-    _waits.append(label)
-    with suppress(NoThread):  # the work does without
-        started(tell, "waiting")
+    """Work that says nothing itself: what it is stands on stderr once it takes over two seconds."""
+    announced = threading.Timer(_SILENT_S, _rewrite, [f"{label} ..."])
+    announced.daemon = True
+    announced.start()
     try:
         yield
     finally:
-        ended.set()
+        announced.cancel()
         with _LINE:
-            _waits.remove(label)
             _clear()
 
 

@@ -222,6 +222,7 @@ def _refusal(error: CycloptsError, app: App, words: Sequence[str]) -> str:
     typed = " ".join([app.name[0], *(error.command_chain or ())])
     options: Sequence[FieldOption] = getattr(error.target, "options", ())
     flags = [option.flag for option in options if not option.option.positional]
+    unknown = [w for w in words if w.startswith("--") and w.partition("=")[0] not in flags]
     match error:
         case UnknownCommandError(app=App() as asked, unused_tokens=[word, *_]):
             names = _names(asked)
@@ -236,12 +237,9 @@ def _refusal(error: CycloptsError, app: App, words: Sequence[str]) -> str:
             said = f"unrecognized arguments: {' '.join(unused or ())}"
         case MissingArgumentError(argument=argument) if argument is not None:
             flag = next(iter(argument.parameter.name or ()))
-            typed_it = any(word == flag for word in words)
-            said = f"{flag} needs a value" if typed_it else f"{flag} is missing"
-            unknown = [w for w in words if w.startswith("--") and w.partition("=")[0] not in flags]
-            if unknown and not typed_it:
+            said = f"{flag} needs a value" if flag in words else f"{flag} is missing"
+            if unknown and flag not in words:
                 said += f"; found {unknown[0]}{did_you_mean(unknown[0], flags)}"
         case _:
             said = str(error)
-    stop = " See" if said.endswith("?") else "; see"
-    return f"{said}{stop} '{typed} --help'"
+    return f"{said}{' See' if said.endswith('?') else '; see'} '{typed} --help'"

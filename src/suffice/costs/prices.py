@@ -1,13 +1,15 @@
-"""Prices in US dollars: from a maintained list, or by hand."""
+"""What each unit of work is charged: prices in US dollars, from a maintained list or by hand, and energy."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from datetime import UTC, date, datetime, time
+from types import MappingProxyType
 from typing import Any
 
 from suffice._optional import require
-from suffice.costs.tariff import Tariff, parse_rates
 from suffice.errors import UsageError, near_misses
 
 _MILLION = 1e6
@@ -15,6 +17,51 @@ _BY_HAND = "--prices input=0.15,cached=0.075,output=0.60 (USD per million tokens
 _HAND_NAMES = ("input", "cached", "output", "call", "retrieval", "rerank")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tariff:
+    """A charge for each token, call, retrieval and reranker call, in one unit, each at least 0.
+
+    ``prompt`` is charged for evaluated prompt tokens, ``cached`` for those the server reused, ``call``
+    for model calls. What is charged nothing need not have been recorded.
+    """
+
+    prompt: float
+    cached: float
+    completion: float
+    call: float = 0.0
+    retrieval: float = 0.0
+    rerank: float = 0.0
+
+    def __post_init__(self) -> None:
+        for charge in fields(self):
+            value = getattr(self, charge.name)
+            if not 0.0 <= value < math.inf:
+                raise UsageError(
+                    f"the charge for {charge.name} must be at least 0, found {value!r}"
+                )
+
+
+def parse_rates(text: str, *, option: str, known: tuple[str, ...]) -> Mapping[str, float]:
+    """Numbers from text such as ``input=0.15,output=0.60``."""
+    rates: dict[str, float] = {}
+    for part in text.split(","):
+        name, equals, number = (piece.strip() for piece in part.partition("="))
+        if not equals or name not in known or name in rates:
+            raise UsageError(
+                f"{option} takes name=number once each, apart by commas, with the names "
+                f"{', '.join(known)}; found {part.strip()!r}"
+            )
+        try:
+            value = float(number)
+        except ValueError:
+            value = math.nan
+        if not 0.0 <= value < math.inf:
+            raise UsageError(f"{option}: {name} must be a number from 0, found {number!r}")
+        rates[name] = value
+    return rates
+
+
+# --- dollars ----------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceTier:
     """Other prices, in USD per million tokens, for requests of more than ``above`` prompt tokens."""
@@ -97,14 +144,7 @@ def parse_prices(text: str) -> Prices:
     missing = [name for name in ("input", "output") if name not in rates]
     if missing:
         raise UsageError(f"--prices lacks {' and '.join(missing)}; an example: {_BY_HAND}")
-    return Prices(
-        input=rates["input"],
-        cached=rates.get("cached", rates["input"]),
-        output=rates["output"],
-        call=rates.get("call", 0.0),
-        retrieval=rates.get("retrieval", 0.0),
-        rerank=rates.get("rerank", 0.0),
-    )
+    return Prices(**{"cached": rates["input"], **rates})
 
 
 def prices_of(model: str, provider: str | None = None, *, on: date | None = None) -> Prices:
@@ -174,15 +214,7 @@ def _prices(rates: Any, source: str, day: date) -> Prices:
         for start in sorted(starts)
     )
     base = {name: _at(price, 0) for name, price in by_name.items()}
-    return Prices(
-        input=base["input"],
-        cached=base["cached"],
-        output=base["output"],
-        call=call,
-        tiers=tiers,
-        source=source,
-        date=day,
-    )
+    return Prices(**base, call=call, tiers=tiers, source=source, date=day)
 
 
 def _at(price: Any, prompt_tokens: int) -> float:
@@ -192,3 +224,75 @@ def _at(price: Any, prompt_tokens: int) -> float:
         if prompt_tokens > tier.start:
             chosen = tier.price
     return float(chosen)
+
+
+# --- energy: rough, but the same for every policy -----------------------------------------------------
+_FIELDS = MappingProxyType(
+    {
+        "prompt": "joules_per_prompt_token",
+        "cached": "joules_per_cached_token",
+        "completion": "joules_per_completion_token",
+        "retrieval": "joules_per_retrieval",
+        "rerank": "joules_per_rerank_call",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnergyModel:
+    """Joules for each unit of work, each at least 0.
+
+    Notes
+    -----
+    The defaults stand for a model of 8 billion parameters in 16 bits on one data-centre GPU that draws
+    700 W (the board limit of an H100 SXM, data sheet: 989 TFLOP/s dense in 16 bits, 3.35 TB/s).
+
+    - Evaluating is bound by arithmetic: 2 x 8e9 FLOP a token at 40% of the peak is 40 microseconds,
+      times 700 W is 0.028 J; rounded, 0.03 J.
+    - Generating is bound by memory: all 16 GB of weights are read once for a batch, at 60% of the
+      bandwidth in 8 ms; shared by 16 sequences that is 0.5 ms a token, times 700 W is 0.35 J.
+
+    They are estimates, not measurements: batch size alone moves the second one from some 5 J (one
+    sequence) to below 0.1 J, and attention over long prompts, idle time, host, cooling and networks are
+    left out. Use them to compare policies on one trace, and set your own for anything else.
+    """
+
+    joules_per_prompt_token: float = 0.03
+    joules_per_cached_token: float = 0.0
+    joules_per_completion_token: float = 0.35
+    joules_per_retrieval: float = 0.0
+    joules_per_rerank_call: float = 0.0
+
+    def __post_init__(self) -> None:
+        _ = self.tariff  # refuses what cannot be charged
+
+    @property
+    def tariff(self) -> Tariff:
+        """The charges, in joules."""
+        return Tariff(**{name: getattr(self, field) for name, field in _FIELDS.items()})
+
+    @property
+    def summary(self) -> str:
+        """The constants in words."""
+        text = (
+            f"{self.joules_per_prompt_token:g} J a prompt token, {self.joules_per_cached_token:g} J a "
+            f"cached one, {self.joules_per_completion_token:g} J a completion token"
+        )
+        if self.joules_per_retrieval:
+            text += f", {self.joules_per_retrieval:g} J a retrieval"
+        if self.joules_per_rerank_call:
+            text += f", {self.joules_per_rerank_call:g} J a reranker call"
+        defaults = " (the defaults, rough)" if self == EnergyModel() else ""
+        return f"{text}{defaults}"
+
+
+def parse_energy(text: str) -> EnergyModel:
+    """Constants by hand, in joules: ``prompt=0.03,completion=0.35``; those left out keep the defaults.
+
+    Examples
+    --------
+    >>> parse_energy("prompt=0.1,retrieval=2").joules_per_retrieval
+    2.0
+    """
+    rates = parse_rates(text, option="--energy", known=tuple(_FIELDS))
+    return EnergyModel(**{_FIELDS[name]: value for name, value in rates.items()})

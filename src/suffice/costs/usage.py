@@ -15,9 +15,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.costs.energy import EnergyModel
-from suffice.costs.prices import Prices
-from suffice.costs.tariff import Tariff
+from suffice.costs.prices import EnergyModel, Prices, Tariff
 from suffice.errors import UsageError, unknown_name
 
 if TYPE_CHECKING:  # the names of costs are read without pyarrow

@@ -148,20 +148,21 @@ def _shown(value: object) -> str:
     return "nothing" if value is None else f"{type(value).__name__} {value!r:.60}"
 
 
+def _unreadable(path: Path, error: Exception) -> DataError:
+    """Of a file that is missing, a folder, damaged, or may not be read."""
+    missing = isinstance(error, FileNotFoundError)
+    said = "does not exist" if missing else f"cannot be read ({error})"
+    return DataError(said, file=str(path))
+
+
 def _content(path: Path) -> str:
     try:
         with plain_file(path).open("rb") as stream:
             packed = stream.read(2) == b"\x1f\x8b"
         with gzip.open(path) if packed else path.open("rb") as stream:
             data = stream.read(_MOST_BYTES + 1)
-    except FileNotFoundError as error:
-        raise DataError("does not exist", file=str(path)) from error
-    except IsADirectoryError as error:
-        raise DataError("is a folder; give the data file", file=str(path)) from error
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise DataError(f"a damaged or truncated gzip file ({error})", file=str(path)) from error
-    except OSError as error:
-        raise DataError(f"cannot be read ({error})", file=str(path)) from error
+    except (OSError, EOFError, zlib.error) as error:
+        raise _unreadable(path, error) from error
     if len(data) > _MOST_BYTES:
         raise DataError(
             f"holds more than {_MOST_BYTES:,} bytes of text, the most that is read at once; split it",
@@ -301,16 +302,14 @@ def _parquet(path: Path, _broken: list[DataError] | None) -> FileTable:
 
     try:
         file = pq.ParquetFile(plain_file(path), page_checksum_verification=True)
-    except FileNotFoundError as error:
-        raise DataError("does not exist", file=str(path)) from error
     except (OSError, pa.ArrowException) as error:
-        raise DataError(f"not a readable Parquet file ({error})", file=str(path)) from error
+        raise _unreadable(path, error) from error
 
     def rows(columns: Collection[str]) -> Iterator[Row]:
         try:
             values = file.read(columns=list(columns)).to_pylist()
         except (OSError, pa.ArrowException) as error:
-            raise DataError(f"not a readable Parquet file ({error})", file=str(path)) from error
+            raise _unreadable(path, error) from error
         for number, value in enumerate(values):
             yield Row(str(path), number, value)
 

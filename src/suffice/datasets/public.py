@@ -61,11 +61,9 @@ class Layout:
 
 
 def _answer_and_aliases(row: Row) -> list[str]:
-    answers = [row.text("answer", default=""), *row.rows("answer_aliases", default=[])]
-    for answer in answers:
-        if not isinstance(answer, str):
-            raise row.error(f"must hold strings, found {answer!r:.60}", "answer_aliases")
-    return answers if "answer" in row.values else []
+    answer = row.text("answer", default="")
+    aliases = row.texts(row.rows("answer_aliases", default=[]), "answer_aliases")
+    return [answer, *aliases] if "answer" in row.values else []
 
 
 # --- HotpotQA, 2WikiMultiHopQA ----------------------------------------------------------------------

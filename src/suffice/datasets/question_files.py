@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from suffice.datasets.example import Example
@@ -31,58 +30,43 @@ _KNOWN: Mapping[str, tuple[str, ...]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Columns:
-    """Which columns of a file hold what; all but the question may be missing.
-
-    ``None``: the first of the usual names that the file has (``answers``, ``answer``, ``gold_answers``, ...).
-    """
-
-    question: str | None = None
-    answers: str | None = None
-    id: str | None = None
-    type: str | None = None
-
-    @classmethod
-    def parse(cls, text: str) -> Columns:
-        """``question=q,answers=gold`` as columns.
-
-        >>> Columns.parse("question=q, answers=gold").answers
-        'gold'
-        """
-        roles = [own.name for own in fields(cls)]
-        return cls(**parse_column_map(text, roles, ",".join(f"{role}=NAME" for role in roles)))
-
-    def within(self, table: FileTable) -> Columns:
-        """The same for a file; a role that it lacks is ``None``."""
-        chosen: dict[str, str | None] = {}
-        for role, named in asdict(self).items():
-            usual = next((name for name in _KNOWN[role] if name in table.names), None)
-            chosen[role] = usual if named is None else named
-            if named not in (None, *table.names) or (role == "question" and chosen[role] is None):
-                raise no_column(table, role, named or _KNOWN[role][0], f"--dataset {table.file}")
-        return Columns(**chosen)
-
-    @property
-    def named(self) -> dict[str, str]:
-        """The columns by role, without the roles that have none."""
-        return {role: column for role, column in asdict(self).items() if column is not None}
-
-
-NQ_OPEN = Columns(question="question", answers="answer")
+NQ_OPEN: Mapping[str, str] = {"question": "question", "answers": "answer"}
 """The columns of NQ-Open, whose questions bear no ids."""
 
 
-def columns_of(path: str | Path, columns: Columns | None = None) -> Columns:
-    """The columns that :func:`read_questions` reads of a file."""
-    table = open_table(Path(path))
-    return (columns or Columns()).within(table)
+def parse_question_roles(text: str) -> dict[str, str]:
+    """``question=q,answers=gold`` as columns by role.
+
+    >>> parse_question_roles("question=q, answers=gold")
+    {'question': 'q', 'answers': 'gold'}
+    """
+    return parse_column_map(text, tuple(_KNOWN), ",".join(f"{role}=NAME" for role in _KNOWN))
+
+
+def columns_of(path: str | Path, columns: Mapping[str, str] | None = None) -> Mapping[str, str]:
+    """The columns by role that :func:`read_questions` reads of a file."""
+    return _within(open_table(Path(path)), columns or {})
+
+
+def _within(table: FileTable, named: Mapping[str, str]) -> Mapping[str, str]:
+    """Those that are named, and the first of the usual names of each other role."""
+    held: dict[str, str] = {}
+    for role, usual in _KNOWN.items():
+        column = named.get(role) or next((name for name in usual if name in table.names), None)
+        if column not in (None, *table.names) or (role == "question" and column is None):
+            raise no_column(table, role, column or usual[0], f"--dataset {table.file}")
+        if column is not None:
+            held[role] = column
+    return held
 
 
 def read_questions(
-    path: str | Path, columns: Columns | None = None, *, limit: int | None = None
+    path: str | Path, columns: Mapping[str, str] | None = None, *, limit: int | None = None
 ) -> tuple[Example, ...]:
     """Questions of a file, in file order; the first ``limit`` of them. They bring no passages.
+
+    ``columns`` are the file's by ``question``, ``answers``, ``id`` and ``type``; all but the question may
+    be missing, and for a role that is not named the first of the usual names is taken.
 
     Notes
     -----
@@ -92,22 +76,23 @@ def read_questions(
     """
     path = Path(path)
     table = open_table(path)
-    held = (columns or Columns()).within(table)
-    rows = list(table.rows(tuple(held.named.values())))
-    texts = [row.required(str(held.question)) for row in rows[:limit]]
-    ids = None if held.id is not None else _ids(texts, path)
+    held = _within(table, columns or {})
+    rows = list(table.rows(tuple(held.values())))[:limit]
+    texts = [row.required(held["question"]) for row in rows]
+    made = [] if "id" in held else _ids(texts, path)
 
     def build(row: Row) -> Example:
-        own = _id(row, held.id) if ids is None and held.id is not None else (ids or [])[row.number]
         return Example(
             question=Question(
-                id=own, text=texts[row.number], type=_cell_text(row, held.type) or None
+                id=made[row.number] if made else _id(row, held["id"]),
+                text=texts[row.number],
+                type=_cell_text(row, held.get("type")) or None,
             ),
-            gold=Gold(answers=_answers(row, held.answers)),
+            gold=Gold(answers=_answers(row, held.get("answers"))),
             passages=(),
         )
 
-    return read_rows(rows[:limit], build, path, limit, id_column=held.id or "id")
+    return read_rows(rows, build, path, limit, id_column=held.get("id", "id"))
 
 
 def _ids(texts: Sequence[str], path: Path) -> list[str]:

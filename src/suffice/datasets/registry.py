@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from suffice.datasets.example import Example
 from suffice.datasets.files import TABLE_SUFFIXES, plain_suffix
 from suffice.datasets.generated import generate
 from suffice.datasets.public import PUBLIC
-from suffice.datasets.question_files import NQ_OPEN, Columns, read_questions
+from suffice.datasets.question_files import NQ_OPEN, read_questions
 from suffice.errors import UsageError, did_you_mean
 
 _READERS: dict[str, Callable[..., tuple[Example, ...]]] = {
@@ -47,7 +47,7 @@ def load(
     *,
     limit: int | None = None,
     seed: int = 42,
-    columns: Columns | None = None,
+    columns: Mapping[str, str] | None = None,
 ) -> tuple[Example, ...]:
     """Read or generate a data set."""
     dataset_name(name)

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from suffice.concurrency import may_be_cut
-from suffice.costs.prices import Prices
-from suffice.costs.tariff import Tariff
+from suffice.costs.prices import Prices, Tariff
 from suffice.errors import UsageError
 from suffice.loops.answers.calls import usage_of
 from suffice.protocols import ChatModel, Generation, GenerationRequest

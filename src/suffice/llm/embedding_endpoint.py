@@ -112,7 +112,7 @@ class EndpointEncoder:
             )
 
         def read(payload: object) -> NDArray[np.float32]:
-            return _unit(_embeddings(payload, len(texts), source), source)
+            return _unit(payload, len(texts), source)
 
         with self._endpoint.slots:
             vectors = self._endpoint.ask(send, read, model=self._model)
@@ -126,59 +126,33 @@ class EndpointEncoder:
         return vectors
 
 
-_NUMBERS = frozenset({int, float, list, type(None)})
-"""What may stand in a vector; what null and lists mean is told by the shape and the numbers."""
-
-
-def _embeddings(payload: object, n: int, source: str) -> list[object]:
-    """The vectors of a reply in the order of the texts."""
-    rows: Any = payload.get("data") if isinstance(payload, dict) else None
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise BrokenReply(
-            f"{source} sent no list of embeddings: {excerpt(payload)}. Check that the server "
-            "has /v1/embeddings and runs an embedding model"
-        )
-    if len(rows) != n:
-        raise BrokenReply(f"{source} sent {len(rows)} vectors for {n} texts; check its log")
-    places = [row.get("index", place) for place, row in enumerate(rows)]
-    if any(type(place) is not int for place in places) or sorted(places) != list(range(n)):
-        raise BrokenReply(
-            f"{source} numbered its {n} vectors {str(places)[:200]}, not 0 to {n - 1} once each"
-        )
-    ordered: list[Any] = [None] * n
-    for place, row in zip(places, rows, strict=True):
-        ordered[place] = row.get("embedding")
-    return ordered
-
-
-def _unit(embeddings: list[Any], source: str) -> NDArray[np.float32]:
+def _unit(payload: object, n: int, source: str) -> NDArray[np.float32]:
+    """The vectors of a reply in the order of the texts, scaled to length 1."""
     import numpy as np
 
-    kinds = {kind for row in embeddings if isinstance(row, list) for kind in map(type, row)}
-    if not kinds <= _NUMBERS:  # numpy would read True as 1.0 and "1.5" as 1.5
-        others = ", ".join(sorted(kind.__name__ for kind in kinds - _NUMBERS))
-        raise BrokenReply(f"{source} sent vectors that are not numbers: they hold {others}")
     try:
-        vectors = np.array(embeddings, dtype=np.float64)
-    except (ValueError, TypeError, OverflowError) as error:
+        rows: Any = payload["data"]  # type: ignore[index]
+        places = [row.get("index", place) for place, row in enumerate(rows)]
+        by_place = {place: row["embedding"] for place, row in zip(places, rows, strict=True)}
+        vectors = np.array([by_place[place] for place in range(n)], dtype=np.float64)
+        if len(rows) != n:
+            raise ValueError(f"{len(rows)} vectors for {n} texts")  # noqa: TRY301
+    except (TypeError, KeyError, ValueError, AttributeError, OverflowError) as error:
         raise BrokenReply(
-            f"{source} sent vectors that are not numbers or of several lengths: {error}"
+            f"{source} sent no vector of numbers for each text ({error!r}): {excerpt(payload)}. Check that "
+            "the server has /v1/embeddings and runs an embedding model"
         ) from error
     if vectors.ndim != 2 or not vectors.shape[1]:
-        kind = BrokenReply if None in embeddings else BackendError
-        raise kind(
+        raise BackendError(
             f"{source} sent numbers of shape {vectors.shape} instead of one vector a text; a server "
             "that gives one vector a token needs its pooling set (llama.cpp: --pooling mean)"
         )
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    for name, wrong in (
-        ("NaN or infinite numbers", ~np.isfinite(lengths[:, 0])),
-        ("only zeros", lengths[:, 0] == 0),
-    ):
-        if wrong.any():
-            raise BrokenReply(
-                f"{source} sent a vector of {name} for text {int(np.argmax(wrong))} of "
-                f"{len(vectors)}; check that the server runs an embedding model and its log"
-            )
+    wrong = ~(np.isfinite(lengths) & (lengths > 0))
+    if wrong.any():
+        raise BrokenReply(
+            f"{source} sent a vector of zeros, or of NaN or infinite numbers, for text "
+            f"{int(np.argmax(wrong))} of {n}; check that the server runs an embedding model and its log"
+        )
     unit: NDArray[np.float32] = (vectors / lengths).astype(np.float32)
     return unit

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from suffice.concurrency import CallTally, as_here, room_for_a_thread
+from suffice.concurrency import CallTally, as_here
 from suffice.errors import UsageError
 from suffice.llm.endpoint import Endpoint, OpenAISettings, Send
 from suffice.llm.translation import BrokenReply
@@ -109,7 +109,7 @@ class OpenAICompatibleModel:
             ]
             drawn += most * len(parts)
             at_once = min(len(parts), self._settings.concurrency)
-            with room_for_a_thread(), ThreadPoolExecutor(at_once) as pool:
+            with ThreadPoolExecutor(at_once) as pool:
                 for part, (got, cost) in zip(
                     parts, pool.map(as_here(self._in_a_slot), parts), strict=True
                 ):

@@ -17,9 +17,8 @@ from suffice.llm.embedding_endpoint import EndpointEncoder, EndpointSettings
 from suffice.protocols import ContradictionDetector, Encoder, Reranker
 from suffice.retrieval.dense.onnx_encoder import OnnxEncoder
 from suffice.retrieval.dense.sentence_encoder import SentenceEncoder
+from suffice.retrieval.networks import CrossEncoderReranker, NliContradiction
 from suffice.retrieval.pairs.contradiction_head import ContradictionHead
-from suffice.retrieval.pairs.cross_encoder import CrossEncoderReranker
-from suffice.retrieval.pairs.nli import NliContradiction
 from suffice.signals.candidates import MarkerDetector
 from suffice.trace.rounds.records import Passage
 

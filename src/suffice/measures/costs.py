@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.costs.energy import EnergyModel
+from suffice.costs.prices import EnergyModel
 from suffice.costs.usage import (
     COSTS,
     TOKENS,

@@ -128,15 +128,15 @@ class Table:
     def html(self, dressed: Mapping[str, Dress] | None = None) -> Html:
         """The table with its caption, in a region that scrolls, then its notes; all escaped.
 
-        Intervals are small, words in place of a figure a tag, texts to copy are code. ``dressed``: by a
-        column's name, what stands in its cells instead, such as a coloured mark beside the name. Columns
-        that are empty throughout are not shown.
+        Intervals are small, words in place of a figure a tag, texts to copy are code, shares in percent.
+        ``dressed``: by a column's name, what stands in its cells instead, such as a coloured mark beside the
+        name. Columns that are empty throughout are not shown.
         """
         notes = [element("p", note, class_="note") for note in self.notes]
         if not self.columns:
             return join([element("p", self.title, class_="note") if self.title else "", *notes])
         shown = list(_dressed_columns(self, dressed or {}))
-        head = [_broken(column.heading, Html("<br>")) for column, _ in shown]
+        head = [_broken(column) for column, _ in shown]
         rows = zip(*(cells for _, cells in shown), strict=True)
         names = max(1, sum(column in self.columns[: self.names] for column, _ in shown))
         return join([data_table(self.title or self.name, head, rows, names=names), *notes])
@@ -184,13 +184,9 @@ class Table:
         ]
 
     # --- a part of it, to stand where more is said around it ---------------------------------------
-    def headed(self, title: str, heads: Mapping[str, str] | None = None) -> Table:
-        """The same under another title, without notes; columns of these names under these heads."""
-        known = heads or {}
-        columns = [
-            replace(column, head=known.get(column.name, column.head)) for column in self.columns
-        ]
-        return replace(self, title=title, columns=columns, notes=())
+    def headed(self, title: str) -> Table:
+        """The same under another title, without notes."""
+        return replace(self, title=title, notes=())
 
     def picked(self, *names: str) -> Table:
         """These columns alone, in this order; the first ones say what a row is about, as they did."""
@@ -216,7 +212,7 @@ class Table:
         """
         held = self.data()
         text = io.StringIO()
-        rows = [held, *zip(*held.values(), strict=True)] if held else []
+        rows: list[Iterable[Plain]] = [held, *zip(*held.values(), strict=True)] if held else []
         csv.writer(text, lineterminator="\n").writerows(map(_csv_text, row) for row in rows)
         return text.getvalue()
 
@@ -535,9 +531,13 @@ def _cell_in_html(column: Column, value: Value) -> str:
 
 
 # --- other forms ------------------------------------------------------------------------------------
-def _broken(text: str, line_break: str) -> Html:
-    first, *rest = text.split("\n")
-    return join([first, *(part for line in rest for part in (line_break, line))])
+def _broken(column: Column) -> Html:
+    """A heading in HTML, with the unit of shares, which a title says elsewhere."""
+    heading = column.heading
+    if column.kind == "percent" and "%" not in heading.partition("[")[0]:
+        heading = re.sub(r"(?=\s*\[|$)", " %", heading, count=1)
+    first, *rest = heading.split("\n")
+    return join([first, *(part for line in rest for part in (Html("<br>"), line))])
 
 
 _MARKDOWN = re.compile(r"[\\`*\[\]|~]|(?<!\w)_|_(?!\w)")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from suffice.errors import DataError
 from suffice.protocols import strict_json
+from suffice.retrieval.ranking import check_ids
 from suffice.trace.rounds.records import Passage
 
 MAX_FILE_BYTES = 50_000_000
@@ -79,14 +80,10 @@ def _check(reading: CorpusReading, root: Path) -> None:
             + (f". Skipped: {reasons}" if reasons else ""),
             file=str(root),
         )
-    counts = Counter(passage.id for passage in reading.passages)
-    name, count = counts.most_common(1)[0]
-    if count > 1:
-        raise DataError(
-            f"{count} passages share the id {name!r}; ids must be unique",
-            file=str(root),
-            column="id",
-        )
+    try:
+        check_ids(reading.passages)
+    except DataError as error:
+        raise DataError(error.message, file=str(root), column=error.column) from error
 
 
 # --- files ------------------------------------------------------------------------------------

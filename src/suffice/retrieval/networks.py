@@ -1,14 +1,19 @@
-"""Networks that read two texts together, through sentence-transformers."""
+"""Networks that read two texts together, through sentence-transformers: rerankers and entailment models."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from suffice._optional import require
 from suffice.errors import BackendError, UsageError, first_line
+from suffice.trace.rounds.records import Passage, best_reranked
+from suffice.trace.rounds.tokens import passage_text
 
 SAFE = {"use_safetensors": True}
 """What a loader of transformers is told: weights in a pickle, which may run code, are not read."""
@@ -56,3 +61,119 @@ def raw_outputs(model: Any, pairs: Sequence[tuple[str, str]], what: str, *, batc
         )
     except RuntimeError as error:
         raise BackendError(f"the {what} failed: {first_line(error)}") from error
+
+
+class CrossEncoderReranker:
+    """Scores passages with a sentence-transformers cross-encoder; a :class:`suffice.protocols.Reranker`.
+
+    Scores are raw: the network's one output without a sigmoid, unbounded, high for relevant. A
+    passage is read as its title and text. Not safe to call from several threads.
+
+    Use :meth:`load`.
+    """
+
+    def __init__(self, model: Any, *, batch_size: int = 32) -> None:
+        if batch_size < 1:
+            raise UsageError(f"batch_size must be at least 1, found {batch_size}")
+        self._model = model
+        self._batch_size = batch_size
+
+    @classmethod
+    def load(cls, name_or_path: str | Path, *, batch_size: int = 32) -> Self:
+        """Load a folder that sentence-transformers saved, or a model by its name on the Hub."""
+        model = load_pair_network(name_or_path, "cross-encoder")
+        if model.num_labels != 1:
+            raise UsageError(
+                f"{str(name_or_path)!r} gives {model.num_labels} scores a pair; a reranker gives one"
+            )
+        return cls(model, batch_size=batch_size)
+
+    def rerank(self, query: str, passages: Sequence[Passage]) -> tuple[Passage, ...]:
+        """The same passages, best first, each with its raw score; equal scores keep their order."""
+        if not passages:
+            return ()
+        pairs = [(query, passage_text(passage)) for passage in passages]
+        scores = raw_outputs(self._model, pairs, "cross-encoder", batch_size=self._batch_size)
+        return best_reranked(passages, scores)
+
+
+# --- entailment -----------------------------------------------------------------------------------
+class _NliNetwork:
+    """A three-label cross-encoder of sentence-transformers, and which label is asked for.
+
+    Models disagree about the order of the labels, so it is read from the model's configuration.
+    """
+
+    _label: str
+
+    def __init__(self, model: Any, *, index: int, batch_size: int = 32) -> None:
+        if batch_size < 1:
+            raise UsageError(f"batch_size must be at least 1, found {batch_size}")
+        self._model = model
+        self._index = index
+        self._batch_size = batch_size
+
+    @classmethod
+    def load(cls, name_or_path: str | Path, *, batch_size: int = 32) -> Self:
+        """Load a folder that sentence-transformers saved, or a model by its name on the Hub."""
+        model = load_pair_network(name_or_path, "entailment model")
+        index = _index(model.config.id2label, cls._label, str(name_or_path))
+        return cls(model, index=index, batch_size=batch_size)
+
+    def _probabilities(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
+        """Of the label, (len(pairs),): the outputs go through a softmax."""
+        if not pairs:
+            return np.empty(0, np.float64)
+        outputs = raw_outputs(self._model, pairs, "entailment model", batch_size=self._batch_size)
+        logits = np.asarray(outputs, np.float64)
+        powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+        shares: NDArray[np.float64] = powers / powers.sum(axis=1, keepdims=True)
+        return shares[:, self._index]
+
+
+class NliCrossEncoder(_NliNetwork):
+    """Probability of entailment; a :class:`suffice.protocols.Entailment`.
+
+    Not safe to call from several threads. No weights come with the package: it is tested with random
+    weights, for the plumbing, and not measured with trained ones.
+
+    Use :meth:`load`.
+    """
+
+    _label = "entailment"
+
+    def entailed(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
+        """For every (premise, conclusion) the probability that it follows, (len(pairs),), in [0, 1]."""
+        return self._probabilities(pairs)
+
+
+class NliContradiction(_NliNetwork):
+    """Probability of contradiction; a :class:`suffice.protocols.ContradictionDetector`.
+
+    The same networks as :class:`NliCrossEncoder`, with the same reserve: no weights come along, and it
+    is not measured with trained ones. Not safe to call from several threads.
+
+    Use :meth:`load`.
+    """
+
+    _label = "contradiction"
+
+    def contradictions(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
+        """The higher probability of the two orders of every pair, (len(pairs),), in [0, 1].
+
+        Networks of this kind read a premise and a conclusion; of two plan steps neither is either. In
+        another order or batch padding may change the last digits.
+        """
+        turned = [(second, first) for first, second in pairs]
+        probabilities = self._probabilities([*pairs, *turned])
+        return np.maximum(probabilities[: len(pairs)], probabilities[len(pairs) :])
+
+
+def _index(labels: Mapping[int, str], wanted: str, source: str) -> int:
+    matching = [int(index) for index, label in labels.items() if label.strip().lower() == wanted]
+    if len(labels) != 3 or len(matching) != 1:
+        raise UsageError(
+            f"{source!r} has the labels {', '.join(labels.values())}; an entailment model has three, "
+            f"one of them named {wanted}: set id2label in its config.json"
+        )
+    return matching[0]

@@ -15,7 +15,6 @@ from typing import Any
 
 from pydantic import Field
 
-from suffice.concurrency import Threads
 from suffice.errors import SufficeError, UsageError, unknown_name
 from suffice.live.ask import AskSettings, LiveLoop
 from suffice.live.chosen import choose_policy
@@ -146,7 +145,6 @@ class Service:
         self.ready = True
         """Whether questions are taken; set to false while the service ends."""
         self.places = Places(self.limits)
-        self.threads = Threads()
         """In which questions are answered."""
         self._recording: dict[str, Any] = {"record": record, "texts": texts}
         self._explore = explore

@@ -122,7 +122,7 @@ class UnderWay:
             self._service.enters(self.served.watch)
             self._began = self._ticked = time.perf_counter()
             try:
-                self._aside = Aside(self._run, self._service.threads)
+                self._aside = Aside(self._run)
             except BaseException:
                 self._service.leaves(self.served.watch)
                 raise

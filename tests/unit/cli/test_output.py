@@ -84,5 +84,5 @@ def test_a_terminal_rewrites_the_line_and_takes_it_away(
     with waiting("reading"):
         time.sleep(0.1)
         say("a word", lead="suffice:")
-    shown = "reading, 0 s so far\r\x1b[K\x1b[31msuffice:\x1b[0m a word\n"
+    shown = "reading ...\r\x1b[K\x1b[31msuffice:\x1b[0m a word\n"
     assert capsys.readouterr().err == shown

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from suffice.costs.energy import EnergyModel, parse_energy
+from suffice.costs.prices import EnergyModel, parse_energy
 from suffice.errors import UsageError
 from suffice.results.as_json import as_json
 

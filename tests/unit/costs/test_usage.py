@@ -14,8 +14,7 @@ from tests.builders import of_rounds
 from tests.properties import examples
 from tests.question_records import question_records
 
-from suffice.costs.energy import EnergyModel
-from suffice.costs.prices import Prices, PriceTier
+from suffice.costs.prices import EnergyModel, Prices, PriceTier
 from suffice.costs.usage import COSTS, CostModel, CostReads, cost_matrix, stop_costs
 from suffice.errors import UsageError
 from suffice.testing.traces import make_record, to_trace_set

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from suffice.datasets.question_files import Columns, columns_of, read_questions
+from suffice.datasets.question_files import columns_of, parse_question_roles, read_questions
 from suffice.datasets.registry import load
 from suffice.errors import DataError, SufficeWarning, UsageError
 
 CSV = 'qid,q,gold,kind\n007,"Who, ever?","[""Ann"", ""Bo""]",who\n008,What?,"a ""C""",\n\n009,When?,,\n'
-MAP = Columns(question="q", answers="gold", id="qid", type="kind")
+MAP = {"question": "q", "answers": "gold", "id": "qid", "type": "kind"}
 ROWS: list[dict[str, Any]] = [
     {"qid": "007", "q": "Who, ever?", "gold": ["Ann", "Bo"], "kind": "who"},
     {"qid": "008", "q": "What?", "gold": ['a "C"'], "kind": None},
@@ -66,7 +66,7 @@ def test_usual_names_are_found_and_ids_made_of_the_text(tmp_path: Path) -> None:
     path = lines(tmp_path / "q.jsonl", {"question": "A?", "golden_answers": [1912, 2.0]})
     (first,) = read_questions(path)
     assert first.gold.answers == ("1912", "2")
-    assert columns_of(path).named == {"question": "question", "answers": "golden_answers"}
+    assert columns_of(path) == {"question": "question", "answers": "golden_answers"}
     lines(path, {"question": "B?"}, {"question": "A?", "golden_answers": None})
     assert read_questions(path)[1].question.id == first.question.id  # wherever it stands
     lines(path, {"question": "A?", "id": 7, "question_id": "x"})
@@ -104,8 +104,8 @@ def test_nq_open(tmp_path: Path) -> None:
 )
 def test_a_map_that_names_nothing(text: str, part: str) -> None:
     with pytest.raises(UsageError, match=part):
-        Columns.parse(text)
-    assert Columns.parse("question=a=b, id=c") == Columns(question="a=b", id="c")
+        parse_question_roles(text)
+    assert parse_question_roles("question=a=b, id=c") == {"question": "a=b", "id": "c"}
 
 
 ROW = {"question": "A?", "id": "1", "answers": "x"}
@@ -114,7 +114,7 @@ ROW = {"question": "A?", "id": "1", "answers": "x"}
 @pytest.mark.parametrize(
     ("rows", "columns", "part"),
     [
-        ([ROW], Columns(answers="gold"), "'question'"),
+        ([ROW], {"answers": "gold"}, "'question'"),
         ([{"query": "A?"}], None, "--dat"),
         ([ROW, {**ROW, "question": "B?"}], None, "column id"),
         ([ROW, {**ROW, "id": "2", "question": " "}], None, "column question"),
@@ -127,7 +127,7 @@ ROW = {"question": "A?", "id": "1", "answers": "x"}
     ],
 )  # fmt: skip
 def test_rows_that_cannot_be(
-    rows: list[object], columns: Columns | None, part: str, tmp_path: Path
+    rows: list[object], columns: dict[str, str] | None, part: str, tmp_path: Path
 ) -> None:
     with pytest.raises(DataError, match=part) as refused:
         read_questions(lines(tmp_path / "q.jsonl", *rows), columns)
@@ -164,6 +164,6 @@ def test_files_that_cannot_be(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="drop --data x"):
         load("q.csv", "x")
     with pytest.raises(UsageError, match="musique"):
-        load("musique", "x", columns=Columns())
+        load("musique", "x", columns={})
     with pytest.raises(UsageError, match="jsonl"):
         load("musik")

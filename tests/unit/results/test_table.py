@@ -268,10 +268,10 @@ def test_html_has_intervals_in_small_words_as_tags_and_texts_to_copy_as_code() -
     assert table.data()["f1"] == [0.5]
 
 
-def test_a_table_under_other_heads_and_some_of_its_columns() -> None:
-    table = policies().headed("Tokens", {"tokens": "read"}).picked("tokens", "policy")
+def test_a_table_under_another_title_and_some_of_its_columns() -> None:
+    table = policies().headed("Tokens").picked("tokens", "policy")
     assert (table.title, table.notes) == ("Tokens", ())
-    assert [column.heading for column in table.columns] == ["read", "policy"]
+    assert [column.name for column in table.columns] == ["tokens", "policy"]
     assert [row[0] for row in table.rows] == policies().picked("tokens").data()["tokens"]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
@@ -120,40 +119,7 @@ def test_a_newer_schema_another_kind_and_other_settings_are_refused(
         load_index(tmp_path, "bm25")
 
 
-def old_index(folder: Path) -> Path:
-    """As versions 1 and 2 wrote it."""
-    data = folder / "data-0123456789abcdef0123456789abcdef"
-    data.mkdir(parents=True)
-    (data / "passages.jsonl").write_text('{"id": "a", "title": "Lund", "text": "by the sea"}\n')
-    header = {"schema": 2, "kind": "bm25", "folder": data.name}
-    (folder / "index.json").write_text(json.dumps(header))
-    return data
-
-
-def test_an_index_of_an_earlier_version_is_refused_and_replaced(tmp_path: Path) -> None:
-    old_index(tmp_path)
-    assert has_index(tmp_path)
-    with pytest.raises(DataError, match="build it again") as caught:
-        BM25Index.load(tmp_path)
-    assert caught.value.file == str(tmp_path / "index.json")
-    saved(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["index.npz"]
-
-
 # --- the user's own files ---------------------------------------------------------------------------
-def test_only_what_saves_made_is_deleted(tmp_path: Path) -> None:
-    old = old_index(tmp_path)
-    mine = [tmp_path / name for name in ("data-2024", f"{old.name}.bak")]
-    for folder in mine:
-        folder.mkdir()
-        (folder / "notes.txt").write_text("dear")
-    link = tmp_path / f"data-{'0' * 32}"
-    link.symlink_to(mine[0])
-    saved(tmp_path)
-    assert not old.exists()
-    assert all((each / "notes.txt").exists() for each in (*mine, link))
-
-
 @pytest.mark.parametrize("name", ["notes.txt", ".hidden", "data-2024", "index.json"])
 def test_a_folder_of_other_things_is_refused_and_kept(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("dear")

@@ -20,7 +20,6 @@ from suffice.cli.output import (
     waiting,
 )
 from suffice.cli.parser import command
-from suffice.concurrency import room_for_a_thread
 from suffice.datasets.generated import generate
 from suffice.errors import UsageError
 from suffice.llm.connect import connect
@@ -63,8 +62,7 @@ def demo(
     folder = Path(out)
     started = time.monotonic()
     with ThreadPoolExecutor(1) as beside:
-        with room_for_a_thread():
-            loading = beside.submit(connect, "embedded", model)
+        loading = beside.submit(connect, "embedded", model)
         if not json:
             chosen = str(folder / "chosen")
             say(f"1/5 while the model loads: suffice choose {EXAMPLE.stem} --out {chosen}")

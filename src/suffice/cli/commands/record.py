@@ -39,7 +39,7 @@ from suffice.cli.retrieval import (
 from suffice.concurrency import added, tallies_of
 from suffice.datasets.example import Example
 from suffice.datasets.files import TABLE_SUFFIXES
-from suffice.datasets.question_files import Columns, columns_of
+from suffice.datasets.question_files import columns_of, parse_question_roles
 from suffice.datasets.registry import (
     DATASETS,
     WITH_PASSAGES,
@@ -142,18 +142,18 @@ class RecordOptions:
             )
         return "pooled" if self.corpus == "pooled" else "own"
 
-    def stated_columns(self, columns: Columns | None) -> Mapping[str, str] | None:
+    def stated_columns(self, columns: Mapping[str, str] | None) -> Mapping[str, str] | None:
         """The columns that a file of questions was read by, said; ``None`` for a named data set."""
         if not is_question_file(self.dataset):
             return None
-        held = columns_of(self.dataset, columns).named
+        held = columns_of(self.dataset, columns)
         missing = "" if "id" in held else "; ids are made of the questions' texts"
         missing += "" if "answers" in held else "; without answers nothing can be scored"
         say(f"columns: {', '.join(f'{role}={name}' for role, name in held.items())}{missing}")
         return held
 
     def examples(
-        self, columns: Columns | None, filtered_by: frozenset[str]
+        self, columns: Mapping[str, str] | None, filtered_by: frozenset[str]
     ) -> tuple[Sequence[Example], Mapping[str, int] | None]:
         """The questions to record, and what a run document says of a sample.
 
@@ -224,7 +224,7 @@ def recorded(options: RecordOptions) -> RecordSummary:
             f"{options.filter} does not name the questions its filter was calibrated on, so none is left "
             "out; name the policy file that the filter was fitted for, unless these are other questions"
         )
-    columns = None if options.columns is None else Columns.parse(options.columns)
+    columns = None if options.columns is None else parse_question_roles(options.columns)
     corpus = options.searched()
     with waiting(f"reading {options.dataset}"):
         filtered = frozenset() if chosen is None else frozenset(chosen.question_ids)

@@ -23,7 +23,7 @@ from suffice.errors import UsageError
 from suffice.loops.models import connect_encoder, connect_reranker
 from suffice.options import Option
 from suffice.results.table import Column, Table
-from suffice.retrieval.pairs.nli import NliCrossEncoder
+from suffice.retrieval.networks import NliCrossEncoder
 from suffice.signals.asking.meaning_clusters import (
     CLUSTERS,
     ClusteredTraces,

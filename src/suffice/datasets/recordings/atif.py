@@ -76,7 +76,7 @@ def _records(row: Row) -> Iterator[QuestionRecord]:
                 question=Question(
                     id=own if count == 1 else f"{own}#{count}", text="\n".join(texts)
                 ),
-                rounds=read_run(parts, answer, began=steps[0].moment("timestamp")).rounds,
+                rounds=read_run(parts, answer, began=steps[0].moment("timestamp"))[0],
                 stopped_by=None if answer is None else "end",
             )
         except DataError as error:

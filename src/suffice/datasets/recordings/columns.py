@@ -95,9 +95,10 @@ def read_table(
         if question in wrong:
             continue
         try:
-            numbered = "round" in held
-            kept = dict(enumerate(rows, start=1))
-            if numbered and (kept := _by_round(rows, first, layout.duplicates, repeats)) is None:
+            kept: dict[int, _Line] | None = dict(enumerate(rows, start=1))
+            if "round" in held:
+                kept = _by_round(rows, first, layout.duplicates, repeats)
+            if kept is None:
                 said = f"question {question!r} lacks a round: it has {_numbers(rows)}"
                 problems.append(
                     _Problem("questions with gaps", question, rows[-1].error(said, "round"))
@@ -116,6 +117,8 @@ def read_table(
     left = tuple(record for question, record in records.items() if question not in out)
     if problems and not (layout.skip_invalid and left):
         raise _refusal(problems, skips=bool(left))
+    if not left:
+        raise DataError("holds no question", file=table.file)
     if problems:
         kinds = Counter(problem.kind for problem in problems)
         layout.notes.append(

@@ -20,6 +20,7 @@ from suffice.datasets.recordings.runs import (
     action_of,
     child,
     children,
+    objects_in,
     passages_of,
     query_of,
     read_run,
@@ -100,7 +101,7 @@ def _of_zip(path: Path) -> Iterator[Mapping[str, Any]]:
                 )
             for part in parts:
                 sample = strict_json(_unpacked(path, archive, part))
-                yield from children({"": [sample]}, "")
+                yield from objects_in([sample])
     except (*_DAMAGED, zlib.error) as error:
         raise DataError(f"cannot be read ({error}); the log is damaged", file=str(path)) from error
 
@@ -134,11 +135,10 @@ def _record(row: Row) -> QuestionRecord | None:
     steps = list(_steps(row))
     if not any(isinstance(step, Call | Search) for step in steps):
         return None
-    run = read_run(steps, _answer(row), began=row.moment("started_at"))
-    scores = dict(run.scores)
+    rounds, scores = read_run(steps, _answer(row), began=row.moment("started_at"))
     given = next(iter(child(values, "scores").values()), None)
     if isinstance(given, dict) and (final := _grade(given)) is not None:
-        scores[len(run.rounds)] = final
+        scores[len(rounds)] = final
     metadata = child(values, "metadata")
     kind = metadata.get("question_type", metadata.get("type"))
     asked = values.get("input")
@@ -156,7 +156,7 @@ def _record(row: Row) -> QuestionRecord | None:
                 text for text in row.texts(values.get("target"), "target") if text.strip()
             )
         ),
-        rounds=run.rounds,
+        rounds=rounds,
         scores=scores,
         stopped_by="budget" if values.get("limit") else "error" if values.get("error") else "end",
     )
@@ -167,7 +167,7 @@ def _text(row: Row, content: Any) -> str:
     if isinstance(content, str) and content.startswith(_ATTACHED):
         held = child(row.values, "attachments").get(content.removeprefix(_ATTACHED))
         return held if isinstance(held, str) else content
-    parts = [p for p in children({"": content}, "") if p.get("type", "text") == "text"]
+    parts = [p for p in objects_in(content) if p.get("type", "text") == "text"]
     return (
         content if isinstance(content, str) else text_of([_text(row, p.get("text")) for p in parts])
     )

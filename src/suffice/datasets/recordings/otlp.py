@@ -19,6 +19,7 @@ from suffice.datasets.recordings.runs import (
     action_of,
     children,
     loaded,
+    objects_in,
     passage_of,
     passages_of,
     query_of,
@@ -190,9 +191,9 @@ def _spans(row: Row) -> Iterator[_Span]:
             "is no OTLP JSON: it has no resourceSpans; export traces as OTLP in JSON, one document or "
             f"one a line; found {', '.join(map(repr, list(row.values)[:8])) or 'nothing'}"
         )
-    for resource in children({"": resources}, ""):
+    for resource in objects_in(resources):
         scopes = _get(resource, "scopeSpans") or _get(resource, "instrumentationLibrarySpans")
-        for scope in children({"": scopes}, ""):
+        for scope in objects_in(scopes):
             for values in children(scope, "spans"):
                 yield _span(row, values)
 
@@ -259,7 +260,7 @@ def _value(row: Row, span: str, value: Any, depth: int = 0) -> Any:
         )
     if kind.startswith("array"):
         return [_value(row, span, item, depth + 1) for item in items]
-    pairs = children({"": items}, "")
+    pairs = objects_in(items)
     return {str(pair.get("key")): _value(row, span, pair.get("value"), depth + 1) for pair in pairs}
 
 
@@ -345,7 +346,7 @@ def _inner(value: Any, roles: Sequence[str]) -> Any:
     value = _unwrapped(value)
     parts = value.get("parts", value.get("content"))
     if isinstance(parts, list):
-        told = [part for part in children({"": parts}, "") if part.get("type", "text") == "text"]
+        told = [part for part in objects_in(parts) if part.get("type", "text") == "text"]
         return text_of([part.get("content", part.get("text")) for part in told]) or None
     if isinstance(value.get("messages"), list):
         return value["messages"]
@@ -393,7 +394,7 @@ def _question(root: _Span, *, alone: bool) -> QuestionRecord:
         question=Question(
             id=root.trace if alone else f"{root.trace}:{root.id}", text=next(asked, "")
         ),
-        rounds=read_run(steps, answer, began=_moment(root.start)).rounds,
+        rounds=read_run(steps, answer, began=_moment(root.start))[0],
         stopped_by="error" if root.failed else None if answer is None else "end",
     )
 

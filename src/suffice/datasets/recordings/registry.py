@@ -188,15 +188,16 @@ def _read(path: Path, kind: Format, layout: Layout) -> tuple[QuestionRecord, ...
 def _lacking(records: Sequence[QuestionRecord], out: str | Path) -> Iterator[str]:
     """What the records do not hold, and what to do."""
     rounds = [round_ for record in records for round_ in record.rounds]
-    untold = sum(not record.question.text.strip() for record in records)
-    if untold:
+    passages = [passage for round_ in rounds for passage in round_.passages or ()]
+    tokens = [token for round_ in rounds for token in round_.tokens or ()]
+    longest = max(len(record.rounds) for record in records)
+    if untold := sum(not record.question.text.strip() for record in records):
         yield (
             f"{untold:,} of {len(records):,} questions have no text: no model can be asked for their "
             "answers; record what was asked (in spans: "
             "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true)"
         )
-    unanswered = sum(round_.answer is None for round_ in rounds)
-    if unanswered:
+    if unanswered := sum(round_.answer is None for round_ in rounds):
         yield (
             f"{unanswered:,} of {len(rounds):,} rounds have no answer: what stopping there would score is "
             "not known, unless the record has scores; record an answer per round, or ask for it on the "
@@ -204,34 +205,23 @@ def _lacking(records: Sequence[QuestionRecord], out: str | Path) -> Iterator[str
         )
     if not any(record.gold.answers for record in records):
         yield (
-            "no question has gold answers: policies are compared by the record's scores"
-            if any(record.scores for record in records)
-            else "no question has gold answers or scores: policies are compared by agreement with the full "
-            f"budget's answer; label a sample: suffice traces label {out} LABELS --out NEW"
+            "no question has gold answers: policies are compared by the record's scores, or else by "
+            f"agreement with the full budget's answer; label some: suffice traces label {out} LABELS"
         )
-    if not any(round_.passages for round_ in rounds):
-        yield "no passages: signals that read evidence are undefined; record passages with id and text"
-    elif not any(passage.text for round_ in rounds for passage in round_.passages or ()):
-        yield "passages without text: signals that read it are undefined; record passages with text"
-    if not any(round_.tokens for round_ in rounds):
-        yield (
-            "no tokens with log-probabilities: margins are undefined unless given as signals; ask the model "
-            "for logprobs, and record tokens"
+    if not any(passage.text for passage in passages):
+        kind = "passages without text" if passages else "no passages"
+        yield f"{kind}: signals that read them are undefined; record passages with id and text"
+    if not any(token.top for token in tokens):
+        kind = (
+            "log-probabilities without alternatives" if tokens else "no log-probabilities of tokens"
         )
-    elif not any(token.top for round_ in rounds for token in round_.tokens or ()):
-        yield "log-probabilities without alternatives: margins are undefined; ask for top_logprobs"
+        yield f"{kind}: margins are undefined unless given as signals; ask the model for top_logprobs"
     if all(round_.usage.prompt_tokens is None for round_ in rounds):
+        yield "no token counts: costs are rounds and calls; record prompt_tokens and completion_tokens"
+    short = (record for record in records if len(record.rounds) < longest)
+    if unstated := sum(record.stopped_by is None for record in short):
         yield (
-            "no token counts: costs are counted in rounds and calls; record prompt_tokens and "
-            "completion_tokens"
-        )
-    lengths = {len(record.rounds) for record in records}
-    unstated = sum(
-        len(record.rounds) < max(lengths) and record.stopped_by is None for record in records
-    )
-    if unstated:
-        yield (
-            f"{unstated:,} questions have fewer than {max(lengths)} rounds and do not say why (stopped_by: "
+            f"{unstated:,} questions have fewer than {longest} rounds and do not say why (stopped_by: "
             "policy, budget, end, error, gold or user); each reads as run to a full budget of its own"
         )
     if any(record.closed_book is not None for record in records):

@@ -72,19 +72,13 @@ class _Open:
     noted: list[Noted] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """What a run left: its rounds, and the scores by round."""
-
-    rounds: tuple[Round, ...]
-    scores: Mapping[int, float]
-
-
 Step = Call | Search | Noted
 
 
-def read_run(steps: Iterable[Step], answer: str | None, *, began: datetime | None = None) -> Run:
-    """The rounds of a run; one without any search is a single round."""
+def read_run(
+    steps: Iterable[Step], answer: str | None, *, began: datetime | None = None
+) -> tuple[tuple[Round, ...], dict[int, float]]:
+    """The rounds of a run, and scores by round; one without any search is a single round."""
     opened: list[_Open] = []
     early: list[Noted] = []
     asking: list[Call] = []  # calls that asked for what follows
@@ -114,7 +108,7 @@ def read_run(steps: Iterable[Step], answer: str | None, *, began: datetime | Non
     scores = {
         number: noted.score for number, part in enumerate(opened, start=1) for noted in part.noted
     }
-    return Run(tuple(rounds), scores)
+    return tuple(rounds), scores
 
 
 def _round(part: _Open, seen: set[str], answer: str | None, began: datetime | None) -> Round:
@@ -179,10 +173,14 @@ def child(held: Mapping[str, Any], name: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def objects_in(values: Any) -> list[dict[str, Any]]:
+    """The objects of a list; none where it is no list."""
+    return [item for item in values if isinstance(item, dict)] if isinstance(values, list) else []
+
+
 def children(held: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
     """The objects of the list under a name; none where there is no list."""
-    values = held.get(name)
-    return [item for item in values if isinstance(item, dict)] if isinstance(values, list) else []
+    return objects_in(held.get(name))
 
 
 def query_of(arguments: Any) -> str | None:

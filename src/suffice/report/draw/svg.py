@@ -212,13 +212,12 @@ class Axes:
     x_ticks: Sequence[float]
     y_ticks: Sequence[float]
 
-    def drawn(self, x_name: str, y_name: str, *, shares: bool = True) -> list[Html]:
-        """Grid, ticks and names; ``shares``: the upright axis is in percent."""
+    def drawn(self, x_name: str, y_name: str) -> list[Html]:
+        """Grid, ticks and names; the upright axis is in percent."""
         bottom, x, y = FRAME.bottom, self.x, self.y
         drawn = [line((FRAME.left, y(v)), (FRAME.right, y(v)), "grid") for v in self.y_ticks]
         drawn += [
-            text((FRAME.left - 6, y(v) + 4), f"{100 * v:g}" if shares else tick(v), "tick end")
-            for v in self.y_ticks
+            text((FRAME.left - 6, y(v) + 4), f"{100 * v:g}", "tick end") for v in self.y_ticks
         ]
         drawn += [line((x(v), bottom), (x(v), bottom + 4), "axis") for v in self.x_ticks]
         drawn += [text((x(v), bottom + 18), tick(v), "tick mid") for v in self.x_ticks]

@@ -71,7 +71,7 @@ def _chosen(material: Material, choice: Choice) -> Html:
     charts = []
     if result.frontier is not None and len(result.frontier.known) > 1:
         drawn = [one for one in policies if one.result.name in shown or one.baseline]
-        charts = [*score_charts(result, policies)[:1], stops_chart(result, drawn)]
+        charts = [*score_charts(result, policies), stops_chart(result, drawn)]
     first = [table for table in choice.tables() if table.name in ("costs", "allowed")]
     return join(
         [

@@ -69,7 +69,7 @@ def _tables(table: Table, giving: Giving) -> Iterator[Html]:
         "stopping on questions that can be answered gains; low is good.",
         small=True,
     )
-    kept = table.headed("What the passage filters keep", _KEPT).picked("policy", *_KEPT)
+    kept = table.headed("What the passage filters keep").picked("policy", *_KEPT)
     rows = [row for row, (_, sets) in zip(kept.rows, giving, strict=True) if sets.retention]
     if rows:
         yield labelled(replace(kept, rows=rows), policies)
@@ -81,12 +81,7 @@ def _tables(table: Table, giving: Giving) -> Iterator[Html]:
 _WORTH = (
     *("policy", "promised", "coverage", "set_size", "answer_rate", "objective", "mean_rounds"),
 )
-_KEPT = {
-    "right_kept": "right passages\nkept",
-    "all_right_kept": "questions that\nkeep all",
-    "shown_kept": "passages\nstill shown",
-    "filtered": "questions",
-}
+_KEPT = ("right_kept", "all_right_kept", "shown_kept", "filtered")
 
 
 def _coverage(sets: AnswerSetResult, shown: str) -> object:

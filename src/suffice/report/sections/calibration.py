@@ -25,27 +25,17 @@ def calibration_section(study: CalibratorStudy) -> Shown:
                 f"of fold; eval is {count(study.eval_questions)} labelled questions of split "
                 f"{study.eval_split}. Lower is better for all three scores; intervals are 95%."
             ),
-            probabilities.headed("Calibrators by their probabilities", _HEADS).html(),
+            probabilities.headed("Calibrators by their probabilities").html(),
             element("h3", "The rule that reads them"),
             plain(
                 element("code", study.rule),
                 f", its floor chosen on {study.tune_split} out of fold, scored on {study.eval_split} "
                 "with HotpotQA's F1.",
             ),
-            rules.headed(
-                "Calibrators by the rule that reads them", {"f1": "F1 % [95%]", "em": "EM %"}
-            ).html(),
+            rules.headed("Calibrators by the rule that reads them").html(),
             listed(f"{note[:1].upper()}{note[1:]}." for note in study.notes),
         ],
     )
-
-
-_HEADS = {
-    "tune": "Brier tune",
-    "eval": "Brier eval [95%]",
-    "log_loss": "log loss eval",
-    "ece": "ECE eval",
-}
 
 
 def _finding(study: CalibratorStudy) -> str:

@@ -51,68 +51,62 @@ def charts_section(material: Material) -> Shown:
 
 # --- scores against cost -------------------------------------------------------------------------
 def score_charts(result: ReplayResult, policies: Sequence[Marked]) -> list[Chart]:
-    """The score with paired intervals and the fixed-k frontier, and another, against mean cost."""
-    if result.frontier is None:
-        return []
-    policies = [policy for policy in policies if not math.isnan(_paid(policy, result))]
-    metric = result.metric
-    other = metric.head(metric.beside)
-    compared = [
-        _point(policy, result, metric.label, value)
+    """The score with paired intervals and the line of fixed budgets, against mean cost; none without it.
+
+    Where one costs many times the others the axis is logarithmic.
+    """
+    placed = [
+        (policy, policy.result.score, _paid(policy, result))
         for policy in policies
-        if (value := policy.result.score) is not None
+        if policy.result.score is not None and not math.isnan(_paid(policy, result))
     ]
-    beside = [
-        _point(policy, result, other, value)
-        for policy in policies
-        if (value := getattr(policy.result, metric.beside)) is not None
-    ]
-    if not compared or not beside:
+    if result.frontier is None or not placed:
         return []
-    fixed = sorted((point.x, point.y) for point in beside if point.family == "fixed")
-    of_frontier = [
-        (f"frontier, k = {number}", amount(cost), percent(value), "", "")
-        for number, cost, value in result.frontier.known
-    ]
+    label, cost = result.metric.label, f"mean {result.cost.per_question}"
+    drawn = [_point(policy, result, value, paid) for policy, value, paid in placed]
     best = _at_best(result)
     line = list(
         result.frontier.best
         if best
         else sorted((cost, score) for _, cost, score in result.frontier.known)
     )
-    intervals = [
-        (points(_gain(policy, result)), bracket(policy.result.interval))
-        for policy in policies
-        if policy.result.score is not None
-    ]
-    dearest = max(point.x for point in compared)
+    dearest = max(point.x for point in drawn)
     if dearest > line[-1][0]:
         line.append((dearest, line[-1][1]))  # beyond it the last score counts
+    every = [*(point.x for point in drawn), *(across for across, _ in line)]
+    log = min(every) > 0 and outlying(every) is not None
+    chart = Scatter(
+        title=f"{label} against {cost}",
+        description=f"{len(drawn)} policies; the key names the marks, the table has the numbers.",
+        x_name=f"{cost} (log scale)" if log else cost,
+        y_name=f"{label}, %",
+        points=drawn,
+        frontier=line,
+        log=log,
+    )
+    rows = [
+        (
+            *(policy.full_name, amount(paid), percent(value)),
+            *(points(_gain(policy, result)), bracket(policy.result.interval)),
+        )
+        for policy, value, paid in placed
+    ]
+    rows += [
+        (f"frontier, k = {number}", amount(cost), percent(value), "", "")
+        for number, cost, value in result.frontier.known
+    ]
+    head = ("policy", cost, f"{label} %", "over the line [95%]", f"{label} alone [95%]")
     name = "the best fixed budget or mix of two" if best else "the fixed-k frontier"
     return [
-        _score_chart(
-            result,
-            metric.label,
-            (compared, line),
-            [
-                *(
-                    (*_numbers(point), *known)
-                    for point, known in zip(compared, intervals, strict=True)
-                ),
-                *of_frontier,
-            ],
-            f"Line: {name} at each cost; a policy earns its place above it. Whiskers: 95% paired intervals "
-            f"of the difference to the line at the policy's own cost, of {result.resamples} resamples of the "
-            "questions: where one clears the line, the difference is shown.",
-        ),
-        _score_chart(
-            result,
-            other,
-            (beside, fixed),
-            [_numbers(point) for point in beside],
-            "The line joins the fixed-k policies shown. Intervals are computed for "
-            f"{metric.label} only.",
-        ),
+        Chart(
+            heading=f"{label} against cost",
+            pictures=[scatter(chart)],
+            caption=f"Up is better, left is cheaper. Line: {name} at each cost; a policy earns its place "
+            "above it. Whiskers: 95% paired intervals of the difference to the line at the policy's own "
+            f"cost, of {result.resamples} resamples of the questions: where one clears the line, the "
+            "difference is shown.",
+            table=data_table(f"{label} and cost of every policy", head, rows),
+        )
     ]
 
 
@@ -122,19 +116,14 @@ def _paid(policy: Marked, result: ReplayResult) -> float:
     return policy.result.mean_rounds if known is None else known
 
 
-def _point(policy: Marked, result: ReplayResult, score: str, value: float) -> Point:
-    paid = _paid(policy, result)
-    gain = (
-        _gain(policy, result)
-        if score == policy.result.metric.label and policy.family != "fixed"
-        else None
-    )
+def _point(policy: Marked, result: ReplayResult, value: float, paid: float) -> Point:
+    gain = None if policy.family == "fixed" else _gain(policy, result)
     line = value if gain is None else value - gain.estimate
     return Point(
         mark=policy.mark,
         family=policy.family,
         name=policy.full_name,
-        said=f"{score} {percent(value)}%, {amount(paid)} {result.cost.per_question}",
+        said=f"{result.metric.label} {percent(value)}%, {amount(paid)} {result.cost.per_question}",
         x=paid,
         y=value,
         interval=None if gain is None else (line + gain.low, line + gain.high),
@@ -153,42 +142,6 @@ def _gain(policy: Marked, result: ReplayResult) -> Interval | None:
         return policy.result.frontier_gain
     compared = policy.result.against_fixed
     return next((against.gain for against in compared if against.cost == result.cost.name), None)
-
-
-def _numbers(point: Point) -> tuple[str, str, str]:
-    return point.name, amount(point.x), percent(point.y)
-
-
-def _score_chart(
-    result: ReplayResult,
-    score: str,
-    drawn: tuple[Sequence[Point], Sequence[tuple[float, float]]],
-    rows: Sequence[Sequence[str]],
-    caption: str,
-) -> Chart:
-    """Points and the line through budgets; a table of five columns has intervals.
-
-    Where one costs many times the others the axis is logarithmic.
-    """
-    cost = f"mean {result.cost.per_question}"
-    paid = [*(point.x for point in drawn[0]), *(across for across, _ in drawn[1])]
-    log = min(paid) > 0 and outlying(paid) is not None
-    chart = Scatter(
-        title=f"{score} against {cost}",
-        description=f"{len(drawn[0])} policies; the key names the marks, the table has the numbers.",
-        x_name=f"{cost} (log scale)" if log else cost,
-        y_name=f"{score}, %",
-        points=drawn[0],
-        frontier=drawn[1],
-        log=log,
-    )
-    head = ("policy", cost, f"{score} %", "over the line [95%]", f"{score} alone [95%]")
-    return Chart(
-        heading=f"{score} against cost",
-        pictures=[scatter(chart)],
-        caption=f"Up is better, left is cheaper. {caption}",
-        table=data_table(f"{score} and cost of every policy", head[: len(rows[0])], rows),
-    )
 
 
 # --- where policies stop -------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import get_args
 
 from suffice.measures.costs import CostAxis
 from suffice.replay.run.results import ReplayResult
@@ -17,8 +16,7 @@ from suffice.report.page.section import (
     two_lines,
 )
 from suffice.results.formats import UNKNOWN, counted
-from suffice.results.markup import Html, data_table, element, join, shorten, visible
-from suffice.scoring import ScoreName
+from suffice.results.markup import Html, data_table, element, join
 
 _COSTS = ("llm_calls", "prompt_tokens", "cached_tokens", "completion_tokens")
 _IN_TABLE = frozenset({"rounds", "llm_calls", "prompt_tokens", "completion_tokens"})
@@ -40,7 +38,11 @@ def comparison_section(result: ReplayResult, policies: Sequence[Marked]) -> Show
                 "nearest in cost; over the best fixed-k the best is taken anew in each resample, which "
                 "favours fixed-k. In brackets: 95% intervals.",
             ),
-            element("div", _table(result, policies), class_="comparison"),
+            element(
+                "div",
+                labelled(result.table("policies").headed("Policies side by side"), policies),
+                class_="comparison",
+            ),
             *(table.html() for table in result.tables() if table.name == "cuts"),
             _identities(policies),
             element("h3", "Notes"),
@@ -65,21 +67,6 @@ def _looping(result: ReplayResult, policies: Sequence[Marked]) -> list[Html]:
         element("h3", table.title),
         element("div", labelled(table.headed(caption), adaptive), class_="comparison looping"),
     ]
-
-
-def _table(result: ReplayResult, policies: Sequence[Marked]) -> Html:
-    metric = result.metric
-    heads = {
-        **{metric.key(score): f"{metric.head(score)} %" for score in _SCORES},
-        "completion_tokens": "completion\ntokens",
-        f"retained_{metric.name}": f"{metric.label}\nkept %",
-        "frontier_gain": f"{metric.label} over\nfixed-k",
-        f"delta_{metric.name}": f"{metric.label} against\n{shorten(visible(result.baseline_label), 20)}",
-    }
-    return labelled(result.table("policies").headed("Policies side by side", heads), policies)
-
-
-_SCORES: tuple[ScoreName, ...] = get_args(ScoreName)
 
 
 def _identities(policies: Sequence[Marked]) -> Html:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 from suffice.report.draw.marks import Marked, label, label_of, short_name_of
 from suffice.report.page.section import Shown, plain, sentence
-from suffice.results.formats import UNKNOWN, amount, count, counted, p_value, percent, signed
+from suffice.results.formats import amount, count, p_value, percent
 from suffice.results.markup import Html, element, join, shorten, visible
 from suffice.scoring import METRICS
 
@@ -129,89 +130,45 @@ def _holds(guarantee: Terms) -> str:
     return f"{start} those of {source}.{elsewhere}"
 
 
-def _facts(guarantee: Terms) -> list[tuple[str, object]]:
-    facts: list[tuple[str, object]] = []
-    if guarantee["path"] is not None:
-        facts.append(
-            ("Proven along", f"path {visible(guarantee['path'])}, {_questions(guarantee['units'])}")
-        )
-    facts.append(("Tested", _tested(guarantee)))
-    if guarantee["learn"] is not None:
-        halves = (
-            f"{_questions(guarantee['learn'])} to learn, {_questions(guarantee['test'])} to test"
-        )
-        facts += [("Learned family", _family(guarantee)), ("Its halves", halves)]
-    if guarantee["min_rounds"] is not None:
-        facts.append(("Stops no earlier than", f"round {count(guarantee['min_rounds'])}"))
-    if not guarantee["fell_back"]:
-        facts.append(("p-value", p_value(guarantee["p_value"])))
-    if guarantee["bounds"] and not guarantee["fell_back"]:
-        facts += [_bound_fact(bound, guarantee) for bound in guarantee["bounds"]]
-    elif not guarantee["fell_back"]:
-        facts.append(("Measured mean loss", _points(guarantee, guarantee["measured_loss"])))
-    if guarantee["mean_cost"] is not None:
-        unit = f" {visible(guarantee['cost_label'])}" if guarantee["cost_label"] else ""
-        facts.append(
-            (
-                "Cost a question",
-                f"{amount(guarantee['mean_cost'])}{unit}, {amount(guarantee['full_budget_cost'])} at the "
-                "full budget",
-            )
-        )
-    if guarantee["questions_needed"] is not None:
-        needed = f"about {count(guarantee['questions_needed'])} labelled ones for a cheaper policy"
-        facts.append(("Questions needed", needed))
-    facts += [
-        (shorten(visible(name), 60), shorten(visible(value), _LONGEST))
-        for name, value in guarantee["more"].items()
-    ]
-    return facts
+def _points(share: float) -> str:
+    return f"{percent(share)} points"
 
 
+_TERMS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
+    "path": ("Proven along path", str),
+    "units": ("Questions", count),
+    "tested": ("Tested", count),
+    "certified": ("Certified", count),
+    "correction": ("Corrected by", str),
+    "family": ("Learned family", str),
+    "members": ("Its members", count),
+    "duplicates": ("Members that stop like another", count),
+    "learn": ("Questions to learn", count),
+    "test": ("Questions to test", count),
+    "min_rounds": ("Stops no earlier than round", count),
+    "p_value": ("p-value", p_value),
+    "measured_loss": ("Measured mean loss", _points),
+    "mean_cost": ("Cost a question", amount),
+    "full_budget_cost": ("Cost at the full budget", amount),
+    "cost_counted_to": ("A question's cost counts at most", amount),
+    "cost_above": ("Tested questions that cost more", count),
+    "questions_needed": ("Labelled questions needed for a cheaper policy", count),
+}
+"""The terms of a promise as they are called here."""
 _BOUND_NAMES = MappingProxyType(
     {"signed": "Mean loss", "drop": "Mean drop", "wrong-stop": "Wrong stops", "cost": "Mean cost"}
 )
 
 
-def _bound_fact(bound: Terms, guarantee: Terms) -> tuple[str, str]:
-    of_bound = {**guarantee, "loss": bound["of"]}
-    mean = (
-        amount(bound["measured"]) if bound["of"] == "cost" else _points(of_bound, bound["measured"])
-    )
-    said = f"measured {mean}"
-    if bound["of"] == "cost" and guarantee["cost_counted_to"] is not None:
-        above = count(guarantee["cost_above"] or 0)
-        most = amount(guarantee["cost_counted_to"])
-        said += f"; a question counts {most} at most, {above} tested cost more"
-    return _BOUND_NAMES.get(bound["of"], "Another bound"), said
-
-
-def _points(guarantee: Terms, loss: float | None) -> str:
-    if loss is None:
-        return UNKNOWN
-    if guarantee["loss"] == "signed":
-        return f"{signed(loss)} points (a gain where negative)"
-    return f"{percent(loss)}%" if guarantee["loss"] == "wrong-stop" else f"{percent(loss)} points"
-
-
-def _questions(number: float | None) -> str:
-    return UNKNOWN if number is None else counted(int(number), "question")
-
-
-def _family(guarantee: Terms) -> str:
-    name = UNKNOWN if guarantee["family"] is None else shorten(visible(guarantee["family"]), 60)
-    alike = (
-        f", {count(guarantee['duplicates'])} of them stop like another"
-        if guarantee["duplicates"]
-        else ""
-    )
-    return f"{name}: {count(guarantee['members'])} members{alike}"
-
-
-def _tested(guarantee: Terms) -> str:
-    how = (
-        ""
-        if guarantee["correction"] is None
-        else f" ({shorten(visible(guarantee['correction']), 60)})"
-    )
-    return f"{count(guarantee['tested'])}{how}, {count(guarantee['certified'])} certified"
+def _facts(guarantee: Terms) -> Iterator[tuple[str, str]]:
+    """What is known of the terms; of a policy that fell back nothing was proven or measured."""
+    hidden = {"p_value", "measured_loss"} if guarantee["fell_back"] else set()
+    for name, (heading, shown) in _TERMS.items():
+        value = guarantee[name]
+        if value is not None and name not in hidden:
+            yield heading, shorten(visible(shown(value)), _LONGEST)
+    for bound in () if guarantee["fell_back"] else guarantee["bounds"]:
+        told = amount(bound["measured"]) if bound["of"] == "cost" else f"{percent(bound["measured"])}%"
+        yield _BOUND_NAMES.get(bound["of"], "Another bound"), f"measured {told}"
+    for name, term in guarantee["more"].items():
+        yield shorten(visible(name), 60), shorten(visible(term), _LONGEST)

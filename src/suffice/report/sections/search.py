@@ -96,16 +96,7 @@ def _table(
         for column in table.columns
         if column.name not in ("rule", "number") and not (over_rounds and column.name == "cost")
     ]
-    metric = result.metric
-    label, baseline = metric.label, shorten(visible(result.baseline), 20)
-    heads = {
-        f"tune_{metric.name}": f"tune {label} %",
-        metric.name: f"{label} %\n[95%, all]",
-        "naive": f"{label} %\n[95%, alone]",
-        metric.key(metric.beside): f"{metric.head(metric.beside)} %",
-        f"delta_{metric.name}": f"{label} against {baseline}\n[95%, all]",
-    }
-    shown = replace(table.headed(title, heads).picked("rule", *figures), names=1)
+    shown = replace(table.headed(title).picked("rule", *figures), names=1)
     dressed = shown.html({"rule": lambda number, _: _rule(*rules[number])})
     return element("div", dressed, class_="rules")
 

@@ -112,8 +112,8 @@ def _curves_table(results: Sequence[Worth], policies: Sequence[Marked]) -> Html:
 # --- the tables ----------------------------------------------------------------------------------
 def _tables(results: Sequence[Worth], policies: Sequence[Marked]) -> Iterator[Html]:
     tables = {table.name: table for table in selective_tables(results)}
-    yield labelled(tables["confidences"].headed("What each confidence is worth", _AREAS), policies)
-    groups = tables["above and below"].headed("Answers above and below a confidence", _GROUPS)
+    yield labelled(tables["confidences"].headed("What each confidence is worth"), policies)
+    groups = tables["above and below"].headed("Answers above and below a confidence")
     yield labelled(groups, policies)
     median = " (the median)" if results[0]["threshold_is_median"] else ""
     yield plain(
@@ -123,29 +123,5 @@ def _tables(results: Sequence[Worth], policies: Sequence[Marked]) -> Iterator[Ht
         yield plain("No answer at a stop says that it is none.", small=True)
         return
     yield element("h3", "Answers that say they are none")
-    abstentions = tables["abstentions"].headed("Abstentions at the stop", _ABSTENTIONS)
+    abstentions = tables["abstentions"].headed("Abstentions at the stop")
     yield labelled(abstentions, policies)
-
-
-_AREAS = {
-    "auroc": "AUROC [95%]",
-    "use": "",
-    "aurc": "AURC [95%]",
-    "excess_aurc": "excess AURC [95%]",
-    "undefined": "without confidence",
-}
-_GROUPS = {
-    "above_n": "above",
-    "above_em": "EM above % [95%]",
-    "above_f1": "F1 above %",
-    "below_n": "below",
-    "below_em": "EM below % [95%]",
-    "below_f1": "F1 below %",
-}
-_ABSTENTIONS = {
-    "share": "abstain %",
-    "all_em": "EM of all % [95%]",
-    "all_f1": "F1 of all %",
-    "without_em": "EM without them % [95%]",
-    "without_f1": "F1 without them %",
-}

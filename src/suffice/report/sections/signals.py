@@ -191,10 +191,7 @@ def _signals_by_type(tables: Mapping[str, Table]) -> Html:
     if table is None:
         return Html()
     names = [column.name for column in table.columns[: _MOST_TYPES + 1]]
-    heads = {column.name: _name(column.heading) for column in table.columns}
-    return folded(
-        "Signals by question type", _html(table.headed(table.title, heads).picked(*names))
-    )
+    return folded("Signals by question type", _html(table.picked(*names)))
 
 
 def _skipped(diagnostics: Diagnostics) -> Html:
@@ -215,22 +212,16 @@ def types_table(types: Sequence[Mapping[str, Any]], policies: Sequence[Marked]) 
     if not types:
         return Html()
     baseline = next((policy.result.name for policy in policies if policy.baseline), None)
-    table = table_of_types(types[:_MOST_TYPES], baseline).headed(
-        "Policies by question type", _HEADS
-    )
+    table = table_of_types(types[:_MOST_TYPES], baseline)
     more = len(types) - _MOST_TYPES
     cut = f" {counted(more, 'more type')} not shown." if more > 0 else ""
     note = f"Few: under 10 questions, too few to read anything into.{cut}"
     return folded(
         "Policies by question type",
-        labelled(table, policies, {"type": lambda _, shown: element("bdi", _name(shown))}),
+        labelled(
+            table.headed("Policies by question type"),
+            policies,
+            {"type": lambda _, shown: element("bdi", _name(shown))},
+        ),
         plain(note, small=True),
     )
-
-
-_HEADS = {
-    "n": "with gold",
-    "em": "EM %",
-    "f1": "F1 %",
-    "delta_f1": "F1 against the baseline [95%]",
-}

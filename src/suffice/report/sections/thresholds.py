@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable
 
 from suffice.replay.choose.sweep import SweepResult
-from suffice.report.draw.lines import Line, Lines, lines
 from suffice.report.draw.marks import legend
+from suffice.report.draw.svg import (
+    FRAME,
+    SIZE,
+    Family,
+    area,
+    canvas,
+    dot,
+    enclosing,
+    line,
+    polyline,
+    text,
+)
 from suffice.report.page.section import Chart, Shown, listed, plain
 from suffice.results.formats import decimal, percent
-from suffice.results.markup import Html, element, join
+from suffice.results.markup import element, join
 
 
 def thresholds_section(result: SweepResult) -> Shown:
@@ -22,8 +33,7 @@ def thresholds_section(result: SweepResult) -> Shown:
         f"{result.settings.eval_split}; {_knee(result)}",
         blocks=[
             plain("The number written ? in ", element("code", result.settings.rule), "."),
-            _score_chart(result),
-            _rounds_chart(result),
+            _chart(result),
             listed(result.explained()),
         ],
     )
@@ -35,82 +45,43 @@ def _knee(result: SweepResult) -> str:
     return f"knee at {result.knee.threshold:g}"
 
 
-def _score_chart(result: SweepResult) -> Chart:
-    chart = _lines(
-        result,
-        f"{result.metric.label} over the threshold",
-        result.metric.name,
-        lambda value: f"{result.metric.label} {percent(value)}%",
-        shares=True,
-    )
+def _chart(result: SweepResult) -> Chart:
+    """The score on both splits, with the band of its standard error on tune."""
+    settings, points, label = result.settings, result.points, result.metric.label
+    title = f"{label} over the threshold"
+    tune, held = [p.tune_score for p in points], [p.eval_score for p in points]
+    low, high = ([p.tune_score + sign * p.tune_error for p in points] for sign in (-1, 1))
+    axes = enclosing([p.threshold for p in points], [*tune, *held, *low, *high])
+    at = [axes.x(p.threshold) for p in points]
+
+    def path(values: Iterable[float]) -> list[tuple[float, float]]:
+        return list(zip(at, map(axes.y, values), strict=True))
+
+    drawn = axes.drawn("threshold", f"{label}, %")
+    drawn.append(area([*path(high), *reversed(path(low))], "band fixed"))
+    for row, (value, name) in enumerate(_marked(result)):
+        x, top = axes.x(value), FRAME.top - 2 + 14 * row
+        side, away = ("end", -5.0) if x > (FRAME.left + FRAME.right) / 2 else ("", 5.0)
+        drawn.append(line((x, top - 8), (x, FRAME.bottom), "chosen"))
+        drawn.append(text((x + away, top), name, f"value {side}".strip()))
+    families: tuple[tuple[Family, list[float]], ...] = (("fixed", tune), ("adaptive", held))
+    for family, values in families:
+        drawn.append(polyline(path(values), f"curve {family}"))
+        drawn += [
+            dot(place, family, f"{p.threshold:g}: {label} {percent(value)}%")
+            for place, p, value in zip(path(values), points, values, strict=True)
+        ]
+    splits = legend((("fixed", settings.tune_split), ("adaptive", settings.eval_split)))
     caption = (
-        f"Band: one standard error of tune {result.metric.label}, out of fold. Chosen: the cheapest "
-        "within one standard error of the best. Knee, where more cost buys less from there on: "
+        f"Band: one standard error of tune {label}, out of fold. Chosen: the cheapest within one standard "
+        "error of the best. Knee, where more cost buys less from there on: "
         f"{result.knee.in_words}"
     )
-    return _chart(chart, result, caption, _table(result))
-
-
-def _rounds_chart(result: SweepResult) -> Chart:
-    chart = _lines(
-        result,
-        "Rounds over the threshold",
-        "rounds",
-        lambda value: f"{decimal(value)} rounds",
-        shares=False,
-    )
-    rounds = result.table().headed("Mean rounds at every threshold", _heads(result))
-    table = rounds.picked("threshold", "tune_rounds", "eval_rounds")
-    return _chart(chart, result, "Down is cheaper.", table.html())
-
-
-def _chart(chart: Lines, result: SweepResult, caption: str, table: Html) -> Chart:
-    settings = result.settings
-    splits = legend((("fixed", settings.tune_split), ("adaptive", settings.eval_split)))
     return Chart(
-        heading=chart.title, pictures=[lines(chart)], caption=join([splits, caption]), table=table
-    )
-
-
-def _lines(
-    result: SweepResult,
-    title: str,
-    of: str,
-    said: Callable[[float], str],
-    *,
-    shares: bool,
-) -> Lines:
-    """Tune and eval over the thresholds; ``shares``: the score, which has its standard error on tune."""
-
-    def column(name: str) -> list[float]:
-        return [float(point[name] or 0.0) for point in result.points]
-
-    at, on_splits = column("threshold"), (column(f"tune_{of}"), column(f"eval_{of}"))
-    errors = [
-        (score - error, score + error)
-        for score, error in zip(on_splits[0], column("tune_standard_error"), strict=True)
-    ]
-    tune, held = (
-        [f"{threshold:g}: {said(value)}" for threshold, value in zip(at, values, strict=True)]
-        for values in on_splits
-    )
-    return Lines(
-        title=title,
-        description=f"{len(at)} thresholds, tune and eval.",
-        x_name="threshold",
-        y_name=f"{result.metric.label}, %" if shares else "mean rounds",
-        lines=[
-            Line(
-                colour="fixed",
-                at=at,
-                values=on_splits[0],
-                band=errors if shares else (),
-                hints=tune,
-            ),
-            Line(colour="adaptive", at=at, values=on_splits[1], hints=held),
-        ],
-        shares=shares,
-        uprights=_marked(result),
+        heading=title,
+        pictures=[canvas(SIZE, title, f"{len(points)} thresholds, tune and eval.", drawn)],
+        caption=join([splits, caption]),
+        table=result.table().headed("Every threshold on both splits").html(),
     )
 
 
@@ -122,24 +93,3 @@ def _marked(result: SweepResult) -> list[tuple[float, str]]:
         named = "knee" if result.knee.warning is None else "knee, unclear"
         names[knee] = f"chosen, {named}" if knee == result.chosen else named
     return list(names.items())
-
-
-def _table(result: SweepResult) -> Html:
-    heads = _heads(result) | {
-        f"{split}_cost": f"{split} {' '.join(result.cost.head).strip()}"
-        for split in ("tune", "eval")
-    }
-    return result.table().headed("Every threshold on both splits", heads).html()
-
-
-def _heads(result: SweepResult) -> dict[str, str]:
-    metric = result.metric
-    return {
-        f"tune_{metric.name}": f"tune {metric.label} %",
-        "tune_rounds": "tune rounds",
-        "gain_per_round": f"{metric.label} per round",
-        f"eval_{metric.name}": f"eval {metric.label} %",
-        f"eval_{metric.key(metric.beside)}": f"eval {metric.head(metric.beside)} %",
-        "eval_rounds": "eval rounds",
-        "choice": "choice",
-    }

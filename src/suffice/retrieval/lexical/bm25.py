@@ -22,7 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice._optional import require
-from suffice.concurrency import room_for_a_thread
 from suffice.errors import UsageError, first_line
 from suffice.retrieval.index_file import UNREADABLE, load_index, save_index
 from suffice.retrieval.ranking import best_first, check_ids, check_k, corpus_fingerprint, scored
@@ -163,8 +162,7 @@ def _eager_scorer(passages: Sequence[Passage], settings: BM25Settings) -> _Eager
     if not vocabulary:
         return _EagerScorer(engine=None, n_passages=len(passages))
     engine = _engine(settings)
-    with room_for_a_thread():  # which watches a progress bar, shown or not
-        engine.index((ids, vocabulary), create_empty_token=False, show_progress=False)
+    engine.index((ids, vocabulary), create_empty_token=False, show_progress=False)
     return _EagerScorer(engine=engine, n_passages=len(passages))
 
 

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from tests.properties import examples
 from tests.question_records import question_records
 
-from suffice.costs.energy import EnergyModel
-from suffice.costs.prices import Prices, PriceTier
+from suffice.costs.prices import EnergyModel, Prices, PriceTier
 from suffice.costs.usage import COSTS, CostModel
 from suffice.errors import UsageError
 from suffice.policies.fixed import FixedPolicy

@@ -94,7 +94,7 @@ def test_charts_have_names_and_their_numbers_in_tables(
     data = build_report(records, ["fixed-1", "fixed-2", "tasr"])
     page = Page.of(render_report(data))
     pictures = [attributes for tag, attributes in page.tags if tag == "svg"]
-    assert len(pictures) == 4 + len(data.reliability["tasr"])
+    assert len(pictures) == 3 + len(data.reliability["tasr"])
     assert all(each["role"] == "img" and each["aria-label"] for each in pictures)
     stops = page.tables["Questions that stop at each round"]
     for each, row in zip(data.result.policies, stops[1:], strict=True):

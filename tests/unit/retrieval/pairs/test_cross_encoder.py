@@ -15,7 +15,7 @@ from tests.tiny_encoder import save_scorer
 from suffice.errors import BackendError, UsageError
 from suffice.protocols import Reranker
 from suffice.retrieval import networks as pair_networks
-from suffice.retrieval.pairs.cross_encoder import CrossEncoderReranker
+from suffice.retrieval.networks import CrossEncoderReranker
 from suffice.trace.rounds.records import Passage
 
 PASSAGES = [
