@@ -9,7 +9,6 @@ from pathlib import PurePath
 from typing import Annotated, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from studies.ab_rag.prices import PriceList, read_price_list
 from studies.ab_rag.results import METHOD, RecordStudy, paper_tables
@@ -25,7 +24,7 @@ from suffice.numbers.intervals.bootstrap import (
     resampled_counts,
     resampled_means,
 )
-from suffice.numbers.intervals.estimate import Estimate, from_draws, undefined
+from suffice.numbers.intervals.estimate import from_draws, undefined
 from suffice.options import Option, read_grid
 from suffice.policies.ab_rag.policy import CERTAINTIES, ABRagPolicy
 from suffice.policies.defaults import FIT_SPLIT
@@ -259,22 +258,15 @@ def _single_signals(comparison: Comparison) -> tuple[list[dict[str, Any]], list[
         if not defined:
             missing.add(signal)
             continue
-        area = _auroc(values, em[labelled] == 1.0, counts)
+        some, right = np.flatnonzero(np.isfinite(values)), em[labelled] == 1.0
+        area = undefined("needs right and wrong answers with a value")
+        value = auroc(values[some], right[some])
+        if not math.isnan(value):
+            resampled = ResampledAuroc(values[some], right[some], some, len(values))
+            area = from_draws(value, resampled(counts))
         about = {"part": part, "form": form, "signal": signal, "sign": sign}
         worth.append({**about, "defined": defined, "auroc": area})
     return worth, sorted(missing)
-
-
-def _auroc(
-    values: NDArray[np.float64], right: NDArray[np.bool_], counts: NDArray[np.float64]
-) -> Estimate:
-    """AUROC of the defined values with the interval of the resamples (n_questions, n_draws)."""
-    defined = np.flatnonzero(np.isfinite(values))
-    area = auroc(values[defined], right[defined])
-    if math.isnan(area):
-        return undefined("needs right and wrong answers with a value")
-    resampled = ResampledAuroc(values[defined], right[defined], defined, len(values))
-    return from_draws(area, resampled(counts))
 
 
 # --- single questions -----------------------------------------------------------------------------

@@ -257,7 +257,7 @@ def built_retrievers(
         if name == ORACLE:
             retrievers[name] = None
         elif name == "tfidf":
-            retrievers[name] = TfidfIndex.build(documents)
+            retrievers[name] = TfidfIndex(documents)
         else:
             kind = name.removesuffix("-30")
             retrieval = Retrieval(name=kind, encoder=encoder, candidates=max(20, REGIMES[name]))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from studies.retrieval.study import NO_TRIVIAQA, STUDY, read_set
+from studies.retrieval import NO_TRIVIAQA, STUDY, read_set
 from studies.tests.triviaqa import written_triviaqa
 
 from suffice.cli.main import main

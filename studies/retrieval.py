@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -168,7 +169,7 @@ def data_set_recall(
             continue
         retrieval = Retrieval(
             name=name,
-            source=TfidfIndex.build(passages) if first_stage(name) == _TFIDF else None,
+            source=TfidfIndex(passages) if first_stage(name) == _TFIDF else None,
             encoder=settings.encoder,
             reranker=settings.reranker,
             pool=settings.pool if reranks(name) else None,
@@ -332,3 +333,7 @@ STUDY = Study(
     run=_run,
     out="write retrieval.json into this folder",
 )
+main = STUDY.main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,1 +1,0 @@
-"""Recall of every retriever on several data sets side by side."""
