@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from studies.ab_rag.prices import read_price_list
 from studies.ab_rag.study import (
     STUDY,
     ABRagComparison,
     ABRagStudySettings,
     ab_rag_study,
     held_gold,
+    read_price_list,
 )
 from studies.tests.ab_rag import study_traces
 from tests.builders import written_traces
