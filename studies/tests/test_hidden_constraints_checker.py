@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from studies.hidden_constraints.checker import CheckerJudge, names_token, satisfies
 from studies.hidden_constraints.corpus.tasks import Constraint
-from studies.hidden_constraints.negation import Stance, clauses, is_identifier, stance
+from studies.hidden_constraints.negation import Stance, clauses, stance
 
 from suffice.errors import UsageError
 
@@ -126,36 +126,6 @@ def at_x(text: str, words: tuple[str, ...] = ()) -> Stance:
     return stance(clause, clause.index("x_1"), words)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("keep x_1", Stance.AFFIRMED),
-        ("no x_1", Stance.LACKING),
-        ("go without x_1", Stance.LACKING),
-        ("not without x_1", Stance.AFFIRMED),
-        ("skip x_1", Stance.DENIED),
-        ("listeners to disable: x_1", Stance.AFFIRMED),
-        ("disable: x_1", Stance.DENIED),
-        ("refuse to apply x_1", Stance.DENIED),
-        ("refuse calls for x_1", Stance.AFFIRMED),
-        ("x_1 is not skipped", Stance.AFFIRMED),
-        ("x_1 was removed", Stance.DENIED),
-        ("x_1 removed the listener", Stance.AFFIRMED),
-        ("x_1: no", Stance.DENIED),
-        ("x_1 holds", Stance.AFFIRMED),
-        ("x_1 ruled out of scope", Stance.DENIED),
-        ("will_enforce x_1", Stance.AFFIRMED),
-        ("will_enforce y_2 and cannot_enforce x_1", Stance.DENIED),
-        ("cannot_enforce y_2 and will_enforce x_1", Stance.AFFIRMED),
-        ("x_1 is never not applied", Stance.AFFIRMED),
-        ("will_not_enforce: x_1", Stance.DENIED),
-        ("do not simply apply x_1", Stance.DENIED),
-    ],
-)
-def test_stances(text: str, expected: Stance) -> None:
-    assert at_x(text) is expected
-
-
 def test_the_requirements_own_words_are_no_denials_and_are_reached_through() -> None:
     assert at_x("disable x_1") is Stance.DENIED
     assert at_x("disable x_1", ("disable",)) is Stance.AFFIRMED
@@ -167,22 +137,3 @@ def test_the_requirements_own_words_are_no_denials_and_are_reached_through() -> 
 def test_a_denial_reaches_twelve_words_and_no_farther() -> None:
     assert at_x("not " + "the " * 11 + "x_1") is Stance.DENIED
     assert at_x("not " + "the " * 12 + "x_1") is Stance.AFFIRMED
-
-
-def test_clauses_end_at_sentences_and_turns() -> None:
-    assert list(clauses("Skip it; use TLS 1.3. But why? don't")) == [
-        ("skip", "it"),
-        ("use", "tls", "1.3"),
-        ("why",),
-        ("don't",),
-    ]
-    assert list(clauses("")) == list(clauses(". ;")) == []
-
-
-def test_an_identifier_has_an_underscore_and_ends_in_a_digit() -> None:
-    assert [is_identifier(each) for each in ("a_b_003", "port_a", "v2", "x_1")] == [
-        True,
-        False,
-        False,
-        True,
-    ]
