@@ -164,7 +164,7 @@ def found_in(records: Sequence[RecordStudy], settings: ABRagStudySettings) -> Fo
     if len(records) == 1:
         shown = (*records[0].comparison.tables(), *tables)
         return Found(document=records[0].document, shown=shown, notes=notes)
-    document = {"records": records, "priced_by": priced_by}
+    document = {"records": [one.document for one in records], "priced_by": priced_by}
     return Found(document=document, shown=tuple(tables), notes=notes)
 
 

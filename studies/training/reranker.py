@@ -227,9 +227,8 @@ def train(
     """A reranker trained to put gold paragraphs above the others of their question.
 
     The loss of a question is the cross-entropy between its gold paragraphs, in equal shares, and the
-    softmax of its paragraphs' scores, plus the mean log-loss of every score as log-odds of being gold:
-    the first orders, the second gives a raw score its meaning. Word vectors stay as they are. The same
-    examples, settings, thread count and library versions give the same weights.
+    softmax of its paragraphs' scores, plus the mean log-loss of every score as log-odds of being gold. Word
+    vectors stay as they are. The same examples, settings, threads and libraries give the same weights.
     """
     torch = require("torch", extra="train", purpose=_PURPOSE)
     model = InteractionModel.start(base or _packaged_base(), max_length=settings.max_length)
