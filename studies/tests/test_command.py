@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-from typing import Any
 
 import pytest
 from studies.ab_rag.study import STUDY as AB_RAG
@@ -35,7 +34,7 @@ FEW = ("--dataset", "generated", "--limit", "4", "--encoder", "none", "--bootstr
 
 
 @pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
-def test_every_field_that_is_an_option_is_offered(study: Study[Any]) -> None:
+def test_every_field_that_is_an_option_is_offered(study: Study) -> None:
     flags = {option.flag for option in study.offered()}
     for group in study.options:
         if group.only is None:
