@@ -11,7 +11,7 @@ from studies.command import Study
 from studies.hidden_constraints.study import STUDY as HIDDEN_CONSTRAINTS
 from studies.micp.populations import STUDY as POPULATIONS
 from studies.micp.study import STUDY as MICP
-from studies.retrieval import STUDY as RETRIEVAL
+from studies.retrieval.__main__ import STUDY as RETRIEVAL
 from studies.stop_rag.study import STUDY as STOP_RAG
 from studies.training.__main__ import main as train
 from studies.training.contradiction import STUDY as CONTRADICTION

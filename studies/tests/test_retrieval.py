@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from studies.retrieval import NO_TRIVIAQA, STUDY, read_set
+from studies.retrieval.__main__ import NO_TRIVIAQA, STUDY, read_set
 
 from suffice.cli.main import main
 from suffice.datasets.generated import generate

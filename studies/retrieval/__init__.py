@@ -1,0 +1,1 @@
+"""What retrievers find in pooled corpora (the AB-RAG paper, V)."""
