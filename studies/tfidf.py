@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,28 +18,21 @@ class TfidfIndex:
 
     A word's weight is its count times ``1 + ln((1 + N) / (1 + df))``, vectors have length 1: what
     scikit-learn's ``TfidfVectorizer`` computes as it stands. Scores lie in [0, 1], 0 where no word is
-    shared. Use :meth:`build`.
+    shared. Passages, of unique ids, are indexed over title and text.
 
-    >>> index = TfidfIndex.build(
-    ...     [Passage(id="a", text="a red boat"), Passage(id="b", text="a green boat")])
+    >>> index = TfidfIndex([Passage(id="a", text="a red boat"), Passage(id="b", text="a green boat")])
     >>> [passage.id for passage in index.retrieve("green boat", 2)]
     ['b', 'a']
     """
 
-    def __init__(self, passages: tuple[Passage, ...], vectorizer: Any, matrix: Any) -> None:
-        self.passages = passages
-        self._vectorizer = vectorizer
-        self._matrix = matrix  # sparse (n_passages, n_words); None: no passage holds a word
-
-    @classmethod
-    def build(cls, passages: Iterable[Passage]) -> TfidfIndex:
-        """Index passages over title and text; any number of them, with unique ids."""
-        kept = tuple(passages)
-        check_ids(kept)
+    def __init__(self, passages: Iterable[Passage]) -> None:
+        self.passages = tuple(passages)
+        check_ids(self.passages)
         module = require("sklearn.feature_extraction.text", extra="cluster", purpose="TF-IDF")
-        vectorizer = module.TfidfVectorizer(analyzer=list)
-        tokens = [passage_tokens(passage) for passage in kept]
-        return cls(kept, vectorizer, vectorizer.fit_transform(tokens) if any(tokens) else None)
+        self._vectorizer = module.TfidfVectorizer(analyzer=list)
+        tokens = [passage_tokens(passage) for passage in self.passages]
+        # sparse (n_passages, n_words); None: no passage holds a word
+        self._matrix = self._vectorizer.fit_transform(tokens) if any(tokens) else None
 
     def scores(self, query: str) -> NDArray[np.float64]:
         """The cosine of the query and every passage, (n_passages,)."""

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import islice
-from queue import Empty, SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar
 
 from suffice.errors import BackendError, SufficeError, UsageError

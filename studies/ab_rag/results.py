@@ -10,7 +10,6 @@ from suffice.numbers.intervals.bootstrap import Interval
 from suffice.replay.diagnose.reliability import wilson
 from suffice.replay.run.compare import Comparison
 from suffice.replay.run.results import PolicyResult
-from suffice.results.as_json import as_json
 from suffice.results.formats import amount
 from suffice.results.table import Column, Table, Value
 
@@ -44,10 +43,6 @@ class RecordStudy:
     @property
     def questions(self) -> int:
         return self.comparison.result.questions
-
-    def to_json(self) -> dict[str, Any]:
-        """Strict JSON."""
-        return {name: as_json(value) for name, value in self.document.items()}
 
 
 # --- tables ---------------------------------------------------------------------------------------

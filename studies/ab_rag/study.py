@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Annotated, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from studies.ab_rag.prices import PriceList, read_price_list
 from studies.ab_rag.results import METHOD, RecordStudy, paper_tables
 from studies.command import Found, Options, Request, Study
+from suffice.costs.prices import Prices, parse_prices
 from suffice.costs.usage import CostModel
 from suffice.datasets.files import unique_ids
-from suffice.errors import UsageError
+from suffice.errors import DataError, UsageError
 from suffice.measures.measures import Measures
 from suffice.numbers.auroc import ResampledAuroc, auroc
 from suffice.numbers.intervals.bootstrap import (
@@ -25,7 +25,7 @@ from suffice.numbers.intervals.bootstrap import (
     resampled_counts,
     resampled_means,
 )
-from suffice.numbers.intervals.estimate import Estimate, from_draws, undefined
+from suffice.numbers.intervals.estimate import from_draws, undefined
 from suffice.options import Option, read_grid
 from suffice.policies.ab_rag.policy import CERTAINTIES, ABRagPolicy
 from suffice.policies.defaults import FIT_SPLIT
@@ -42,6 +42,51 @@ from suffice.signals.registry import resolve
 from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.rounds.table import TraceSet
 
+# --- one price list for several records ------------------------------------------------------------
+_LIST = '["llama3.2:3b"] with input = 0.06 and output = 0.06 below it; ["*"] is for all others'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceList:
+    """Prices by the name of a model or a record; ``*`` for all others. ``source`` is where they stand."""
+
+    source: str
+    by_name: Mapping[str, Prices]
+
+    def of(self, *names: str) -> Prices | None:
+        """The prices of the first of the names that is listed, else those for all others."""
+        return next((self.by_name[name] for name in (*names, "*") if name in self.by_name), None)
+
+
+def read_price_list(given: str) -> PriceList:
+    """Rates as ``input=1,output=5``, or a TOML file that has them by model.
+
+    >>> read_price_list("input=1,output=5").of("any model").output
+    5.0
+    """
+    path = Path(given)
+    if path.suffix != ".toml" and not path.exists():
+        return PriceList(source="by hand", by_name={"*": parse_prices(given)})
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UsageError(f"there is no price list {given}; a file holds {_LIST}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise DataError(f"is no TOML ({error}); it holds {_LIST}", file=given) from error
+    by_name = {}
+    for name, rates in document.items():
+        if not isinstance(rates, dict):
+            raise DataError(f"{name!r} has no rates, found {rates!r}; type {_LIST}", file=given)
+        try:
+            by_name[name] = parse_prices(",".join(f"{key}={value}" for key, value in rates.items()))
+        except UsageError as error:
+            raise DataError(f"{name!r}: {error}", file=given) from error
+    if not by_name:
+        raise DataError(f"holds no prices; it holds {_LIST}", file=given)
+    return PriceList(source=given, by_name=by_name)
+
+
+# --- the study ------------------------------------------------------------------------------------
 SWEPT = tuple(round(0.05 * step, 2) for step in range(6, 17))
 FORMS = (
     *(("S1", name, name, 1.0) for name in CERTAINTIES),
@@ -119,7 +164,7 @@ def found_in(records: Sequence[RecordStudy], settings: ABRagStudySettings) -> Fo
     if len(records) == 1:
         shown = (*records[0].comparison.tables(), *tables)
         return Found(document=records[0].document, shown=shown, notes=notes)
-    document = {"records": records, "priced_by": priced_by}
+    document = {"records": [one.document for one in records], "priced_by": priced_by}
     return Found(document=document, shown=tuple(tables), notes=notes)
 
 
@@ -259,22 +304,15 @@ def _single_signals(comparison: Comparison) -> tuple[list[dict[str, Any]], list[
         if not defined:
             missing.add(signal)
             continue
-        area = _auroc(values, em[labelled] == 1.0, counts)
+        some, right = np.flatnonzero(np.isfinite(values)), em[labelled] == 1.0
+        area = undefined("needs right and wrong answers with a value")
+        value = auroc(values[some], right[some])
+        if not math.isnan(value):
+            resampled = ResampledAuroc(values[some], right[some], some, len(values))
+            area = from_draws(value, resampled(counts))
         about = {"part": part, "form": form, "signal": signal, "sign": sign}
         worth.append({**about, "defined": defined, "auroc": area})
     return worth, sorted(missing)
-
-
-def _auroc(
-    values: NDArray[np.float64], right: NDArray[np.bool_], counts: NDArray[np.float64]
-) -> Estimate:
-    """AUROC of the defined values with the interval of the resamples (n_questions, n_draws)."""
-    defined = np.flatnonzero(np.isfinite(values))
-    area = auroc(values[defined], right[defined])
-    if math.isnan(area):
-        return undefined("needs right and wrong answers with a value")
-    resampled = ResampledAuroc(values[defined], right[defined], defined, len(values))
-    return from_draws(area, resampled(counts))
 
 
 # --- single questions -----------------------------------------------------------------------------

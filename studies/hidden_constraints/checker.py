@@ -42,19 +42,12 @@ def names_token(constraint: Constraint, text: str) -> bool:
 def satisfies(constraint: Constraint, plan: str) -> Verdict:
     """Whether a plan says that it enforces a constraint, and in which step.
 
-    A step says so when it names the token and affirms it, or, where it does not name the token,
-    when of every concept group it affirms a word; a word joined by hyphens counts as
-    a whole and by its parts. A step takes it back when it denies the token ("remove the control X"),
-    or denies the requirement in words of every group. Where several steps speak, the last one decides.
-    What affirming and denying mean, and what these rules cannot see, stands at
-    :func:`studies.hidden_constraints.negation.stance`.
-
-    Notes
-    -----
-    Groups decide without the sentence between them: a step with a word of each counts whatever else it
-    says, also in another order ("migrate first, then take a snapshot"), and a word form that no group
-    lists is not known. In a group "no" and "without" count where they stand before another of its
-    words. A step that undoes the requirement in other words ("open port 80 again") goes unseen.
+    A step says so when it names the token and affirms it, or, where it does not name the token, when of every
+    concept group it affirms a word; a word joined by hyphens counts as a whole and by its parts. A step takes
+    it back when it denies the token ("remove the control X"), or denies the requirement in words of every
+    group. Where several steps speak, the last one decides. Groups decide without the sentence between them,
+    and a step that undoes the requirement in other words ("open port 80 again") goes unseen.
+    :func:`studies.hidden_constraints.negation.stance` says what affirming and denying mean.
     """
     verdict = Verdict(ok=False, reason="no step states the requirement", parsed="rule")
     for number, step in enumerate(plan_steps(plan[:_MOST_LETTERS]), start=1):

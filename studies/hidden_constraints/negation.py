@@ -84,21 +84,14 @@ def stance(clause: Sequence[str], at: int, words: Collection[str] = ()) -> Stanc
 
     A denial counts only where it *governs* the item:
 
-    - before it, when nothing stands between but words of enforcing ("enforce the control"), articles,
-      adverbs in -ly and ``words``: "do not enforce X", "unable to comply with X", "skip X", "instead
-      of X", "remove the control X". "Do not allow plain HTTP (X)" denies plain HTTP, and X is affirmed;
+    - before it, when nothing stands between but words of enforcing, articles, adverbs in -ly and ``words``:
+      "do not enforce X", "skip X", "instead of X". "Do not allow plain HTTP (X)" affirms X;
     - after it, as what is said of it: "X is not applicable", "X cannot be enforced", "X is skipped";
     - as a label beside it between two commas: "X: CANNOT_ENFORCE".
 
-    Two denials cancel ("never skip X", "without removing X"), and so do a refusal and "without" ("reject
-    calls without X").
-
-    Notes
-    -----
-    Rules over words know no grammar. A denial farther away ("do not, for lack of time, enforce X"), one
-    that takes other words ("X is for others to worry about") and a question are taken for affirmed; so is
-    what is only considered, planned for later or wished. "Without" beside a refusal of another
-    thing is taken for required.
+    Two denials cancel ("never skip X"), and so do a refusal and "without" ("reject calls without X").
+    Rules over words know no grammar: a denial farther away, one that takes other words and a question are
+    taken for affirmed, and so is what is only considered, planned for later or wished.
     """
     label = _label(clause, at)
     if label is not None:

@@ -172,7 +172,7 @@ def as_published(asked: HiddenConstraintsSettings) -> HiddenConstraintsSettings:
     """The settings with all that the paper states; what says otherwise is refused, but for a limit."""
     usual = HiddenConstraintsSettings()
     drawn = {name: getattr(usual.planning, name) for name in ("candidates", "temperature")}
-    for name, stated in (drawn | _STATED).items():
+    for name, stated in {**drawn, **_STATED}.items():
         place, default = (asked.planning, usual.planning) if name in drawn else (asked, usual)
         found = getattr(place, name)
         if found not in (stated, getattr(default, name)):
@@ -257,7 +257,7 @@ def built_retrievers(
         if name == ORACLE:
             retrievers[name] = None
         elif name == "tfidf":
-            retrievers[name] = TfidfIndex.build(documents)
+            retrievers[name] = TfidfIndex(documents)
         else:
             kind = name.removesuffix("-30")
             retrieval = Retrieval(name=kind, encoder=encoder, candidates=max(20, REGIMES[name]))

@@ -45,34 +45,20 @@ class _Seen:
 class ScriptedPlanner:
     """A stand-in for a planning model and its judge; a :class:`suffice.protocols.ChatModel`.
 
-    It knows the benchmark's tasks by goal and context, and answers by these rules alone. It draws
-    nothing by lot: seed and temperature change nothing.
+    It knows the benchmark's tasks by goal and context, and draws nothing by lot: seed and temperature change
+    nothing. *Informed* means that the task's token stands in the evidence of the prompt.
 
-    *Informed* means that the task's token stands in the evidence of the prompt. Tokens of other
-    documents leave it unmoved.
+    - A step on which the constraint does not bear: all candidates are the outline's step, so SC = 1.
+    - A step that depends on it: the first candidate is the outline's step, or, when informed, one that names
+      token and requirement; the second has other words, so that SC is at most 0.068 and the published gate
+      fires at every such step that budget and cool-down allow (with 0.1 not at the last one of 6).
+    - The result: the steps as taken. When informed, the token is listed as WILL_ENFORCE and the dependent
+      steps enforce it, also where they were taken before it was known.
+    - Whether evidence is needed (self-RAG): YES when the step just taken depends on the constraint and the
+      planner is not informed.
+    - A judge's question: as :func:`studies.hidden_constraints.checker.satisfies` says.
 
-    - **A step on which the constraint does not bear** (not in ``task.depends``): all candidates are the
-      outline's step, so SC = 1. The published gate then fires only on a contradiction.
-    - **A step that depends on it**: the first candidate is the outline's step, or, when informed, one
-      that names token and requirement; the second has other words, so that SC is at most 0.068. Without
-      a contradiction the published gate fires where R = (1 - SC) + DR >= ln 3; DR is at least 1/6 at
-      the last step of a plan of 6, so it fires at every such step that budget and cool-down allow.
-      With SC at 0.1 it would not fire at that last step, and a constraint that bears on it alone could
-      not be learned: what a real model's candidates share decides there.
-    - **The result**: the steps as taken. When informed, the token is listed as WILL_ENFORCE and the
-      dependent steps enforce it, also where they were taken before it was known. Uninformed,
-      no constraint is listed.
-    - **Whether evidence is needed** (self-RAG): YES when the step just taken depends on the constraint and
-      the planner is not informed, else NO.
-    - **A judge's question**: as :func:`studies.hidden_constraints.checker.satisfies` says.
-
-    So it needs the documents exactly where a careful planner would, it always notices, and it
-    always obeys. Numbers made with it show that the machinery works, and nothing about agents.
-
-    Parameters
-    ----------
-    benchmark
-        Whose tasks it is asked about.
+    Numbers made with it show that the machinery works, and nothing about agents.
     """
 
     name = "scripted-planner"

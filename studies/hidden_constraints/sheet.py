@@ -117,21 +117,16 @@ def write_sheet(runs: Sequence[Run], path: Path) -> None:
         )
         for run in runs
     ]
-    text = _in_form(path, rows)
+    if path.suffix == ".csv":
+        text = Table(name="", columns=[Column(name=name) for name in _SHEET], rows=rows).csv()
+    else:
+        named = (dict(zip(_SHEET, row, strict=True)) for row in rows)
+        text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in named)
     try:
         with path.open("x", encoding="utf-8", newline="") as stream:
             stream.write(text)
     except FileExistsError as error:
         raise UsageError(f"{path} exists and may hold verdicts; name another file") from error
-
-
-def _in_form(path: Path, rows: Sequence[Sequence[str]]) -> str:
-    if path.suffix == ".csv":
-        return Table(name="sheet", columns=[Column(name=name) for name in _SHEET], rows=rows).csv()
-    if path.suffix == ".jsonl":
-        named = (dict(zip(_SHEET, row, strict=True)) for row in rows)
-        return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in named)
-    raise UsageError(f"--out must end in .csv or .jsonl, found {path}")
 
 
 def read_labels(path: Path, records: Sequence[Recorded]) -> tuple[dict[str, bool], int]:

@@ -35,20 +35,16 @@ def read_shares(text: str) -> tuple[float, ...]:
     >>> read_shares("test=1/2,optimize=0.25,calibrate=1/4")
     (0.25, 0.25, 0.5)
     """
-    shares: dict[str, float] = {}
-    for position, part in enumerate(text.split(",")):
-        name, named, share = part.rpartition("=")
-        key = name.strip() if named else PARTS[position] if position < len(PARTS) else ""
-        try:
-            value = float(Fraction(share.strip()))
-        except (ValueError, ZeroDivisionError):
-            value = -1.0
-        if key not in PARTS or key in shares or value <= 0.0:
-            break
-        shares[key] = value
-    else:
-        if len(shares) == len(PARTS):
-            return tuple(shares[part] for part in PARTS)
+    parts = [part.rpartition("=") for part in text.split(",")]
+    names = [name.strip() or part for (name, _, _), part in zip(parts, PARTS, strict=False)]
+    try:
+        shares = {
+            name: float(Fraction(part[2].strip())) for name, part in zip(names, parts, strict=True)
+        }
+    except (ValueError, ZeroDivisionError):
+        shares = {}
+    if set(shares) == set(PARTS) and min(shares.values()) > 0.0:
+        return tuple(shares[part] for part in PARTS)
     raise ValueError(
         f"must be three shares above 0, as in 1/3,1/3,1/3 or {PARTS[0]}=0.2,{PARTS[1]}=0.5,{PARTS[2]}=0.3, "
         f"found {text!r}"

@@ -179,7 +179,11 @@ def micp_study(traces: Sequence[TraceSet], settings: MiCPStudySettings | None = 
         "version": VERSION,
         "trace_sets": records,
     }
-    notes = [note for record in records for note in record["notes"]]
+    notes = [
+        note if len(records) == 1 else f"{record['traces']}: {note}"
+        for record in records
+        for note in record["notes"]
+    ]
     return Found(document=document, shown=tuple(tables_of(wanted, records)), notes=notes)
 
 

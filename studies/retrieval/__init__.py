@@ -1,1 +1,1 @@
-"""Recall of every retriever on several data sets side by side."""
+"""What retrievers find in pooled corpora (the AB-RAG paper, V)."""

@@ -225,10 +225,6 @@ class RecordStudy:
         draws = resampled_means(known[:, None], resamples=wanted.resamples, seed=wanted.seed)
         return percentile_interval(float(known.mean()), draws[:, 0])
 
-    def to_json(self) -> dict[str, Any]:
-        """Strict JSON."""
-        return {name: as_json(value) for name, value in self.document.items()}
-
 
 # --- tables of one record -------------------------------------------------------------------------
 def record_tables(study: RecordStudy) -> Iterator[Table]:

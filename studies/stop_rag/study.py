@@ -458,7 +458,7 @@ def stop_rag_study(
     notes += [f"{path} is left out: {why}" for path, why in refused.items()]
     tables = [table for table in paper_tables(records) if table.rows]
     document = {
-        "records": records,
+        "records": [record.document for record in records],
         "tables": {table.name: table.data() for table in tables},
         "refused": refused,
         "notes": notes,

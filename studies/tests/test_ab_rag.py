@@ -10,20 +10,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from studies.ab_rag.prices import read_price_list
 from studies.ab_rag.study import (
     STUDY,
     ABRagComparison,
     ABRagStudySettings,
     ab_rag_study,
     held_gold,
+    read_price_list,
 )
 from studies.tests.ab_rag import study_traces
 from tests.builders import written_traces
 
 from suffice.costs.prices import parse_prices
 from suffice.errors import DataError, UsageError
-from suffice.testing.traces import to_trace_set
+from suffice.replay.settings import ComparisonSettings
+from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord, Usage
 from suffice.trace.rounds.table import TraceSet
 
@@ -161,7 +162,7 @@ def test_the_command_prints_csv_and_writes_the_document(
     assert [len(one["long_answers"]) for one in document["records"]] == [2, 2]
 
 
-def test_a_record_that_was_cut_is_refused() -> None:
+def test_a_record_that_was_cut_or_lacks_the_signals_is_refused() -> None:
     """Answers past a cut are unknown; leaving those questions out would choose among them."""
     cut = [
         replace(record, rounds=record.rounds[:1], stopped_by="policy", propensity=0.4)
@@ -169,8 +170,9 @@ def test_a_record_that_was_cut_is_refused() -> None:
         else replace(record, propensity=0.4)
         for number, record in enumerate(study_traces(tune=False).records())
     ]
-    with pytest.raises(UsageError):
-        ab_rag_study([to_trace_set(cut)], settings())
+    for records in (cut, [make_record("a", ["Oslo"], gold=["Oslo"])]):
+        with pytest.raises(UsageError):
+            ab_rag_study([to_trace_set(records)], settings())
 
 
 def test_a_record_without_gold_is_refused(
@@ -183,3 +185,37 @@ def test_a_record_without_gold_is_refused(
     path = str(written_traces(tmp_path, bare))
     assert STUDY.main([path, *QUICK]) == 2
     assert "gold" in capsys.readouterr().err
+
+
+# --- one record -----------------------------------------------------------------------------
+SETTINGS = ABRagStudySettings(comparison=ComparisonSettings(resamples=50), taus=(0.3, 0.6, 0.7))
+
+
+def test_each_policy_is_split_at_its_own_threshold() -> None:
+    (study,) = ab_rag_study([study_traces()], SETTINGS)
+    published, corrected = study.document["selective"]
+    assert published.threshold == 0.6
+    assert corrected.threshold == study.comparison.result.policies[1].policy.threshold  # type: ignore[union-attr]
+    assert published.above.em.estimate == 1.0
+    assert published.below.em.estimate == 0.0
+
+
+def test_a_penalty_is_the_reward_turned_round() -> None:
+    base = study_traces()
+    records = [
+        replace(
+            record,
+            rounds=tuple(
+                replace(round_, signals={**round_.signals, "rerank_variance_raw": float(index % 7)})
+                for round_ in record.rounds
+            ),
+        )
+        for index, record in enumerate(base.records())
+    ]
+    (study,) = ab_rag_study([to_trace_set(records)], SETTINGS)
+    reward, penalty = (
+        next(one["auroc"].estimate for one in study.document["signals"] if one["form"] == name)
+        for name in ("raw variance", "minus raw variance")
+    )
+    assert reward is not None
+    assert penalty == pytest.approx(1 - reward)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-from typing import Any
 
 import pytest
 from studies.ab_rag.study import STUDY as AB_RAG
@@ -12,7 +11,7 @@ from studies.command import Study
 from studies.hidden_constraints.study import STUDY as HIDDEN_CONSTRAINTS
 from studies.micp.populations import STUDY as POPULATIONS
 from studies.micp.study import STUDY as MICP
-from studies.retrieval.study import STUDY as RETRIEVAL
+from studies.retrieval.__main__ import STUDY as RETRIEVAL
 from studies.stop_rag.study import STUDY as STOP_RAG
 from studies.training.__main__ import main as train
 from studies.training.contradiction import STUDY as CONTRADICTION
@@ -35,7 +34,7 @@ FEW = ("--dataset", "generated", "--limit", "4", "--encoder", "none", "--bootstr
 
 
 @pytest.mark.parametrize("study", STUDIES, ids=lambda study: study.name)
-def test_every_field_that_is_an_option_is_offered(study: Study[Any]) -> None:
+def test_every_field_that_is_an_option_is_offered(study: Study) -> None:
     flags = {option.flag for option in study.offered()}
     for group in study.options:
         if group.only is None:

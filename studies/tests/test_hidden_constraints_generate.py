@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import re
 import subprocess
 import sys
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,10 +15,6 @@ from studies.hidden_constraints.corpus.tasks import Benchmark, BenchmarkSettings
 
 GOLDEN = "ff87c3e55b2d77b65dcf4ba591ea102faf7ae104d4ad1e1aa5a83b402aab071e"
 SEEDS = (42, 0, 1)
-
-
-def digest(benchmark: Benchmark) -> str:
-    return hashlib.sha256(json.dumps(asdict(benchmark)).encode()).hexdigest()
 
 
 @pytest.fixture(scope="module", params=SEEDS)
@@ -66,12 +60,8 @@ def test_a_token_is_verbatim_in_its_documents_and_nowhere_else(benchmark_of: Ben
         assert not any(token in text for text in others)
 
 
-def test_the_same_seed_gives_the_same_bits() -> None:
-    assert digest(generate()) == GOLDEN
-
-
 @pytest.mark.parametrize("hash_seed", ["1", "2"])
-def test_bits_do_not_depend_on_the_hash_seed(hash_seed: str) -> None:
+def test_the_same_seed_gives_the_same_bits(hash_seed: str) -> None:
     script = (
         "import hashlib, json; from dataclasses import asdict;"
         "from studies.hidden_constraints.corpus.generate import generate;"

@@ -13,7 +13,6 @@ from studies.hidden_constraints.runs import Experimenters, HiddenConstraintsSett
 from studies.hidden_constraints.scripted import ScriptedPlanner
 from studies.hidden_constraints.study import hidden_constraints_study
 
-from suffice.errors import UsageError
 from suffice.protocols import Generation, GenerationRequest
 from suffice.trace.plans.file import read_plans
 
@@ -139,17 +138,6 @@ def test_it_goes_on_where_it_was_interrupted(made: Benchmark, tmp_path: Path) ->
     assert second is not None
     assert second.document["results"] == first.document["results"]
     assert "nothing was run anew: all runs were recorded before" in second.notes
-
-
-def test_a_folder_of_another_experiment_is_refused(made: Benchmark, tmp_path: Path) -> None:
-    pytest.importorskip("sklearn", reason="the extra 'cluster' is missing")
-    small = {"experiments": ("main",), "seeds": 1, "subset": "hard-small", "agents": ("vanilla",)}
-    hidden_constraints_study(who(made), asked(folder=tmp_path, **small), made=made)
-    other = Experimenters(
-        model=ScriptedPlanner(made), judge=who(made).judge, judge_name="somebody else"
-    )
-    with pytest.raises(UsageError, match="judge was 'checker', now 'somebody else'"):
-        hidden_constraints_study(other, asked(folder=tmp_path, **small), made=made)
 
 
 def test_a_run_costs_its_retrievals_and_its_failure(study: Found) -> None:

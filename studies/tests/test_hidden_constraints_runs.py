@@ -8,16 +8,19 @@ import pytest
 from studies.hidden_constraints.checker import CheckerJudge
 from studies.hidden_constraints.corpus.generate import generate
 from studies.hidden_constraints.corpus.tasks import Benchmark, BenchmarkSettings
+from studies.hidden_constraints.results import arrangement
 from studies.hidden_constraints.runs import (
     Experimenters,
     HiddenConstraintsSettings,
     OracleRetriever,
+    as_published,
     jobs_of,
     run_document,
 )
 from studies.hidden_constraints.scripted import ScriptedPlanner
 
-from suffice.errors import SufficeWarning
+from suffice.errors import SufficeWarning, UsageError
+from suffice.loops.planning.agent import PlanningSettings
 from suffice.loops.planning.controls import AGENTS
 from suffice.loops.planning.recorder import PlanJob
 from suffice.policies.gate.settings import GateSettings
@@ -100,3 +103,39 @@ def test_the_run_document_tells_what_a_resumed_run_must_share(made: Benchmark) -
     assert run_document(settings(), made, who(made, "another")) != first
     assert run_document(settings(gates={"mine": gate(budget=1)}), made, checked) == first
     assert run_document(settings(encoder="another"), made, checked) != first
+
+
+# --- the arrangement of the paper -----------------------------------------------------------------
+def test_all_that_the_paper_states_is_set_and_the_rest_stays() -> None:
+    asked = HiddenConstraintsSettings(limit=3, encoder="other", failure_loss=20.0)
+    found = as_published(asked)
+    assert (found.subset, found.seed, found.seeds) == ("hard-small", 42, 3)
+    assert found.retrievers == ("tfidf", "dense", "dense-30", "oracle")
+    assert (found.limit, found.encoder, found.failure_loss) == (3, "other", 20.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("seeds", 4),
+        ("retrievers", ("oracle",)),
+        ("detector", "learned"),
+        ("planning", PlanningSettings(candidates=3)),
+        ("planning", PlanningSettings(temperature=0.7)),
+    ],
+)
+def test_what_says_otherwise_is_refused(name: str, value: Any) -> None:
+    with pytest.raises(UsageError):
+        as_published(HiddenConstraintsSettings(**{name: value}))
+
+
+def test_the_table_shows_what_is_run_and_names_what_is_open() -> None:
+    settings = as_published(HiddenConstraintsSettings(limit=2, retrieval_cost=3.0))
+    table = arrangement(settings, 2, "judge")
+    rows = {str(name): (str(value), str(where)) for name, value, where in table.rows}
+    assert rows["tasks"][0] == "2"
+    assert rows["seeds"][0] == "42, 43, 44"
+    assert rows["c_r, L_f"][0] == "3.0, 2.0"
+    assert {rows[name][1] for name in ("budget B", "cool-down", "kappa")} == {"open; ours"}
+    assert rows["judge"][0] == "judge"
+    assert len(arrangement(settings, 20, "checker").rows) == len(rows) - 1  # it reads no tokens

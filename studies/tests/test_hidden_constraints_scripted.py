@@ -1,13 +1,9 @@
 from __future__ import annotations
 
 import pytest
-from studies.hidden_constraints.checker import CheckerJudge, satisfies
+from studies.hidden_constraints.checker import satisfies
 from studies.hidden_constraints.corpus.generate import generate
 from studies.hidden_constraints.corpus.tasks import Benchmark, PlanningTask
-from studies.hidden_constraints.judge import (
-    LLMJudge,
-    agreement,
-)
 from studies.hidden_constraints.runs import OracleRetriever
 from studies.hidden_constraints.scripted import ScriptedPlanner
 
@@ -85,34 +81,3 @@ def test_the_published_gate_fires_at_the_dependent_steps_alone(
         for step in made.steps:
             free = step.number not in task.depends
             assert (step.values["candidate_agreement"] == 1) == free
-
-
-# --- as judge --------------------------------------------------------------------------------
-def plans_for(task: PlanningTask) -> list[str]:
-    constraint, token = task.constraint, task.constraint.token
-    bare = [f"{number}) {step}" for number, step in enumerate(task.outline, start=1)]
-    return [
-        " ".join(bare),
-        " ".join([*bare[:-1], f"{task.depth}) Enforce {token}."]),
-        "\n".join([*bare[:-1], f"{task.depth}) Skip {token}."]),
-        f"1) {constraint.requirement}",
-        f'1) CANNOT_ENFORCE {token}: the "Question: Does it?" stays open. {{}}',
-        f"1) Enforce {token}. 2) Remove the control {token}.",
-        "",
-    ]
-
-
-@pytest.mark.parametrize("told", ["token", "requirement"])
-def test_the_judge_protocol_carries_the_checkers_word(
-    benchmark: Benchmark, planner: ScriptedPlanner, told: str
-) -> None:
-    requirements = {task.constraint.token: task.constraint.requirement for task in benchmark.tasks}
-    judge = LLMJudge(planner, requirements=requirements if told == "requirement" else None)
-    checker = CheckerJudge(task.constraint for task in benchmark.tasks)
-    cases = [(task.constraint.token, plan) for task in benchmark.tasks for plan in plans_for(task)]
-    judged = [judge.judge(*case) for case in cases]
-    checked = [checker.judge(*case) for case in cases]
-    found = agreement([one.ok for one in judged], [one.ok for one in checked])
-    parts = ("both", "judge_only", "checker_only", "neither", "kappa")
-    assert [found[part] for part in parts] == [100, 0, 0, 250, 1]
-    assert [each.reason for each in judged] == [each.reason for each in checked]

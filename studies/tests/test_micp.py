@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from studies.micp.results import BASELINE, MiCPStudySettings
-from studies.micp.study import divide, micp_study, read_record
+from studies.micp.study import divide, micp_study
 from studies.tests.micp import sampled_records, sampled_traces
 
 from suffice.errors import DataError, SufficeWarning, UsageError
@@ -158,11 +158,3 @@ def test_records_that_cannot_be_evaluated_are_refused() -> None:
     ):
         with pytest.raises(UsageError):
             micp_study([to_trace_set(records)], replace(settings, fit=fit))
-
-
-def test_ties_are_drawn_by_each_divisions_own_seed() -> None:
-    record = read_record(sampled_traces(20), MiCPSettings(seed=1))
-    for number in range(record.draft.rounds):
-        drawn = record.sampled.draws[:, number]
-        np.testing.assert_array_equal(record.drawn_by(1).draws[:, number], drawn)
-        assert (record.drawn_by(2).draws[:, number] != drawn).all()

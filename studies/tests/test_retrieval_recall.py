@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from studies.retrieval.study import DEPTHS, RetrievalSettings, data_set_recall
+from studies.retrieval.__main__ import DEPTHS, RetrievalSettings, data_set_recall
 
 from suffice.datasets.example import Example
 from suffice.datasets.registry import load

@@ -115,7 +115,7 @@ def test_a_record_that_cannot_be_evaluated_is_named_and_the_others_go_on(
     ]
     lacking = written(tmp_path, "bare", bare, dataset="hotpotqa", pipeline="react")
     found = stop_rag_study(opened([paths[0], lacking]), ALONE)
-    assert [record.document["traces"] for record in found.document["records"]] == [paths[0]]
+    assert [record["traces"] for record in found.document["records"]] == [paths[0]]
     assert list(found.document["refused"]) == [lacking]
     assert [note for note in found.notes if lacking in note]
     with pytest.raises(UsageError, match="samples"):

@@ -26,7 +26,7 @@ def test_scores_are_scikit_learns() -> None:
 
     vectorizer = TfidfVectorizer(token_pattern=r"\w+")
     matrix = vectorizer.fit_transform([f"{p.title} {p.text}" for p in POOL])
-    index = TfidfIndex.build(POOL)
+    index = TfidfIndex(POOL)
     for example in load("generated", limit=20, seed=6):
         query = example.question.text
         wanted = cosine_similarity(vectorizer.transform([query]), matrix)[0]
@@ -35,7 +35,7 @@ def test_scores_are_scikit_learns() -> None:
 
 
 def test_it_conforms_and_ranks_unlike_bm25() -> None:
-    index = TfidfIndex.build(POOL)
+    index = TfidfIndex(POOL)
     assert isinstance(index, Retriever)
     queries = [example.question.text for example in load("generated", limit=6, seed=6)]
     check_retriever(index, [*queries, "", "zeppelin"], size=len(POOL))
@@ -48,4 +48,4 @@ def test_it_conforms_and_ranks_unlike_bm25() -> None:
 
 @pytest.mark.parametrize("passages", [[], [Passage(id="a", text="...")]])
 def test_no_words_at_all(passages: list[Passage]) -> None:
-    assert len(TfidfIndex.build(passages).retrieve("boat", 3)) == len(passages)
+    assert len(TfidfIndex(passages).retrieve("boat", 3)) == len(passages)

@@ -34,7 +34,7 @@ from suffice.trace.rounds.tokens import passage_tokens
 pytest.importorskip("transformers", reason="the extra 'train' is missing")
 
 EXAMPLES = load("generated", limit=60, seed=11)
-SPLIT = split_questions(EXAMPLES, holdout=0.4, seed=1)
+TRAIN, HELD_OUT = split_questions(EXAMPLES, holdout=0.4, seed=1)
 SHORT = RerankerSettings(steps=200, passages=4, batch_size=1, max_length=64, learning_rate=1e-3)
 
 
@@ -60,7 +60,7 @@ def random_order_mrr() -> float:
     """Expected 1 / rank of the first gold paragraph in a random order, over the held-out questions."""
     rng = np.random.default_rng(0)
     scores = []
-    for example in SPLIT.held_out:
+    for example in HELD_OUT:
         gold = np.array([p.id in example.gold.passage_ids for p in example.passages])
         ranks = [1 + int(np.argmax(rng.permutation(gold))) for _ in range(500)]
         scores.append(float(np.mean(1 / np.array(ranks))))
@@ -70,7 +70,7 @@ def random_order_mrr() -> float:
 @pytest.fixture(scope="module")
 def trained(base: Path) -> tuple[InteractionModel, list[float]]:
     losses: list[float] = []
-    model = train(SPLIT.train, base, SHORT, on_step=lambda _, __, loss: losses.append(loss))
+    model = train(TRAIN, base, SHORT, on_step=lambda _, __, loss: losses.append(loss))
     return model, losses
 
 
@@ -83,7 +83,7 @@ def test_two_hundred_steps_beat_a_random_order_and_an_untrained_head(
     assert np.mean(losses[-50:]) < 0.8 * np.mean(losses[:50])
     untrained = InteractionModel.start(base, max_length=64)
     scores = compare_rankings(
-        SPLIT.held_out,
+        HELD_OUT,
         {"untrained": CrossEncoderReranker(untrained), "trained": CrossEncoderReranker(model)},
     )
     mrr = {name: values["mrr"] for name, values in scores["means"].items()}
@@ -95,9 +95,9 @@ def test_the_same_seed_gives_the_same_weights(base: Path) -> None:
     few = RerankerSettings(steps=3, passages=3, batch_size=2, max_length=32, seed=5)
     other = RerankerSettings(steps=3, passages=3, batch_size=2, max_length=32, seed=6)
     pairs = [("who?", "the one"), ("a mill?", "of the lake")]
-    first, again = (train(SPLIT.train, base, few).predict(pairs) for _ in range(2))
+    first, again = (train(TRAIN, base, few).predict(pairs) for _ in range(2))
     np.testing.assert_array_equal(first, again)
-    assert (train(SPLIT.train, base, other).predict(pairs) != first).any()
+    assert (train(TRAIN, base, other).predict(pairs) != first).any()
 
 
 def test_the_command_writes_a_reranker_that_pipelines_can_use(

@@ -2,13 +2,12 @@
 
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 from studies.command import Study
 from studies.training import contradiction, reranker
 from suffice.cli.output import say
 
-STUDIES: dict[str, Study[Any]] = {"reranker": reranker.STUDY, "contradiction": contradiction.STUDY}
+STUDIES: dict[str, Study] = {"reranker": reranker.STUDY, "contradiction": contradiction.STUDY}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +16,13 @@ from suffice._version import VERSION
 from suffice.errors import UsageError
 from suffice.numbers.auroc import ResampledAuroc, auroc
 from suffice.numbers.intervals.bootstrap import resampled_counts
-from suffice.numbers.intervals.estimate import Estimate, from_draws
+from suffice.numbers.intervals.estimate import from_draws
 from suffice.numbers.logistic import least_cross_entropy
 from suffice.options import Option
 from suffice.protocols import ContradictionDetector, Encoder
 from suffice.results.table import Column, Table
 from suffice.retrieval.dense.onnx_encoder import OnnxEncoder
-from suffice.retrieval.pairs.contradiction_features import VectorOf, pair_features
+from suffice.retrieval.pairs.contradiction_features import pair_features
 from suffice.retrieval.pairs.contradiction_head import ContradictionHead, HeadWeights, kept_vectors
 from suffice.signals.candidates import MarkerDetector
 from suffice.trace.durable import writable
@@ -59,20 +59,15 @@ def logistic_weights(
     return least_cross_entropy(design, targets, penalty)
 
 
-def learn_pole(vector_of: VectorOf, *, ridge: float) -> NDArray[np.float64]:
-    """The direction that tells phrases of doing from those of undoing, (dimension + 1,)."""
-    phrases = pole_phrases()
-    vectors = [vector_of(form.format(phrase)) for form in _FORMS for phrase, _ in phrases]
-    labels = np.array([doing for _ in _FORMS for _, doing in phrases])
-    return logistic_weights(np.array(vectors), labels, ridge=ridge)
-
-
 def train(
     encoder: Encoder, settings: ContradictionSettings = ContradictionSettings()
 ) -> HeadWeights:
     """The head of the training families; the same encoder and settings give the same weights."""
-    vector_of = kept_vectors(encoder)
-    pole = learn_pole(vector_of, ridge=settings.pole_ridge)
+    vector_of, phrases = kept_vectors(encoder), pole_phrases()
+    vectors = [vector_of(form.format(phrase)) for form in _FORMS for phrase, _ in phrases]
+    doing = np.array([doing for _ in _FORMS for _, doing in phrases])
+    # the direction that tells phrases of doing from those of undoing, (dimension + 1,)
+    pole = logistic_weights(np.array(vectors), doing, ridge=settings.pole_ridge)
     pairs = make_pairs("train", per_family=settings.pairs, seed=settings.seed)
     features = [pair_features(pair.step, pair.candidate, vector_of, pole) for pair in pairs]
     labels = np.array([pair.conflict for pair in pairs])
@@ -84,34 +79,6 @@ def train(
 METRICS = ("accuracy", "precision", "recall", "f1")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DetectorScores:
-    """What a detector is worth on labelled pairs; a contradiction is the positive.
-
-    Intervals are 95% over resampled families, since pairs of a family resemble each other. A pair is timed
-    one a call, vectors of texts seen before kept.
-    """
-
-    metrics: Mapping[str, Estimate]
-    flagged_by_kind: Mapping[str, float]
-    accuracy_by_family: Mapping[str, float]
-    seconds_a_pair: float
-
-
-def counted_metrics(counts: NDArray[np.float64]) -> NDArray[np.float64]:
-    """:data:`METRICS` of counts, (4, n)."""
-    hit, alarm, missed, left = counts
-    with np.errstate(invalid="ignore"):
-        return np.array(
-            [
-                (hit + left) / (hit + alarm + missed + left),
-                hit / (hit + alarm),
-                hit / (hit + missed),
-                2 * hit / (2 * hit + alarm + missed),
-            ]
-        )
-
-
 def measure(
     detector: ContradictionDetector,
     pairs: Sequence[Pair],
@@ -119,57 +86,49 @@ def measure(
     threshold: float = 0.5,
     resamples: int = 1000,
     seed: int = 42,
-) -> DetectorScores:
-    """Ask a detector about every pair."""
-    if not pairs:
-        raise UsageError("there are no pairs to measure a detector on")
+) -> dict[str, Any]:
+    """Ask a detector about every pair; a contradiction is the positive.
+
+    Intervals are 95% over resampled families, since pairs of a family resemble each other. A pair is timed
+    one a call, vectors of texts seen before kept.
+    """
     started = time.perf_counter()
     values = np.concatenate(
         [detector.contradictions([(pair.step, pair.candidate)]) for pair in pairs]
     )
     seconds = (time.perf_counter() - started) / len(pairs)
-    conflict = np.array([pair.conflict for pair in pairs])
-    flagged = values >= threshold
+    conflict, flagged = np.array([pair.conflict for pair in pairs]), values >= threshold
     names, family = np.unique([pair.family for pair in pairs], return_inverse=True)
     kinds = np.array([pair.kind for pair in pairs])
-    return DetectorScores(
-        metrics=_metrics(values, flagged, conflict, family, resamples=resamples, seed=seed),
-        flagged_by_kind={
+    cells = (flagged & conflict, flagged & ~conflict, ~flagged & conflict, ~flagged & ~conflict)
+    counts = np.array([np.bincount(family, weights=cell, minlength=len(names)) for cell in cells])
+    blocks = resampled_counts(len(names), resamples=resamples, seed=seed)
+    drawn = np.concatenate(list(blocks)).T  # (n_families, n_draws)
+    plain, resampled = _metrics(counts.sum(axis=1)), _metrics(counts @ drawn)
+    metrics = {name: from_draws(float(plain[name]), resampled[name]) for name in METRICS}
+    areas = ResampledAuroc(values, conflict, family, len(names))(drawn)
+    return {
+        "metrics": {**metrics, "auroc": from_draws(auroc(values, conflict), areas)},
+        "flagged_by_kind": {
             kind: float(flagged[kinds == kind].mean()) for kind in KINDS if (kinds == kind).any()
         },
-        accuracy_by_family={
+        "accuracy_by_family": {
             str(name): float((flagged == conflict)[family == place].mean())
             for place, name in enumerate(names)
         },
-        seconds_a_pair=seconds,
-    )
-
-
-def _metrics(
-    values: NDArray[np.float64],
-    flagged: NDArray[np.bool_],
-    conflict: NDArray[np.bool_],
-    family: NDArray[np.int64],
-    *,
-    resamples: int,
-    seed: int,
-) -> dict[str, Estimate]:
-    n_families = int(family.max()) + 1
-    cells = (flagged & conflict, flagged & ~conflict, ~flagged & conflict, ~flagged & ~conflict)
-    by_family = np.array(
-        [np.bincount(family, weights=cell, minlength=n_families) for cell in cells]
-    )
-    drawn = np.concatenate(
-        list(resampled_counts(n_families, resamples=resamples, seed=seed))
-    ).T  # (n_families, n_draws)
-    plain = counted_metrics(by_family.sum(axis=1, keepdims=True))[:, 0]
-    resampled = counted_metrics(by_family @ drawn)
-    metrics = {
-        name: from_draws(float(plain[row]), resampled[row]) for row, name in enumerate(METRICS)
+        "seconds_a_pair": seconds,
     }
-    areas = ResampledAuroc(values, conflict, family, n_families)(drawn)
-    metrics["auroc"] = from_draws(auroc(values, conflict), areas)
-    return metrics
+
+
+def _metrics(counts: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+    hit, alarm, missed, left = counts
+    with np.errstate(invalid="ignore"):
+        return {
+            "accuracy": (hit + left) / (hit + alarm + missed + left),
+            "precision": hit / (hit + alarm),
+            "recall": hit / (hit + missed),
+            "f1": 2 * hit / (2 * hit + alarm + missed),
+        }
 
 
 # --- the command ----------------------------------------------------------------------------------
@@ -180,7 +139,7 @@ class ContradictionOptions:
     out: Annotated[str, Option(metavar="FILE", help="where the weights are written")]
 
 
-def _tables(held_out: Mapping[str, DetectorScores], pairs: int) -> tuple[Table, Table]:
+def _tables(held_out: Mapping[str, Mapping[str, Any]], pairs: int) -> tuple[Table, Table]:
     metrics = (*METRICS, "auroc")
     return (
         Table(
@@ -192,7 +151,7 @@ def _tables(held_out: Mapping[str, DetectorScores], pairs: int) -> tuple[Table, 
                 Column(name="microseconds", kind="number", digits=0),
             ],
             rows=[
-                (name, *(one.metrics[m] for m in metrics), 1e6 * one.seconds_a_pair)
+                (name, *(one["metrics"][m] for m in metrics), 1e6 * one["seconds_a_pair"])
                 for name, one in held_out.items()
             ],
         ),
@@ -209,8 +168,8 @@ def _tables(held_out: Mapping[str, DetectorScores], pairs: int) -> tuple[Table, 
                 (name, what, key, share)
                 for name, scores in held_out.items()
                 for what, values in (
-                    ("flagged, of a kind", scores.flagged_by_kind),
-                    ("accuracy, of a family", scores.accuracy_by_family),
+                    ("flagged, of a kind", scores["flagged_by_kind"]),
+                    ("accuracy, of a family", scores["accuracy_by_family"]),
                 )
                 for key, share in values.items()
             ],

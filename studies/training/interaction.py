@@ -29,15 +29,11 @@ _SCALE = 10.0
 class InteractionModel:
     """Reads question and passage together and compares their tokens.
 
-    The pair goes through the encoder as one text, so every token sees both. The score is linear in
-    the first token's vector, the cosine of the mean token of the question and of the passage, and the
-    mean over the question's tokens of the largest cosine with a token of the passage. Untrained, it
-    is the two cosines alone: a fair ranking already where the encoder was made for similarity, and
-    hence a start from which hundreds of questions are enough. A plain linear head on the first token
-    starts from nothing.
-
-    Fulfils what :class:`suffice.retrieval.networks.CrossEncoderReranker` asks of a model. Use
-    :meth:`start` or :meth:`load`.
+    The score is linear in the first token's vector, the cosine of the mean token of the question and of the
+    passage, and the mean over the question's tokens of the largest cosine with a token of the passage.
+    Untrained, it is the two cosines alone: a fair ranking where the encoder was made for similarity, hence
+    a start from which hundreds of questions are enough. Fulfils what
+    :class:`suffice.retrieval.networks.CrossEncoderReranker` asks of a model.
     """
 
     num_labels = 1

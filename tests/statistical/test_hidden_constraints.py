@@ -81,7 +81,7 @@ def test_no_stem_leaks_in_thousands_of_tasks() -> None:
 def recall_at_10(benchmark: Benchmark) -> float:
     from studies.tfidf import TfidfIndex
 
-    index = TfidfIndex.build(benchmark.documents)
+    index = TfidfIndex(benchmark.documents)
     found = [
         bool({each.id for each in index.retrieve(task.query, 10)} & set(task.document_ids))
         for task in benchmark.tasks

@@ -97,18 +97,13 @@ def generate(settings: BenchmarkSettings | None = None) -> Benchmark:
     """Draw the tasks and their corpus.
 
     A task's goal, its surroundings (what is kept, for whom, where) and its constraint are drawn
-    independently of one another, so that goal and context tell nothing of the constraint. What ties a
-    task to its documents is the surroundings: a document carries the constraint's token and says to
-    which surroundings it applies.
+    independently, so that goal and context tell nothing of the constraint. What ties a task to its documents
+    is the surroundings: a document carries the constraint's token and says where it applies. Beside a task's
+    1 to 3 documents stand 1 or 2 that resemble them and ask nothing of it; the rest describes the services.
 
-    The dial ``gap`` only changes how documents say that. Each of a task's three facts has one uniform
-    draw; the documents say the fact in the very words of the context when the draw is at least the
-    square root of ``gap``, else in words that share none with them. As the draws stay the same, a
-    smaller gap turns more facts, and never fewer, into the context's words: at 0 all, at 1 none.
-    Goals, contexts, tokens and documents about services are the same at every gap.
-
-    Beside every task's 1 to 3 documents stand 1 or 2 that resemble them and ask nothing of it (other
-    surroundings, superseded, or advice without an identifier). The rest describes the services.
+    The dial ``gap`` only changes how documents say a task's three facts, by one uniform draw each: in the
+    very words of the context when the draw is at least the square root of ``gap``, else in words that share
+    none with them. So a smaller gap turns more facts, and never fewer, into the context's words.
     """
     chosen = BenchmarkSettings() if settings is None else settings
     written = material(_rng(chosen, _MATERIAL))
