@@ -64,17 +64,6 @@ def test_answers_above_and_below_the_threshold(study: tuple[str, RecordStudy]) -
     assert split.below.em.estimate == pytest.approx(em_below, abs=5e-4)
 
 
-def test_single_signals_in_round_1(study: tuple[str, RecordStudy]) -> None:
-    wanted = {
-        "ollama": {"S1": 0.651, "S2": 0.568, "S3": 0.550},
-        "local": {"S1": 0.607, "S2": 0.517, "S3": 0.571},
-    }
-    name, found = study
-    areas = {each.form.part: each.auroc.estimate for each in found.signals}
-    assert areas == pytest.approx(wanted[name], abs=5e-4)
-    assert all(each.defined == 200 for each in found.signals)
-
-
 def test_thresholds_on_a_plateau_change_nothing(data_folder: Path) -> None:
     (found,) = ab_rag_study(
         [log(data_folder, "ollama")],
