@@ -49,7 +49,7 @@ def recorded(
     )
     with OpenAICompatibleModel(server.url, "m", settings=settings) as model:
         examples = load("generated", limit=questions)
-        return record_examples(examples, model, out, recording)
+        return record_examples(examples, model, out, recording, lambda _: None)
 
 
 SLOW = ("hang", "drip", "drip_head", "busy")
