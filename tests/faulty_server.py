@@ -271,8 +271,6 @@ class Misbehaviour:
         Of :data:`FAULTS`; each as often.
     plan
         What the first calls do, one name each, ``ok`` for a reply; then the draw begins.
-    weights
-        How often each fault, by name; those not named count 1.
     listing
         Whether the list of models fails too.
     """
@@ -280,7 +278,6 @@ class Misbehaviour:
     share: float = 0.3
     faults: Sequence[str] = FAULTS
     plan: Sequence[str] = ()
-    weights: Mapping[str, float] = field(default_factory=dict)
     seed: int = 0
     listing: bool = False
     amounts: Amounts = field(default_factory=Amounts)
@@ -323,8 +320,7 @@ class FaultyServer:
             elif self._random.random() >= how.share:
                 name = "ok"
             else:
-                weights = [how.weights.get(fault, 1.0) for fault in how.faults]
-                name = self._random.choices(list(how.faults), weights)[0]
+                name = self._random.choices(list(how.faults))[0]
             self.calls[name] += 1
         return name
 

@@ -38,8 +38,3 @@ def hostile_texts(length: int, *, all_of_them: bool = True) -> Mapping[str, str]
         for (name, text), (head, tail) in zip(texts.items(), cycle(_FRAMES), strict=False)
     }
     return {**texts, **framed}
-
-
-def stairs(length: int, mark: str) -> str:
-    """Runs of 1, 2, 3, ... times "a", each closed by a mark: as many different runs as there can be."""
-    return "".join("a" * run + mark for run in range(1, int((2 * length) ** 0.5)))

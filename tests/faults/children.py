@@ -13,14 +13,14 @@ import os
 import resource
 import signal
 import sys
-import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
+from itertools import cycle
 from multiprocessing.connection import Connection
-from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any, Self
 
@@ -28,18 +28,9 @@ from suffice.cli.main import COMMANDS, main
 
 _WATCHING = ("pytest", "pyarrow.parquet", "numpy", "suffice.live.watch", __name__)
 _COMMANDS = (
-    "pyarrow.compute",
-    "pyarrow.dataset",
-    "scipy.stats",
-    "scipy.optimize",
-    "sklearn.feature_extraction.text",
-    "bm25s",
-    "sqlite3",
-    "openai",
-    "torch._dynamo",
-    "safetensors.torch",
-    "suffice.testing.models",
-    *(f"suffice.cli.commands.{name}" for name in COMMANDS),
+    *("pyarrow.compute", "pyarrow.dataset", "scipy.stats", "scipy.optimize", "bm25s", "sqlite3"),
+    *("sklearn.feature_extraction.text", "openai", "torch._dynamo", "safetensors.torch"),
+    *("suffice.testing.models", *(f"suffice.cli.commands.{name}" for name in COMMANDS)),
 )
 _CONTEXT = multiprocessing.get_context("forkserver")
 
@@ -49,34 +40,16 @@ def import_once(*, commands: bool) -> None:
     _CONTEXT.set_forkserver_preload([*_WATCHING, *(_COMMANDS if commands else ())])
 
 
-# Linux: the rights by which root reads and writes what permissions forbid
-_OVERRIDES = (1, 2, 3)
-_PR_CAPBSET_DROP = 24
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """What a command runs under.
+    """What a command runs under."""
 
-    Parameters
-    ----------
-    file_bytes
-        No file may grow past so many bytes: a disk that is full.
-    more_memory
-        Bytes of address space beyond what the process has when it begins.
-    environment
-        Variables to set; ``None`` takes one away.
-    permissions
-        Whether permissions hold for root too.
-    jumps
-        Seconds that the wall clock is moved by, one a reading, over and over; the monotonic one goes on.
-    """
-
-    file_bytes: int | None = None
-    more_memory: int | None = None
-    environment: Mapping[str, str | None] = field(default_factory=dict)
-    permissions: bool = False
-    jumps: Sequence[float] = ()
+    file_bytes: int | None = None  # no file may grow past so many: a disk that is full
+    more_memory: int | None = None  # bytes beyond what the process has when it begins
+    environment: Mapping[str, str | None] = field(default_factory=dict)  # ``None`` takes one away
+    permissions: bool = False  # they hold for root too
+    jumps: Sequence[float] = ()  # seconds by which each reading of the wall clock is moved, in turn
+    deaf: int = 0  # the descriptor whose reader has gone: 1 or 2
 
     def enter(self) -> None:
         """Put this process under them."""
@@ -103,11 +76,7 @@ USUAL = Conditions()
 def _obey_permissions() -> None:
     """Give up root's right to pass over permissions."""
     libc = ctypes.CDLL(None, use_errno=True)
-
-    class Header(ctypes.Structure):
-        _fields_ = (("version", ctypes.c_uint32), ("pid", ctypes.c_int))
-
-    header = Header(0x20080522, 0)
+    header = (ctypes.c_uint32 * 2)(0x20080522, 0)  # version 3; this process
     sets = (ctypes.c_uint32 * 6)()  # effective, permitted, inheritable, twice 32 bits
     if libc.capset(ctypes.byref(header), ctypes.byref(sets)):
         raise OSError(ctypes.get_errno(), "capset")
@@ -115,12 +84,10 @@ def _obey_permissions() -> None:
 
 def _jump(jumps: Sequence[float]) -> None:
     """Have every reading of the wall clock moved."""
-    real, lock, position = time.time, threading.Lock(), [0]
+    real, moves = time.time, cycle(jumps)
 
     def jumping() -> float:
-        with lock:
-            position[0] += 1
-            return real() + jumps[position[0] % len(jumps)]
+        return real() + next(moves)
 
     class Kind(type):
         def __instancecheck__(cls, instance: object) -> bool:
@@ -148,42 +115,30 @@ class Ended:
 
 
 class Child:
-    """A running command, or any function that can be pickled.
-
-    Parameters
-    ----------
-    words
-        Of the command line.
-    folder
-        Where it runs.
-    conditions
-        What it runs under.
-    heard, heard_of_stderr
-        How many bytes of stdout and of stderr are read before the reader goes away; ``None``: all.
-    run
-        Called in the child with the words, in place of ``suffice``; gives the exit code.
-    """
+    """A running command, or any function that can be pickled and gives the exit code."""
 
     def __init__(
         self,
         words: Sequence[str],
         folder: Path,
-        *,
         conditions: Conditions = USUAL,
-        heard: int | None = None,
-        heard_of_stderr: int | None = None,
         run: Callable[[Sequence[str]], int] = main,
     ) -> None:
         out, own_out = _CONTEXT.Pipe(duplex=False)
         err, own_err = _CONTEXT.Pipe(duplex=False)
         self._started = time.monotonic()
-        self._process: ForkServerProcess = _CONTEXT.Process(
+        self._process = _CONTEXT.Process(
             target=_live, args=(run, tuple(words), str(folder), conditions, own_out, own_err)
         )
         self._process.start()
         own_out.close()
         own_err.close()
-        self._out, self._err = _Reader(out, heard), _Reader(err, heard_of_stderr)
+        readers = ThreadPoolExecutor(2)
+        self._said: list[Future[str]] = [
+            readers.submit(_read, source, hears=conditions.deaf != number)
+            for number, source in ((1, out), (2, err))
+        ]
+        readers.shutdown(wait=False)
 
     @property
     def pid(self) -> int:
@@ -203,50 +158,25 @@ class Child:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
-    def kill(self) -> None:
-        """SIGKILL."""
-        self.send(signal.SIGKILL)
-
     def end(self, seconds: float = 120.0) -> Ended:
         """Wait for its end; killed where it takes longer."""
         self._process.join(seconds)
-        if self._process.exitcode is None:
+        late = self._process.exitcode is None
+        if late:
             self._process.kill()
             self._process.join()
-            raise AssertionError(f"no end after {seconds} s: {self._err.text()}")
-        seconds = time.monotonic() - self._started
-        return Ended(
-            code=self._process.exitcode,
-            out=self._out.text(),
-            err=self._err.text(),
-            seconds=seconds,
-        )
+        took = time.monotonic() - self._started
+        out, err = (said.result() for said in self._said)
+        assert not late, f"no end after {seconds} s: {err}"
+        code = self._process.exitcode
+        assert code is not None
+        return Ended(code=code, out=out, err=err, seconds=took)
 
 
-class _Reader(threading.Thread):
-    """Takes in what a child says, up to so many bytes."""
-
-    def __init__(self, source: Connection, most: int | None) -> None:
-        super().__init__(daemon=True)
-        self._source, self._most = source, most
-        self._parts: list[bytes] = []
-        self.start()
-
-    def run(self) -> None:
-        """Read to the end."""
-        taken = 0
-        while self._most is None or taken < self._most:
-            part = os.read(self._source.fileno(), 65536)
-            if not part:
-                break
-            self._parts.append(part)
-            taken += len(part)
-        self._source.close()
-
-    def text(self) -> str:
-        """All that was said."""
-        self.join()
-        return b"".join(self._parts).decode(errors="replace")
+def _read(source: Connection, *, hears: bool) -> str:
+    """All that comes; nothing where the reader goes away."""
+    with source, open(source.fileno(), "rb", closefd=False) as stream:
+        return stream.read().decode(errors="replace") if hears else ""
 
 
 def _live(
@@ -274,3 +204,21 @@ def _live(
         code = end.code
     atexit._run_exitfuncs()
     sys.exit(code)
+
+
+def check_told(ended: Ended, *words: str) -> None:
+    """The last line says what, and what to do."""
+    assert ended.code in (1, 2), ended.err
+    assert "Traceback" not in ended.err
+    last = ended.err.strip().splitlines()[-1]
+    assert any(word in last for word in words), last
+
+
+@contextmanager
+def full(disk: Path, left: int) -> Iterator[None]:
+    """All but so many bytes of the disk are taken."""
+    free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize
+    with (disk / "filler").open("wb") as stream:
+        os.posix_fallocate(stream.fileno(), 0, free - left)
+    yield
+    (disk / "filler").unlink()

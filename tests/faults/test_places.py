@@ -1,154 +1,100 @@
-"""Folders that may not be written, no home, no temporary folder, an ASCII terminal, a clock that jumps."""
+"""Places that may not be written or read, that are no files, and names that an ASCII terminal cannot show."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import signal
+import socket
 import subprocess
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import chdir, contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
-from tests.commands import SUFFICE
-from tests.faults.children import Child, Conditions
-from tests.faults.work import READS, WORKS, Tried, Work, result
+from suffice.monitor.state import read_state
+from tests.commands import SUFFICE, run
+from tests.faults.children import Child, Conditions, check_told
+from tests.faults.work import ALL, SHORT, WORKS, Clean, line, result
+
+import suffice
+from suffice.errors import SufficeError
+from suffice.testing.traces import make_record
 
 OBEYING = Conditions(permissions=True)
-# forward and back: seconds, a day, twenty years; each reading by another
-JUMPS = (0.0, 3.0, -3.0, 86_400.0, -86_400.0, 20 * 365 * 86_400.0, -20 * 365 * 86_400.0)
+EXAMPLE = Path(__file__).parents[2] / "examples" / "traces" / "generated.parquet"
+
+
+@contextmanager
+def locked(*places: Path, mode: int = 0o555) -> Iterator[None]:
+    """The places have these permissions for a while."""
+    for place in places:
+        place.chmod(mode)
+    try:
+        yield
+    finally:
+        for place in places:
+            place.chmod(0o755)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("work", WORKS, ids=lambda work: work.name)
-def test_a_folder_that_may_not_be_written(
-    work: Work, given: Path, tmp_path: Path, tried: Tried
-) -> None:
-    tried("a folder that may not be written")
-    tmp_path.chmod(0o555)
-    ended = Child(work.line(given, tmp_path), given, conditions=OBEYING).end()
-    tmp_path.chmod(0o755)
-    assert ended.code in (1, 2), ended.err
-    assert "Traceback" not in ended.err
-    last = ended.err.strip().splitlines()[-1]
-    assert str(tmp_path) in last
-    assert any(
-        word in last for word in ("choose another", "permissions", "can be made and written")
-    )
+@pytest.mark.parametrize("name", WORKS)
+def test_a_folder_that_may_not_be_written(name: str, given: Path, tmp_path: Path) -> None:
+    with locked(tmp_path):
+        ended = Child(line(WORKS[name], given, tmp_path), given, OBEYING).end()
+    check_told(ended, "choose another", "permissions", "can be made and written")
+    assert str(tmp_path) in ended.err.strip().splitlines()[-1]
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("work", [*WORKS, *READS], ids=lambda work: work.name)
+@pytest.mark.parametrize("name", SHORT)
 def test_what_is_read_may_not_be_written(
-    work: Work, given: Path, clean: Callable[[Work], Any], tmp_path: Path, tried: Tried
+    name: str, given: Path, clean: Clean, tmp_path: Path
 ) -> None:
     """Inputs on a disk that is only read: no lock, no cache, no index is made beside them."""
-    tried("inputs that may only be read")
-    whole = clean(work)
-    places = [given, *(place for place in given.rglob("*") if place.is_dir())]
-    for place in places:
-        place.chmod(0o555)
-    try:
-        ended = Child(work.line(given, tmp_path), given, conditions=OBEYING).end()
-    finally:
-        for place in places:
-            place.chmod(0o755)
+    whole, _ = clean(name)
+    with locked(given, *(place for place in given.rglob("*") if place.is_dir())):
+        ended = Child(line(ALL[name], given, tmp_path), given, OBEYING).end()
     assert ended.code == 0, ended.err
-    assert result(tmp_path) == whole.result
+    assert result(tmp_path) == whole
 
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "traces" / "generated.parquet"
-
-
-@pytest.mark.parametrize("line", ["traces info", "traces validate", "replay", "ask"])
+@pytest.mark.parametrize("words", ["traces info", "traces validate", "replay", "ask"])
 @pytest.mark.parametrize("mode", [0o000, 0o311, "file"], ids=["nothing", "no-list", "file"])
 def test_what_may_not_be_read_is_told_as_that(
-    line: str, mode: int | str, given: Path, tmp_path: Path
+    words: str, mode: int | str, given: Path, tmp_path: Path
 ) -> None:
     """And not as damaged, nor as a folder that holds nothing."""
     place = tmp_path / "r"
     place.mkdir()
-    inner = place / ("a.txt" if line == "ask" else "a.parquet")
+    inner = place / ("a.txt" if words == "ask" else "a.parquet")
     shutil.copy(EXAMPLE, inner)
-    locked = inner if mode == "file" else place
-    locked.chmod(0o000 if isinstance(mode, str) else mode)
-    words = (
-        ["ask", "--corpus", str(place), "Who?"] if line == "ask" else [*line.split(), str(place)]
-    )
-    try:
-        ended = Child(words, given, conditions=OBEYING).end()
-    finally:
-        locked.chmod(0o755)
+    asked = ["ask", "--corpus", str(place), "Who?"]
+    whole = asked if words == "ask" else [*words.split(), str(place)]
+    what, bits = (inner, 0o000) if isinstance(mode, str) else (place, mode)
+    with locked(what, mode=bits):
+        ended = Child(whole, given, OBEYING).end()
     assert ended.code in (1, 2)
     said = ended.err + ended.out
     assert "Permission denied" in said
-    assert "damaged" not in said
-    assert "holds no" not in said
-    assert "Traceback" not in said
+    assert not any(word in said for word in ("damaged", "holds no", "Traceback"))
 
 
 def test_a_policy_that_may_not_be_read_is_no_text_of_a_rule(given: Path, tmp_path: Path) -> None:
     policy = tmp_path / "r" / "chosen"
     policy.mkdir(parents=True)
-    (tmp_path / "r").chmod(0o600)
-    line = ["replay", str(EXAMPLE), "--policy", str(policy)]
-    try:
-        ended = Child(line, given, conditions=OBEYING).end()
-    finally:
-        (tmp_path / "r").chmod(0o755)
+    with locked(tmp_path / "r", mode=0o600):
+        ended = Child(["replay", str(EXAMPLE), "--policy", str(policy)], given, OBEYING).end()
     assert ended.code in (1, 2)
     assert f"{policy}: Permission denied" in ended.err
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "environment",
-    [
-        {"HOME": None, "XDG_CACHE_HOME": None, "USER": None, "LOGNAME": None},
-        {"HOME": "/nonexistent", "TMPDIR": "/nonexistent"},
-    ],
-    ids=["no-home", "nowhere"],
-)
-@pytest.mark.parametrize("work", [*WORKS, *READS], ids=lambda work: work.name)
-def test_without_a_home(
-    work: Work,
-    environment: dict[str, str | None],
-    given: Path,
-    clean: Callable[[Work], Any],
-    tmp_path: Path,
-    tried: Tried,
-) -> None:
-    tried("no home, or a home and a temporary folder that are not there")
-    conditions = Conditions(environment=environment)
-    ended = Child(work.line(given, tmp_path), given, conditions=conditions).end()
-    assert ended.code == 0, ended.err
-    assert result(tmp_path) == clean(work).result
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("work", [*WORKS, *READS], ids=lambda work: work.name)
-def test_a_clock_that_jumps(
-    work: Work, given: Path, clean: Callable[[Work], Any], tmp_path: Path, tried: Tried
-) -> None:
-    tried("a clock that jumps by up to 20 years")
-    ended = Child(work.line(given, tmp_path), given, conditions=Conditions(jumps=JUMPS)).end()
-    assert ended.code == 0, ended.err
-    assert result(tmp_path) == clean(work).result
-
-
-ASCII = {"LC_ALL": "C", "LANG": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
     "words",
     [
-        "policies",
-        "policies --json",
-        "signals --list",
         "replay GIVEN/foreign.parquet --policy fixed-1",
-        "replay GIVEN/foreign.parquet --policy fixed-1 --json",
         "traces info GIVEN/foreign.parquet",
         "traces export GIVEN/foreign.parquet --format csv --out OUT/Århus.csv",
         "report GIVEN/foreign.parquet --bootstrap 10 --out OUT/Århus.html",
@@ -157,17 +103,82 @@ ASCII = {"LC_ALL": "C", "LANG": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "
         "replay OUT/Ålesund.parquet",
     ],
 )
-def test_a_terminal_that_knows_ascii_only(
-    words: str, given: Path, tmp_path: Path, tried: Tried
-) -> None:
-    tried("a terminal that knows ASCII only")
-    work = Work(name="ascii", words=words)
+def test_a_terminal_that_knows_ascii_only(words: str, given: Path, tmp_path: Path) -> None:
+    ascii_only = {"LC_ALL": "C", "LANG": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     done = subprocess.run(
-        [*SUFFICE, *work.line(given, tmp_path)],
-        env={**os.environ, **ASCII},
+        [*SUFFICE, *line(words, given, tmp_path)],
+        env={**os.environ, **ascii_only},
         capture_output=True,
         check=False,
     )
     error = done.stderr.decode("ascii")
     assert "Traceback" not in error
     assert done.returncode == (2 if "Ålesund.parquet" in words else 0), error
+
+
+def put(kind: str, place: Path) -> None:
+    """What is no file stands in the place of one."""
+    if kind == "pipe":
+        os.mkfifo(place)
+    elif kind == "device":
+        place.symlink_to("/dev/zero")
+    else:  # the names of sockets are short
+        with chdir(place.parent), socket.socket(socket.AF_UNIX) as one:
+            one.bind(place.name)
+
+
+@pytest.fixture
+def _nothing_waits() -> Iterator[None]:
+    def waited(_signal: int, _frame: object) -> None:
+        raise AssertionError("it waits for what is no file")
+
+    before = signal.signal(signal.SIGALRM, waited)
+    signal.alarm(600)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+# what reads a file of each name; WHOLE is a record
+READ = {
+    "record.parquet": (
+        *("traces info IT", "traces validate IT", "replay IT --policy fixed-1"),
+        *("choose IT --out NEW", "traces merge IT WHOLE --out NEW"),
+        "traces export IT --format csv --out NEW",
+    ),
+    "policy.json": ("replay WHOLE --policy IT",),
+    "rows.jsonl": (
+        "traces import IT --format columns --out NEW",
+        "traces label WHOLE IT --out NEW",
+    ),
+}
+IN_A_FOLDER = {
+    f"record/{name}": READ["record.parquet"] for name in ("b.parquet", "labels.jsonl", "record.db")
+}
+
+
+@pytest.mark.usefixtures("_nothing_waits")
+@pytest.mark.parametrize("kind", ["pipe", "device", "socket"])
+@pytest.mark.parametrize("name", [*READ, *IN_A_FOLDER])
+def test_what_is_no_file_is_refused_by_its_name(kind: str, name: str, tmp_path: Path) -> None:
+    (tmp_path / "record").mkdir()
+    for whole in ("whole", "record/a"):
+        record = make_record(whole[-1], ["x", "y"], gold=["x"])
+        suffice.write_traces([record], tmp_path / f"{whole}.parquet")
+    put(kind, tmp_path / name)
+    given = tmp_path / (name if name in READ else "record")
+    for command in (READ | IN_A_FOLDER)[name]:
+        words = command.replace("IT", str(given)).replace("NEW", f"{tmp_path}/new")
+        done = run(*words.replace("WHOLE", f"{tmp_path}/whole.parquet").split())
+        assert done.returncode == 2, done.stderr
+        assert str(tmp_path / name) in done.stderr + done.stdout
+
+
+@pytest.mark.usefixtures("_nothing_waits")
+@pytest.mark.parametrize("kind", ["pipe", "device", "socket"])
+def test_python_refuses_what_is_no_file(kind: str, tmp_path: Path) -> None:
+    place = tmp_path / "p.json"
+    put(kind, place)
+    for read in (suffice.read_traces, suffice.Watch, read_state):
+        with pytest.raises(SufficeError, match=place.name):
+            read(place)

@@ -5,15 +5,26 @@ from __future__ import annotations
 import linecache
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+pytest.register_assert_rewrite("tests.integrations.watching")
+
+from tests.integrations.agent_server import AgentServer, agent_server, in_order  # noqa: E402
+
 REPOSITORY = Path(__file__).parents[2]
 PAGE = REPOSITORY / "docs" / "integrations.md"
 sys.path.append(str(REPOSITORY / "examples" / "agents"))  # as a snippet imports them
+
+
+@pytest.fixture
+def server() -> Iterator[AgentServer]:
+    """A model that searches five times and then answers."""
+    with agent_server(in_order("Unknown", "Bergen", "Oslo"), searches=5) as running:
+        yield running
 
 
 @pytest.fixture

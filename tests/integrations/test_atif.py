@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-import suffice
-
 pytest.importorskip("atif")
 
 from atif import (
@@ -87,13 +85,3 @@ def trajectory() -> Trajectory:
 
 def test_a_trajectory_is_the_one_that_the_everyday_tests_read() -> None:
     assert trajectory().to_json_dict() == json.loads(FIXTURE.read_text())
-
-
-def test_a_trajectory_becomes_a_record(tmp_path: Path) -> None:
-    file = tmp_path / "run.json"
-    file.write_text(json.dumps(trajectory().to_json_dict()))
-    suffice.import_traces(file, tmp_path / "out", format="atif")
-    (record,) = suffice.read_traces(tmp_path / "out").records()
-    assert [round_.answer for round_ in record.rounds] == [None, "Ada"]
-    found = [[passage.id for passage in round_.passages or ()] for round_ in record.rounds]
-    assert found == [["d1", "d2"], ["d3"]]

@@ -1,11 +1,8 @@
-"""Agents of Google's ADK, watched: recorded in shadow, replayed, stopped softly, streamed."""
+"""Agents of Google's ADK, watched."""
 
 from __future__ import annotations
 
 import asyncio
-import runpy
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,38 +18,29 @@ from google.adk.models.lite_llm import LiteLlm
 from google.adk.models.llm_response import LlmResponse
 from google.adk.runners import InMemoryRunner
 from google.genai import types
-from tests.integrations.agent_server import (
-    AgentServer,
-    agent_server,
-    in_order,
-    writer_of,
+from tests.integrations.agent_server import AgentServer
+from tests.integrations.watching import (
+    NEWS,
+    QUESTION,
+    Asked,
+    Search,
+    Watching,
+    found,
+    records,
 )
 
 import suffice
-from suffice.trace.rounds.records import QuestionRecord, Token, TopToken
-
-EXAMPLE = Path(__file__).parents[2] / "examples" / "agents" / "google_adk_agent.py"
-ANSWERS = ("Unknown", "Bergen", "Oslo", "Oslo", "Oslo", "Oslo")
-QUESTION = "Where was it signed?"
-NEWS = suffice.RulePolicy(rule="new_passages < 0.5")
-STABLE = suffice.RulePolicy(rule="answer_stable")
+from suffice.trace.rounds.records import Token, TopToken
 
 
 def search(query: str) -> list[dict[str, str]]:
-    """Two searches bring something new, further ones what is known."""
-    number = int(query.rpartition("(")[2].rstrip(")"))
-    return [{"id": f"d{min(number, 2)}", "text": f"Passage {min(number, 2)}."}]
+    """Search the notes."""
+    return found(query)
 
 
 def other(query: str) -> str:
     """A text, another one each time."""
     return f"Passage of {query}"
-
-
-@pytest.fixture
-def server() -> Iterator[AgentServer]:
-    with agent_server(in_order(*ANSWERS), searches=4) as running:
-        yield running
 
 
 def runner(server: AgentServer, plugin: Any, *tools: Any) -> InMemoryRunner:
@@ -75,61 +63,40 @@ def answer_of(events: list[Any]) -> tuple[str, dict[str, Any]]:
     return events[-1].content.parts[0].text, said
 
 
-def records(folder: Path) -> dict[str, QuestionRecord]:
-    return {record.question.text: record for record in suffice.read_traces(folder).records()}
+class TestGoogleADK(Watching):
+    heading = "Google ADK"
+    example = ("google_adk_agent.py", "URL", "scripted")
+    has_tokens = False
+
+    def agent(
+        self, server: AgentServer, watch: Any, *, search: Search = found, probe: bool = False
+    ) -> Any:
+        def tool(query: str) -> list[dict[str, str]]:
+            """Search the notes."""
+            return search(query)
+
+        tool.__name__ = "search"
+        return runner(server, adapter.SufficePlugin(watch, probe=probe), tool)
+
+    def run(self, agent: Any, question: str = QUESTION) -> Asked:
+        return asyncio.run(self.arun(agent, question))
+
+    async def arun(self, agent: Any, question: str) -> Asked:
+        events = await ask(agent, question)
+        answer, said = answer_of(events)
+        assert said["question_id"] == events[0].invocation_id
+        return Asked(answer, said)
+
+    def said_by(self, names: Any) -> Any:
+        return names["events"][-1].custom_metadata["suffice"]
 
 
-def test_an_invocation_recorded_in_shadow_is_replayed(server: AgentServer, tmp_path: Path) -> None:
-    with suffice.Watch(NEWS, record=tmp_path) as watch:
-        events = asyncio.run(ask(runner(server, adapter.SufficePlugin(watch, probe=True))))
-        watch.label(events[0].invocation_id, gold_answers=["Oslo"])
-    answer, said = answer_of(events)
-    assert (answer, said["rounds"], said["would_stop"], said["stopped_by"]) == ("Oslo", 4, 3, "end")
-    record = records(tmp_path)[QUESTION]
-    assert record.question.id == said["question_id"] == events[0].invocation_id
-    assert [held.answer for held in record.rounds] == ["Bergen", "Oslo", "Oslo", "Oslo"]
-    assert [held.query for held in record.rounds[:2]] == [f"{QUESTION} (1)", f"{QUESTION} (2)"]
-    assert [len(held.passages or ()) for held in record.rounds] == [1, 1, 0, 0]
-    costs = [(held.usage.llm_calls, held.usage.answer_calls) for held in record.rounds]
-    assert costs == [(2, 1)] * 4
-    assert all(held.usage.prompt_tokens for held in record.rounds)
-    settings = suffice.ComparisonSettings(rules=("new_passages < 0.5", "answer_stable"))
-    replayed = suffice.compare(suffice.read_traces(tmp_path), settings).result.policies
-    assert {policy.name: policy.mean_rounds for policy in replayed}["new_passages < 0.5"] == 3
-
-
-@pytest.mark.parametrize("streaming", [StreamingMode.NONE, StreamingMode.SSE])
-def test_live_the_next_call_has_no_tools(
-    server: AgentServer, tmp_path: Path, streaming: StreamingMode
-) -> None:
-    with suffice.Watch(NEWS, record=tmp_path, mode="live") as watch:
-        events = asyncio.run(
-            ask(runner(server, adapter.SufficePlugin(watch)), streaming_mode=streaming)
-        )
-    answer, said = answer_of(events)
+def test_streamed_the_next_call_has_no_tools(server: AgentServer) -> None:
+    plugin = adapter.SufficePlugin(suffice.Watch(NEWS, mode="live"))
+    asked = ask(runner(server, plugin), streaming_mode=StreamingMode.SSE)
+    answer, said = answer_of(asyncio.run(asked))
     assert (answer, said["stopped_by"]) == ("Oslo", "policy")
-    assert "new_passages" in said["reason"]
-    assert server.with_tools == [True, True, True, False]
-    assert [held.answer for held in records(tmp_path)[QUESTION].rounds] == [None, None, "Oslo"]
-
-
-def test_live_by_answers_the_last_draft_is_the_answer(server: AgentServer) -> None:
-    plugin = adapter.SufficePlugin(suffice.Watch(STABLE, mode="live"), probe=True)
-    answer, said = answer_of(asyncio.run(ask(runner(server, plugin, other))))
-    assert (answer, said["stopped_by"]) == ("Oslo", "policy")
-    assert server.with_tools == [True, False, True, False, True, False]
-
-
-def test_many_at_once_do_not_mix(server: AgentServer, tmp_path: Path) -> None:
-    async def ask_all(running: InMemoryRunner) -> None:
-        await asyncio.gather(*(ask(running, f"Q{n}?") for n in range(8)))
-
-    with suffice.Watch(NEWS, record=tmp_path) as watch:
-        asyncio.run(ask_all(runner(server, adapter.SufficePlugin(watch))))
-    kept = records(tmp_path)
-    assert set(kept) == {f"Q{n}?" for n in range(8)}
-    for question, record in kept.items():
-        assert [held.query for held in record.rounds] == [f"{question} ({n})" for n in range(1, 5)]
+    assert server.with_tools == [True] * 4 + [False]
 
 
 def test_tools_that_do_not_retrieve_and_invocations_that_fail(
@@ -184,46 +151,3 @@ def test_logprobs_and_usage_of_google_are_read() -> None:
         Token("Oslo", -0.2, (TopToken("Oslo", -0.2), TopToken("Bergen", -1.8))),
     )
     assert (reply.usage.prompt_tokens, reply.usage.completion_tokens) == (7, 4)
-
-
-def test_the_page_and_the_example(
-    server: AgentServer,
-    tmp_path: Path,
-    run_snippet: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    suffice.save_policy(NEWS, tmp_path / "policy.json")
-    replaced = {"http://localhost:8080/v1": server.url, "my-model": "scripted", "0.05": "0.0"}
-    for name in ("policy.json", "traces/"):
-        replaced[name] = str(tmp_path / name)
-    names = run_snippet("Google ADK", **replaced)
-    assert names["events"][-1].custom_metadata["suffice"]["stopped_by"] == "policy"
-    monkeypatch.setattr(sys, "argv", [str(EXAMPLE), server.url, "scripted"])
-    runpy.run_path(str(EXAMPLE), run_name="__main__")
-    assert "policy" in capsys.readouterr().out
-
-
-def test_with_answers_of_the_embedded_model(tmp_path: Path) -> None:
-    pytest.importorskip("xllamacpp")
-    from suffice.llm.embedded import EmbeddedModel, EmbeddedSettings
-
-    def passage(query: str) -> str:
-        """Searches."""
-        return "Henrik Ibsen was born in Skien in 1828." if "(1)" in query else "Skien is a town."
-
-    with (
-        EmbeddedModel.load(settings=EmbeddedSettings(replicas=1, threads=1)) as model,
-        agent_server(writer_of(model), searches=4) as server,
-    ):
-        with suffice.Watch(STABLE, record=tmp_path) as watch:
-            plugin = adapter.SufficePlugin(watch, probe=True)
-            asyncio.run(ask(runner(server, plugin, passage), "Where was Ibsen born?"))
-        live = adapter.SufficePlugin(suffice.Watch(NEWS, mode="live"))
-        answer, said = answer_of(
-            asyncio.run(ask(runner(server, live, passage), "Where was Ibsen born?"))
-        )
-    (record,) = records(tmp_path).values()
-    assert all(held.answer for held in record.rounds)
-    assert (said["rounds"], said["stopped_by"]) == (3, "policy")
-    assert answer.strip()

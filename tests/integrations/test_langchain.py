@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.integrations.retrieving import QUERIES, TEXTS, bag
 
-from suffice import Controller, FixedPolicy
 from suffice.errors import BackendError, SufficeWarning, UsageError
 from suffice.integrations.documents import AdapterSettings
 from suffice.integrations.langchain import LangChainRetriever, as_langchain_retriever
-from suffice.loops.ranked import CumulativePipeline, CumulativeSettings
 from suffice.protocols import Retriever
 from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index
 from suffice.testing.conformance import check_retriever
-from suffice.testing.models import ScriptedModel
-from suffice.trace.rounds.records import Passage, Question
+from suffice.trace.rounds.records import Passage
 
 core = pytest.importorskip(
     "langchain_core", reason="runs in its own environment: make test-integrations"
@@ -27,30 +24,17 @@ embeddings = pytest.importorskip("langchain_core.embeddings")
 retrievers = pytest.importorskip("langchain_core.retrievers")
 vectorstores = pytest.importorskip("langchain_core.vectorstores")
 
-TEXTS = {
-    "boats": "a red boat at sea",
-    "trees": "an old tree by the harbour",
-    "harbour": "the green boat of the harbour master",
-    "colours": "green is a colour between blue and yellow",
-    "sea": "the sea is deep and blue",
-    "masters": "the master of the ship is old",
-}
-QUERIES = ("green boat", "old tree", "deep blue sea")
 BY_KEY = AdapterSettings(id_key="key")
-
-
-VOCABULARY = sorted({word for text in TEXTS.values() for word in text.split() if len(word) > 3})
 
 
 class Bags(embeddings.Embeddings):  # type: ignore[name-defined,misc]
     """Counts of the longer words."""
 
     def embed_query(self, text: str) -> list[float]:
-        words = re.findall(r"\w+", text)
-        return [0.01, *(float(words.count(word)) for word in VOCABULARY)]
+        return bag(text)
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        return [self.embed_query(text) for text in texts]
+        return list(map(bag, texts))
 
 
 def notes() -> list[Any]:
@@ -110,16 +94,6 @@ def test_its_own_settings_stay_as_they_are(store: Any) -> None:
     assert "harbour" not in [each.id for each in found]
     assert inner.search_kwargs["k"] == 2
     assert len(inner.invoke("green boat")) == 2
-
-
-def test_maximal_marginal_relevance_keeps_the_protocol(store: Any) -> None:
-    inner = store.as_retriever(search_type="mmr")
-    check_retriever(LangChainRetriever(inner, settings=BY_KEY), QUERIES, size=len(TEXTS))
-
-
-def test_ids_without_a_key_are_the_documents_own(store: Any) -> None:
-    (found,) = LangChainRetriever(store.as_retriever()).retrieve("green boat", 1)
-    assert found.id in store.store
 
 
 @pytest.mark.parametrize("kind", [Sized, Asked])
@@ -182,20 +156,6 @@ def test_there_and_back() -> None:
         assert list(back.retrieve(query, 4)) == list(index.retrieve(query, 4))
     with pytest.raises(UsageError, match="k must be at least 1"):
         as_langchain_retriever(index, k=0)
-
-
-def test_a_loop_runs_on_it(store: Any) -> None:
-    adapted = LangChainRetriever(store.as_retriever(), settings=BY_KEY)
-    controller = Controller(FixedPolicy(rounds=3), max_rounds=5).start("green boat?")
-    pipeline = CumulativePipeline(ScriptedModel(), CumulativeSettings(rounds=5))
-    seen = []
-    for latest in pipeline.rounds(Question(id="q", text="green boat?"), adapted):
-        seen.append(latest)
-        if controller.observe(latest).stop:
-            break
-    assert len(seen) == 3
-    shown = [each.passages[0].id for each in seen if each.passages]
-    assert shown == [each.id for each in adapted.retrieve("green boat?", 3)]
 
 
 def test_the_snippet_of_the_docs_runs(run_snippet: Callable[..., dict[str, Any]]) -> None:

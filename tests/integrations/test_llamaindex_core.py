@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.integrations.retrieving import QUERIES, TEXTS, bag
 
-from suffice import Controller, FixedPolicy
 from suffice.errors import BackendError, SufficeWarning, UsageError
 from suffice.integrations.documents import AdapterSettings
 from suffice.integrations.llamaindex import LlamaIndexRetriever
-from suffice.loops.ranked import CumulativePipeline, CumulativeSettings
 from suffice.protocols import Retriever
 from suffice.testing.conformance import check_retriever
-from suffice.testing.models import ScriptedModel
-from suffice.trace.rounds.records import Question
 
 core = pytest.importorskip(
     "llama_index.core", reason="runs in its own environment: make test-integrations"
@@ -27,30 +23,18 @@ retrievers = pytest.importorskip("llama_index.core.retrievers")
 schema = pytest.importorskip("llama_index.core.schema")
 bm25 = pytest.importorskip("llama_index.retrievers.bm25")
 
-TEXTS = {
-    "boats": "a red boat at sea",
-    "trees": "an old tree by the harbour",
-    "harbour": "the green boat of the harbour master",
-    "colours": "green is a colour between blue and yellow",
-    "sea": "the sea is deep and blue",
-    "masters": "the master of the ship is old",
-}
-VOCABULARY = sorted({word for text in TEXTS.values() for word in text.split() if len(word) > 3})
-QUERIES = ("green boat", "old tree", "deep blue sea")
-
 
 class Bags(embeddings.BaseEmbedding):  # type: ignore[name-defined,misc]
     """Counts of the longer words."""
 
     def _get_text_embedding(self, text: str) -> list[float]:
-        words = re.findall(r"\w+", text)
-        return [0.01, *(float(words.count(word)) for word in VOCABULARY)]
+        return bag(text)
 
     def _get_query_embedding(self, query: str) -> list[float]:
-        return self._get_text_embedding(query)
+        return bag(query)
 
     async def _aget_query_embedding(self, query: str) -> list[float]:
-        return self._get_text_embedding(query)
+        return bag(query)
 
 
 class Listed(retrievers.BaseRetriever):  # type: ignore[name-defined,misc]
@@ -155,20 +139,6 @@ def test_lost_connections_are_failures_of_the_back_end() -> None:
 def test_an_index_is_no_retriever(index: Any) -> None:
     with pytest.raises(UsageError, match=r"found VectorStoreIndex; .*as_retriever\(\)"):
         LlamaIndexRetriever(index)
-
-
-def test_a_loop_runs_on_it(index: Any) -> None:
-    adapted = LlamaIndexRetriever(index.as_retriever())
-    controller = Controller(FixedPolicy(rounds=3), max_rounds=5).start("green boat?")
-    pipeline = CumulativePipeline(ScriptedModel(), CumulativeSettings(rounds=5))
-    seen = []
-    for latest in pipeline.rounds(Question(id="q", text="green boat?"), adapted):
-        seen.append(latest)
-        if controller.observe(latest).stop:
-            break
-    assert len(seen) == 3
-    shown = [each.passages[0].id for each in seen if each.passages]
-    assert shown == [each.id for each in adapted.retrieve("green boat?", 3)]
 
 
 def test_the_snippet_of_the_docs_runs(run_snippet: Callable[..., dict[str, Any]]) -> None:

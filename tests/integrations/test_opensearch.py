@@ -6,11 +6,9 @@ share the mistakes of the server in ``tests/unit/integrations/test_elasticsearch
 
 from __future__ import annotations
 
-import json
 import ssl
-import threading
+import time
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +18,7 @@ from tests.server import Server
 from suffice.errors import BackendError, UsageError
 from suffice.integrations.elasticsearch import ElasticsearchRetriever, ElasticsearchSettings
 from suffice.integrations.own_retrievers import connect_own
-from suffice.loops.ranked import CumulativePipeline, CumulativeSettings
 from suffice.testing.conformance import check_retriever
-from suffice.testing.models import ScriptedModel
-from suffice.trace.rounds.records import Question
 
 osmem = pytest.importorskip(
     "osmem_server", reason="runs in its own environment: make test-integrations"
@@ -100,13 +95,6 @@ def test_refusals_are_told(client: Any, notes: ElasticsearchRetriever) -> None:
         ElasticsearchRetriever(client, "notes").retrieve("harbour", 1)
 
 
-def test_a_loop_runs_on_it(notes: ElasticsearchRetriever) -> None:
-    pipeline = CumulativePipeline(ScriptedModel(), CumulativeSettings(rounds=3))
-    rounds = list(pipeline.rounds(Question(id="q", text="green boat?"), notes))
-    shown = [each.passages[0].id for each in rounds if each.passages]
-    assert shown == [each.id for each in notes.retrieve("green boat?", 3)]
-
-
 def test_it_is_made_of_what_is_typed(url: str, notes: ElasticsearchRetriever) -> None:
     """Credentials reach the client, which this server does not ask for, and no message or record."""
     place = f"{url.removeprefix('http://')}/notes?text_field=body.text"
@@ -131,63 +119,54 @@ CLIENTS = {
 }
 
 
+ELASTIC = {"x-elastic-product": "Elasticsearch"}
+
+
 @pytest.fixture
-def moody() -> Iterator[tuple[str, dict[str, Any]]]:
-    """A server that answers as told."""
-    mood: dict[str, Any] = {}
-    release = threading.Event()
+def moody() -> Iterator[Server]:
+    """A server that answers with one passage, unless it is told otherwise."""
+    server = Server(lambda _: (200, ELASTIC, RANKING))
+    yield server
+    server.close()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            if mood.get("late"):
-                release.wait(5)
-            self.send_response(mood.get("status", 200))
-            self.send_header("Content-Type", "application/json")
-            self.send_header("X-Elastic-Product", "Elasticsearch")
-            self.end_headers()
-            content = mood.get("content", RANKING)
-            self.wfile.write(
-                content if isinstance(content, bytes) else json.dumps(content).encode()
-            )
 
-        def log_message(self, *args: object) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}", mood
-        release.set()
-        server.shutdown()
+def url_of(server: Server) -> str:
+    return f"http://127.0.0.1:{server.http.server_port}"
 
 
 @pytest.mark.parametrize("made", CLIENTS.values(), ids=CLIENTS)
-def test_either_client_ranks(made: Callable[[str], Any], moody: tuple[str, dict[str, Any]]) -> None:
-    (found,) = ElasticsearchRetriever(made(moody[0]), "notes").retrieve("boat", 3)
+def test_either_client_ranks(made: Callable[[str], Any], moody: Server) -> None:
+    (found,) = ElasticsearchRetriever(made(url_of(moody)), "notes").retrieve("boat", 3)
     assert (found.id, found.title, found.text, found.score) == ("a", "Boats", "a red boat", 1.5)
 
 
 @pytest.mark.parametrize("made", CLIENTS.values(), ids=CLIENTS)
 @pytest.mark.parametrize(
-    ("mood", "kind", "told"),
+    ("status", "content", "kind", "told"),
     [
-        ({"status": 401, "content": {"error": "no key"}}, UsageError, "answered 401: no key"),
-        ({"status": 404, "content": {"error": "none"}}, UsageError, "answered 404: none"),
-        ({"status": 503, "content": b"{}"}, BackendError, "answered 503"),
-        ({"content": b"<html>"}, BackendError, "cannot be read"),
-        ({"late": True}, BackendError, "did not answer in time"),
+        (401, {"error": "no key"}, UsageError, "401: no key"),
+        (404, {"error": "none"}, UsageError, "404: none"),
+        (503, b"{}", BackendError, "503"),
+        (200, b"<html>", BackendError, "cannot be read"),
+        (None, b"", BackendError, "did not answer in time"),
     ],
 )
 def test_how_either_client_fails_is_told(
     made: Callable[[str], Any],
-    moody: tuple[str, dict[str, Any]],
-    mood: dict[str, Any],
+    moody: Server,
+    status: int | None,
+    content: object,
     kind: type[Exception],
     told: str,
 ) -> None:
-    moody[1].update(mood)
+    def answer(_: object) -> Any:
+        if status is None:
+            time.sleep(2.0)
+        return status or 200, dict(ELASTIC), content
+
+    moody.answer = answer
     with pytest.raises(kind, match=told):
-        ElasticsearchRetriever(made(moody[0]), "notes").retrieve("boat", 3)
+        ElasticsearchRetriever(made(url_of(moody)), "notes").retrieve("boat", 3)
 
 
 @pytest.mark.parametrize("made", CLIENTS.values(), ids=CLIENTS)

@@ -1,11 +1,9 @@
-"""Agents of smolagents, watched: recorded in shadow, replayed, stopped with their answer, streamed."""
+"""Agents of smolagents, watched."""
 
 from __future__ import annotations
 
-import asyncio
-import runpy
-import sys
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,39 +21,30 @@ from tests.integrations.agent_server import (  # noqa: E402
     Writer,
     agent_server,
     in_order,
-    writer_of,
+)
+from tests.integrations.watching import (  # noqa: E402
+    ANSWERS,
+    NEWS,
+    QUESTION,
+    Asked,
+    Search,
+    Watching,
+    found,
+    records,
 )
 
 import suffice  # noqa: E402
 from suffice.errors import SufficeWarning, UsageError  # noqa: E402
-from suffice.trace.rounds.records import QuestionRecord  # noqa: E402
-
-EXAMPLE = Path(__file__).parents[2] / "examples" / "agents" / "smolagents_agent.py"
-ANSWERS = ("Unknown", "Bergen", "Oslo", "Oslo", "Oslo", "Oslo")
-QUESTION = "Where was it signed?"
-NEWS = suffice.RulePolicy(rule="new_passages < 0.5")
-STABLE = suffice.RulePolicy(rule="answer_stable")
 
 
 @smolagents.tool  # type: ignore[untyped-decorator]
 def search(query: str) -> list:  # type: ignore[type-arg]
-    """Two searches bring something new, further ones what is known.
+    """Searches the notes.
 
     Args:
         query: What to look for.
     """
-    number = min(int(query.rpartition("(")[2].rstrip(")")), 2)
-    return [{"id": f"d{number}", "text": f"Passage {number}."}]
-
-
-@smolagents.tool  # type: ignore[untyped-decorator]
-def other(query: str) -> str:
-    """A text, another one each time.
-
-    Args:
-        query: What to look for.
-    """
-    return f"Passage of {query}"
+    return found(query)
 
 
 @smolagents.tool  # type: ignore[untyped-decorator]
@@ -68,22 +57,6 @@ def broken(query: str) -> str:
     raise OSError("the index is closed")
 
 
-@smolagents.tool  # type: ignore[untyped-decorator]
-def born(query: str) -> str:
-    """Where Ibsen was born, at first.
-
-    Args:
-        query: What to look for.
-    """
-    return "Henrik Ibsen was born in Skien in 1828." if "(1)" in query else "Skien is a town."
-
-
-@pytest.fixture
-def server() -> Iterator[AgentServer]:
-    with agent_server(in_order(*ANSWERS), searches=4, final_tool="final_answer") as running:
-        yield running
-
-
 def agent(server: AgentServer, tool: Any = search, **settings: Any) -> Any:
     model = smolagents.OpenAIServerModel(
         "scripted", api_base=server.url, api_key="none", logprobs=True, top_logprobs=2,
@@ -92,50 +65,55 @@ def agent(server: AgentServer, tool: Any = search, **settings: Any) -> Any:
     return smolagents.ToolCallingAgent(tools=[tool], model=model, verbosity_level=0, **settings)
 
 
-def records(folder: Path) -> dict[str, QuestionRecord]:
-    return {record.question.text: record for record in suffice.read_traces(folder).records()}
+def unwrapped(write: Writer) -> Writer:
+    """Without what smolagents puts around questions and passages."""
+
+    def answer(seen: Seen) -> Any:
+        passages = (
+            text.removeprefix("Observation:\n").partition("\n")[0] for text in seen.passages
+        )
+        question = seen.question.removeprefix("New task:\n")
+        return write(replace(seen, question=question, passages=tuple(passages)))
+
+    return answer
 
 
-def test_a_run_recorded_in_shadow_is_replayed(server: AgentServer, tmp_path: Path) -> None:
-    plain = agent(server).run(QUESTION)
-    with suffice.Watch(NEWS, record=tmp_path) as watch:
-        asker = watched(agent(server), watch, probe=True)
-        assert asker.run(QUESTION) == plain == "Oslo"
-        watch.label(asker.suffice["question_id"], gold_answers=["Oslo"])
-    said = asker.suffice
-    assert (said["rounds"], said["would_stop"], said["stopped_by"]) == (4, 3, "end")
-    record = records(tmp_path)[QUESTION]
-    assert [held.answer for held in record.rounds] == ["Bergen", "Oslo", "Oslo", "Oslo"]
-    assert [len(held.passages or ()) for held in record.rounds] == [1, 1, 0, 0]
-    costs = [(held.usage.llm_calls, held.usage.answer_calls) for held in record.rounds]
-    assert costs[:3] == [(2, 1)] * 3
-    assert all(held.usage.prompt_tokens for held in record.rounds)
-    assert record.rounds[0].tokens is not None
-    settings = suffice.ComparisonSettings(rules=("new_passages < 0.5", "answer_stable"))
-    replayed = suffice.compare(suffice.read_traces(tmp_path), settings).result.policies
-    assert {policy.name: policy.mean_rounds for policy in replayed}["new_passages < 0.5"] == 3
+class TestSmolagents(Watching):
+    heading = "smolagents"
+    example = ("smolagents_agent.py", "URL", "scripted")
+
+    def served(self, write: Writer, searches: int = 5) -> AbstractContextManager[AgentServer]:
+        return agent_server(unwrapped(write), searches=searches, final_tool="final_answer")
+
+    def agent(
+        self, server: AgentServer, watch: Any, *, search: Search = found, probe: bool = False
+    ) -> Any:
+        """Made for every run, since an agent keeps its steps."""
+
+        def tool(query: str) -> list:  # type: ignore[type-arg]
+            """Searches the notes.
+
+            Args:
+                query: What to look for.
+            """
+            return search(query)
+
+        tool.__name__ = "search"
+        kept = smolagents.tool(tool)
+        return lambda: watched(agent(server, kept), watch, probe=probe)
+
+    def run(self, agent: Any, question: str = QUESTION) -> Asked:
+        asker = agent()
+        return Asked(asker.run(question), asker.suffice)
+
+    def said_by(self, names: Any) -> Any:
+        return names["agent"].suffice
 
 
-def test_live_no_further_step_is_taken(server: AgentServer, tmp_path: Path) -> None:
-    with suffice.Watch(NEWS, record=tmp_path, mode="live") as watch:
-        asker = watched(agent(server), watch)
-        result = asker.run(QUESTION, return_full_result=True)
-    assert (result.output, result.state, asker.suffice["stopped_by"]) == (
-        "Oslo",
-        "success",
-        "policy",
-    )
-    assert "new_passages" in asker.suffice["reason"]
-    assert server.with_tools == [True, True, True, False]
-    assert result.token_usage.total_tokens > 0
-    assert [held.answer for held in records(tmp_path)[QUESTION].rounds] == [None, None, "Oslo"]
-
-
-def test_live_by_answers_the_last_draft_is_the_answer(server: AgentServer) -> None:
-    asker = watched(agent(server, other), suffice.Watch(STABLE, mode="live"), probe=True)
-    assert asker.run(QUESTION) == "Oslo"
-    assert asker.suffice["stopped_by"] == "policy"
-    assert server.with_tools == [True, False, True, False, True, False]
+@pytest.fixture
+def server() -> Iterator[AgentServer]:
+    with TestSmolagents().served(in_order(*ANSWERS)) as running:
+        yield running
 
 
 def test_streamed_and_left(server: AgentServer, tmp_path: Path) -> None:
@@ -143,27 +121,11 @@ def test_streamed_and_left(server: AgentServer, tmp_path: Path) -> None:
         asker = watched(agent(server, stream_outputs=True), watch)
         *steps, final = asker.run(QUESTION, stream=True)
         assert (final.output, asker.suffice["stopped_by"]) == ("Oslo", "policy")
-        assert sum(isinstance(step, smolagents.ActionStep) for step in steps) == 4
+        assert sum(isinstance(step, smolagents.ActionStep) for step in steps) == 5
         stream = asker.run("Left?", stream=True)
         next(step for step in stream if isinstance(step, smolagents.ActionStep))
         stream.close()
     assert asker.suffice["stopped_by"] == records(tmp_path)["Left?"].stopped_by == "user"
-
-
-def test_many_at_once_do_not_mix(server: AgentServer, tmp_path: Path) -> None:
-    async def ask_all(watch: suffice.Watch) -> None:
-        askers = [watched(agent(server), watch) for _ in range(6)]
-        await asyncio.gather(
-            *(asyncio.to_thread(asker.run, f"Q{n}?") for n, asker in enumerate(askers))
-        )
-
-    with suffice.Watch(NEWS, record=tmp_path) as watch:
-        asyncio.run(ask_all(watch))
-    kept = records(tmp_path)
-    assert set(kept) == {f"Q{n}?" for n in range(6)}
-    for question, record in kept.items():
-        assert len(record.rounds) == 4
-        assert all(question in (held.query or "") for held in record.rounds)
 
 
 def test_tools_that_fail_and_runs_that_fail(server: AgentServer, tmp_path: Path) -> None:
@@ -209,52 +171,3 @@ def test_an_agent_that_writes_code(tmp_path: Path) -> None:
 def test_what_is_no_agent_is_refused() -> None:
     with pytest.raises(UsageError, match="wanted an agent of smolagents, found str"):
         watched("agent", suffice.Watch())
-
-
-def test_the_page_and_the_example(
-    server: AgentServer,
-    tmp_path: Path,
-    run_snippet: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    suffice.save_policy(NEWS, tmp_path / "policy.json")
-    replaced = {"http://localhost:8080/v1": server.url, "my-model": "scripted", "0.05": "0.0"}
-    for name in ("policy.json", "traces/"):
-        replaced[name] = str(tmp_path / name)
-    names = run_snippet("smolagents", **replaced)
-    assert names["agent"].suffice["stopped_by"] == "policy"
-    monkeypatch.setattr(sys, "argv", [str(EXAMPLE), server.url, "scripted"])
-    runpy.run_path(str(EXAMPLE), run_name="__main__")
-    assert "policy" in capsys.readouterr().out
-
-
-def unwrapped(write: Writer) -> Writer:
-    """Without what smolagents puts around questions and passages."""
-
-    def answer(seen: Seen) -> Any:
-        passages = (
-            text.removeprefix("Observation:\n").partition("\n")[0] for text in seen.passages
-        )
-        question = seen.question.removeprefix("New task:\n")
-        return write(replace(seen, question=question, passages=tuple(passages)))
-
-    return answer
-
-
-def test_with_answers_of_the_embedded_model(tmp_path: Path) -> None:
-    pytest.importorskip("xllamacpp")
-    from suffice.llm.embedded import EmbeddedModel, EmbeddedSettings
-
-    with (
-        EmbeddedModel.load(settings=EmbeddedSettings(replicas=1, threads=1)) as model,
-        agent_server(unwrapped(writer_of(model)), searches=4, final_tool="final_answer") as server,
-    ):
-        with suffice.Watch(STABLE, record=tmp_path) as watch:
-            watched(agent(server, born), watch, probe=True).run("Where was Ibsen born?")
-        live = watched(agent(server, born), suffice.Watch(NEWS, mode="live"))
-        answer = live.run("Where was Ibsen born?")
-    (record,) = records(tmp_path).values()
-    assert all(held.answer for held in record.rounds)
-    assert (live.suffice["rounds"], live.suffice["stopped_by"]) == (3, "policy")
-    assert answer.strip()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +27,6 @@ from suffice.signals.columns.answers import GoldAnswers, ScoredAnswers, answer_f
 from suffice.signals.columns.texts import Texts
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.labels import labelled, names_passages
-from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import Gold, Question, QuestionRecord, Round
 from suffice.trace.rounds.table import TraceSet
 
@@ -158,17 +155,3 @@ def test_rounds_are_scored_where_they_stand(
     traces = to_trace_set(records)
     assert_scored(traces)
     assert_scored(replace(traces, table=traces.table.drop_columns("gold_answers")))
-
-
-_SLOW = [
-    pytest.param(name, marks=pytest.mark.slow)
-    for name in ("hotpotqa_qwen1.5b", "routes_llama8b_dev")
-]
-
-
-@pytest.mark.parametrize("name", ["abrag_hotpotqa_ollama", *_SLOW])
-def test_real_rounds_are_scored_alike(name: str) -> None:
-    root = os.environ.get("SUFFICE_DATA")
-    if not root:
-        pytest.skip("needs recorded traces: set SUFFICE_DATA to the folder that holds traces/")
-    assert_scored(read_traces(Path(root) / "traces" / f"{name}.parquet"))

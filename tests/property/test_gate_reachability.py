@@ -18,7 +18,6 @@ from suffice.policies.gate.settings import (
     GateSettings,
     PlanAction,
     chosen_action,
-    unreachable,
 )
 
 GRID = np.linspace(0.0, 1.0, 21).tolist()
@@ -135,56 +134,6 @@ def test_a_run_ends_before_its_last_share_is_spent() -> None:
     assert max(shares) == 1.0
 
 
-@pytest.mark.parametrize(
-    ("tau_low", "tau_high", "executes"),
-    [
-        (0.1, 0.3, True),
-        (0.2, 0.4, True),
-        (0.3, 0.459, False),
-        (0.3, 0.458, True),
-        (0.3, 0.5, False),
-    ],
-)
-def test_the_last_step_bounds_confidence(tau_low: float, tau_high: float, executes: bool) -> None:
-    """sigmoid(-1/6) = 0.45843: candidates agree, nothing contradicts, one step of six is to come."""
-    chosen = published(tau_low=tau_low, tau_high=tau_high)
-    said = {unreached.action: unreached.why for unreached in chosen.unreachable}
-    assert (PlanAction.EXECUTE in said) is not executes
-    if not executes:
-        assert "0.458] without a contradiction" in said[PlanAction.EXECUTE]
-
-
-def test_shorter_runs_bound_it_more_and_longer_ones_less() -> None:
-    """sigmoid(-1/2) = 0.378 in two steps, sigmoid(-1/12) = 0.479 in twelve."""
-    chosen = published(tau_low=0.3, tau_high=0.47)
-    executes, _ = unreachable(chosen, 2)
-    assert executes.action is PlanAction.EXECUTE
-    assert "0.378] without a contradiction" in executes.why
-    assert [unreached.action for unreached in unreachable(chosen, 12)] == [PlanAction.STOP]
-
-
-def test_without_a_weight_of_what_remains_steps_bound_nothing() -> None:
-    chosen = published(risk=RiskModel(remaining=0.0), tau_low=0.3, tau_high=0.5)
-    assert [unreached.action for unreached in chosen.unreachable] == [PlanAction.STOP]
-
-
-def test_the_first_step_has_at_most_sigmoid_of_minus_one() -> None:
-    model = RiskModel()
-    first = remaining_share(0, 6)
-    most = max(
-        model.confidence(model.risk(agreement=agreed, contradiction=conflict, remaining=first))
-        for agreed in GRID
-        for conflict in GRID
-    )
-    assert most == pytest.approx(1 / (1 + math.e)) == pytest.approx(0.269, abs=1e-3)
-
-
-def test_a_quarter_is_where_risk_is_the_logarithm_of_three() -> None:
-    model = RiskModel()
-    for risk in np.linspace(0.0, 4.0, 4001).tolist():
-        assert (model.confidence(risk) <= 0.25) == (risk >= math.log(3.0))
-
-
 def test_without_the_remaining_share_only_a_contradiction_retrieves() -> None:
     """R <= 1 there, so c >= 0.269: why the published ablation hardly reads a document."""
     chosen = published(risk=RiskModel(remaining=0.0))
@@ -196,18 +145,3 @@ def test_without_the_remaining_share_only_a_contradiction_retrieves() -> None:
     assert PlanAction.REPLAN in {each.action for each in silent.unreachable}
     quiet = published(risk=RiskModel(remaining=0.0), order="replan-first")
     assert PlanAction.RETRIEVE in {each.action for each in quiet.unreachable}
-
-
-@pytest.mark.parametrize("ratio", [0.1, 0.5])
-def test_a_cheap_retrieval_is_made_in_every_state_of_the_published_gate(ratio: float) -> None:
-    """tau_low >= 0.5, which c_r / L_f <= 1/2 gives."""
-    chosen = published(tau_low=1.0 - ratio, budget=None)
-    assert reachable(chosen) == {PlanAction.RETRIEVE}
-
-
-def test_with_markers_a_published_replan_needs_a_blocked_retrieval() -> None:
-    """A contradiction gives R >= 2, c <= 0.119."""
-    never = {each.action for each in published(budget=None, cooldown=1).unreachable}
-    assert PlanAction.REPLAN in never
-    for changes in ({"budget": 1}, {"budget": None, "cooldown": 2}, {"order": "replan-first"}):
-        assert PlanAction.REPLAN not in {each.action for each in published(**changes).unreachable}

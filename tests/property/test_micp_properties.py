@@ -13,24 +13,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.properties import examples
 
-from suffice.measures.measures import Measures
 from suffice.numbers.conformal.order_statistics import Threshold, lower_rank, tied_threshold
 from suffice.policies.method import Preset
-from suffice.policies.micp.fit import FitParts
 from suffice.policies.micp.policy import Clusters, MiCPPolicy, StopOn
 from suffice.policies.micp.samples import read_samples
 from suffice.policies.micp.stage2 import (
     Sampled,
     Stage2,
     calibrate,
-    evaluate,
     evaluate_stops,
 )
 from suffice.scoring import Match, normalize_answer
 from suffice.signals.table import signal_table
 from suffice.testing.traces import sampled_records, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord, Round
-from suffice.trace.rounds.table import TraceSet
 
 ALPHAS = tuple(map(Fraction, ("1/20", "1/10", "1/5", "3/10", "1/2", "9/10")))
 LEVELS = tuple(map(Fraction, ("0", "1/20", "1/10", "1/3", "1/2", "3/4", "1")))
@@ -202,32 +198,6 @@ def policies(draw: st.DrawFn) -> MiCPPolicy:
     )
 
 
-def parts(count: int) -> FitParts:
-    """Questions to fit on, five samples a round."""
-    return FitParts(
-        optimize=Measures(
-            renamed_traces(sampled_records(count, splits=("optimize",), seed=1), "o")
-        ),
-        calibrate=Measures(
-            renamed_traces(sampled_records(count, splits=("calibrate",), seed=2), "c")
-        ),
-    )
-
-
-def renamed_traces(records: list[QuestionRecord], prefix: str) -> TraceSet:
-    return to_trace_set(
-        [
-            replace(
-                each,
-                question=replace(
-                    each.question, id=f"{prefix}{number:04d}", text=f"{prefix} {number}?"
-                ),
-            )
-            for number, each in enumerate(records)
-        ]
-    )
-
-
 # --- answer sets --------------------------------------------------------------------------------
 @settings(deadline=None, max_examples=examples(150), suppress_health_check=list(HealthCheck))
 @given(records=recorded(), policy=policies())
@@ -270,25 +240,3 @@ def test_sets_never_shrink_when_the_threshold_falls(
             for final in (1.0, 0.5, 0.25, 0.1, -math.inf)
         ]
         assert all(small <= large for small, large in itertools.pairwise(sets))
-
-
-@settings(deadline=None, max_examples=examples(100))
-@given(data=populations(), finals=st.lists(st.floats(-1, 2), min_size=2, max_size=2))
-def test_coverage_never_falls_with_the_threshold(data: Sampled, finals: list[float]) -> None:
-    stops = tuple(Threshold(0.5, 0.6) for _ in range(data.rounds - 1))
-    low, high = (
-        evaluate(
-            data,
-            Stage2(
-                stops=stops,
-                final=final,
-                alpha_rounds=(),
-                alpha_final=Fraction(0),
-                group_sizes=(),
-                answerable=0,
-            ),
-        )
-        for final in sorted(finals)
-    )
-    assert (low.covered >= high.covered).all()
-    assert (low.stop == high.stop).all()

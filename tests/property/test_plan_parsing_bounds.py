@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from time import process_time
 
 import pytest
 from hypothesis import given, settings
@@ -16,7 +15,6 @@ from suffice.loops.planning.parsing import (
     parse_plan,
     parse_yes_no,
 )
-from suffice.protocols import MAX_REPLY_LETTERS
 
 PIECES = st.sampled_from(
     [*'{}[]()"\'`,:;\\/#*+-=&|<>“”’\n\t 1a', '"plan"', '"constraints"', "decisions", "WILL", "1) ", "2) ",

@@ -12,7 +12,7 @@ from rank_bm25 import BM25Okapi
 
 from suffice.datasets.example import Example
 from suffice.datasets.registry import load
-from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index, BM25Settings
+from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index
 from suffice.trace.rounds.records import Passage
 from suffice.trace.rounds.tokens import passage_tokens, tokenize
 
@@ -68,47 +68,3 @@ def test_okapi_equals_rank_bm25_on_random_passages() -> None:
         assert_equals_rank_bm25(passages, query)
         floors.append(BM25Okapi([passage_tokens(p) for p in passages]).average_idf)
     assert min(floors) < 0 < max(floors)
-
-
-def test_rank_bm25_is_robertson_times_k1_plus_1_where_no_word_is_in_over_half() -> None:
-    rng = np.random.default_rng(12)
-    compared = 0
-    for _ in range(50):
-        passages = random_passages(rng, 30, 40)
-        words = [set(passage_tokens(passage)) for passage in passages]
-        query = " ".join(f"w{w}" for w in rng.integers(0, 40, size=5))
-        if max(sum(word in own for own in words) for word in tokenize(query)) > len(passages) / 2:
-            continue
-        compared += 1
-        okapi = BM25Index.build(passages, OKAPI).scores(query)
-        robertson = BM25Index.build(passages, BM25Settings(variant="robertson")).scores(query)
-        np.testing.assert_allclose(okapi, (1.5 + 1) * robertson, rtol=1e-5, atol=1e-6)
-    assert compared > 40
-
-
-def test_the_variants_differ_for_a_word_in_over_half() -> None:
-    passages = [Passage(id=str(i), text=t) for i, t in enumerate(("a b", "a c", "a d", "e f"))]
-    scores = {
-        variant: BM25Index.build(passages, BM25Settings(variant=variant)).scores("a")
-        for variant in ("okapi", "robertson", "lucene")
-    }
-    assert scores["robertson"][0] == 0
-    assert scores["lucene"][0] > 0
-    assert scores["okapi"][0] > 0
-    assert scores["okapi"][0] != pytest.approx(2.5 * scores["lucene"][0])
-
-
-def test_pooled_order_equals_bm25s_itself() -> None:
-    bm25s = pytest.importorskip("bm25s")
-    passages = {
-        p.id: p for example in load("generated", limit=60, seed=6) for p in example.passages
-    }
-    pool = list(passages.values())
-    engine = bm25s.BM25(k1=1.5, b=0.75)
-    engine.index([passage_tokens(p) for p in pool], show_progress=False)
-    index = BM25Index.build(pool)
-    for example in load("generated", limit=30, seed=6):
-        tokens = tokenize(example.question.text)
-        np.testing.assert_allclose(
-            index.scores(example.question.text), engine.get_scores(tokens), rtol=1e-5, atol=1e-6
-        )

@@ -58,18 +58,6 @@ def test_it_equals_its_slow_twin(encoder: OnnxEncoder) -> None:
         assert [*found.values()] == pytest.approx(slow(encoder, answer, t), abs=1e-6)
 
 
-def test_the_answers_own_passage_is_nearest(encoder: OnnxEncoder) -> None:
-    """What the vectors mean: the passage about the answer raises the nearest passage's value most."""
-    values = [
-        evidence_signals(LoopView("q", (Round(answer="volcanic rock", passages=(each,)),)), encoder)
-        for each in SHOWN
-    ]
-    nearest = [each["evidence_consistency_max"] for each in values]
-    assert nearest.index(max(nearest)) == 3
-    assert nearest[3] > 0.65
-    assert max(nearest[:3]) < 0.65
-
-
 def test_stored_afterwards_and_computed_live_are_the_same_bits(encoder: OnnxEncoder) -> None:
     record = QuestionRecord(question=Question(id="q", text="q"), gold=Gold(), rounds=ROUNDS)
     stored = with_signals(to_trace_set([record]), models=SignalModels(encoder=encoder)).traces

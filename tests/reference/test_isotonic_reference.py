@@ -54,13 +54,3 @@ def test_rounds_agree_with_scikit_learn_after_dropping_undefined_rows() -> None:
         theirs.fit(values[usable, number], em[usable, number])
         asked = np.linspace(-9, 9, 301)
         np.testing.assert_allclose(ours.predict(asked), theirs.predict(asked), rtol=0, atol=1e-12)
-
-
-def test_the_fit_is_the_least_squares_one() -> None:
-    """Against all non-decreasing vectors on a grid: none fits better."""
-    y = np.array([0.0, 1.0, 0.0, 1.0, 0.5])
-    fitted = fit_isotonic(np.arange(5.0), y).predict(np.arange(5.0))
-    loss = ((fitted - y) ** 2).sum()
-    grid = np.stack(np.meshgrid(*[np.linspace(0, 1, 13)] * 5), axis=-1).reshape(-1, 5)
-    rising = grid[(np.diff(grid, axis=1) >= 0).all(axis=1)]
-    assert loss <= ((rising - y) ** 2).sum(axis=1).min() + 1e-12

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-import numpy as np
 import pytest
 
-from suffice.monitor.alarms import ExchangeabilityMonitor, miss_rate_limit
+from suffice.monitor.alarms import miss_rate_limit
 from suffice.numbers.tests.tails import beta_quantile, exact_interval
 
 scipy_stats = pytest.importorskip("scipy.stats")
@@ -33,24 +32,3 @@ def test_limits() -> None:
             rank = int(Fraction(alpha) * (n + 1))
             expected = scipy_stats.beta.ppf(0.975, rank, n + 1 - rank)
             assert miss_rate_limit(float(alpha), n, 0.975) == pytest.approx(expected, abs=1e-9)
-
-
-def test_p_values_equal_those_of_mapie() -> None:
-    mapie = pytest.importorskip("mapie.exchangeability_testing")
-
-    class Drawn:
-        def __init__(self, value: float) -> None:
-            self.value = value
-
-        def uniform(self) -> float:
-            return self.value
-
-    rng = np.random.default_rng(4)
-    past = rng.choice([0.0, 0.25, 0.5], 40)
-    monitor = ExchangeabilityMonitor(past, seed=9)
-    test, history = mapie.OnlineMartingaleTest(), list(past)
-    for score in rng.choice([0.0, 0.25, 0.5, 0.75], 100).tolist():
-        test.rng = Drawn(monitor._draw())
-        assert monitor._p_value_of(score) == test.compute_p_value(score, np.array(history))
-        monitor.update(score)
-        history.append(score)

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
-from pathlib import Path
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.signal_twins import answer_margins
 
-from suffice.signals.registry import SIGNALS
-from suffice.signals.table import signal_table
-from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import LoopView, Round, Token, TopToken
 
 
@@ -75,25 +69,3 @@ tops = st.lists(st.builds(TopToken, st.just("x"), logprobs), max_size=4).map(tup
 def test_the_fast_walk_agrees_on_generated_tokens(tokens: tuple[Token, ...]) -> None:
     view = LoopView("q", (Round(answer="", tokens=tokens),))
     np.testing.assert_array_equal(answer_margins(view), slow_margins(tokens))
-
-
-def test_recorded_rounds() -> None:
-    data = os.environ.get("SUFFICE_DATA")
-    if not data:
-        pytest.skip("set SUFFICE_DATA to the folder that holds traces/")
-    traces = read_traces(Path(data) / "traces" / "hotpotqa_qwen1.5b.parquet")
-    names = ["answer_token_margin", "margin_min", "margin_mean"]
-    table = signal_table(traces, names)
-    expected = np.full((3, traces.n_questions, traces.n_rounds), np.nan)
-    for question, views in enumerate(traces.views(["tokens"])):
-        for number, view in enumerate(views):
-            margins = slow_margins(view.current.tokens or ())
-            if margins:
-                column = margins[0], np.nanmin(margins), np.nanmean(margins)
-                expected[:, question, number] = column
-    assert np.isfinite(expected).mean() > 0.95
-    for name, values in zip(names, expected, strict=True):
-        np.testing.assert_allclose(table.signal(name), values, rtol=1e-12, err_msg=name)
-    # Not a constant in disguise.
-    assert np.nanstd(table.signal("answer_token_margin")) > 0.5
-    assert SIGNALS["answer_token_margin"].needs == ("tokens",)

@@ -186,19 +186,3 @@ def test_promises_on_cut_records_are_kept(loss: LossName, explore: float, logger
     found = promised(drawn, log, settings, logs=2000, questions=1000)
     assert found.broken <= most_allowed(0.1, 2000), found
     assert explore < 0.2 or loss == "drop" or found.early > 0.3, found
-
-
-@pytest.mark.slow
-def test_taking_the_cut_for_the_full_budget_breaks_promises() -> None:
-    """What stops where the running policy did would seem to lose nothing."""
-    drawn = population()
-    eager = drawn.loggers["eager"]
-    log, rows = Log(drawn, eager, 0.05), np.random.default_rng(7).integers(0, PROFILES, QUESTIONS)
-    scored = Measures(log.record(rows, 7)).by("score").scores().compared
-    last = np.isfinite(scored).sum(axis=1)
-    seeming = (
-        scored[np.arange(QUESTIONS), last - 1]
-        - scored[np.arange(QUESTIONS), np.minimum(eager[rows], last) - 1]
-    )
-    assert seeming.mean() < 0.02
-    assert true_losses(drawn, eager[None, :], "signed")[0] > 0.1

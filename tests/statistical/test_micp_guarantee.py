@@ -20,8 +20,7 @@ from studies.micp.populations import KINDS, Kind
 
 from suffice.numbers.conformal.order_statistics import lower_order_statistic
 from suffice.policies.method import Preset
-from suffice.policies.micp.relevance_filter import Relevances, fit_filter
-from suffice.policies.micp.search import levels_of_shares, search_allocations
+from suffice.policies.micp.search import search_allocations
 from suffice.policies.micp.stage2 import (
     Sampled,
     Stage2,
@@ -29,7 +28,6 @@ from suffice.policies.micp.stage2 import (
     calibrate_without_stopping,
     evaluate,
 )
-from suffice.testing.traces import sampled_records, to_trace_set
 
 ALPHAS = tuple(map(Fraction, ("0.05", "0.1", "0.2", "0.3")))
 SIZES = (30, 100, 300, 1000)
@@ -155,50 +153,6 @@ def test_the_promise_is_kept(kind: Kind, rounds: int) -> None:
             assert found.above(alpha) > -3, (alpha, size, found)
             stopped = max(stopped, found.answered)
     assert stopped > 0.2  # a test in which nothing is ever stopped would show nothing
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("shares", ["all to the rounds", "evenly", "none to the rounds"])
-def test_the_promise_is_kept_however_the_budget_is_divided(kind: Kind, shares: str) -> None:
-    """The whole budget to the rounds is scaled down in half of the calibration sets."""
-    people, rounds = population(kind, 4), 4
-    share = {
-        "all to the rounds": Fraction(1, 3),
-        "evenly": Fraction(1, 4),
-        "none to the rounds": Fraction(0),
-    }
-    for alpha in ALPHAS:
-        levels = levels_of_shares(people, alpha, (share[shares],) * (rounds - 1), "corrected")
-        for size in SIZES[:3]:
-            found = over_splits(people, alpha, levels, "corrected", size=size, splits=2000)
-            assert found.above(alpha) > -3, (alpha, size, found)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-def test_each_part_spends_what_it_accounts_for(kind: Kind) -> None:
-    """Rounds: alpha_t times the share whose answer is not sampled by t. The answer set: the rest."""
-    people, alpha, size, splits = population(kind, 3), Fraction("0.2"), 100, 2000
-    levels = levels_of_shares(people, alpha, (Fraction(3, 10), Fraction(3, 10)), "corrected")
-    parts = np.empty((splits, 3))
-    for split in range(splits):
-        rng = np.random.default_rng([19, split])
-        rows = rng.choice(people.n, size + TESTED, replace=False)
-        found = calibrate(people.take(rows[:size]), alpha, levels, "corrected")
-        tested = people.take(rows[size:])
-        for t in range(2):
-            fires = found.stops[t].fires(tested.score[:, t], rng.random(TESTED))
-            parts[split, t] = (fires & ~tested.answerable[:, t]).mean()
-        first = tested.first_gold
-        parts[split, 2] = ((first > -np.inf) & (first < found.final)).mean()
-    missing = 1.0 - people.answerable.mean(axis=0)
-    allowed = [float(level) * missing[t] for t, level in enumerate(levels)]
-    allowed.append(float(alpha) - sum(allowed))
-    error = parts.std(axis=0, ddof=1) / math.sqrt(splits)
-    assert (parts.mean(axis=0) <= np.array(allowed) + 3 * error).all(), (parts.mean(0), allowed)
-    # lots spend a round's share whole, less what the rank is rounded down by: one in n
-    assert (parts.mean(axis=0)[:2] >= np.array(allowed[:2]) - 1.0 / size - 3 * error[:2]).all()
 
 
 EDGES: dict[str, tuple[int, str, tuple[str, ...]]] = {
@@ -358,22 +312,3 @@ def test_pooled_passages_are_not_kept_as_promised() -> None:
             values = np.repeat(least, 10) if preset == "published" else least
             misses[preset] += float(out < lower_order_statistic(values, alpha)) / 12
     assert misses == {"published": pytest.approx(2 / 12), "corrected": pytest.approx(1 / 12)}
-
-
-def test_pooled_passages_fall_short_in_random_splits() -> None:
-    found = kept(Fraction("0.1"), 30, 6, 300)
-    assert found["passages"][0] < 0.9 - 3 * found["passages"][1], found
-    assert found["questions"][0] >= 0.9 - 3 * found["questions"][1], found
-
-
-@pytest.mark.parametrize("preset", PRESETS)
-def test_the_fitted_filter_is_that_order_statistic(preset: Preset) -> None:
-    traces = to_trace_set(sampled_records(60))
-    held = Relevances.read(traces, "score")
-    of_questions = [held.gold[held.gold_question == number] for number in range(60)]
-    least = np.array([values.min() for values in of_questions])
-    pooled = held.gold if preset == "published" else least
-    found = fit_filter(traces, Fraction("0.1"), preset, "score")
-    assert found.threshold == lower_order_statistic(pooled, Fraction("0.1"))
-    assert found.threshold > -math.inf
-    assert found.values == len(pooled)

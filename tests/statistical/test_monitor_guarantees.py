@@ -110,22 +110,6 @@ def test_false_alarms_without_labels(n: int, continuous: bool) -> None:
     assert share_of_alarms(lambda s: label_free_alarm(s, n, continuous=continuous), ALL) <= LEVEL
 
 
-@pytest.mark.slow
-def test_a_test_against_alpha_itself_raises_false_alarms() -> None:
-    """Why the limit is above alpha: unlucky calibration alone would set off a monitor of alpha."""
-
-    def naive(seed: int) -> int | None:
-        rng = np.random.default_rng(seed)
-        limit = threshold(rng.standard_normal(100))
-        monitor = CoverageMonitor(ALPHA, 8, LEVEL)  # rank 0: its limit is alpha
-        for each in (rng.standard_normal(LENGTH) <= limit).tolist():
-            if monitor.update(each):
-                break
-        return monitor.alarmed_at
-
-    assert share_of_alarms(naive, 300) > 2 * LEVEL
-
-
 # --- falls ---------------------------------------------------------------------------------------
 def test_a_fall_is_found() -> None:
     """A fast sample of the two below."""

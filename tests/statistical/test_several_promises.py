@@ -14,10 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from tests.certifying import certify
-from tests.cut_population import PROFILES as CUT_PROFILES
-from tests.cut_population import Log, population
 
-from suffice.measures.measures import Measures
 from suffice.replay.choose.bounds import CertifySettings, Half
 
 ROUNDS, PROFILES = 5, 4000
@@ -92,16 +89,6 @@ def mixed(members: int, seed: int = 4) -> Population:
         stops[member] = np.where(fires.any(axis=1), fires.argmax(axis=1) + 1, ROUNDS)
     price = rng.choice([1.0, 2.0, 5.0], (PROFILES, 1), p=[0.6, 0.3, 0.1])
     return Population(stops, right.astype(float), price * np.arange(1, ROUNDS + 1))
-
-
-def hopeless(members: int, seed: int = 5) -> Population:
-    """Stopping early only ever loses: the answer comes last, and every member stops half."""
-    rng = np.random.default_rng(seed)
-    scores = np.zeros((PROFILES, ROUNDS))
-    scores[:, -1] = 1.0
-    stops = np.where(rng.random((members, PROFILES)) < 0.5, 2, ROUNDS).astype(np.int16)
-    stops[-1] = ROUNDS
-    return Population(stops, scores, np.tile(np.arange(1.0, ROUNDS + 1), (PROFILES, 1)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,80 +179,3 @@ def test_where_members_keep_some_bounds_and_break_others(correction: str, size: 
     found = shares(drawn, asked, draws=2000, size=size)
     assert found.broken <= most_allowed(0.1, 2000), found
     assert found.early > 0.4, found
-
-
-@pytest.mark.slow
-def test_where_nothing_helps() -> None:
-    found = shares(
-        hopeless(10), asking(max_loss=0.1, max_wrong_stops=0.1, max_cost=4.0), draws=2000, size=200
-    )
-    assert found.early <= most_allowed(0.1, 2000)
-    assert found.early < 0.001  # every member loses half
-
-
-@pytest.mark.slow
-def test_a_cap_alone_is_kept() -> None:
-    """The best within a cap that the full budget breaks, and many members narrowly."""
-    drawn = mixed(12)
-    cap = float(np.quantile(drawn.truth["cost"][:-1], 0.5))
-    found = shares(drawn, asking(max_loss=None, max_cost=cap), draws=2000, size=400)
-    assert found.broken <= most_allowed(0.1, 2000), found
-    assert found.early > 0.9
-
-
-# --- records that were cut -------------------------------------------------------------------------
-def cut_shares(asked: CertifySettings, *, logs: int, questions: int, logger: str) -> Shares:
-    """Members over the questions that a live policy cut, of which one in five was explored."""
-    drawn = population()
-    rules = [drawn.stops(above) for above in np.linspace(0.2, 2.8, 14)]
-    stops = np.stack([*rules, *(drawn.fixed(budget) for budget in range(1, ROUNDS + 1))])
-    rows = np.arange(CUT_PROFILES)
-    right = (drawn.scores >= 0.75).astype(float)
-    truth = {
-        "signed": (drawn.scores[:, -1] - drawn.scores[rows, stops - 1]).mean(axis=1),
-        "wrong-stop": np.maximum(right[:, -1] - right[rows, stops - 1], 0.0).mean(axis=1),
-        "cost": drawn.paid[rows, stops - 1].mean(axis=1),
-    }
-    breaks = np.any([truth[bound.of] > bound.most for bound in asked.bounds], axis=0)
-    assert breaks.any()
-    assert not breaks[:-1].all()
-    log = Log(drawn, drawn.loggers[logger], 0.2)
-    broken = early = 0
-    for number in range(logs):
-        chosen = np.random.default_rng([7, number]).integers(0, CUT_PROFILES, questions)
-        measures = Measures(log.record(chosen, number)).by("score")
-        seen, scored = measures.seen, measures.scores().compared
-        calls = measures.traces.column("llm_calls")
-        assert seen is not None
-        assert calls is not None
-        paid, halves = np.cumsum(calls, axis=1), []
-        for part in (slice(0, questions // 2), slice(questions // 2, questions)):
-            some = np.arange(questions)[part]
-            halves.append(
-                Half(
-                    stops=stops[:, chosen[part]],
-                    scores=scored[part],
-                    right=np.where(np.isnan(scored[part]), np.nan, scored[part] >= 0.75),
-                    last=seen.last[part],
-                    costs=stops.mean(axis=1),
-                    seen=seen.take(some),
-                    reach=seen.reach,
-                    tables=[paid[part]],
-                    paid_by=np.zeros(len(stops), np.intp),
-                    most_paid=float(drawn.paid.max()),
-                )
-            )
-        outcome = certify(halves[0], halves[1], len(stops) - 1, asked)
-        broken += bool(breaks[outcome.chosen]) and not outcome.fell_back
-        early += not outcome.fell_back
-    return Shares(broken=broken / logs, early=early / logs)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("logger", ["eager", "wary"])
-def test_several_promises_on_cut_records_are_kept(logger: str) -> None:
-    asked = CertifySettings(
-        max_loss=0.12, max_wrong_stops=0.2, max_cost=9.0, confidence=0.9, correction="holm"
-    )
-    found = cut_shares(asked, logs=2000, questions=1000, logger=logger)
-    assert found.broken <= most_allowed(0.1, 2000), found

