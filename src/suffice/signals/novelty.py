@@ -111,7 +111,7 @@ def _add_up(
     held = (
         total - (total - changes.reshape(shape))[np.maximum(rounds.first_row[here] - here.start, 0)]
     )
-    for number, weights in enumerate((1.0, _weights(seen[here], shape[1]))):
+    for number, weights in enumerate((np.ones(1), _weights(seen[here], shape[1]))):
         # one after the other, so that what stands beside a question changes no bit
         read[here, number] = np.cumsum(held * weights, axis=1)[:, -1]
         shared[here, number] = np.cumsum(both * weights, axis=1)[:, -1]
