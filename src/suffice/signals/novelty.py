@@ -22,6 +22,7 @@ from suffice.signals.spec import share, unrecorded
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 _AT_ONCE = 4_000  # passages, and those of the last question among them
+_LOW_BITS = 28  # of a weight that are summed apart, since 64 bits do not hold the whole
 
 
 def overlap(rounds: RoundColumns) -> Array:
@@ -111,20 +112,29 @@ def _add_up(
     held = (
         total - (total - changes.reshape(shape))[np.maximum(rounds.first_row[here] - here.start, 0)]
     )
-    for number, weights in enumerate((np.ones(1), _weights(seen[here], shape[1]))):
-        # one after the other, so that what stands beside a question changes no bit
-        read[here, number] = np.cumsum(held * weights, axis=1)[:, -1]
-        shared[here, number] = np.cumsum(both * weights, axis=1)[:, -1]
+    for number, weights in enumerate((np.ones(1, np.int64), _weights(seen[here], shape[1]))):
+        read[here, number] = _summed(held, weights)
+        shared[here, number] = _summed(both, weights)
 
 
-def _weights(seen: Integers, most: int) -> Array:
-    """What words weigh that so many of the passages ``seen`` (n_rows,) hold, (n_rows, most)."""
+def _weights(seen: Integers, most: int) -> Integers:
+    """What words weigh that so many of the passages ``seen`` (n_rows,) hold, (n_rows, most), in 2^-52."""
     counts, row = np.unique(seen, return_inverse=True)
     weights = np.zeros((len(counts), most))
     for of_count, count in zip(weights, counts.tolist(), strict=True):
         for df in range(1, min(count + 1, most)):
             of_count[df] = math.log((count + 1) / (df + 1)) + 1
-    return np.asarray(weights[row.reshape(-1)])
+    return np.ldexp(weights, 52).astype(np.int64)[row.reshape(-1)]
+
+
+def _summed(counts: Integers, weights: Integers) -> Array:
+    """The weight of so many words of each kind (n_rows, n_kinds), rounded once, (n_rows,)."""
+    high, low = (
+        (counts * part).sum(axis=1)
+        for part in (weights >> _LOW_BITS, weights & (1 << _LOW_BITS) - 1)
+    )
+    summed: Array = np.ldexp(high.astype(np.float64), _LOW_BITS) + low
+    return summed
 
 
 def new_passages(rounds: RoundColumns) -> Array:
