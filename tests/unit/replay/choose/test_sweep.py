@@ -188,7 +188,7 @@ def test_curves_of_nothing_but_noise_seldom_have_a_knee() -> None:
         ({"rule": "answer_stable"}, "exactly one '\\?'"),
         ({"rule": "overlap > ? or margin_min > ?"}, "exactly one '\\?'"),
         ({"rule": "nothing > ?"}, "unknown signal 'nothing'"),
-        ({"rule": "overlap > ? and"}, "expected a signal"),
+        ({"rule": "overlap > ? and"}, "cannot be read"),
         ({"rule": "? < overlap", "thresholds": None}, "give the grid"),
         ({"rule": "round >= ?", "thresholds": None}, "give the grid"),
         ({"thresholds": ()}, "no threshold"),
