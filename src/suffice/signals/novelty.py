@@ -12,15 +12,17 @@ from numpy.typing import NDArray
 from suffice.protocols import Absence
 from suffice.signals.answer_stability import no_new_passage
 from suffice.signals.columns.answers import answer_forms
-from suffice.signals.columns.characters import words
+from suffice.signals.columns.characters import EUROPEAN, instead
 from suffice.signals.columns.listings import codes_of_ids, listings, unrecorded_so_far
 from suffice.signals.columns.rounds import RoundColumns, by_appearance
 from suffice.signals.columns.texts import NONE
 from suffice.signals.evidence import PASSAGES_UNKNOWN, TEXT_UNKNOWN, seen_passages
 from suffice.signals.spec import share, unrecorded
+from suffice.trace.rounds.tokens import tokenize
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
+_SEPARATORS = r"[^\pL\pN_ ]+"
 _AT_ONCE = 4_000  # passages, and those of the last question among them
 _LOW_BITS = 28  # of a weight that are summed apart, since 64 bits do not hold the whole
 
@@ -65,12 +67,20 @@ def _overlaps(rounds: RoundColumns) -> tuple[Array, Array]:
         spelt = pc.binary_join_element_wise(
             *(pc.fill_null(part[first:last], "") for part in (titles, texts)), " "
         )
-        _add_up(rounds, words(spelt), rows[first:last], seen, (shared, read))
+        _add_up(rounds, _words(spelt), rows[first:last], seen, (shared, read))
         first = last
     values = np.full(shared.shape, np.nan)
     defined = compared & (read[:, 0] > 0)
     values[defined] = shared[defined] / read[defined]
     return values[:, 0], values[:, 1]
+
+
+def _words(texts: pa.Array) -> pa.ListArray:
+    """What :func:`suffice.trace.rounds.tokens.tokenize` finds in each text, and empty words."""
+    spelt = pc.replace_substring_regex(pc.utf8_lower(texts), _SEPARATORS, " ")
+    others = pc.invert(pc.match_substring_regex(texts, EUROPEAN))
+    spelt = instead(spelt, others, texts, lambda text: " ".join(tokenize(text)))
+    return pc.split_pattern(spelt, " ")
 
 
 def _add_up(
