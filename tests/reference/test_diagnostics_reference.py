@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from suffice.measures.measures import Measures
 from suffice.replay.diagnose.selective import SelectiveSettings, selective
 from suffice.replay.diagnose.signal_diagnostics import diagnose
 from suffice.replay.settings import DiagnosticsSettings
+from suffice.signals.table import signal_table
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.table import TraceSet
 

@@ -246,8 +246,8 @@ def shortest_threshold(threshold: float, values: ArrayLike, comparison: str = ">
         return threshold
     known = np.asarray(values, np.float64).ravel()
     above = comparison in (">", "<=")  # a value equal to the threshold lies below the gap
-    low = max(known[known <= threshold if above else known < threshold], default=-math.inf)
-    high = min(known[known > threshold if above else known >= threshold], default=math.inf)
+    low = known[known <= threshold if above else known < threshold].max(initial=-math.inf).item()
+    high = known[known > threshold if above else known >= threshold].min(initial=math.inf).item()
     exact = Fraction(repr(float(threshold)))
     for decimals in range(-int(Decimal(repr(float(threshold))).as_tuple().exponent)):
         unit = 10**decimals

@@ -12,16 +12,19 @@ from numpy.typing import NDArray
 from suffice.protocols import Absence
 from suffice.signals.answer_stability import no_new_passage
 from suffice.signals.columns.answers import answer_forms
-from suffice.signals.columns.characters import words
+from suffice.signals.columns.characters import EUROPEAN, instead
 from suffice.signals.columns.listings import codes_of_ids, listings, unrecorded_so_far
 from suffice.signals.columns.rounds import RoundColumns, by_appearance
 from suffice.signals.columns.texts import NONE
 from suffice.signals.evidence import PASSAGES_UNKNOWN, TEXT_UNKNOWN, seen_passages
 from suffice.signals.spec import share, unrecorded
+from suffice.trace.rounds.tokens import tokenize
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
+_SEPARATORS = r"[^\pL\pN_ ]+"
 _AT_ONCE = 4_000  # passages, and those of the last question among them
+_LOW_BITS = 28  # of a weight that are summed apart, since 64 bits do not hold the whole
 
 
 def overlap(rounds: RoundColumns) -> Array:
@@ -64,12 +67,20 @@ def _overlaps(rounds: RoundColumns) -> tuple[Array, Array]:
         spelt = pc.binary_join_element_wise(
             *(pc.fill_null(part[first:last], "") for part in (titles, texts)), " "
         )
-        _add_up(rounds, words(spelt), rows[first:last], seen, (shared, read))
+        _add_up(rounds, _words(spelt), rows[first:last], seen, (shared, read))
         first = last
     values = np.full(shared.shape, np.nan)
     defined = compared & (read[:, 0] > 0)
     values[defined] = shared[defined] / read[defined]
     return values[:, 0], values[:, 1]
+
+
+def _words(texts: pa.Array) -> pa.ListArray:
+    """What :func:`suffice.trace.rounds.tokens.tokenize` finds in each text, and empty words."""
+    spelt = pc.replace_substring_regex(pc.utf8_lower(texts), _SEPARATORS, " ")
+    others = pc.invert(pc.match_substring_regex(texts, EUROPEAN))
+    spelt = instead(spelt, others, texts, lambda text: " ".join(tokenize(text)))
+    return pc.split_pattern(spelt, " ")
 
 
 def _add_up(
@@ -111,20 +122,29 @@ def _add_up(
     held = (
         total - (total - changes.reshape(shape))[np.maximum(rounds.first_row[here] - here.start, 0)]
     )
-    for number, weights in enumerate((1.0, _weights(seen[here], shape[1]))):
-        # one after the other, so that what stands beside a question changes no bit
-        read[here, number] = np.cumsum(held * weights, axis=1)[:, -1]
-        shared[here, number] = np.cumsum(both * weights, axis=1)[:, -1]
+    for number, weights in enumerate((np.ones(1, np.int64), _weights(seen[here], shape[1]))):
+        read[here, number] = _summed(held, weights)
+        shared[here, number] = _summed(both, weights)
 
 
-def _weights(seen: Integers, most: int) -> Array:
-    """What words weigh that so many of the passages ``seen`` (n_rows,) hold, (n_rows, most)."""
+def _weights(seen: Integers, most: int) -> Integers:
+    """What words weigh that so many of the passages ``seen`` (n_rows,) hold, (n_rows, most), in 2^-52."""
     counts, row = np.unique(seen, return_inverse=True)
     weights = np.zeros((len(counts), most))
     for of_count, count in zip(weights, counts.tolist(), strict=True):
         for df in range(1, min(count + 1, most)):
             of_count[df] = math.log((count + 1) / (df + 1)) + 1
-    return np.asarray(weights[row.reshape(-1)])
+    return np.ldexp(weights, 52).astype(np.int64)[row.reshape(-1)]
+
+
+def _summed(counts: Integers, weights: Integers) -> Array:
+    """The weight of so many words of each kind (n_rows, n_kinds), rounded once, (n_rows,)."""
+    high, low = (
+        (counts * part).sum(axis=1)
+        for part in (weights >> _LOW_BITS, weights & (1 << _LOW_BITS) - 1)
+    )
+    summed: Array = np.ldexp(high.astype(np.float64), _LOW_BITS) + low
+    return summed
 
 
 def new_passages(rounds: RoundColumns) -> Array:

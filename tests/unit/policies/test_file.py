@@ -207,7 +207,7 @@ GOOD: dict[str, Any] = json.loads(json.dumps(policy_document(FULL)))
         ({"max_rounds": True}, "max_rounds", "whole number"),
         ({"rule": None}, "rule", "missing"),
         ({"rule": 3}, "rule", "must be a str"),
-        ({"rule": "answer_stable and"}, "rule", "found the end"),
+        ({"rule": "answer_stable and"}, "rule", "cannot be read"),
         ({"rule": "no_such_signal"}, "rule", "unknown signal"),
         ({"rule": "overlap > 1"}, "rule", "can never hold"),
         ({"rule": "calibrated(margin_min) > 0.1"}, "rule", "not fitted"),

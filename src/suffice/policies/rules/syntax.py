@@ -297,11 +297,11 @@ class _Reader:
 
     def _signal(self, node: ast.expr) -> str:
         """The name of a signal, or of one made of another."""
+        if isinstance(node, ast.Name) and node.id not in _KEYWORDS:
+            return node.id
         from suffice.signals.derived import DERIVATIONS, DerivedName  # hardly any rule has one
 
         match node:
-            case ast.Name(name) if name not in _KEYWORDS:
-                return name
             case ast.Call(ast.Name(how), [ast.Name(of)], []) if how in DERIVATIONS:
                 return str(DerivedName(how, of))
             case ast.Call(ast.Name(how), [ast.BinOp(ast.Constant() as top, ast.Sub(), of)], []) if (

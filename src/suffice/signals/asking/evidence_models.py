@@ -152,7 +152,7 @@ ENTAILING = asking_rounds(
     "--nli",
     "entailment model",
     "checked",
-    lambda view, model: {EVIDENCE_ENTAILMENT.name: evidence_entailment(view, model)},
+    lambda view, model: {"evidence_entailment": evidence_entailment(view, model)},
     keeping=KeptEntailment,
     called=_defined,
 )

@@ -66,7 +66,7 @@ def test_a_question_beyond_the_window_leaves_a_quarter_to_the_document(words: An
         assert len(each.ids) == 16
         assert each.question[1] - each.question[0] == 16 - 3 - 4
         assert each.document[1] - each.document[0] == 4
-    assert encoded.truncation.questions_cut == 1
+    assert encoded.truncation["questions_cut"] == 1
 
 
 def test_joined_keeps_the_newest_documents_whole_and_in_order(words: Any) -> None:
