@@ -59,11 +59,10 @@ def build_report(
     settings = ReplaySettings(
         baseline=built[0].name,
         resamples=200,
-        notes=tuple(notes),
         cost=cost,
         cost_model=CostModel() if cost is None else PRICED,
     )
-    return report_data(traces, replay(traces, built, settings))
+    return report_data(traces, replay(traces, built, settings, notes))
 
 
 @dataclass(frozen=True)

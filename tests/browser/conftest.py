@@ -75,8 +75,10 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
         *named_policies(traces, names, [LONG_RULE]),
         NamedPolicy(name="certified", kind="certified", preset=None, policy=certified),
     ]
-    settings = ReplaySettings(baseline="fixed-3", resamples=100, notes=("a note",))
-    comparison = Comparison(measures=Measures(traces), result=replay(traces, built, settings))
+    settings = ReplaySettings(baseline="fixed-3", resamples=100)
+    comparison = Comparison(
+        measures=Measures(traces), result=replay(traces, built, settings, ["a note"])
+    )
     search = SearchSettings(
         signals=("answer_stable", "answer_token_margin", "overlap"), form="dnf", grid=10
     )

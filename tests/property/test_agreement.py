@@ -95,7 +95,8 @@ def _swept(traces: TraceSet, metric: Any) -> Any:
         resamples=20,
     )
     result = sweep(traces, wanted)
-    return result.points, result.chosen, result.held_out_score
+    points = [[*point.values()] for point in result.points]  # keys name the metric
+    return points, result.chosen, result.held_out_score
 
 
 def _certified(traces: TraceSet, metric: Any) -> Any:

@@ -192,6 +192,7 @@ class ComparisonSettings(ScoredSettings):
 
     def __post_init__(self) -> None:
         settle(self, policies=as_tuple(self.policies), rules=as_tuple(self.rules))
+        refuse_draws(self.resamples, self.seed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

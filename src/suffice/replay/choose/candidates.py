@@ -312,7 +312,6 @@ class Kept:
                 kept,
                 [member.policy for member in members if member.answer == answer],
                 ReplaySettings(
-                    baseline="",
                     f1_kind=settings.f1_kind,
                     cost_model=settings.cost_model,
                     answer=answer,

@@ -511,7 +511,6 @@ def _replayed(
             cost=settings.cost,
             cost_model=settings.cost_model,
             answer=[*shown.values()][-1].answer,
-            banners=record_banners(measures.traces),
         ),
     )
 

@@ -230,6 +230,7 @@ class SearchResult(Tabular):
         settings, metric = self.settings, self.metric
         label = metric.label
         everywhere, beside = f"{label} [95%, all]", metric.beside
+        numbers = {rule.rule: number for number, rule in enumerate(self.listed, 1)}
         described: list[Described] = [
             (lambda rule: numbers[rule.rule], Column(name="number", kind="count", head="#")),
             (
@@ -253,7 +254,6 @@ class SearchResult(Tabular):
             ("ways", Column(name="ways", kind="count", in_text=fewer)),
             ("rule", Column(name="rule", whole=True)),
         ]
-        numbers = {rule.rule: number for number, rule in enumerate(self.listed, 1)}
         rules = table_of(
             "rules",
             self.listed[:top],

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.errors import UsageError, attempt
+from suffice.errors import attempt
 from suffice.measures.measures import Measures, Traces
 from suffice.numbers.intervals.bootstrap import percentile_interval, resampled_means
 from suffice.numbers.units import unit_means
@@ -26,7 +27,7 @@ from suffice.replay.diagnose.signal_tables import NAME_WIDTH, POLICY
 from suffice.replay.run.compare import compare
 from suffice.replay.run.named_policies import fixed_names, of_rounds, replayed
 from suffice.replay.run.results import ReplayResult
-from suffice.replay.settings import ComparisonSettings, DiagnosisSettings, DiagnosticsSettings
+from suffice.replay.settings import ComparisonSettings, DiagnosisSettings
 from suffice.results.as_json import as_json
 from suffice.results.table import Cell, Column, Table, Value
 from suffice.results.tabular import Tabular
@@ -214,7 +215,12 @@ def diagnosis(
             for policy in comparison.result.policies
             if policy.name not in confident and policy.name != comparison.result.baseline
         ]
-    calibrators, no_calibrators = attempt(lambda: _calibrators(measures, settings.signals))
+    asked_for = settings.signals
+    calibrators: CalibratorStudy | None = None
+    no_calibrators: str | None = f"{MARGIN} is not among the signals asked for"
+    if asked_for.signals is None or MARGIN in asked_for.signals:
+        splits = {"tune_split": asked_for.tune_split, "eval_split": asked_for.eval_split}
+        calibrators, no_calibrators = attempt(partial(calibrator_study, measures, **splits))
     return Diagnosis(
         signals=signals,
         replayed=comparison.result,
@@ -223,14 +229,6 @@ def diagnosis(
         calibrators=calibrators,
         no_calibrators=no_calibrators,
         notes=tuple(dict.fromkeys(notes)),
-    )
-
-
-def _calibrators(measures: Measures, settings: DiagnosticsSettings) -> CalibratorStudy:
-    if settings.signals is not None and MARGIN not in settings.signals:
-        raise UsageError(f"{MARGIN} is not among the signals asked for")
-    return calibrator_study(
-        measures, tune_split=settings.tune_split, eval_split=settings.eval_split
     )
 
 

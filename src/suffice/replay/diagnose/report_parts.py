@@ -240,7 +240,8 @@ def report_parts(
     for name, compute in computed.items():
         if ("diagnostics" if name == "types" else name) not in settings.parts:
             continue
-        found, why = None, f"it needs gold answers, and {measures.metric.stands_for_gold}"
+        found: Any = None
+        why: str | None = f"it needs gold answers, and {measures.metric.stands_for_gold}"
         if name not in _OF_GOLD or measures.metric.gold:
             found, why = attempt(compute)
         if why is None:

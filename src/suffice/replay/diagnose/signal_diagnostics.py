@@ -204,8 +204,10 @@ def _parts(
     measures: Measures, names: tuple[str, ...], chosen: Mapping[str, Mask], tune_split: str
 ) -> dict[str, dict[str, Any]]:
     """What is said of each part as a whole."""
-    table, em, parts = measures.signals(names), measures.score("em"), {}
-    calibrated, why = (None, None)
+    table, em = measures.signals(names), measures.score("em")
+    parts: dict[str, dict[str, Any]] = {}
+    calibrated: Array | None = None
+    why: str | None = None
     if MARGIN in names:
         calibrated, why = calibrated_margins(measures, tune_split)
     for part, rows in chosen.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -66,10 +67,10 @@ def table_of(
 def _value(item: Any, of: str | Callable[[Any], Value]) -> Value:
     if not isinstance(of, str):
         return of(item)
-    value: Any = item
     for key in of.split("."):
-        value = value[key] if isinstance(value, Mapping) else getattr(value, key)
-    return value  # type: ignore[no-any-return]
+        item = item[key] if isinstance(item, Mapping) else getattr(item, key)
+    value: Value = item
+    return value
 
 
 def estimate_column(name: str, head: str, *, signed: bool = False) -> Column:
@@ -143,10 +144,15 @@ def _by_part(
     described: list[Described] = [("name", _SIGNAL)]
     for part in diagnostics.parts:
         column = estimate_column(f"{part}: {letter}", f"{letter} {part}", signed=True)
-        described.append((lambda signal, part=part: signal["parts"][part][of], column))  # type: ignore[misc]
+        described.append((partial(_pooled, part, of), column))
     if drifts and len(diagnostics.parts) > 1:
         described.append(("drift_d", _DRIFT))
     return table_of(name, diagnostics.signals, described, title)
+
+
+def _pooled(part: str, of: str, signal: Mapping[str, Any]) -> Value:
+    value: Value = signal["parts"][part][of]
+    return value
 
 
 def _margins(diagnostics: Diagnostics) -> Iterator[Table]:

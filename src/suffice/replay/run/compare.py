@@ -8,7 +8,6 @@ from typing import Any
 
 from suffice.errors import UsageError
 from suffice.measures.measures import Measures, Traces
-from suffice.measures.seen import record_banners
 from suffice.options import settings_of
 from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT
 from suffice.policies.file import policy_hash
@@ -24,7 +23,7 @@ from suffice.replay.run.named_policies import (
     runnable,
     usual_names,
 )
-from suffice.replay.run.replay import ReplaySettings, replay
+from suffice.replay.run.replay import replay
 from suffice.replay.run.results import ReplayResult
 from suffice.replay.settings import ComparisonSettings
 from suffice.results.table import Table
@@ -177,23 +176,11 @@ def compare(
             facts = candidate.policy.facts
             said = (*facts.notes, *fit_notes(facts.fitted_on))
             notes += [f"{candidate.label}: {note}" for note in said]
-    notes = [*chosen.notes(settings.metric), *notes, *_agreement_notes(built)]
     result = replay(
         chosen,
         built,
-        ReplaySettings(
-            baseline=baseline,
-            split=split,
-            f1_kind=settings.f1_kind,
-            resamples=settings.resamples,
-            seed=settings.seed,
-            notes=tuple(notes),
-            banners=record_banners(chosen.traces),
-            cost=settings.cost,
-            cost_model=settings.cost_model,
-            answer=settings.answer,
-            weights=settings.weights,
-        ),
+        replace(settings, split=split, baseline=baseline),
+        [*chosen.notes(settings.metric), *notes, *_agreement_notes(built)],
     )
     left = {policy.name: policy.reason for policy in left_out}
     return Comparison(measures=chosen, result=replace(result, left_out=left))

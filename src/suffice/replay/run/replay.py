@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.costs.usage import CostModel, CostReads
+from suffice.costs.usage import CostReads
 from suffice.errors import UsageError
 from suffice.measures.costs import CostAxis, CostBook, paid_together, policy_reads
 from suffice.measures.measures import Measures
-from suffice.measures.seen import Seen
+from suffice.measures.seen import Seen, record_banners
 from suffice.numbers.fields import known
 from suffice.numbers.intervals.bootstrap import resampled_means, with_rare_weights
 from suffice.numbers.intervals.sums import Sums, from_sums
@@ -53,37 +53,12 @@ from suffice.replay.run.results import (
     policy_notes,
     unscored_notes,
 )
-from suffice.replay.settings import refuse_draws
-from suffice.scoring import AnswerChoice, F1Kind, Weights
+from suffice.replay.settings import ComparisonSettings
+from suffice.scoring import AnswerChoice
 from suffice.trace.rounds.table import TraceSet
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplaySettings:
-    """How a replay is scored.
-
-    ``baseline`` names the candidate that differences are taken against; ``split`` is stated in the
-    results, ``notes`` and ``banners`` are carried there. ``cost`` is what policies are compared at, a name of
-    :data:`suffice.costs.usage.COSTS` (``None``: the first of :data:`suffice.costs.usage.USUAL_COSTS`
-    that tells fixed budgets apart); ``cost_model`` prices usage. ``answer`` says which of the answers up to
-    the stop is scored, see :class:`suffice.scoring.AnswerChoice`; ``weights`` how explored questions stand
-    for cut ones.
-    """
-
-    baseline: str
-    split: str | None = None
-    f1_kind: F1Kind = "hotpotqa"
-    resamples: int = 1000
-    seed: int = 42
-    notes: tuple[str, ...] = ()
-    banners: tuple[str, ...] = ()
-    cost: str | None = None
-    cost_model: CostModel = field(default_factory=CostModel)
-    answer: str = "latest"
-    weights: Weights = "augmented"
-
-    def __post_init__(self) -> None:
-        refuse_draws(self.resamples, self.seed)
+ReplaySettings = ComparisonSettings
+"""What a comparison is asked; ``split`` says which questions these are, policies and rules are candidates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,11 +208,14 @@ def stop_rounds(policy: StopPolicy, traces: TraceSet | Measures) -> NDArray[np.i
 
 
 def replay(
-    traces: TraceSet | Measures, candidates: Sequence[NamedPolicy], settings: ReplaySettings
+    traces: TraceSet | Measures,
+    candidates: Sequence[NamedPolicy],
+    settings: ReplaySettings,
+    notes: Sequence[str] = (),
 ) -> ReplayResult:
     """Score the candidates on every question of ``traces``, by the metric of their measures."""
     names = [candidate.name for candidate in candidates]
-    if settings.baseline not in names:
+    if settings.baseline is None or settings.baseline not in names:
         raise UsageError(f"baseline {settings.baseline!r} is not among {', '.join(names)}")
     measures = Measures.of(traces)
     n_rounds = measures.traces.n_rounds
@@ -265,9 +243,9 @@ def replay(
         frontier=intervals.frontier,
         full_costs=_full_costs(book, reader),
         question_ids=measures.traces.question_ids,
-        banners=settings.banners,
+        banners=record_banners(measures.traces),
         notes=(
-            *settings.notes,
+            *notes,
             *measures.unit_notes,
             *cut_notes(cut, {one.label: one.at_stops.past for one in policies}),
             *unscored_notes(unscored, labelled, measures.metric),
@@ -301,7 +279,7 @@ def _intervals(
     }
     names = [run.candidate.name for run in runs]
     compared = partial(
-        PairedIntervals, names, list(fixed), baseline=settings.baseline, axis=axis.name
+        PairedIntervals, names, list(fixed), baseline=str(settings.baseline), axis=axis.name
     )
     n_scores = len(runs) + runner.seen.budget
     seen, labelled = runner.seen.of(runner.returned), runner.returned.labelled

@@ -167,7 +167,9 @@ def _facts(guarantee: Terms) -> Iterator[tuple[str, str]]:
         if value is not None and name not in hidden:
             yield heading, shorten(visible(shown(value)), _LONGEST)
     for bound in () if guarantee["fell_back"] else guarantee["bounds"]:
-        told = amount(bound["measured"]) if bound["of"] == "cost" else percent(bound["measured"]) + "%"
+        told = (
+            amount(bound["measured"]) if bound["of"] == "cost" else percent(bound["measured"]) + "%"
+        )
         yield _BOUND_NAMES.get(bound["of"], "Another bound"), f"measured {told}"
     for name, term in guarantee["more"].items():
         yield shorten(visible(name), 60), shorten(visible(term), _LONGEST)

@@ -265,15 +265,6 @@ def test_impossible_names_are_refused() -> None:
 # --- splits -----------------------------------------------------------------------------------------
 
 
-def test_blank_answers_in_most_rounds_are_said_first() -> None:
-    only_at_the_end = [make_record(f"q{n}", ["", "", "Oslo"], gold=["Oslo"]) for n in range(4)]
-    result = compared(to_trace_set(only_at_the_end), "fixed-1")
-    (banner,) = result.banners
-    assert banner.startswith("BLANK ANSWERS: 8 of 12 rounds have an empty answer")
-    assert result.text().startswith("BLANK ANSWERS: 8 of 12 rounds")
-    assert result.to_json()["banners"] == [banner]
-
-
 def test_a_named_split_needs_no_note() -> None:
     found = compared(split_traces("tune", "eval", "test"), "fixed-1", split="test")
     assert (found.split, found.questions) == ("test", 6)
@@ -351,12 +342,6 @@ def test_the_hash_of_a_rule_does_not_depend_on_what_the_trace_stores() -> None:
         for each in (plain, stored)
     }
     assert len(hashes) == 1
-
-
-@pytest.mark.parametrize("name", ["", " or ".join(["answer_stable"] * 40)])
-def test_a_name_that_is_no_path_is_an_unknown_policy(name: str) -> None:
-    with pytest.raises(UsageError, match="unknown policy"):
-        compared(split_traces("eval"), name)
 
 
 def test_a_file_fitted_on_the_replayed_questions_is_said_to_be(tmp_path: Path) -> None:

@@ -112,14 +112,6 @@ def test_questions_in_both_are_counted() -> None:
     assert "in-sample" not in notes(here, to_trace_set(others), rules=(RULE,))
 
 
-def test_a_file_fitted_on_the_replayed_questions_is_still_said_to_be(tmp_path: Path) -> None:
-    here, there = prefixed_traces("a", "a.parquet"), prefixed_traces("b", "b.parquet")
-    file = save_policy(fit_method("tasr", here, "published", "eval"), tmp_path / "p.json")
-    said = notes(here, there, str(file), rules=(RULE,))
-    assert "p.json was fitted on questions it is scored on" in said
-    assert f"as asked by fit-on: {RULE}" in said
-
-
 def test_traces_that_cannot_be_fitted_on_are_named() -> None:
     here = prefixed_traces("a", "a.parquet")
     unsplit = [
