@@ -131,7 +131,7 @@ KIND_TRACES = {
 def make_inputs(folder: Path) -> None:
     """Traces, plans, a corpus, answers to watch, and policy files."""
     sys.path.insert(0, str(Path(__file__).parents[1]))  # what only tests use lies beside tools
-    from suffice.testing.plans import make_plan
+    from tests.plan_records import make_plan
     from tests.stop_rag_traces import stop_rag_records
 
     from suffice.testing.traces import make_record, random_records, sampled_records
@@ -250,7 +250,7 @@ def asked_to_stop(record: Any, number: int) -> Any:
 
 def judged_plan(number: int) -> Any:
     """A run whose candidates agree, or do not, and which succeeds accordingly four times in five."""
-    from suffice.testing.plans import make_plan
+    from tests.plan_records import make_plan
 
     made = make_plan(f"t{number:02d}", ["ASK"] * (1 + number % 3))
     values = {

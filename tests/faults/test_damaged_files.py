@@ -25,7 +25,7 @@ from tests.gates import informative
 from suffice.errors import SufficeError
 from suffice.live.controller import Controller
 from suffice.llm.cache import CachedModel
-from suffice.monitor.coverage import Watch, WatchSettings, promise_of
+from suffice.monitor.coverage import Watch, promise_of
 from suffice.policies.ab_rag.policy import ABRagPolicy
 from suffice.policies.file import load_policy, save_policy
 from suffice.policies.fixed import FixedPolicy
@@ -250,17 +250,17 @@ def states(folder: Path) -> Case:
     for answer in ("Ann", "Bob"):
         controller.observe(Round(answer=answer, passages=(Passage(id=answer, text=answer),)))
     promise = promise_of(fit_method("micp", read_traces(EXAMPLE), split="tune"))
-    watch = Watch(promise, WatchSettings())
+    watch = Watch(promise)
 
     def case(draw: random.Random) -> None:
         which = draw.randrange(2)
-        text = damaged_json(watch.to_json() if which else controller.to_dict(), draw)
+        text = damaged_json(watch.state() if which else controller.to_dict(), draw)
         try:
             state = json.loads(text)
         except (ValueError, RecursionError):
             return  # its reader's to say
         if which:
-            watch.resumed(state)
+            watch.resume(state)
         else:
             Controller.from_dict(state).observe(Round(answer="Bob"))
 

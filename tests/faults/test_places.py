@@ -12,7 +12,7 @@ from contextlib import chdir, contextmanager
 from pathlib import Path
 
 import pytest
-from suffice.monitor.state import read_state
+from suffice.monitor.coverage import read_state
 from tests.commands import SUFFICE, run
 from tests.faults.children import Child, Conditions, check_told
 from tests.faults.work import ALL, SHORT, WORKS, Clean, line, result

@@ -83,7 +83,7 @@ class SweepResult(Tabular):
     of questions differ. ``fold_choices`` are the thresholds chosen without each fold.
     """
 
-    points: tuple[Mapping[str, float | None], ...]
+    points: tuple[Mapping[str, Any], ...]
     chosen: float
     knee: Knee
     fold_choices: tuple[float, ...]
@@ -344,9 +344,9 @@ def _scores_at(scored: Outcomes, stops: NDArray[np.int16]) -> Array:
 
 def _points(
     on_tune: Sequence[ThresholdScore], on_eval: Sequence[ThresholdScore], metric: Metric
-) -> tuple[dict[str, float | None], ...]:
+) -> tuple[dict[str, Any], ...]:
     cheaper = sorted(on_tune, key=lambda score: score.mean_rounds)
-    points = []
+    points: list[dict[str, Any]] = []
     for tune, held in zip(on_tune, on_eval, strict=True):
         before = [score for score in cheaper if score.mean_rounds < tune.mean_rounds]
         gain = None

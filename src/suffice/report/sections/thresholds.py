@@ -47,12 +47,23 @@ def _knee(result: SweepResult) -> str:
 
 def _chart(result: SweepResult) -> Chart:
     """The score on both splits, with the band of its standard error on tune."""
-    settings, points, label = result.settings, result.points, result.metric.label
-    title = f"{label} over the threshold"
-    tune, held = [p.tune_score for p in points], [p.eval_score for p in points]
-    low, high = ([p.tune_score + sign * p.tune_error for p in points] for sign in (-1, 1))
-    axes = enclosing([p.threshold for p in points], [*tune, *held, *low, *high])
-    at = [axes.x(p.threshold) for p in points]
+    settings, points, metric = result.settings, result.points, result.metric
+    label, title = metric.label, f"{metric.label} over the threshold"
+    thresholds, tune, held, errors = (
+        [point[name] for point in points]
+        for name in (
+            "threshold",
+            f"tune_{metric.name}",
+            f"eval_{metric.name}",
+            "tune_standard_error",
+        )
+    )
+    low, high = (
+        [score + sign * error for score, error in zip(tune, errors, strict=True)]
+        for sign in (-1, 1)
+    )
+    axes = enclosing(thresholds, [*tune, *held, *low, *high])
+    at = [axes.x(threshold) for threshold in thresholds]
 
     def path(values: Iterable[float]) -> list[tuple[float, float]]:
         return list(zip(at, map(axes.y, values), strict=True))
@@ -68,8 +79,8 @@ def _chart(result: SweepResult) -> Chart:
     for family, values in families:
         drawn.append(polyline(path(values), f"curve {family}"))
         drawn += [
-            dot(place, family, f"{p.threshold:g}: {label} {percent(value)}%")
-            for place, p, value in zip(path(values), points, values, strict=True)
+            dot(place, family, f"{threshold:g}: {label} {percent(value)}%")
+            for place, threshold, value in zip(path(values), thresholds, values, strict=True)
         ]
     splits = legend((("fixed", settings.tune_split), ("adaptive", settings.eval_split)))
     caption = (
