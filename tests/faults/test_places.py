@@ -12,13 +12,13 @@ from contextlib import chdir, contextmanager
 from pathlib import Path
 
 import pytest
-from suffice.monitor.coverage import read_state
 from tests.commands import SUFFICE, run
 from tests.faults.children import Child, Conditions, check_told
 from tests.faults.work import ALL, SHORT, WORKS, Clean, line, result
 
 import suffice
 from suffice.errors import SufficeError
+from suffice.monitor.coverage import read_state
 from suffice.testing.traces import make_record
 
 OBEYING = Conditions(permissions=True)
