@@ -63,7 +63,7 @@ def trained() -> Any:
 
 
 def stops(found: Any, data: Any) -> Any:
-    stop, cont = found.network.values({n: data.signals[..., i] for i, n in enumerate(NAMES)})
+    stop, cont = found.network.values({n: data.states[..., i] for i, n in enumerate(NAMES)})
     return stop_rounds(stop - cont, data.lengths, found.fitted.best.choice.threshold)
 
 
