@@ -78,8 +78,8 @@ def hidden_constraints_study(
     before is not run again. ``None`` when interrupted; run the same again to go on.
     """
     if settings.folder is None:
-        with TemporaryDirectory() as folder:
-            kept = replace(settings, folder=Path(folder))
+        with TemporaryDirectory() as passing:
+            kept = replace(settings, folder=Path(passing))
             return hidden_constraints_study(who, kept, on_progress, made=made)
     made, folder = made or generate(settings.benchmark), settings.folder
     retrievers = built_retrievers(settings.retrievers, made, who.encoder, folder)

@@ -88,8 +88,8 @@ class LabelledRecord:
         for number, steps in enumerate(self.steps, start=1):
             question, confidence, added = steps[:, 0].astype(np.intp), steps[:, 1], steps[:, 2]
             held = (stops[question] == number) & (confidence >= final)
-            added = np.bincount(question[held], weights=added[held], minlength=len(stops))
-            sizes += added.astype(np.int64)
+            of_round = np.bincount(question[held], weights=added[held], minlength=len(stops))
+            sizes += of_round.astype(np.int64)
         return sizes
 
 
@@ -232,7 +232,9 @@ def _study(traces: TraceSet, settings: MiCPStudySettings) -> dict[str, Any]:
                 found = calibrate(held, level, chosen.levels, preset)
                 thresholds[objective] = found
                 asked[level] += 1
-                never[level] += bool(few_notes(sizes[:2], level, chosen.levels, found, objective))
+                never[level] += bool(
+                    few_notes((sizes[0], sizes[1]), level, chosen.levels, found, objective)
+                )
             for way, threshold in thresholds.items():
                 scores = {"seed": seed, **_score(record, division, sampled, threshold, fit.weight)}
                 scored.setdefault((alpha, preset, way), []).append(scores)

@@ -144,7 +144,8 @@ def parse_prices(text: str) -> Prices:
     missing = [name for name in ("input", "output") if name not in rates]
     if missing:
         raise UsageError(f"--prices lacks {' and '.join(missing)}; an example: {_BY_HAND}")
-    return Prices(**{"cached": rates["input"], **rates})
+    rates.setdefault("cached", rates["input"])
+    return Prices(**rates)  # type: ignore[arg-type]  # names that were checked
 
 
 def prices_of(model: str, provider: str | None = None, *, on: date | None = None) -> Prices:

@@ -262,7 +262,9 @@ def shortest_threshold(threshold: float, values: ArrayLike, comparison: str = ">
             if (low <= number / unit < high if above else low < number / unit <= high)
         ]
         if fitting:
-            return min(fitting, key=lambda number: (abs(Fraction(repr(number)) - exact), number))
+            return float(
+                min(fitting, key=lambda number: (abs(Fraction(repr(number)) - exact), number))
+            )
     return threshold
 
 

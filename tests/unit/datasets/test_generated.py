@@ -1,12 +1,19 @@
 from __future__ import annotations
 
+import hashlib
+import itertools
+import json
+import re
+import subprocess
+import sys
 from collections import Counter, defaultdict
+from dataclasses import asdict
 
 import pytest
 
 from suffice.datasets.example import Example
-from suffice.datasets.generated import MOST, generate
-from suffice.errors import UsageError
+from suffice.datasets.generated import QUESTION_TYPES, generate
+from suffice.datasets.generated.world import build_region, kind_of
 from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index
 from suffice.scoring import normalize_answer
 
@@ -22,14 +29,34 @@ def test_questions_do_not_depend_on_how_many_are_drawn(examples: tuple[Example, 
     assert tuple(generate(5, seed=42)) == examples[:5]
     assert tuple(generate(7, seed=42, start=133)) == examples[133:140]
     assert tuple(generate(5, seed=43)) != examples[:5]
-    assert tuple(generate(5, seed=43)) == tuple(generate(5, seed=43))
-    with pytest.raises(UsageError):
-        list(generate(MOST + 1))
+
+
+def digest(examples: tuple[Example, ...]) -> str:
+    return hashlib.sha256(json.dumps([asdict(e) for e in examples]).encode()).hexdigest()
+
+
+def test_another_process_makes_the_same(examples: tuple[Example, ...]) -> None:
+    code = (
+        "import hashlib, json; from dataclasses import asdict;"
+        "from suffice.datasets.generated import generate;"
+        "rows = [asdict(e) for e in generate(40, seed=42)];"
+        "print(hashlib.sha256(json.dumps(rows).encode()).hexdigest())"
+    )
+    for seed in ("0", "1"):
+        shown = subprocess.run(
+            [sys.executable, "-c", code],
+            check=True,
+            capture_output=True,
+            text=True,
+            env={"PYTHONHASHSEED": seed},
+        )
+        assert shown.stdout.strip() == digest(examples[:40])
 
 
 def test_every_type_in_its_share(examples: tuple[Example, ...]) -> None:
     types = Counter(example.question.type for example in examples)
     assert types == {"1hop": 160, "bridge": 120, "3hop": 60, "comparison": 40, "4hop": 20}
+    assert set(types) == set(QUESTION_TYPES)
 
 
 def test_no_question_is_asked_twice(examples: tuple[Example, ...]) -> None:
@@ -50,6 +77,36 @@ def test_answers_stand_in_a_gold_passage_and_not_in_the_question(
         assert answer not in ("yes", "no")
 
 
+def test_chains_follow_the_passages(examples: tuple[Example, ...]) -> None:
+    """Every gold passage but the first is named in an earlier one: the chain can be walked."""
+    for example in examples:
+        if example.question.type == "comparison":
+            continue
+        by_id = {p.id: p for p in example.passages}
+        for earlier, later in itertools.pairwise(example.gold.passage_ids):
+            assert by_id[later].title in (by_id[earlier].text or "")
+
+
+def test_comparisons_are_decided_by_the_records() -> None:
+    checked = 0
+    for example in generate(600, seed=3):
+        if "older of" not in example.question.text:
+            continue
+        key = example.gold.passage_ids[0]
+        region = build_region(3, int(key.split("-r")[1].split("-")[0]))
+        field, ask = (
+            ("born", {"birthplace", "employer"})
+            if kind_of(key) == "p"
+            else ("founded", {"founder", "seat"})
+        )
+        pair = [region.entity(own) for own in example.gold.passage_ids]
+        winner = min(pair, key=lambda entity: entity.facts[field])
+        wanted = {region.entity(winner.facts[name]).name for name in ask}
+        assert example.gold.answers[0] in wanted
+        checked += 1
+    assert checked > 20
+
+
 def test_one_id_is_one_text_and_one_title_is_one_id(examples: tuple[Example, ...]) -> None:
     by_id: dict[str, set[tuple[str, str]]] = defaultdict(set)
     for passage in (p for example in examples for p in example.passages):
@@ -58,6 +115,16 @@ def test_one_id_is_one_text_and_one_title_is_one_id(examples: tuple[Example, ...
     titles = Counter(title for versions in by_id.values() for title, _ in versions)
     assert max(titles.values()) == 1
     assert len(by_id) < 0.5 * sum(len(example.passages) for example in examples)
+
+
+def test_sentences_read_as_sentences(examples: tuple[Example, ...]) -> None:
+    for example in examples:
+        for text in (*(p.text or "" for p in example.passages), example.question.text):
+            assert not re.search(
+                r"\b[Aa] [aeiou]|\ban [^aeiouAEIOU]|[Tt]he [Tt]he |  |[{}]", text
+            ), text
+            assert text[0].isupper()
+            assert text[-1] in ".?"
 
 
 def test_it_is_neither_easy_nor_hopeless_for_bm25(examples: tuple[Example, ...]) -> None:

@@ -161,7 +161,7 @@ def _tokens(encoded: Any, number: int, texts: tuple[str, str]) -> Tokens:
     """One of the texts that a tokenizer encoded."""
     ids, offsets = encoded["input_ids"][number], encoded["offset_mapping"][number]
     of_text = encoded.sequence_ids(number)
-    words, spans = [-1] * len(ids), []
+    words, spans = [-1] * len(ids), list[tuple[int, int]]()
     for part, text in enumerate(texts):
         here = [place for place, owner in enumerate(of_text) if owner == part]
         for place, word in zip(here, _word_numbers(text, [offsets[p] for p in here]), strict=True):

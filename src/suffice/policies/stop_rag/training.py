@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from suffice.policies.stop_rag.learning import TextLearner
     from suffice.policies.stop_rag.signal_network import SignalLearner
 
-    Learner = TextLearner | SignalLearner
+    Learner: TypeAlias = TextLearner | SignalLearner
 
 Run = Mapping[str, Any]
 """What identifies a training, as JSON: a checkpoint that says otherwise is refused."""

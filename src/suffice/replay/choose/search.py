@@ -535,7 +535,7 @@ class _Split:
         of_score = (self._of_labelled / self._of_labelled.sum())[:, None]
         shape = self.measures.traces.exists.shape
         rounds = np.broadcast_to(np.arange(1.0, shape[1] + 1), shape)
-        tables = {
+        tables: dict[str, Array] = {
             name: np.where(labelled, getattr(self.scored, name) * of_score, 0.0) for name in scores
         }
         tables["rounds"] = share[:, None] * (rounds if seen is None else seen.matrix(rounds))

@@ -219,8 +219,13 @@ def diagnosis(
     calibrators: CalibratorStudy | None = None
     no_calibrators: str | None = f"{MARGIN} is not among the signals asked for"
     if asked_for.signals is None or MARGIN in asked_for.signals:
-        splits = {"tune_split": asked_for.tune_split, "eval_split": asked_for.eval_split}
-        calibrators, no_calibrators = attempt(partial(calibrator_study, measures, **splits))
+        study = partial(
+            calibrator_study,
+            measures,
+            tune_split=asked_for.tune_split,
+            eval_split=asked_for.eval_split,
+        )
+        calibrators, no_calibrators = attempt(study)
     return Diagnosis(
         signals=signals,
         replayed=comparison.result,

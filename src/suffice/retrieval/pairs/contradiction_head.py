@@ -25,6 +25,9 @@ _KEPT_TEXTS = 4096  # vectors of words and steps come again and again; 6 MB with
 _RETRAIN = "python -m studies.training contradiction --out FILE"
 
 
+_NO_HEAD: tuple[type[Exception], ...] = (*UNREADABLE, UsageError)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadWeights:
     """What training the head leaves."""
@@ -61,7 +64,7 @@ class HeadWeights:
             pole, weights = (np.asarray(arrays[name], np.float64) for name in ("pole", "weights"))
             if schema == _SCHEMA and features == list(FEATURES):
                 return cls(encoder=about["encoder"], pole=pole, weights=weights)
-        except (*UNREADABLE, UsageError) as error:
+        except _NO_HEAD as error:
             raise DataError(f"not a contradiction head ({error!r})", file=str(path)) from error
         raise DataError(
             f"of schema {schema}, or of other features than this version makes: update suffice, or train it "

@@ -57,12 +57,15 @@ class Given:
         return b""
 
 
+GIVEN: Any = Given()
+
+
 def valued(stop: float, cont: float) -> Round:
     return Round(answer="a", signals={"q_stop": stop, "q_cont": cont})
 
 
 def test_it_stops_where_the_difference_exceeds_the_threshold() -> None:
-    controller = Controller(StopRAGPolicy(model=Given(), threshold=0.25, rounds=4))
+    controller = Controller(StopRAGPolicy(model=GIVEN, threshold=0.25, rounds=4))
     controller.start("q")
     assert not controller.observe(valued(0.5, 0.25)).stop  # equal is not above
     undefined = controller.observe(valued(float("nan"), 0.0))
@@ -90,7 +93,7 @@ def test_held_back_it_stops_no_question_sooner() -> None:
 
 
 def test_the_last_round_it_was_trained_for_ends_it() -> None:
-    controller = Controller(StopRAGPolicy(model=Given(), threshold=0.0, rounds=2))
+    controller = Controller(StopRAGPolicy(model=GIVEN, threshold=0.0, rounds=2))
     controller.start("q")
     assert not controller.observe(valued(0.0, 1.0)).stop
     last = controller.observe(valued(0.0, 1.0))
