@@ -96,7 +96,7 @@ def packed(arrays: Mapping[str, NDArray[Any]], **documents: Any) -> bytes:
 
 def unpacked(path: Path, *documents: str) -> tuple[dict[str, NDArray[Any]], list[Any]]:
     """The arrays of a file that :func:`packed` made, and its documents; raises one of :data:`UNREADABLE`."""
-    with np.load(path, allow_pickle=False) as file:
+    with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
         arrays = {name: file[name] for name in file.files}
     return arrays, [json.loads(arrays.pop(name).tobytes()) for name in documents]
 
