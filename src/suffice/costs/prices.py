@@ -144,7 +144,7 @@ def parse_prices(text: str) -> Prices:
     missing = [name for name in ("input", "output") if name not in rates]
     if missing:
         raise UsageError(f"--prices lacks {' and '.join(missing)}; an example: {_BY_HAND}")
-    rates.setdefault("cached", rates["input"])
+    rates = {"cached": rates["input"], **rates}
     return Prices(**rates)  # type: ignore[arg-type]  # names that were checked
 
 
