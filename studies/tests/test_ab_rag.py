@@ -194,10 +194,10 @@ SETTINGS = ABRagStudySettings(comparison=ComparisonSettings(resamples=50), taus=
 def test_each_policy_is_split_at_its_own_threshold() -> None:
     (study,) = ab_rag_study([study_traces()], SETTINGS)
     published, corrected = study.document["selective"]
-    assert published.threshold == 0.6
-    assert corrected.threshold == study.comparison.result.policies[1].policy.threshold  # type: ignore[union-attr]
-    assert published.above.em.estimate == 1.0
-    assert published.below.em.estimate == 0.0
+    assert published["threshold"] == 0.6
+    assert corrected["threshold"] == study.comparison.result.policies[1].policy.threshold  # type: ignore[union-attr]
+    assert published["above"]["em"].estimate == 1.0
+    assert published["below"]["em"].estimate == 0.0
 
 
 def test_a_penalty_is_the_reward_turned_round() -> None:

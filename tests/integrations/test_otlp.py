@@ -10,6 +10,7 @@ import pytest
 
 import suffice
 
+pytest.importorskip("pydantic_ai", reason="runs in its own environment: make test-integrations")
 pytest.importorskip("opentelemetry.sdk.trace")
 
 from google.protobuf.json_format import MessageToDict, ParseDict

@@ -134,7 +134,7 @@ def _unit(payload: object, n: int, source: str) -> NDArray[np.float32]:
         rows: Any = payload["data"]  # type: ignore[index]
         places = [row.get("index", place) for place, row in enumerate(rows)]
         by_place = {place: row["embedding"] for place, row in zip(places, rows, strict=True)}
-        vectors = np.array([by_place[place] for place in range(n)], dtype=np.float64)
+        vectors = np.array([[*by_place[place]] for place in range(n)], dtype=np.float64)
         if len(rows) != n:
             raise ValueError(f"{len(rows)} vectors for {n} texts")  # noqa: TRY301
     except (TypeError, KeyError, ValueError, AttributeError, OverflowError) as error:

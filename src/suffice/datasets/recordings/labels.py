@@ -6,8 +6,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from suffice.datasets.files import Row, check_roles, no_column, open_table, parse_column_map
 from suffice.datasets.recordings.cells import cell
 from suffice.errors import DataError, UsageError, did_you_mean
@@ -76,6 +74,8 @@ def label_traces(
         _refuse_unknown(
             merged.unknown(known), len(merged.questions), read, notes, skip=skip_unknown
         )
+        import pyarrow as pa
+
         rows = pa.concat_tables([read.traces.table, read.traces.closed_book])
         fitted = merged.only(known).fitted_to(rows)
     except DataError as error:
