@@ -60,7 +60,8 @@ class IndexMaker:
     def cached(self, kind: IndexKind, passages: tuple[Passage, ...], folder: Path) -> KeptIndex:
         """The index in ``folder`` when it is of these passages and this encoder, else a new one there."""
         stored = None
-        with suppress(DataError, OSError):  # none, half-written, of another version or encoder: only a cache
+        # none, half-written, of another version or encoder: only a cache
+        with suppress(DataError, OSError):
             stored = self.load(kind, folder)
         if stored is not None and _same(stored.passages, passages):
             return stored
