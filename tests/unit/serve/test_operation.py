@@ -8,6 +8,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -167,7 +168,9 @@ def _no_room(*_: object, **__: object) -> None:
     raise OSError(28, "No space left on device")
 
 
-def test_old_questions_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_questions_are_removed_unless_the_clock_jumped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = tmp_path / "r"
     with served(ServeSettings(record=RecordSettings(folder=str(folder)))) as (client, _):
         for _ in range(3):
@@ -180,6 +183,13 @@ def test_old_questions_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(operation, "_PRUNE_EVERY_S", 0.01)
     settings = ServeSettings(record=RecordSettings(folder=str(folder), keep_days=30.0))
+    jumped = replace(settings, record=replace(settings.record, keep_days=1e7))
+    with served(jumped):
+        monkeypatch.setattr(time, "time", lambda: 1e15)
+        time.sleep(0.05)
+        assert left() == 3
+    monkeypatch.undo()
+    monkeypatch.setattr(operation, "_PRUNE_EVERY_S", 0.01)
     with served(settings):
         end = time.monotonic() + 5
         while left() > 1 and time.monotonic() < end:
