@@ -147,8 +147,8 @@ def test_either_client_ranks(made: Callable[[str], Any], moody: Server) -> None:
         (401, {"error": "no key"}, UsageError, "401: no key"),
         (404, {"error": "none"}, UsageError, "404: none"),
         (503, b"{}", BackendError, "503"),
-        (200, b"<html>", BackendError, "cannot be read"),
-        (None, b"", BackendError, "did not answer in time"),
+        (200, b"<html>", BackendError, "'notes'"),
+        (None, b"", BackendError, "'notes'.*timeout"),
     ],
 )
 def test_how_either_client_fails_is_told(
@@ -171,7 +171,7 @@ def test_how_either_client_fails_is_told(
 
 @pytest.mark.parametrize("made", CLIENTS.values(), ids=CLIENTS)
 def test_a_server_that_is_not_there(made: Callable[[str], Any]) -> None:
-    with pytest.raises(BackendError, match="cannot be reached"):
+    with pytest.raises(BackendError, match="'notes'"):
         ElasticsearchRetriever(made("http://127.0.0.1:9"), "notes").retrieve("boat", 3)
 
 

@@ -55,9 +55,11 @@ AGENTS = ("llm_stop", "malformed_actions > 1 or answer_stable")
 
 
 @pytest.fixture(autouse=True)
-def no_thread_stays() -> Iterator[None]:
+def no_thread_stays(request: pytest.FixtureRequest) -> Iterator[None]:
     before = threading.active_count()
     yield
+    if request.node.get_closest_marker("slow"):
+        return  # what asks the embedded model stays with the process
     assert threading.active_count() <= before  # one of another test may end meanwhile
 
 
