@@ -167,7 +167,7 @@ def _content(file: Path, *, gist: bool) -> Any:
         rows = pq.read_table(file, columns=columns).to_pylist()
         return sorted(json.dumps(_untimed(row), sort_keys=True, default=str) for row in rows)
     if gist or file.suffix == ".html":
-        return file.stat().st_size > 1000
+        return file.stat().st_size > 100
     if file.suffix == ".json":
         return _untimed(json.loads(file.read_bytes()))
     if file.suffix == ".sqlite":
