@@ -60,8 +60,7 @@ class IndexMaker:
     def cached(self, kind: IndexKind, passages: tuple[Passage, ...], folder: Path) -> KeptIndex:
         """The index in ``folder`` when it is of these passages and this encoder, else a new one there."""
         stored = None
-        # none, half-written, of another version or encoder: only a cache
-        with suppress(DataError, OSError):
+        with suppress(DataError, OSError):  # none, half-written or of another encoder: only a cache
             stored = self.load(kind, folder)
         if stored is not None and _same(stored.passages, passages):
             return stored
