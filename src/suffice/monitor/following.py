@@ -44,6 +44,7 @@ class Following:
         self._root, self._file = root, file
         self._store: Store | None = None
         self._taken: dict[str, int] = {}  # questions of each Parquet file
+        self._unchanged: dict[str, tuple[int, int]] = {}  # its size and time when it was last read
         self._turn = self._stored_labels = self._told = 0
         if file is not None and file.exists():
             with undamaged(file):
@@ -84,6 +85,10 @@ class Following:
                 self._turn = max(self._turn, run.turn)
         there = self._root.is_file() or any(self._root.glob("[!.]*.parquet"))
         for file in parquet_files(self._root) if there else []:
+            stat = file.stat()
+            now = stat.st_size, stat.st_mtime_ns
+            if self._unchanged.get(file.stem) == now:
+                continue
             taken = self._taken.get(file.stem, 0)
             _, table = StoredFile.read_whole(file, {"question_id"}, QUESTIONS)
             ids = table.column("question_id").unique().to_pylist()
@@ -96,7 +101,7 @@ class Following:
             if new := ids[taken:]:
                 read = read_traces(file, columns=self.production.reading.columns)
                 yield (read.only_questions(new) if taken else read), new
-            self._taken[file.stem] = len(ids)
+            self._taken[file.stem], self._unchanged[file.stem] = len(ids), now
 
     def _live(self) -> Store | None:
         self._store = self._store or live_store(self._root)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from suffice.costs.usage import find_cost
-from suffice.errors import UsageError
+from suffice.errors import DataError, UsageError
 from suffice.monitor.alarms import BINS, ExchangeabilityMonitor, ProbabilityMonitor, bin_of
 from suffice.monitor.coverage import ALARMS, VERSION, Watch, opened, promise_of, standing, undamaged
 from suffice.monitor.questions import SAVED, Asked, Reading, Returned
@@ -290,6 +291,7 @@ class Production(Tabular):
         self._alarms: list[Alarm] = []
         self._past: dict[str, list[float]] = {name: [] for name in self.reading.names}
         self._drift: dict[str, ExchangeabilityMonitor] = {}
+        self._reference = ""  # a digest of the past; empty: the first questions are the past
         if past is not None:
             asked = [question.values for question in self.reading.questions(past)]
             if not asked:
@@ -297,6 +299,8 @@ class Production(Tabular):
                     "no question of the record that stands for the past was run by this policy, or by none"
                 )
             self._past = {name: [held[name] for held in asked] for name in self._past}
+            told = json.dumps(as_json(list(self._past.values())))
+            self._reference = hashlib.sha256(told.encode()).hexdigest()[:12]
             self._begin_drift()
         self._calibration: ProbabilityMonitor | None = None
         if isinstance(policy, ConfidentPolicy):
@@ -636,7 +640,11 @@ class Production(Tabular):
     # --- state -----------------------------------------------------------------------------------
     def state(self) -> dict[str, Any]:
         """All it needs to go on, as strict JSON."""
-        drift = {"waiting": self._past, "monitors": list(self._drift.values())}
+        drift = {
+            "reference": self._reference,
+            "waiting": self._past,
+            "monitors": list(self._drift.values()),
+        }
         calibration = None
         if self._calibration is not None:
             held = {"monitor": self._calibration, "right": self._right}
@@ -671,6 +679,11 @@ class Production(Tabular):
         with undamaged():
             self.counts = {name: whole(held["counts"][name], name) for name in _COUNTS}
             drift = held["drift"]
+            if drift.get("reference", self._reference) != self._reference:
+                raise DataError(
+                    "the state was kept for another --reference; begin another state file",
+                    column="reference",
+                )
             monitors = [ExchangeabilityMonitor.from_json(one) for one in drift["monitors"]]
             names = self.reading.names
             self._drift = dict(zip(names, monitors, strict=True)) if monitors else {}

@@ -169,6 +169,19 @@ def test_a_state_of_another_policy_or_promise_is_refused(record: Path) -> None:
         assert caught.value.column == column
 
 
+def test_a_state_of_another_past_is_refused(record: Path) -> None:
+    with Watch(POLICY, record=record, mode="live", explore=0.5, max_rounds=3) as watch:
+        for number in range(4):
+            ask(watch, number)
+    past = Production(POLICY, SETTINGS, past=read_traces(record))
+    Following(record, Production(POLICY, SETTINGS, past=read_traces(record))).resume(
+        Following(record, past).state()
+    )
+    with pytest.raises(DataError) as caught:
+        watching(record).resume(Following(record, past).state())
+    assert caught.value.column == "reference"
+
+
 def test_a_state_of_an_earlier_version_is_gone_on_from(record: Path) -> None:
     """Once a file's number of questions stood beside a digest, and the past's digest among the drift."""
     kept = watching(record).state()
