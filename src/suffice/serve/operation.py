@@ -9,7 +9,7 @@ import os
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -30,6 +30,7 @@ from suffice.serve.listen import Listening, open_at_once
 from suffice.serve.observers import Metrics, Spans
 from suffice.serve.service import Served, Service
 from suffice.serve.settings import RecordSettings, ServeSettings, WatchSettings
+from suffice.trace.durable import in_turn
 from suffice.trace.postgres import Address, as_place
 from suffice.trace.recording import prune
 from suffice.trace.store import Store, store_at, store_place
@@ -264,23 +265,23 @@ class Operation:
         if self.settings.security.tokens is not None:
             files.append(Path(self.settings.security.tokens))
 
-        def stamps() -> dict[Path, tuple[int, ...]]:
-            found: dict[Path, tuple[int, ...]] = {}
-            for file in files:
-                with suppress(OSError):
-                    stat = file.stat()
-                    found[file] = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
-            return found
-
-        before = stamps()
+        before = {file: _stamp_of(file) for file in files}
 
         def look() -> None:
-            now = stamps()
+            now = {file: stamp for file in files if (stamp := _stamp_of(file)) is not None}
             if any(before.get(file) != stamp for file, stamp in now.items()):
                 before.update(now)
                 self.reload()
 
         return look
+
+
+def _stamp_of(file: Path) -> tuple[int, ...] | None:
+    """Which writing of a file this is; ``None``: there is none."""
+    with suppress(OSError):
+        stat = file.stat()
+        return stat.st_mtime_ns, stat.st_size, stat.st_ino
+    return None
 
 
 def _pruner(folder: str, record: RecordSettings) -> Callable[[], None]:
@@ -323,7 +324,7 @@ class _Watching:
         tag = sha256(json.dumps(self._how).encode()).hexdigest()[:8]
         self._tag = "" if self._how == WatchSettings().production else f"-{tag}"
         self._shown: dict[str, str] = {}  # the hash by name
-        self._held: dict[str, Following] = {}
+        self._held: dict[str, tuple[Following, tuple[int, ...] | None]] = {}
         self._logged: set[str] = set()
 
     def look(self) -> None:
@@ -337,8 +338,10 @@ class _Watching:
         for key, own in names.items():
             self._show([n for n in own if self._shown.get(n) != key], dict.fromkeys(KINDS, 0.0))
             self._shown |= dict.fromkeys(own, key)
-            try:
-                self._look(key, own, policies[own[0]])
+            turn = f"watch-{key}{self._tag}"
+            try:  # services that share a folder look one after the other, so that one of them tells
+                with nullcontext() if self._home is None else in_turn(self._home, turn):
+                    self._look(key, own, policies[own[0]])
             except Exception as error:  # noqa: BLE001
                 failed.append(error)
         if failed:
@@ -350,14 +353,14 @@ class _Watching:
                 self._metrics.alarm(name, kind, raised=gauge > 0)
 
     def _look(self, key: str, names: Sequence[str], served: Served) -> None:
-        following = self._held.pop(key, None)  # after a look that fails it goes on from its state
-        if following is None:
-            file = None if self._home is None else self._home / f".watch-{key}{self._tag}.json"
+        file = None if self._home is None else self._home / f".watch-{key}{self._tag}.json"
+        # after a look that fails, and where another service looked, it goes on from the state
+        following, stamp = self._held.pop(key, (None, None))
+        if following is None or (file is not None and stamp != _stamp_of(file)):
             settings = ProductionSettings(max_rounds=served.max_rounds, **self._how)
             production = Production(served.file.policy, settings)
             following = Following(self._folder, production, file=file)
         following.look()
-        self._held[key] = following
         self._show(names, following.production.gauges())
         for alarm in following.untold:
             if alarm.id not in self._logged:
@@ -367,6 +370,7 @@ class _Watching:
             if self._hook is not None:
                 self._hook.send(alarm)
             following.told()
+        self._held[key] = following, None if file is None else _stamp_of(file)
 
 
 def _refusal(place: Path) -> str | None:
