@@ -293,6 +293,21 @@ def test_alarms_of_policies_in_force_are_gauges_and_told_once(tmp_path: Path) ->
         wait_for(lambda: alarms(client)["loss"] == 0.0)  # it begins anew
 
 
+def test_of_two_services_on_one_folder_one_tells_an_alarm(tmp_path: Path) -> None:
+    policies = {"p": str(alarming_record(tmp_path / "r"))}
+    with taking_posts(204) as (url, taken):
+        settings = watched_settings(tmp_path, url)
+        with (
+            served(settings, policies=policies) as (first, _),
+            served(settings, policies=policies) as (second, _),
+        ):
+            for client in (first, second):
+                wait_for(partial(raised, client))
+            assert ask(second).status_code == 200
+            wait_for(partial(has_counted, tmp_path / "r", 25))
+            assert [post["alarm"] for post in taken] == ["loss"]
+
+
 def test_a_look_that_fails_is_logged_once_and_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
