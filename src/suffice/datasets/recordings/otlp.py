@@ -79,7 +79,7 @@ def read_otlp(path: Path) -> tuple[QuestionRecord, ...]:
             known = spans.setdefault((span.trace, span.id), span)
             if replace(known, row=span.row, failed=span.failed) != span:
                 raise span.error(
-                    f"stands there twice, otherwise in row {known.row.number}; keep the finished one"
+                    f"stands twice, with other values in row {known.row.number}; keep the finished row"
                 )
     if not spans:
         raise DataError("holds no span", file=str(path))
