@@ -86,13 +86,20 @@ def without_keys(content: bytes) -> bytes:
     return content
 
 
+_MOST_LETTERS = 20_000
+"""Of a message: what it quotes may be of any length, and is then left out in the middle."""
+
+
 class SufficeError(Exception):
     """Base of every error raised on purpose; no key stands in its message."""
 
     exit_code: int = 1
 
     def __init__(self, message: object = "") -> None:
-        super().__init__(struck(str(message)))
+        text = str(message)
+        if len(text) > _MOST_LETTERS:
+            text = f"{text[: _MOST_LETTERS // 2]} [...] {text[-_MOST_LETTERS // 2 :]}"
+        super().__init__(struck(text))
 
 
 class UsageError(SufficeError):
@@ -191,6 +198,9 @@ def first_line(error: BaseException) -> str:
     return next((line[:300] for line in lines if line), type(error).__name__)
 
 
+_LONGEST_NAME = 200
+
+
 def near_misses(
     word: str, names: Iterable[str], *, most: int = 3, likeness: float = 0.75
 ) -> list[str]:
@@ -201,6 +211,8 @@ def near_misses(
     >>> near_misses("Gold-Answer", ["gold_answers", "golden_hour", "split"])
     ['gold_answers']
     """
+    if len(word) > _LONGEST_NAME:
+        return []
     by_folded: dict[str, list[str]] = {}
     for name in names:
         by_folded.setdefault(_folded(name), []).append(name)
