@@ -96,8 +96,13 @@ def test_under_conditions(fault: str, name: str, given: Path, clean: Clean, tmp_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("signalled", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize(
+    ("name", "signalled"),
+    [
+        *((name, signalled) for name in SHORT for signalled in (signal.SIGTERM, signal.SIGINT)),
+        *((name, signal.SIGINT) for name in LONG),
+    ],
+)
 def test_signalled_at_a_random_moment(
     name: str, signalled: signal.Signals, given: Path, clean: Clean, tmp_path: Path
 ) -> None:
@@ -134,7 +139,7 @@ def test_killed_at_random_moments(name: str, given: Path, clean: Clean, tmp_path
     """And again and again, so that it is killed while it takes up what a dead one left."""
     (whole, seconds), words = clean(name), line(ALL[name], given, tmp_path)
     draw, before = random.Random(name), recorded(tmp_path)
-    for _ in range(6):
+    for _ in range(2 if name in LONG else 6):
         child = Child(words, given)
         time.sleep(draw.uniform(0.0, seconds))
         child.send(signal.SIGKILL)
