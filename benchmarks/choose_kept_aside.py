@@ -32,7 +32,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.measures.measures import Measures
-from suffice.numbers.tests.tails import student_t_upper
 from suffice.policies.registry import nameable_methods
 from suffice.replay.choose import candidates, procedure
 from suffice.replay.choose.bounds import CertifySettings
@@ -42,6 +41,7 @@ from suffice.replay.choose.paths import paths_of
 from suffice.replay.choose.proof import Along, prove
 from suffice.replay.run.replay import ReplaySettings, replay
 from suffice.replay.settings import LOSSES, ChoiceSettings
+from suffice.stats.tests.tails import student_t_upper
 from suffice.trace.rounds.reader import read_traces
 
 BOUNDS, DRAWS, DRAWN, COPIES = (0.02, 0.1), 60, 400, 20

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from tests.choice_population import Known, mixed
 from tests.cut_population import PROFILES, ROUNDS
 
+from suffice.contracts import StopPolicy
 from suffice.measures.measures import Measures
-from suffice.protocols import StopPolicy
 from suffice.replay.choose import candidates
 from suffice.replay.choose.choice import Choice
 from suffice.replay.choose.procedure import choose

@@ -6,13 +6,13 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.timing import best_seconds
-from suffice.numbers.intervals.simultaneous import simultaneous_bands
 from suffice.replay.choose.rule_stops import (
     Formula,
     enumerate_formulas,
     pack,
     stop_rounds_of_formulas,
 )
+from suffice.stats.intervals.simultaneous import simultaneous_bands
 
 SIGNALS, QUESTIONS, ROUNDS, RESAMPLES = 6, 300, 5, 1000
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import suffice
+from suffice.contracts import GenerationRequest
 from suffice.loops.planning.controls import gated
 from suffice.loops.planning.recorder import PlanJob, PlanRecorderSettings, record_plans
 from suffice.policies.gate.risk import RiskModel
-from suffice.protocols import GenerationRequest
 from suffice.retrieval.lexical.bm25 import BM25Index
 from suffice.testing.models import ScriptedModel
 

@@ -6,7 +6,7 @@ The retriever is a real one; the model stands in for yours. Replace `ask_model` 
 from __future__ import annotations
 
 import suffice
-from suffice.protocols import GenerationRequest
+from suffice.contracts import GenerationRequest
 from suffice.retrieval.lexical.bm25 import BM25Index
 from suffice.testing.models import ScriptedModel
 

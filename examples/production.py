@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import suffice
+from suffice.contracts import ChatModel
 from suffice.datasets.example import Example
 from suffice.datasets.generated import generate
 from suffice.llm.connect import connect
-from suffice.protocols import ChatModel
 from suffice.replay.run.compare import Comparison
 from suffice.retrieval.lexical.bm25 import BM25Index
 from suffice.testing.models import ScriptedModel

@@ -16,8 +16,8 @@ from suffice.cli.main import main
 from suffice.cli.options import ModelOptions, Reading, SeveralTraces, out_path
 from suffice.cli.output import INTERRUPTED, Form, print_result, say, waiting
 from suffice.cli.parser import command, make_app
+from suffice.contracts import ChatModel
 from suffice.options import Option
-from suffice.protocols import ChatModel
 from suffice.results.as_json import as_json
 from suffice.results.table import Table, notes_table
 from suffice.results.tabular import Tabular

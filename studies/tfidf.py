@@ -14,7 +14,7 @@ from suffice.trace.rounds.tokens import passage_tokens, tokenize
 
 
 class TfidfIndex:
-    """Cosine of TF-IDF vectors; fulfils :class:`suffice.protocols.Retriever`.
+    """Cosine of TF-IDF vectors; fulfils :class:`suffice.contracts.Retriever`.
 
     A word's weight is its count times ``1 + ln((1 + N) / (1 + df))``, vectors have length 1: what
     scikit-learn's ``TfidfVectorizer`` computes as it stands. Scores lie in [0, 1], 0 where no word is

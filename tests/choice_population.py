@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from tests.cut_population import PROFILES, ROUNDS, Array, Log, Population, population
 
+from suffice.contracts import StopPolicy
 from suffice.measures.measures import Measures
-from suffice.protocols import StopPolicy
 from suffice.replay.choose.bounds import Bound, mean_of
 from suffice.replay.choose.candidates import LATEST, Candidate, Kept
 from suffice.replay.settings import ChoiceSettings

@@ -8,12 +8,12 @@ import numpy as np
 from tests.cut_population import PROFILES, Array, Log, Population
 
 from suffice.measures.measures import Measures
-from suffice.numbers.intervals.bootstrap import (
+from suffice.scoring import Weights
+from suffice.stats.intervals.bootstrap import (
     percentile_interval,
     resampled_means,
     with_rare_weights,
 )
-from suffice.scoring import Weights
 
 QUESTIONS = 2000
 

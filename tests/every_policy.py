@@ -8,11 +8,7 @@ import warnings
 
 import numpy as np
 
-from suffice.numbers.conformal.order_statistics import Threshold
-from suffice.numbers.maps.isotonic import IsotonicMap, mix
-from suffice.numbers.maps.per_round import PerRoundCalibrator
-from suffice.numbers.maps.platt import LogisticMap
-from suffice.numbers.maps.venn_abers import StepMap
+from suffice.contracts import StopPolicy
 from suffice.policies.ab_rag.policy import ABRagPolicy
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.gate.policy import GatePolicy
@@ -22,7 +18,11 @@ from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.stop_rag.policy import StopRAGPolicy
 from suffice.policies.stop_rag.signal_network import SignalNetwork, weight_shapes
-from suffice.protocols import StopPolicy
+from suffice.stats.conformal.order_statistics import Threshold
+from suffice.stats.maps.isotonic import IsotonicMap, mix
+from suffice.stats.maps.per_round import PerRoundCalibrator
+from suffice.stats.maps.platt import LogisticMap
+from suffice.stats.maps.venn_abers import StepMap
 
 MARGIN = PerRoundCalibrator(
     maps=(

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from studies.hidden_constraints.corpus.tasks import PlanningTask
 
-from suffice.protocols import Encoder
+from suffice.contracts import Encoder
 from suffice.trace.rounds.tokens import tokenize
 
 _SUFFIXES = (

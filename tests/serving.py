@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from suffice.contracts import ChatModel, Retriever, StopPolicy
 from suffice.live.ask import AskSettings
-from suffice.protocols import ChatModel, Retriever, StopPolicy
 from suffice.serve.app import make_app
 from suffice.serve.events import Event, Observer
 from suffice.serve.service import Ground, Service

@@ -37,6 +37,9 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from suffice.contracts import Action as Action
+    from suffice.contracts import AnswerSet as AnswerSet
+    from suffice.contracts import Decision as Decision
     from suffice.costs.prices import prices_of as prices_of
     from suffice.costs.usage import CostModel as CostModel
     from suffice.datasets.recordings.labels import label_traces as label_traces
@@ -76,9 +79,6 @@ if TYPE_CHECKING:
     from suffice.policies.micp.policy import MiCPPolicy as MiCPPolicy
     from suffice.policies.registry import fit_method as fit_method
     from suffice.policies.rules.policy import RulePolicy as RulePolicy
-    from suffice.protocols import Action as Action
-    from suffice.protocols import AnswerSet as AnswerSet
-    from suffice.protocols import Decision as Decision
     from suffice.replay.choose.bounds import CertifySettings as CertifySettings
     from suffice.replay.choose.certified import CertifiedSettings as CertifiedSettings
     from suffice.replay.choose.certified import fit_certified as fit_certified
@@ -121,8 +121,8 @@ if TYPE_CHECKING:
 # Names are imported when first used, so that `import suffice` costs next to nothing.
 _HOMES = {
     "ABRagPolicy": "policies.ab_rag.policy",
-    "Action": "protocols",
-    "AnswerSet": "protocols",
+    "Action": "contracts",
+    "AnswerSet": "contracts",
     "AnswerSettings": "loops.answers.calls",
     "Answered": "live.answering",
     "AskSettings": "live.ask",
@@ -136,7 +136,7 @@ _HOMES = {
     "CostModel": "costs.usage",
     "CoverageMonitor": "monitor.alarms",
     "DataError": "errors",
-    "Decision": "protocols",
+    "Decision": "contracts",
     "DiagnosisSettings": "replay.settings",
     "Draft": "trace.rounds.records",
     "ExchangeabilityMonitor": "monitor.alarms",

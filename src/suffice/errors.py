@@ -86,20 +86,15 @@ def without_keys(content: bytes) -> bytes:
     return content
 
 
-_MOST_LETTERS = 20_000
-"""Of a message: what it quotes may be of any length, and is then left out in the middle."""
-
-
 class SufficeError(Exception):
-    """Base of every error raised on purpose; no key stands in its message."""
+    """Base of every error raised on purpose; its message holds no key and at most 20,000 letters."""
 
     exit_code: int = 1
 
     def __init__(self, message: object = "") -> None:
         text = str(message)
-        if len(text) > _MOST_LETTERS:
-            text = f"{text[: _MOST_LETTERS // 2]} [...] {text[-_MOST_LETTERS // 2 :]}"
-        super().__init__(struck(text))
+        cut = text if len(text) <= 20_000 else f"{text[:10_000]} [...] {text[-10_000:]}"
+        super().__init__(struck(cut))
 
 
 class UsageError(SufficeError):
@@ -198,9 +193,6 @@ def first_line(error: BaseException) -> str:
     return next((line[:300] for line in lines if line), type(error).__name__)
 
 
-_LONGEST_NAME = 200
-
-
 def near_misses(
     word: str, names: Iterable[str], *, most: int = 3, likeness: float = 0.75
 ) -> list[str]:
@@ -211,12 +203,10 @@ def near_misses(
     >>> near_misses("Gold-Answer", ["gold_answers", "golden_hour", "split"])
     ['gold_answers']
     """
-    if len(word) > _LONGEST_NAME:
-        return []
     by_folded: dict[str, list[str]] = {}
     for name in names:
         by_folded.setdefault(_folded(name), []).append(name)
-    alike = get_close_matches(_folded(word), by_folded, n=most, cutoff=likeness)
+    alike = get_close_matches(_folded(word[:200]), by_folded, n=most, cutoff=likeness)
     return [name for folded in alike for name in by_folded[folded]][:most]
 
 

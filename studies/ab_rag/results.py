@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from suffice.numbers.intervals.bootstrap import Interval
 from suffice.replay.diagnose.reliability import wilson
 from suffice.replay.run.compare import Comparison
 from suffice.replay.run.results import PolicyResult
 from suffice.results.formats import amount
 from suffice.results.table import Column, Table, Value
+from suffice.stats.intervals.bootstrap import Interval
 
 METHOD = "ab-rag"
 _SPENT = ("llm_calls", "prompt_tokens", "completion_tokens", "seconds", "usd")

@@ -18,14 +18,6 @@ from suffice.costs.usage import CostModel
 from suffice.datasets.files import unique_ids
 from suffice.errors import DataError, UsageError
 from suffice.measures.measures import Measures
-from suffice.numbers.auroc import ResampledAuroc, auroc
-from suffice.numbers.intervals.bootstrap import (
-    Interval,
-    percentile_interval,
-    resampled_counts,
-    resampled_means,
-)
-from suffice.numbers.intervals.estimate import from_draws, undefined
 from suffice.options import Option, read_grid
 from suffice.policies.ab_rag.policy import CERTAINTIES, ABRagPolicy
 from suffice.policies.defaults import FIT_SPLIT
@@ -39,6 +31,14 @@ from suffice.replay.settings import ComparisonSettings, FittedElsewhere
 from suffice.scoring import F1Kind, normalize_answer
 from suffice.signals.available import lack
 from suffice.signals.registry import resolve
+from suffice.stats.auroc import ResampledAuroc, auroc
+from suffice.stats.intervals.bootstrap import (
+    Interval,
+    percentile_interval,
+    resampled_counts,
+    resampled_means,
+)
+from suffice.stats.intervals.estimate import from_draws, undefined
 from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.rounds.table import TraceSet
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 
 from studies.hidden_constraints.corpus.tasks import Constraint
 from studies.hidden_constraints.negation import LACKS, NAMED, Stance, clauses, reaches, stance
+from suffice.contracts import Verdict
 from suffice.errors import UsageError
 from suffice.loops.planning.parsing import numbered_steps
-from suffice.protocols import Verdict
 
 CHECKER = "checker"
 """What a recording calls this judge."""
@@ -59,7 +59,7 @@ def satisfies(constraint: Constraint, plan: str) -> Verdict:
 
 
 class CheckerJudge:
-    """:func:`satisfies` as a :class:`suffice.protocols.Judge`. Safe to call from several threads."""
+    """:func:`satisfies` as a :class:`suffice.contracts.Judge`. Safe to call from several threads."""
 
     def __init__(self, constraints: Iterable[Constraint]) -> None:
         self._constraints = {constraint.token: constraint for constraint in constraints}

@@ -8,8 +8,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from suffice.contracts import ChatModel, GenerationRequest, Message, Verdict
 from suffice.errors import BackendError, StorageError
-from suffice.protocols import ChatModel, GenerationRequest, Message, Verdict
 
 SYSTEM = (
     "You are a strict judge. Return ONLY a single JSON object and nothing else. "
@@ -34,7 +34,7 @@ MAX_TOKENS, RETRIES, BACKOFF_S = 64, 2, 0.75
 
 
 class LLMJudge:
-    """A model as a :class:`suffice.protocols.Judge`, by the published protocol; safe for several threads.
+    """A model as a :class:`suffice.contracts.Judge`, by the published protocol; safe for several threads.
 
     It is asked at temperature 0 and told the token (published), or, where plain sentences by token are
     given as ``requirements``, the token with its sentence in brackets. A request that fails, or an answer

@@ -30,12 +30,12 @@ from suffice.cli.options import ModelOptions, Seed, out_path
 from suffice.cli.output import Form, ProgressLine, print_result, say
 from suffice.cli.parser import command, make_app
 from suffice.concurrency import width_of
+from suffice.contracts import ChatModel, Verdict
 from suffice.errors import UsageError
-from suffice.numbers.intervals.bootstrap import percentile_interval, resampled_counts
 from suffice.options import Option
-from suffice.protocols import ChatModel, Verdict
 from suffice.results.formats import counted
 from suffice.results.table import Column, Table
+from suffice.stats.intervals.bootstrap import percentile_interval, resampled_counts
 
 COMMANDS = ("sheet", "judge", "table7")
 TOGETHER = "together"

@@ -17,10 +17,10 @@ from studies.hidden_constraints.runs import (
     said,
 )
 from studies.hidden_constraints.scores import Row
-from suffice.numbers.intervals.bootstrap import Interval
 from suffice.results.formats import UNKNOWN, counted, percent
 from suffice.results.markup import visible
 from suffice.results.table import Cell, Column, Table, Value
+from suffice.stats.intervals.bootstrap import Interval
 
 Document = Mapping[str, Any]
 Settings = HiddenConstraintsSettings

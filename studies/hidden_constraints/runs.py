@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from studies.hidden_constraints.corpus.tasks import Benchmark, BenchmarkSettings, PlanningTask
 from studies.tfidf import TfidfIndex
 from suffice._version import VERSION
+from suffice.contracts import ChatModel, ContradictionDetector, Encoder, Judge, Retriever
 from suffice.errors import SufficeWarning, UsageError
 from suffice.loops.models import reranker_name
 from suffice.loops.planning.agent import PlanningAgent, PlanningSettings
@@ -21,7 +22,6 @@ from suffice.loops.planning.recorder import PlanJob
 from suffice.options import Option, read_names
 from suffice.policies.gate.risk import RiskModel
 from suffice.policies.gate.settings import DEFAULT_COSTS, MARKERS, GateCosts, GateSettings
-from suffice.protocols import ChatModel, ContradictionDetector, Encoder, Judge, Retriever
 from suffice.results.as_json import fields_as_json
 from suffice.retrieval.indexes import IndexMaker
 from suffice.retrieval.ranking import check_k, corpus_fingerprint

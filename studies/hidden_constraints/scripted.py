@@ -11,9 +11,9 @@ from typing import Literal
 from studies.hidden_constraints.checker import CheckerJudge, names_token, satisfies
 from studies.hidden_constraints.corpus.tasks import Benchmark, PlanningTask
 from studies.hidden_constraints.judge import SYSTEM as JUDGE_SYSTEM
+from suffice.contracts import Completion, Generation, GenerationRequest
 from suffice.errors import UsageError
 from suffice.loops.planning.parsing import joined_steps
-from suffice.protocols import Completion, Generation, GenerationRequest
 from suffice.signals.candidates import agreement
 
 _LETTERS_A_TOKEN = 4
@@ -43,7 +43,7 @@ class _Seen:
 
 
 class ScriptedPlanner:
-    """A stand-in for a planning model and its judge; a :class:`suffice.protocols.ChatModel`.
+    """A stand-in for a planning model and its judge; a :class:`suffice.contracts.ChatModel`.
 
     It knows the benchmark's tasks by goal and context, and draws nothing by lot: seed and temperature change
     nothing. *Informed* means that the task's token stands in the evidence of the prompt.

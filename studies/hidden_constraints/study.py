@@ -43,6 +43,7 @@ from studies.hidden_constraints.scripted import ScriptedPlanner
 from suffice._version import VERSION
 from suffice.cli.output import ProgressLine, say
 from suffice.concurrency import width_of
+from suffice.contracts import ChatModel, Judge
 from suffice.errors import UsageError
 from suffice.llm.cache import CachedModel
 from suffice.loops.models import connect_detector, connect_encoder
@@ -54,7 +55,6 @@ from suffice.options import Option
 from suffice.policies.file import load_policy
 from suffice.policies.gate.policy import GatePolicy
 from suffice.policies.gate.settings import MARKERS, GateCosts, GateSettings, unreachable
-from suffice.protocols import ChatModel, Judge
 from suffice.replay.run.answers import Resampling
 from suffice.trace.plans.file import read_plans
 from suffice.trace.plans.records import PlanRecord, PlanSet

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from studies.command import Found, Options, Study
 from suffice.errors import UsageError
-from suffice.numbers.conformal.order_statistics import exact_level
-from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
 from suffice.options import Option, read_grid
 from suffice.policies.method import Preset
 from suffice.policies.micp.search import GRIDS, search_allocations
@@ -27,6 +25,8 @@ from suffice.policies.micp.stage2 import (
     evaluate,
 )
 from suffice.results.table import Column, Table
+from suffice.stats.conformal.order_statistics import exact_level
+from suffice.stats.intervals.bootstrap import Interval, percentile_interval, resampled_means
 
 Array = NDArray[np.float64]
 Kind = Literal["continuous", "10 samples", "5 samples"]

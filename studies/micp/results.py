@@ -10,14 +10,14 @@ from typing import Annotated, Any, Literal, get_args
 
 from studies.command import seeds_named
 from suffice.errors import UsageError
-from suffice.numbers.conformal.order_statistics import exact_level
-from suffice.numbers.intervals.bootstrap import Interval
 from suffice.options import Option, read_grid, read_names
 from suffice.policies.method import Preset
 from suffice.policies.micp.settings import MiCPSettings
 from suffice.results.formats import counted, percent
 from suffice.results.markup import visible
 from suffice.results.table import Cell, Column, Table, Value
+from suffice.stats.conformal.order_statistics import exact_level
+from suffice.stats.intervals.bootstrap import Interval
 
 Way = Literal["rounds", "no early stop", "answer-rate", "composite", "composite-rates"]
 WAYS: tuple[Way, ...] = get_args(Way)

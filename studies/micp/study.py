@@ -25,13 +25,6 @@ from studies.micp.results import (
 from suffice._version import VERSION
 from suffice.errors import UsageError
 from suffice.measures.scores import gold_answers
-from suffice.numbers.conformal.order_statistics import (
-    exact_level,
-    lower_order_statistic,
-    smallest_sample,
-)
-from suffice.numbers.tests.tails import exact_interval
-from suffice.numbers.units import lots
 from suffice.policies.method import Preset
 from suffice.policies.micp.fit import draft_policy, few_notes, unsampled_notes
 from suffice.policies.micp.policy import MiCPPolicy
@@ -47,6 +40,13 @@ from suffice.policies.micp.stage2 import (
     calibrate_without_stopping,
     evaluate,
 )
+from suffice.stats.conformal.order_statistics import (
+    exact_level,
+    lower_order_statistic,
+    smallest_sample,
+)
+from suffice.stats.tests.tails import exact_interval
+from suffice.stats.units import lots
 from suffice.trace.rounds.labels import names_passages
 from suffice.trace.rounds.table import TraceSet
 

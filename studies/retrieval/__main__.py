@@ -15,13 +15,12 @@ from studies.command import Found, Options, Request, Study
 from studies.tfidf import TfidfIndex
 from studies.training.interaction import trained_on, trained_reranker
 from suffice.cli.output import ProgressLine
+from suffice.contracts import Encoder, Reranker, Retriever
 from suffice.datasets.example import Example
 from suffice.datasets.registry import WITH_PASSAGES, load
 from suffice.errors import UsageError, did_you_mean, unknown_name
 from suffice.loops.models import connect_encoder
-from suffice.numbers.intervals.bootstrap import percentile_interval, resampled_means
 from suffice.options import Option, read_names
-from suffice.protocols import Encoder, Reranker, Retriever
 from suffice.results.formats import count
 from suffice.results.table import Column, Kind, Table
 from suffice.retrieval.indexes import IndexKind, IndexMaker
@@ -33,6 +32,7 @@ from suffice.retrieval.retrievers import (
     pooled_passages,
     reranks,
 )
+from suffice.stats.intervals.bootstrap import percentile_interval, resampled_means
 
 DEPTHS = (5, 10, 20, 50)
 NO_TRIVIAQA = (

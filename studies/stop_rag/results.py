@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from studies.command import Band, seeds_named
 from suffice.errors import UsageError
-from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
 from suffice.options import Option, read_names
 from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT
 from suffice.policies.method import Preset
@@ -24,6 +23,7 @@ from suffice.results.formats import amount, counted, points
 from suffice.results.markup import visible
 from suffice.results.table import Cell, Column, Table, Value
 from suffice.scoring import F1Kind
+from suffice.stats.intervals.bootstrap import Interval, percentile_interval, resampled_means
 
 Variant = Literal["q-lambda", "mc", "q0", "binary", "signals"]
 VARIANTS: tuple[Variant, ...] = get_args(Variant)

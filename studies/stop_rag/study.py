@@ -30,24 +30,24 @@ from studies.stop_rag.results import (
 )
 from suffice._version import VERSION
 from suffice.cli.output import ProgressLine, say
+from suffice.contracts import StopPolicy
 from suffice.costs.usage import CostModel, CostReads
 from suffice.errors import UsageError
 from suffice.measures.costs import CostBook, cost_reads
 from suffice.measures.measures import Measures
 from suffice.measures.retrieval import RetrievalQuality
 from suffice.measures.scores import Outcomes
-from suffice.numbers.intervals.simultaneous import simultaneous_bands
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.fitting import fitted_rule
 from suffice.policies.stop_rag.fit import VALIDATION_SPLIT
 from suffice.policies.stop_rag.settings import StopRAGSettings
-from suffice.protocols import StopPolicy
 from suffice.replay.run.named_policies import ORACLES
 from suffice.replay.run.replay import at_stop
 from suffice.results.formats import counted
 from suffice.scoring import F1Kind
 from suffice.signals.registry import LLM_STOP, MALFORMED_ACTIONS
 from suffice.signals.table import first_stops, signal_table
+from suffice.stats.intervals.simultaneous import simultaneous_bands
 from suffice.trace.loops import is_veiled
 from suffice.trace.rounds.labels import labelled
 from suffice.trace.rounds.table import TraceSet

@@ -9,8 +9,8 @@ from studies.hidden_constraints.judge import (
     read_verdict,
 )
 
+from suffice.contracts import Message, Verdict
 from suffice.errors import BackendError
-from suffice.protocols import Message, Verdict
 from suffice.testing.models import Failures, ScriptedModel
 
 TOKEN = "disable_plaintext_http_002"

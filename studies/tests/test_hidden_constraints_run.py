@@ -13,7 +13,7 @@ from studies.hidden_constraints.runs import Experimenters, HiddenConstraintsSett
 from studies.hidden_constraints.scripted import ScriptedPlanner
 from studies.hidden_constraints.study import hidden_constraints_study
 
-from suffice.protocols import Generation, GenerationRequest
+from suffice.contracts import Generation, GenerationRequest
 from suffice.trace.plans.file import read_plans
 
 SMALL = BenchmarkSettings(tasks=6, hard_small=3, documents=60, gap=0.5)

@@ -7,10 +7,10 @@ from studies.hidden_constraints.corpus.tasks import Benchmark, PlanningTask
 from studies.hidden_constraints.runs import OracleRetriever
 from studies.hidden_constraints.scripted import ScriptedPlanner
 
+from suffice.contracts import ChatModel
 from suffice.errors import SufficeWarning
 from suffice.loops.planning.agent import PlanningAgent, PlanRun
 from suffice.loops.planning.controls import AGENTS, AgentControl, agent_control
-from suffice.protocols import ChatModel
 from suffice.trace.rounds.records import Passage
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from studies.tfidf import TfidfIndex
 
+from suffice.contracts import Retriever
 from suffice.datasets.registry import load
-from suffice.protocols import Retriever
 from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index
 from suffice.testing.conformance import check_retriever
 from suffice.trace.rounds.records import Passage

@@ -13,18 +13,18 @@ from numpy.typing import NDArray
 from studies.command import Found, Options, Request, Study
 from studies.training.template_pairs import KINDS, Pair, make_pairs, pole_phrases
 from suffice._version import VERSION
+from suffice.contracts import ContradictionDetector, Encoder
 from suffice.errors import UsageError
-from suffice.numbers.auroc import ResampledAuroc, auroc
-from suffice.numbers.intervals.bootstrap import resampled_counts
-from suffice.numbers.intervals.estimate import from_draws
-from suffice.numbers.logistic import least_cross_entropy
 from suffice.options import Option
-from suffice.protocols import ContradictionDetector, Encoder
 from suffice.results.table import Column, Table
 from suffice.retrieval.dense.onnx_encoder import OnnxEncoder
 from suffice.retrieval.pairs.contradiction_features import pair_features
 from suffice.retrieval.pairs.contradiction_head import ContradictionHead, HeadWeights, kept_vectors
 from suffice.signals.candidates import MarkerDetector
+from suffice.stats.auroc import ResampledAuroc, auroc
+from suffice.stats.intervals.bootstrap import resampled_counts
+from suffice.stats.intervals.estimate import from_draws
+from suffice.stats.logistic import least_cross_entropy
 from suffice.trace.durable import writable
 
 _FORMS = ("{}", "{} it", "{} the service", "{} access to the store", "we {} the system")

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice._optional import require
+from suffice.contracts import Reranker
 from suffice.errors import DataError, UsageError, first_line
 from suffice.loops.models import connect_reranker
-from suffice.protocols import Reranker
 from suffice.retrieval.networks import CrossEncoderReranker, without_bars
 from suffice.trace.durable import replace_file
 

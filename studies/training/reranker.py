@@ -22,16 +22,16 @@ from studies.training.interaction import (
 from suffice._optional import require
 from suffice._version import VERSION
 from suffice.cli.output import ProgressLine
+from suffice.contracts import Reranker
 from suffice.datasets.example import Example
 from suffice.datasets.registry import WITH_PASSAGES, load
 from suffice.errors import DataError, UsageError
-from suffice.numbers.intervals.bootstrap import percentile_interval, resampled_means
 from suffice.options import Option
-from suffice.protocols import Reranker
 from suffice.results.as_json import as_json
 from suffice.results.table import Column, Table
 from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index
 from suffice.retrieval.networks import CrossEncoderReranker
+from suffice.stats.intervals.bootstrap import percentile_interval, resampled_means
 from suffice.trace.durable import writable
 from suffice.trace.rounds.tokens import passage_text
 

@@ -51,7 +51,7 @@ def test_importing_the_package_loads_only_the_standard_library() -> None:
         ("from suffice import Round, Passage, Token, Usage, Question, Gold", {"numpy"}),
         ("from suffice import Controller, FixedPolicy, RulePolicy, load_policy", ARROW),
         ("import suffice.scoring", set()),
-        ("import suffice.numbers.maps.isotonic", {"numpy"}),
+        ("import suffice.stats.maps.isotonic", {"numpy"}),
     ],
 )
 def test_light_names_stay_light(code: str, allowed: set[str]) -> None:

@@ -19,11 +19,11 @@ FILES = sorted(ROOT.rglob("*.py"))
 # --- the layout table -------------------------------------------------------------------------------
 # concurrency: one way to do work in threads, for signals that ask a model and for recorders alike
 BASE = frozenset(
-    {"_optional", "_version", "concurrency", "errors", "options", "protocols", "scoring"}
+    {"_optional", "_version", "concurrency", "errors", "options", "contracts", "scoring"}
 )
 LEVEL: dict[str, int] = {
     **dict.fromkeys(BASE, 0),
-    **dict.fromkeys(("numbers", "trace", "results"), 1),
+    **dict.fromkeys(("stats", "trace", "results"), 1),
     **dict.fromkeys(("costs", "datasets", "llm", "retrieval", "signals"), 2),
     "measures": 3,
     "policies": 4,
@@ -32,7 +32,7 @@ LEVEL: dict[str, int] = {
     **dict.fromkeys(("integrations", "testing", "serve", "view", "cli"), 7),
 }
 WITHOUT_MODELS = BASE | {
-    "numbers",
+    "stats",
     "trace",
     "results",
     "costs",
@@ -43,16 +43,16 @@ WITHOUT_MODELS = BASE | {
 EVERYTHING = frozenset(LEVEL)
 MAY_IMPORT: dict[str, frozenset[str]] = {
     **dict.fromkeys(BASE, BASE),
-    **{name: BASE | {name} for name in ("numbers", "results", "trace")},
+    **{name: BASE | {name} for name in ("stats", "results", "trace")},
     **{name: BASE | {"trace", name} for name in ("costs", "datasets", "llm", "retrieval")},
-    "signals": BASE | {"trace", "numbers", "signals"},
+    "signals": BASE | {"trace", "stats", "signals"},
     "measures": WITHOUT_MODELS - {"policies"},
     "policies": WITHOUT_MODELS,
     "replay": WITHOUT_MODELS | {"replay"},
     "monitor": WITHOUT_MODELS | {"monitor"},
     "loops": (WITHOUT_MODELS - {"results"}) | {"datasets", "llm", "loops", "retrieval"},
     "live": (WITHOUT_MODELS - {"results"}) | {"datasets", "llm", "live", "loops", "retrieval"},
-    "report": BASE | {"numbers", "trace", "results", "measures", "replay", "monitor", "report"},
+    "report": BASE | {"stats", "trace", "results", "measures", "replay", "monitor", "report"},
     "serve": EVERYTHING - {"cli", "testing", "view"},
     "view": EVERYTHING - {"cli", "testing", "llm", "live", "loops", "retrieval"},
     "integrations": EVERYTHING - {"cli"},
@@ -183,7 +183,7 @@ def test_imports_point_where_the_table_allows() -> None:
         for name in own(each)
         if part(file)
         and name not in MAY_IMPORT[part(file)]
-        # protocols name the records they speak of, for the type checker alone
+        # contracts name the records they speak of, for the type checker alone
         and not (part(file) in BASE and name == "trace" and each.typing_only)
     ]
     assert wrong == []
@@ -232,7 +232,7 @@ def test_reports_take_types_from_replay_and_compute_nothing() -> None:
         for file in FILES
         if part(file) == "report"
         for each in imports_of(file)
-        if each.module.split(".")[1:2] in (["replay"], ["measures"], ["numbers"])
+        if each.module.split(".")[1:2] in (["replay"], ["measures"], ["stats"])
         for name in each.names
         # what makes a table or a word of a result computes nothing
         if not name[0].isupper() and not name.endswith(("_table", "_tables", "auroc_use"))

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.gates import informative
 
+from suffice.contracts import GenerationRequest, StopPolicy
 from suffice.errors import SufficeError
 from suffice.live.controller import Controller
 from suffice.llm.cache import CachedModel
@@ -34,7 +35,6 @@ from suffice.policies.registry import fit_method
 from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.stop_rag.policy import StopRAGPolicy
 from suffice.policies.stop_rag.signal_network import SignalNetwork, weight_shapes
-from suffice.protocols import GenerationRequest, StopPolicy
 from suffice.retrieval.dense.index import DenseIndex
 from suffice.retrieval.lexical.bm25 import BM25Index
 from suffice.testing.encoders import HashingEncoder

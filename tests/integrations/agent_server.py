@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.server import Answer, Body, Server
 
-from suffice.protocols import ChatModel, Completion, GenerationRequest
+from suffice.contracts import ChatModel, Completion, GenerationRequest
 from suffice.trace.rounds.records import Token
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from tests.integrations.retrieving import QUERIES, TEXTS, bag
 
+from suffice.contracts import Retriever
 from suffice.errors import BackendError, SufficeWarning, UsageError
 from suffice.integrations.haystack import HaystackRetriever
-from suffice.protocols import Retriever
 from suffice.testing.conformance import check_retriever
 
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"

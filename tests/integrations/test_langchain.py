@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from tests.integrations.retrieving import QUERIES, TEXTS, bag
 
+from suffice.contracts import Retriever
 from suffice.errors import BackendError, SufficeWarning, UsageError
 from suffice.integrations.documents import AdapterSettings
 from suffice.integrations.langchain import LangChainRetriever, as_langchain_retriever
-from suffice.protocols import Retriever
 from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index
 from suffice.testing.conformance import check_retriever
 from suffice.trace.rounds.records import Passage

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from suffice.protocols import Generation, GenerationRequest
+from suffice.contracts import Generation, GenerationRequest
 from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.records import Passage, Question
 

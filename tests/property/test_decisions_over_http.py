@@ -13,9 +13,9 @@ from tests.loop_service import loop_app
 from tests.properties import examples
 from tests.question_records import question_records
 
+from suffice.contracts import StopPolicy
 from suffice.errors import UsageError
 from suffice.live.controller import Controller
-from suffice.protocols import StopPolicy
 from suffice.signals.available import NOT_GIVEN
 from suffice.signals.table import first_stops, signal_table
 from suffice.testing.conformance import incomplete_rounds

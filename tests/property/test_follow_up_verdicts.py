@@ -12,6 +12,7 @@ from tests.loops.follow_up import QUESTION, Heard, Ranks
 from tests.loops.follow_up import kind as kind_of
 from tests.properties import examples
 
+from suffice.contracts import GenerationRequest, StopPolicy
 from suffice.costs.usage import CostReads, cost_matrix
 from suffice.datasets.registry import load
 from suffice.live.controller import Controller
@@ -24,7 +25,6 @@ from suffice.loops.follow_up import (
 from suffice.loops.registry import make_pipeline
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
-from suffice.protocols import GenerationRequest, StopPolicy
 from suffice.replay.run.replay import stop_rounds
 from suffice.retrieval.retrievers import OwnParagraphs
 from suffice.signals.asking.verdicts import JUDGE_TOKENS

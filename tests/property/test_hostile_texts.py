@@ -18,6 +18,7 @@ from studies.hidden_constraints.judge import read_verdict
 from tests.hostile import hostile_texts
 
 from suffice import scoring
+from suffice.contracts import MAX_REPLY_LETTERS
 from suffice.costs.prices import parse_energy, parse_prices
 from suffice.datasets.files import parse_column_map
 from suffice.errors import SufficeError
@@ -29,7 +30,6 @@ from suffice.loops.react import parse_action
 from suffice.options import read_grid, read_names
 from suffice.policies.file import load_policy
 from suffice.policies.rules.syntax import parse as parse_rule
-from suffice.protocols import MAX_REPLY_LETTERS
 from suffice.results.markup import element, visible
 from suffice.results.table import Column, Table
 from suffice.retrieval.corpus import read_corpus

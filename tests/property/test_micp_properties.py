@@ -13,7 +13,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.properties import examples
 
-from suffice.numbers.conformal.order_statistics import Threshold, lower_rank, tied_threshold
 from suffice.policies.method import Preset
 from suffice.policies.micp.policy import Clusters, MiCPPolicy, StopOn
 from suffice.policies.micp.samples import read_samples
@@ -25,6 +24,7 @@ from suffice.policies.micp.stage2 import (
 )
 from suffice.scoring import Match, normalize_answer
 from suffice.signals.table import signal_table
+from suffice.stats.conformal.order_statistics import Threshold, lower_rank, tied_threshold
 from suffice.testing.traces import sampled_records, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord, Round
 

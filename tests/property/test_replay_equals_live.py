@@ -15,13 +15,13 @@ from tests.every_policy import policies
 from tests.properties import examples
 from tests.question_records import question_records
 
+from suffice.contracts import ConfidentPolicy, PolicyTable
 from suffice.errors import UsageError
 from suffice.live.controller import Controller
 from suffice.live.watch import Watch
 from suffice.measures.measures import Measures
 from suffice.policies.file import load_policy, policy_document, save_policy
 from suffice.policies.fixed import FixedPolicy
-from suffice.protocols import ConfidentPolicy, PolicyTable
 from suffice.replay.run.answers import answer_rounds
 from suffice.replay.run.replay import stop_rounds
 from suffice.scoring import AnswerChoice

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from tests.properties import examples
 
-from suffice.numbers import auroc as module
-from suffice.numbers.auroc import ResampledAuroc
 from suffice.replay.diagnose.signal_diagnostics import correlations
 from suffice.replay.diagnose.signal_separation import ResampledD, Rows
+from suffice.stats import auroc as module
+from suffice.stats.auroc import ResampledAuroc
 
 VALUES = st.one_of(st.sampled_from([0.0, 1.0, 2.5, -3.0]), st.floats(-1e6, 1e6, width=32))
 ROWS = st.lists(st.tuples(VALUES, st.booleans(), st.integers(0, 4)), min_size=1, max_size=25)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tests.properties import examples
 from tests.stop_rag_twins import choose, full_return, q_lambda_of_trajectory, stop_round
 
+from suffice.contracts import Score
 from suffice.policies.stop_rag.states import REWARDS, read_rewards
 from suffice.policies.stop_rag.targets import (
     binary_labels,
@@ -23,7 +24,6 @@ from suffice.policies.stop_rag.targets import (
     q_lambda,
     stop_rounds,
 )
-from suffice.protocols import Score
 from suffice.scoring import accuracy, exact_match, f1_score
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord

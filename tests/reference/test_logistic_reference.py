@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from suffice.numbers.logistic import fit_logistic
+from suffice.stats.logistic import fit_logistic
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -16,12 +16,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.properties import examples
 
-from suffice.numbers.conformal.order_statistics import (
-    Threshold,
-    exact_level,
-    lower_rank,
-    tied_threshold,
-)
 from suffice.policies.method import Preset
 from suffice.policies.micp.search import GRIDS, Grid, search_allocations
 from suffice.policies.micp.stage2 import (
@@ -30,6 +24,12 @@ from suffice.policies.micp.stage2 import (
     budget_spent,
     calibrate,
     evaluate,
+)
+from suffice.stats.conformal.order_statistics import (
+    Threshold,
+    exact_level,
+    lower_rank,
+    tied_threshold,
 )
 
 PRESETS: tuple[Preset, ...] = ("published", "corrected")

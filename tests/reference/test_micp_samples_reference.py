@@ -12,7 +12,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.properties import examples
 
-from suffice.numbers.conformal.order_statistics import Threshold
 from suffice.policies.micp.policy import Clusters, MiCPPolicy
 from suffice.policies.micp.relevance_filter import fit_filter, retention
 from suffice.policies.micp.samples import read_samples
@@ -20,6 +19,7 @@ from suffice.policies.micp.stage2 import calibrate, evaluate
 from suffice.scoring import answer_form, normalize_answer
 from suffice.signals.registry import SIGNALS
 from suffice.signals.table import signal_table
+from suffice.stats.conformal.order_statistics import Threshold
 from suffice.testing.traces import sampled_records, to_trace_set
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import Gold, Passage, QuestionRecord, Round

@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
-from suffice.numbers.logistic import LogisticFit, fit_logistic, fit_rising_logistic
+from suffice.stats.logistic import LogisticFit, fit_logistic, fit_rising_logistic
 
 
 def drawn(

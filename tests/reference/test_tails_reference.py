@@ -8,12 +8,12 @@ import pytest
 scipy_special = pytest.importorskip("scipy.special")
 scipy_stats = pytest.importorskip("scipy.stats")
 
-from suffice.numbers.tests.p_values import (  # noqa: E402
+from suffice.stats.tests.p_values import (  # noqa: E402
     binomial_p_values,
     hoeffding_bentkus_p_values,
     holm,
 )
-from suffice.numbers.tests.tails import (  # noqa: E402
+from suffice.stats.tests.tails import (  # noqa: E402
     binomial_cdf,
     regularised_beta,
     student_t_upper,

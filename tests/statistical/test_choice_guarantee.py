@@ -19,10 +19,10 @@ from tests.choice_population import (
 )
 from tests.cut_population import Population
 
+from suffice.contracts import StopPolicy
 from suffice.measures.measures import Measures
 from suffice.policies.fitting import fit_rule
 from suffice.policies.rules.policy import RulePolicy
-from suffice.protocols import StopPolicy
 from suffice.replay.choose import candidates
 from suffice.replay.choose.procedure import choose
 from suffice.replay.settings import ChoiceSettings

@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import suffice
+from suffice.contracts import strict_json
 from suffice.datasets.recordings.runs import loaded
 from suffice.errors import DataError
 from suffice.monitor.coverage import read_state
-from suffice.protocols import strict_json
 from suffice.retrieval.corpus import read_corpus
 from suffice.testing.traces import make_record
 

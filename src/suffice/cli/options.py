@@ -16,10 +16,10 @@ from suffice.serve.settings import ModelSettings
 if TYPE_CHECKING:  # help is printed without what the command runs on
     from concurrent.futures import Executor
 
+    from suffice.contracts import ChatModel, StopPolicy
     from suffice.integrations.ray import RayExecutor
     from suffice.llm.endpoint import OpenAISettings
     from suffice.measures.measures import Measures
-    from suffice.protocols import ChatModel, StopPolicy
     from suffice.trace.durable import Shard
     from suffice.trace.rounds.table import TraceSet
 

@@ -17,9 +17,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
+from suffice.contracts import strict_json
 from suffice.datasets.example import Example
 from suffice.errors import DataError, SufficeWarning, UsageError, did_you_mean, plain_file
-from suffice.protocols import strict_json
 
 T = TypeVar("T")
 _MOST_BYTES = 2 << 30

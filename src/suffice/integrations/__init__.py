@@ -1,1 +1,1 @@
-"""Retrievers of other frameworks and servers, made to fit :class:`suffice.protocols.Retriever`."""
+"""Retrievers of other frameworks and servers, made to fit :class:`suffice.contracts.Retriever`."""

@@ -157,7 +157,7 @@ def _keys(document: Found) -> str:
 
 
 class AdaptedRetriever(ABC):
-    """A framework's retriever as a :class:`suffice.protocols.Retriever`.
+    """A framework's retriever as a :class:`suffice.contracts.Retriever`.
 
     ``advice`` is given once where it finds too few and cannot be asked for more.
     """

@@ -74,7 +74,7 @@ class ElasticsearchSettings:
 
 
 class ElasticsearchRetriever:
-    """An index of Elasticsearch or OpenSearch; fulfils :class:`suffice.protocols.Retriever`.
+    """An index of Elasticsearch or OpenSearch; fulfils :class:`suffice.contracts.Retriever`.
 
     Each search is one ``_search`` with a ``multi_match`` over title and text; scores are the server's,
     by default BM25. Searches go to the same copies of the shards each time, so that equal queries

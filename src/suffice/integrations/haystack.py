@@ -25,7 +25,7 @@ _AGENTS = Framework(name="Haystack's agents", package="haystack-ai", tested="3.4
 
 
 class HaystackRetriever(AdaptedRetriever):
-    """A Haystack text retriever as a :class:`suffice.protocols.Retriever`.
+    """A Haystack text retriever as a :class:`suffice.contracts.Retriever`.
 
     Its ``run(query=..., top_k=...)`` is called outside any Haystack pipeline. One whose ``run`` takes no
     ``top_k`` keeps its own number: the result is cut to ``k``, and a warning is given once when it is

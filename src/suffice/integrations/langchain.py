@@ -13,20 +13,20 @@ from typing import Any, Self
 
 from suffice._optional import require
 from suffice.concurrency import at_once, settled
+from suffice.contracts import Retriever
 from suffice.errors import UsageError
 from suffice.integrations.agents import Framework, Reply, ToolResult, outcome
 from suffice.integrations.documents import AdaptedRetriever, AdapterSettings, Found
 from suffice.integrations.langgraph import GraphRun, GraphRuns, run_of
 from suffice.live.loop import Loop, Probe
 from suffice.live.watch import Watch
-from suffice.protocols import Retriever
 from suffice.retrieval.ranking import check_k
 
 _SIZE_FIELDS = ("k", "top_k", "top_k_results")
 
 
 class LangChainRetriever(AdaptedRetriever):
-    """A LangChain ``BaseRetriever`` as a :class:`suffice.protocols.Retriever`.
+    """A LangChain ``BaseRetriever`` as a :class:`suffice.contracts.Retriever`.
 
     LangChain's ``invoke`` takes no number of documents. It is set, on a copy, where the retriever keeps
     it: ``search_kwargs["k"]`` (vector stores), or a field ``k``, ``top_k`` or ``top_k_results``; or it

@@ -27,7 +27,7 @@ _PARTS = ("_retrievers", "_retriever_dict")
 
 
 class LlamaIndexRetriever(AdaptedRetriever):
-    """A LlamaIndex ``BaseRetriever`` as a :class:`suffice.protocols.Retriever`.
+    """A LlamaIndex ``BaseRetriever`` as a :class:`suffice.contracts.Retriever`.
 
     LlamaIndex's ``retrieve`` takes no number of nodes. It is set as ``similarity_top_k``, on a copy,
     where the retriever has it; any other keeps its own number: the result is cut to ``k``, and a warning

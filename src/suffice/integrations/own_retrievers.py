@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from suffice._optional import require
+from suffice.contracts import Retriever
 from suffice.errors import (
     BackendError,
     DataError,
@@ -24,7 +25,6 @@ from suffice.errors import (
 from suffice.integrations.documents import AdapterSettings, Found, ranked
 from suffice.integrations.elasticsearch import ElasticsearchRetriever, ElasticsearchSettings
 from suffice.live.reported import reported_passages
-from suffice.protocols import Retriever
 from suffice.retrieval.ranking import check_k
 from suffice.trace.rounds.records import Passage
 
@@ -135,7 +135,7 @@ def _told(error: Exception) -> str:
 
 
 class PythonRetriever:
-    """Python of the user's own as a :class:`suffice.protocols.Retriever`.
+    """Python of the user's own as a :class:`suffice.contracts.Retriever`.
 
     It returns, best first, :class:`suffice.Passage` objects, ``{"text": ..., "id": ..., "title": ...,
     "score": ...}`` of which only the text is needed, or texts. An id left out is a hash of the text; scores

@@ -8,16 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeVar
 
 from suffice.concurrency import Aside, may_be_cut
-from suffice.errors import InternalError, SufficeError, UsageError
-from suffice.live.budgets import Budgets, Meter, Tab
-from suffice.live.loop import Loop, answer_round
-from suffice.live.requirements import check_confidence, has_confidence
-from suffice.loops.answers.calls import usage_of, usage_sum
-from suffice.loops.ranked import CumulativeSettings
-from suffice.loops.registry import make_pipeline
-from suffice.loops.settings import LoopSettings
-from suffice.loops.steps import EVERYTHING, RoundReads, Step
-from suffice.protocols import (
+from suffice.contracts import (
     AnswerSet,
     ChatModel,
     Decision,
@@ -30,6 +21,15 @@ from suffice.protocols import (
     StopPolicy,
     whole_text,
 )
+from suffice.errors import InternalError, SufficeError, UsageError
+from suffice.live.budgets import Budgets, Meter, Tab
+from suffice.live.loop import Loop, answer_round
+from suffice.live.requirements import check_confidence, has_confidence
+from suffice.loops.answers.calls import usage_of, usage_sum
+from suffice.loops.ranked import CumulativeSettings
+from suffice.loops.registry import make_pipeline
+from suffice.loops.settings import LoopSettings
+from suffice.loops.steps import EVERYTHING, RoundReads, Step
 from suffice.scoring import AnswerChoice
 from suffice.signals.asking.embedded_novelty import NOVELTY
 from suffice.signals.asking.verdicts import JUDGE_TOKENS, judge_tokens

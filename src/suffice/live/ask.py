@@ -8,6 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from suffice.concurrency import computes_here
+from suffice.contracts import (
+    Certainty,
+    ChatModel,
+    Decision,
+    Encoder,
+    Message,
+    Retriever,
+    StopPolicy,
+)
 from suffice.errors import UsageError, unknown_name
 from suffice.live.answering import Answered, Answering, answer
 from suffice.live.budgets import Budgets
@@ -27,15 +36,6 @@ from suffice.loops.ranked import (
 )
 from suffice.loops.registry import LOOPS
 from suffice.loops.settings import LoopSettings
-from suffice.protocols import (
-    Certainty,
-    ChatModel,
-    Decision,
-    Encoder,
-    Message,
-    Retriever,
-    StopPolicy,
-)
 from suffice.retrieval.indexes import IndexMaker
 from suffice.retrieval.retrievers import Retrieval, corpus_retriever
 from suffice.trace.rounds.records import Passage, Round

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from suffice.concurrency import may_be_cut
+from suffice.contracts import ChatModel, Generation, GenerationRequest
 from suffice.costs.prices import Prices, Tariff
 from suffice.errors import UsageError
 from suffice.loops.answers.calls import usage_of
-from suffice.protocols import ChatModel, Generation, GenerationRequest
 from suffice.trace.rounds.records import Usage
 
 

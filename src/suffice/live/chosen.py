@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from suffice.contracts import Certainty, StopPolicy
 from suffice.errors import UsageError, did_you_mean
 from suffice.policies.file import load_policy, names_policy_file
 from suffice.policies.registry import method_and_preset, nameable_methods, unfitted_policy
 from suffice.policies.rules.policy import RulePolicy, rule_needs
-from suffice.protocols import Certainty, StopPolicy
 from suffice.signals.registry import SIGNALS
 
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from suffice.contracts import Decision, StopPolicy
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.live.loop import LiveSettings, Loop, Watching, hash_of
-from suffice.numbers.fields import Fields
 from suffice.policies.file import (
     PolicyFile,
     check_version,
@@ -21,7 +21,7 @@ from suffice.policies.file import (
     pack_policy,
     unpack_policy,
 )
-from suffice.protocols import Decision, StopPolicy
+from suffice.stats.fields import Fields
 from suffice.trace.rounds.records import LoopView, Question, Round, as_document, round_of_document
 
 CHECKPOINT_VERSION = 1

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 import numpy as np
 
 from suffice.concurrency import WorkAhead, at_once, settled
+from suffice.contracts import Action, Decision, StopPolicy, whole_text
 from suffice.errors import DataError, SufficeError, SufficeWarning, UsageError
 from suffice.live.chosen import choose_policy
 from suffice.policies.file import PolicyFile, load_policy, names_policy_file, policy_hash
-from suffice.protocols import Action, Decision, StopPolicy, whole_text
 from suffice.scoring import AnswerChoice, answer_form
 from suffice.signals.available import lack_live, policy_lacks
 from suffice.signals.registry import resolve
@@ -179,7 +179,7 @@ def answer_round(
     Of the rounds with an answer and a defined value the one that is best by it, of equal ones the latest or
     the first; without any value the latest. ``signals`` are those the policy read; others are computed.
     """
-    from suffice.numbers.series import occurrences, running_best
+    from suffice.stats.series import occurrences, running_best
 
     there = [number for number, held in enumerate(view.rounds, start=1) if held.answer is not None]
     if choice.rule == "latest" or not there:

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from suffice.contracts import ClusterNeeds, ConfidentPolicy, Encoder, Signal, StopPolicy
 from suffice.errors import UsageError
 from suffice.loops.answers.prompts import asks_rating
 from suffice.loops.settings import LoopSettings
-from suffice.protocols import ClusterNeeds, ConfidentPolicy, Encoder, Signal, StopPolicy
 from suffice.signals.asking.whole_record import Asking
 from suffice.signals.available import Lack, in_words, policy_lacks
 from suffice.signals.registry import LLM_STOP, MALFORMED_ACTIONS, SIGNALS

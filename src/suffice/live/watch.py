@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from suffice._version import VERSION
+from suffice.contracts import StopPolicy, whole_text
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.live.budgets import Budgets
 from suffice.live.loop import OWN_ID, LiveSettings, Loop, Mode, Watching, ended
@@ -19,7 +20,6 @@ from suffice.live.privacy import Privacy, Texts, without_secrets
 from suffice.live.requirements import has_confidence
 from suffice.options import settings_of
 from suffice.policies.file import PolicyFile, policy_hash
-from suffice.protocols import StopPolicy, whole_text
 from suffice.scoring import AnswerChoice
 from suffice.trace.loop_record import LoopRecord
 from suffice.trace.postgres import as_place

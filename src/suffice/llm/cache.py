@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from suffice.concurrency import CallTally, computes_here, tallies_of, width_of
+from suffice.contracts import ChatModel, Completion, Generation, GenerationRequest
 from suffice.errors import BackendError, DataError, StorageError, UsageError
 from suffice.llm.wire import schema_text
-from suffice.protocols import ChatModel, Completion, Generation, GenerationRequest
 from suffice.trace.durable import Shard
 from suffice.trace.rounds.records import Token, TopToken
 
@@ -59,7 +59,7 @@ class _Opened:
 
 
 class CachedModel:
-    """A model whose replies are kept in a file; a :class:`suffice.protocols.ChatModel`.
+    """A model whose replies are kept in a file; a :class:`suffice.contracts.ChatModel`.
 
     Every sample has a row of its own: asking for five after three asks the model for the two that
     are missing (with ``seed + 3`` where a seed is set), so samples never become copies of each other.

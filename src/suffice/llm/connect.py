@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from suffice.contracts import ChatModel
 from suffice.errors import UsageError
 from suffice.llm.cache import CachedModel
 from suffice.llm.embedded import EmbeddedModel, EmbeddedSettings
 from suffice.llm.endpoint import OpenAISettings
 from suffice.llm.openai_compatible import OpenAICompatibleModel
-from suffice.protocols import ChatModel
 
 
 def connect(

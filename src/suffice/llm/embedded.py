@@ -16,11 +16,11 @@ from typing import Any, Self
 
 from suffice._optional import require
 from suffice.concurrency import pause
+from suffice.contracts import Completion, Generation, GenerationRequest
 from suffice.errors import BackendError, DataError, UsageError
 from suffice.llm.endpoint import OpenAISettings
 from suffice.llm.openai_compatible import OpenAICompatibleModel
 from suffice.llm.wire import Api, check_request
-from suffice.protocols import Completion, Generation, GenerationRequest
 
 DEFAULT_MODEL = "gemma-3-270m"
 GEMMA_NOTICE = (
@@ -234,7 +234,7 @@ class _Replicas:
 
 
 class EmbeddedModel:
-    """A GGUF model run in this process; a :class:`suffice.protocols.ChatModel`.
+    """A GGUF model run in this process; a :class:`suffice.contracts.ChatModel`.
 
     The bundled weights are Gemma 3 270M (base, 4 bit). Gemma is provided under and subject to the
     Gemma Terms of Use found at ai.google.dev/gemma/terms; :attr:`licence` repeats it.

@@ -20,7 +20,7 @@ _RANK = struct.pack("<II", 4, 4)  # a number of this kind, and this one of pooli
 
 
 class EmbeddedReranker:
-    """Scores passages with a GGUF reranker; a :class:`suffice.protocols.Reranker`.
+    """Scores passages with a GGUF reranker; a :class:`suffice.contracts.Reranker`.
 
     The file must hold a model that scores pairs (pooling type ``RANK``), as converted cross-encoders
     do. Scores are raw: the network's output, high for relevant. A passage is read as its title and

@@ -33,7 +33,7 @@ class EndpointSettings:
 
 
 class EndpointEncoder:
-    """An :class:`suffice.protocols.Encoder` over HTTP. Safe to call from several threads.
+    """An :class:`suffice.contracts.Encoder` over HTTP. Safe to call from several threads.
 
     Vectors are scaled to length 1. Servers refuse an empty text, so it is sent as one blank. Whether
     a vector depends on the texts beside it is up to the server: llama.cpp with several slots evaluates

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from suffice.concurrency import CallTally, as_here
+from suffice.contracts import Completion, Generation, GenerationRequest, Message
 from suffice.errors import UsageError
 from suffice.llm.endpoint import Endpoint, OpenAISettings, Send
 from suffice.llm.translation import BrokenReply
@@ -24,7 +25,6 @@ from suffice.llm.wire import (
     request_body,
     schema_text,
 )
-from suffice.protocols import Completion, Generation, GenerationRequest, Message
 
 _NOT_SO = (400, 422)
 _FORMS = ("json_schema", "json_object", "none")
@@ -47,7 +47,7 @@ class _Learnt:
 
 
 class OpenAICompatibleModel:
-    """A model behind an OpenAI-compatible URL; a :class:`suffice.protocols.ChatModel`.
+    """A model behind an OpenAI-compatible URL; a :class:`suffice.contracts.ChatModel`.
 
     What a server lacks is found out once and worked around: log-probabilities it rejects are no
     longer asked for (``tokens`` is then ``None``), samples it does not give are asked for side by side, with

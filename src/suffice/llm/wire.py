@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from suffice.contracts import MAX_REPLY_LETTERS, Completion, GenerationRequest, whole_text
 from suffice.errors import UsageError
 from suffice.llm.translation import BrokenReply
-from suffice.protocols import MAX_REPLY_LETTERS, Completion, GenerationRequest, whole_text
 from suffice.trace.rounds.records import Token, TopToken
 
 Api = Literal["chat", "completion"]

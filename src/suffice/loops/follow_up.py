@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
+from suffice.contracts import ChatModel, Encoder, PassageFilter
 from suffice.errors import UsageError
 from suffice.loops.answers.calls import NOTHING_ASKED, check_least, greedy, usage_sum
 from suffice.loops.answers.follow_up_prompts import (
@@ -20,7 +21,6 @@ from suffice.loops.answers.follow_up_prompts import (
 from suffice.loops.answers.prompts import Prompt, SearchStep
 from suffice.loops.query_loop import QueryChoice, QueryLoop, QueryLoopSettings, StopVerdict
 from suffice.options import Option
-from suffice.protocols import ChatModel, Encoder, PassageFilter
 from suffice.scoring import normalize_answer
 from suffice.signals.evidence import one_line
 from suffice.trace.rounds.records import Passage, Question, Usage

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from suffice.contracts import ContradictionDetector, Encoder, Reranker
 from suffice.errors import UsageError
 from suffice.llm.embedded_reranker import EmbeddedReranker
 from suffice.llm.embedding_endpoint import EndpointEncoder, EndpointSettings
-from suffice.protocols import ContradictionDetector, Encoder, Reranker
 from suffice.retrieval.dense.onnx_encoder import OnnxEncoder
 from suffice.retrieval.dense.sentence_encoder import SentenceEncoder
 from suffice.retrieval.networks import CrossEncoderReranker, NliContradiction

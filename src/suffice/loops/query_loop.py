@@ -10,12 +10,12 @@ from functools import partial
 from typing import Annotated, Any, ClassVar
 
 from suffice.concurrency import Once
+from suffice.contracts import Retriever
 from suffice.loops.answers.calls import NOTHING_ASKED, check_least, usage_sum
 from suffice.loops.answers.prompts import Prompt, SearchStep
 from suffice.loops.settings import LoopSettings
 from suffice.loops.steps import EVERYTHING, RoundReads, Step, SteppedLoop, retrieved, timed
 from suffice.options import Option
-from suffice.protocols import Retriever
 from suffice.signals.asking.verdicts import add_judge_calls
 from suffice.signals.registry import LLM_STOP, MALFORMED_ACTIONS
 from suffice.trace.rounds.records import Passage, Question, Round, Usage

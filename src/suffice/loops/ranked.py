@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, ClassVar, Literal, get_args
 
+from suffice.contracts import ChatModel, Retriever
 from suffice.errors import UsageError
 from suffice.loops.answers.calls import NOTHING_ASKED, check_least
 from suffice.loops.answers.prompts import PromptName
 from suffice.loops.settings import LoopSettings
 from suffice.loops.steps import EVERYTHING, RoundReads, Step, SteppedLoop, retrieved, timed
 from suffice.options import Option
-from suffice.protocols import ChatModel, Retriever
 from suffice.trace.rounds.records import Question, Round
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
+from suffice.contracts import MAX_REPLY_LETTERS, Message
 from suffice.loops.answers.calls import check_least, greedy, usage_sum
 from suffice.loops.answers.prompts import (
     NOTHING_NEW,
@@ -18,7 +19,6 @@ from suffice.loops.answers.prompts import (
     passage_lines,
 )
 from suffice.loops.query_loop import QueryChoice, QueryLoop, QueryLoopSettings
-from suffice.protocols import MAX_REPLY_LETTERS, Message
 from suffice.scoring import normalize_answer
 from suffice.signals.evidence import one_line, passage_line
 from suffice.signals.registry import LLM_STOP

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import cast
 
+from suffice.contracts import ChatModel, Encoder, PassageFilter
 from suffice.loops.settings import LoopSettings
 from suffice.loops.steps import SteppedLoop
-from suffice.protocols import ChatModel, Encoder, PassageFilter
 
 # the line that brings a loop: its name, its module and its class
 _PIPELINES = {

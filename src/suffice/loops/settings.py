@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Self
 
+from suffice.contracts import ChatModel
 from suffice.loops.answers.calls import AnswerSettings, check_least
 from suffice.options import Option
-from suffice.protocols import ChatModel
 from suffice.signals.asking.judge_support import JUDGE_SUPPORT
 from suffice.signals.asking.meaning_clusters import check_cosine
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol
 
+from suffice.contracts import ChatModel, Encoder, PassageFilter, Retriever
 from suffice.errors import UsageError
 from suffice.loops.answers.calls import (
     AnswerCall,
@@ -18,7 +19,6 @@ from suffice.loops.answers.calls import (
 from suffice.loops.answers.drafts import draft_of
 from suffice.loops.answers.prompts import Prompt, render_closed_book, render_prompt
 from suffice.loops.settings import LoopSettings
-from suffice.protocols import ChatModel, Encoder, PassageFilter, Retriever
 from suffice.signals.asking.embedded_novelty import with_novelty
 from suffice.signals.asking.evidence_models import with_evidence
 from suffice.signals.asking.judge_support import judged
@@ -214,7 +214,7 @@ class Step:
     def answered(self, finished: Round, tell: Callable[[str], None] | None = None) -> Round:
         """The finished round as the last of its loop, with an answer, asked for now unless it has one.
 
-        ``tell`` is told of the reply as it comes; see :class:`suffice.protocols.GenerationRequest`.
+        ``tell`` is told of the reply as it comes; see :class:`suffice.contracts.GenerationRequest`.
         """
         if self.then is not None:
             finished = self.then.ended(finished)

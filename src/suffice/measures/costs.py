@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from suffice.contracts import Signal, StopPolicy
 from suffice.costs.prices import EnergyModel
 from suffice.costs.usage import (
     COSTS,
@@ -22,7 +23,6 @@ from suffice.costs.usage import (
     stop_costs,
 )
 from suffice.errors import InternalError, UsageError
-from suffice.protocols import Signal, StopPolicy
 from suffice.signals.spec import RERANKS, SAMPLES, VERDICTS
 from suffice.trace.rounds.table import TraceSet
 

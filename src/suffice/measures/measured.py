@@ -10,9 +10,9 @@ from operator import methodcaller
 import numpy as np
 from numpy.typing import NDArray
 
+from suffice.contracts import Signal
 from suffice.measures.retrieval import retrieval_quality
 from suffice.measures.scores import own_scores, score_rounds
-from suffice.protocols import Signal
 from suffice.scoring import F1Kind, ScoreName
 from suffice.signals.registry import SIGNALS
 from suffice.signals.table import signal_columns

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from suffice.contracts import Signal, StopPolicy
 from suffice.costs.usage import CostModel, CostReads
 from suffice.errors import InternalError, UsageError
 from suffice.measures.costs import CostBook
@@ -39,10 +40,9 @@ from suffice.measures.retrieval import RetrievalQuality
 from suffice.measures.scores import Outcomes
 from suffice.measures.seen import Seen, seen_of
 from suffice.measures.shards import Shard, map_shards, shards_of
-from suffice.numbers.units import numbered_units
-from suffice.protocols import Signal, StopPolicy
 from suffice.scoring import F1_KINDS, METRICS, F1Kind, Metric, MetricName, ScoreName
 from suffice.signals.table import SignalTable, first_stops, specs_for
+from suffice.stats.units import numbered_units
 from suffice.trace.loops import is_veiled
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.table import TraceSet

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.measures.scores import Outcomes
-from suffice.numbers.logistic import predicted_by_others
 from suffice.scoring import Weights
+from suffice.stats.logistic import predicted_by_others
 from suffice.trace.loops import in_words
 from suffice.trace.rounds.reader import answer_banners
 from suffice.trace.rounds.records import CUTS, POLICY_STOP

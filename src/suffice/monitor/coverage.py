@@ -13,17 +13,17 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from suffice.contracts import StopPolicy, strict_json
 from suffice.errors import DataError, SufficeWarning, UsageError, near_misses, plain_file
 from suffice.monitor.alarms import CoverageMonitor, ExchangeabilityMonitor, scores_by_count
-from suffice.numbers.fields import map_fields, number
-from suffice.numbers.tests.e_process import Monitor, whole
-from suffice.numbers.tests.tails import exact_interval
 from suffice.policies.file import policy_hash
-from suffice.protocols import StopPolicy, strict_json
 from suffice.results.formats import percent
 from suffice.results.table import Cell, Column, Table, Value
 from suffice.results.tabular import Tabular
 from suffice.scoring import Match
+from suffice.stats.fields import map_fields, number
+from suffice.stats.tests.e_process import Monitor, whole
+from suffice.stats.tests.tails import exact_interval
 
 VERSION = 1
 """Of the state that a watch keeps."""

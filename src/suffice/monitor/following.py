@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from suffice.contracts import strict_json
 from suffice.errors import DataError
 from suffice.monitor.coverage import VERSION, opened, read_state, undamaged
 from suffice.monitor.production import Alarm, Production
 from suffice.monitor.questions import Asked
-from suffice.numbers.tests.e_process import whole
-from suffice.protocols import strict_json
+from suffice.stats.tests.e_process import whole
 from suffice.trace.durable import replace_file
 from suffice.trace.reader import StoredFile, parquet_files
 from suffice.trace.recording import live_store

@@ -9,21 +9,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from suffice.contracts import ConfidentPolicy, StopPolicy
 from suffice.costs.usage import find_cost
 from suffice.errors import DataError, UsageError
 from suffice.monitor.alarms import BINS, ExchangeabilityMonitor, ProbabilityMonitor, bin_of
 from suffice.monitor.coverage import ALARMS, VERSION, Watch, opened, promise_of, standing, undamaged
 from suffice.monitor.questions import SAVED, Asked, Reading, Returned
-from suffice.numbers.fields import number, numbers
-from suffice.numbers.intervals.anytime import MeanSequence
-from suffice.numbers.tests.e_process import Monitor, whole
 from suffice.policies.file import policy_hash
-from suffice.protocols import ConfidentPolicy, StopPolicy
 from suffice.results.as_json import as_json, fields_as_json
 from suffice.results.formats import counted, percent
 from suffice.results.table import Cell, Column, Table, Value
 from suffice.results.tabular import Tabular
 from suffice.scoring import METRICS, Metric, ScoreName, accuracy, exact_match, f1
+from suffice.stats.fields import number, numbers
+from suffice.stats.intervals.anytime import MeanSequence
+from suffice.stats.tests.e_process import Monitor, whole
 from suffice.trace.rounds.labels import Label
 from suffice.trace.rounds.table import TraceSet
 

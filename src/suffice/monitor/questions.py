@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from suffice.contracts import ConfidentPolicy, SetPolicy, StopPolicy
 from suffice.costs.usage import stop_costs
 from suffice.measures.costs import policy_reads
-from suffice.numbers.fields import known
-from suffice.numbers.series import running_best
 from suffice.policies.file import policy_hash
-from suffice.protocols import ConfidentPolicy, SetPolicy, StopPolicy
 from suffice.scoring import AnswerChoice
 from suffice.signals.registry import resolve
 from suffice.signals.table import SignalTable, answer_votes, first_stops, signal_columns
+from suffice.stats.fields import known
+from suffice.stats.series import running_best
 from suffice.trace.rounds.records import CUTS, POLICY_STOP
 from suffice.trace.rounds.schema import USAGE_COLUMNS
 from suffice.trace.rounds.table import TraceSet

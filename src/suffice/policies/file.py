@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeGuard
 
+from suffice.contracts import FilteringPolicy, StatedFilter, StopPolicy, strict_json
 from suffice.errors import DataError, UsageError, plain_file, unknown_name
 from suffice.policies.method import Weighted, weights_beside
 from suffice.policies.registry import find_kind, kind_names
-from suffice.protocols import FilteringPolicy, StatedFilter, StopPolicy, strict_json
 
 POLICY_VERSION = 1
 _MAX_BYTES = 50_000_000

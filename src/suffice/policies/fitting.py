@@ -14,17 +14,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from suffice.contracts import Calibrator, Signal, StopPolicy
 from suffice.errors import SufficeWarning, UsageError, all_of, unknown_name
 from suffice.measures.measures import Measures, Traces
 from suffice.measures.scores import Outcomes, gold_answers
-from suffice.numbers.maps.isotonic import fit_isotonic, fit_shrunken
-from suffice.numbers.maps.per_round import PerRoundCalibrator
-from suffice.numbers.maps.platt import fit_platt
-from suffice.numbers.maps.venn_abers import fit_venn_abers
-from suffice.numbers.units import numbered_units
 from suffice.policies.defaults import FIT_SPLIT, CalibratorKind
 from suffice.policies.rules.policy import RulePolicy, check_rule, rule_needs
-from suffice.protocols import Calibrator, Signal, StopPolicy
 from suffice.scoring import F1Kind, MetricName, answer_form
 from suffice.signals.abstained import (
     ABSTAINED,
@@ -39,6 +34,11 @@ from suffice.signals.columns.texts import Texts
 from suffice.signals.registry import own_among, resolve
 from suffice.signals.spec import why_undefined
 from suffice.signals.table import SignalTable, read_columns
+from suffice.stats.maps.isotonic import fit_isotonic, fit_shrunken
+from suffice.stats.maps.per_round import PerRoundCalibrator
+from suffice.stats.maps.platt import fit_platt
+from suffice.stats.maps.venn_abers import fit_venn_abers
+from suffice.stats.units import numbered_units
 from suffice.trace.rounds.records import POLICY_STOP
 from suffice.trace.rounds.table import TraceSet
 

@@ -11,11 +11,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from suffice.contracts import Explanation, Facts, LoopNeeds, PolicyTable
 from suffice.errors import UsageError
-from suffice.numbers.fields import Fields
 from suffice.policies.method import PolicyKind
-from suffice.protocols import Explanation, Facts, LoopNeeds, PolicyTable
 from suffice.signals.spec import SignalSpec
+from suffice.stats.fields import Fields
 
 _NAME = re.compile(r"fixed-(\d{1,6})")
 _MOST_ROUNDS = int(np.iinfo(np.int16).max)

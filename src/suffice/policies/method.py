@@ -9,15 +9,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, get_args, runtime_checkable
 
+from suffice.contracts import Certainty, LoopNeeds, Signal, StopPolicy
 from suffice.errors import DataError, UsageError
-from suffice.numbers.fields import Fields
 from suffice.options import Option
 from suffice.policies.defaults import FIT_SPLIT, CalibratorKind
-from suffice.protocols import Certainty, LoopNeeds, Signal, StopPolicy
 from suffice.scoring import F1Kind
 from suffice.signals.abstained import abstained_signal
 from suffice.signals.registry import LLM_STOP
 from suffice.signals.spec import given_by
+from suffice.stats.fields import Fields
 
 if TYPE_CHECKING:  # the registry loads no kind but the one that a file holds
     from suffice.measures.measures import Measures
@@ -95,7 +95,7 @@ def loop_needs(specs: Iterable[Signal], *, samples: int = USUAL_SAMPLES, **own: 
     """What a loop must give a policy that reads these signals.
 
     ``samples`` is how many it wants where it reads any; ``own`` are further fields of
-    :class:`~suffice.protocols.LoopNeeds` that no signal tells.
+    :class:`~suffice.contracts.LoopNeeds` that no signal tells.
     """
     read = tuple(map(given_by, specs))
     asks = {spec.asks for spec in read}

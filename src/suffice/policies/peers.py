@@ -16,11 +16,11 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
+from suffice.contracts import Certainty
 from suffice.errors import UsageError
 from suffice.options import Option
 from suffice.policies.method import FitRun, Method, Preset, RuleKind
 from suffice.policies.rules.policy import RulePolicy, rule_needs
-from suffice.protocols import Certainty
 from suffice.scoring import AnswerChoice
 from suffice.signals.derived import DerivedName
 from suffice.signals.registry import SIGNALS

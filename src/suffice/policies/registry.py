@@ -14,8 +14,8 @@ from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from suffice.contracts import StopPolicy
 from suffice.errors import UsageError, first_line, unknown_name
-from suffice.protocols import StopPolicy
 
 if TYPE_CHECKING:
     from suffice.measures.measures import Traces

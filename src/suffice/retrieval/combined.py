@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
 
+from suffice.contracts import Reranker, Retriever
 from suffice.errors import DataError, UsageError
-from suffice.protocols import Reranker, Retriever
 from suffice.retrieval.ranking import check_k
 from suffice.trace.rounds.records import Passage
 
@@ -42,7 +42,7 @@ def _check_constant(k: float) -> None:
 
 
 class HybridRetriever:
-    """Fuses the rankings of several retrievers; a :class:`suffice.protocols.Retriever`.
+    """Fuses the rankings of several retrievers; a :class:`suffice.contracts.Retriever`.
 
     Passages with one id are one passage, told by the first retriever that found it; ``score`` is the
     fused score. Every retriever gives ``candidates`` passages, however many are asked for.
@@ -77,7 +77,7 @@ class HybridRetriever:
 
 
 class RerankedRetriever:
-    """Retrieves a pool, reranks it, gives its best; a :class:`suffice.protocols.Retriever`.
+    """Retrieves a pool, reranks it, gives its best; a :class:`suffice.contracts.Retriever`.
 
     Passages come in the reranker's order with both numbers: ``score`` is the retriever's, so it need
     not fall, and ``rerank_score`` the reranker's raw one. No more than ``candidates`` are reranked.

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from suffice.contracts import strict_json
 from suffice.errors import DataError
-from suffice.protocols import strict_json
 from suffice.retrieval.ranking import check_ids
 from suffice.trace.rounds.records import Passage
 

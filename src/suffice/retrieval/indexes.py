@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol, get_args
 
+from suffice.contracts import Encoder, Retriever
 from suffice.errors import DataError, InternalError, UsageError
-from suffice.protocols import Encoder, Retriever
 from suffice.retrieval.dense.index import DenseIndex
 from suffice.retrieval.index_file import has_index, prepare_folder
 from suffice.retrieval.lexical.bm25 import BM25Index

@@ -64,7 +64,7 @@ def raw_outputs(model: Any, pairs: Sequence[tuple[str, str]], what: str, *, batc
 
 
 class CrossEncoderReranker:
-    """Scores passages with a sentence-transformers cross-encoder; a :class:`suffice.protocols.Reranker`.
+    """Scores passages with a sentence-transformers cross-encoder; a :class:`suffice.contracts.Reranker`.
 
     Scores are raw: the network's one output without a sigmoid, unbounded, high for relevant. A
     passage is read as its title and text. Not safe to call from several threads.
@@ -132,7 +132,7 @@ class _NliNetwork:
 
 
 class NliCrossEncoder(_NliNetwork):
-    """Probability of entailment; a :class:`suffice.protocols.Entailment`.
+    """Probability of entailment; a :class:`suffice.contracts.Entailment`.
 
     Not safe to call from several threads. No weights come with the package: it is tested with random
     weights, for the plumbing, and not measured with trained ones.
@@ -148,7 +148,7 @@ class NliCrossEncoder(_NliNetwork):
 
 
 class NliContradiction(_NliNetwork):
-    """Probability of contradiction; a :class:`suffice.protocols.ContradictionDetector`.
+    """Probability of contradiction; a :class:`suffice.contracts.ContradictionDetector`.
 
     The same networks as :class:`NliCrossEncoder`, with the same reserve: no weights come along, and it
     is not measured with trained ones. Not safe to call from several threads.

@@ -10,8 +10,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
+from suffice.contracts import Encoder, Reranker, Retriever
 from suffice.errors import DataError, UsageError, unknown_name
-from suffice.protocols import Encoder, Reranker, Retriever
 from suffice.retrieval.combined import HybridRetriever, RerankedRetriever
 from suffice.retrieval.index_file import load_index
 from suffice.retrieval.indexes import IndexKind, IndexMaker

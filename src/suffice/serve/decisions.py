@@ -13,10 +13,10 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, SkipValidation
 from pydantic import ValidationError as Misfit
 from typing_extensions import TypedDict
 
+from suffice.contracts import Decision, Signal
 from suffice.errors import SufficeError, UsageError
 from suffice.live.loop import Loop
 from suffice.live.reported import round_of
-from suffice.protocols import Decision, Signal
 from suffice.serve.events import QuestionBegun, QuestionEnded, RoundEnded
 from suffice.serve.replies import Body, ErrorReply, Refusal, refusal_of
 from suffice.serve.service import Served, Service

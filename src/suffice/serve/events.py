@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+from suffice.contracts import Decision
 from suffice.live.answering import total_usage
-from suffice.protocols import Decision
 from suffice.trace.rounds.records import Round, StoppedBy
 
 Endpoint = Literal["chat", "responses", "decisions", "loops"]

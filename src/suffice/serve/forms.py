@@ -11,9 +11,9 @@ from fastapi import Depends, Header, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
+from suffice.contracts import Message
 from suffice.errors import unknown_name
 from suffice.live.answering import Answered
-from suffice.protocols import Message
 from suffice.serve.events import Endpoint, RoundEnded, Tokens
 from suffice.serve.replies import Refusal
 from suffice.serve.service import Served, Service, Wanted

@@ -15,6 +15,7 @@ from typing import Any
 
 from pydantic import Field
 
+from suffice.contracts import ChatModel, Encoder, Message, Retriever, StopPolicy
 from suffice.errors import SufficeError, UsageError, unknown_name
 from suffice.live.ask import AskSettings, LiveLoop
 from suffice.live.chosen import choose_policy
@@ -22,7 +23,6 @@ from suffice.live.loop import LiveSettings, Loop, Watching, hash_of
 from suffice.live.privacy import Texts
 from suffice.live.watch import Watch
 from suffice.policies.file import PolicyFile, file_of, names_policy_file
-from suffice.protocols import ChatModel, Encoder, Message, Retriever, StopPolicy
 from suffice.retrieval.retrievers import Retrieval
 from suffice.scoring import AnswerChoice
 from suffice.serve.events import Endpoint, Event, Observer

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from suffice.protocols import Absence
+from suffice.contracts import Absence
 from suffice.signals.columns.answers import answer_forms
 from suffice.signals.columns.characters import without_articles
 from suffice.signals.columns.listings import added_nothing

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from suffice.contracts import Signal, StopPolicy
 from suffice.errors import UsageError
-from suffice.protocols import Signal, StopPolicy
 from suffice.signals.registry import SIGNALS
 from suffice.signals.spec import given_by
 from suffice.trace.rounds.records import POLICY_STOP

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.protocols import Absence
+from suffice.contracts import Absence
 from suffice.signals.columns.rounds import RoundColumns, by_appearance
 from suffice.signals.columns.texts import NONE
 from suffice.signals.samples import NO_SAMPLES, sample_signal
@@ -138,7 +138,7 @@ def _conflict(first: tuple[frozenset[str], bool], second: tuple[frozenset[str], 
 
 
 class MarkerDetector:
-    """:func:`marker_conflict` as a :class:`suffice.protocols.ContradictionDetector`; needs no model.
+    """:func:`marker_conflict` as a :class:`suffice.contracts.ContradictionDetector`; needs no model.
 
     Safe to call from several threads.
     """

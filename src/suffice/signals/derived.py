@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from suffice.contracts import Absence
 from suffice.errors import UsageError, did_you_mean, unknown_name
-from suffice.numbers import series
-from suffice.protocols import Absence
 from suffice.signals.columns.rounds import RoundColumns
 from suffice.signals.registry import resolve
 from suffice.signals.spec import Direction, SignalSpec, WithSettings
+from suffice.stats import series
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from suffice.protocols import Absence
+from suffice.contracts import Absence
 from suffice.scoring import normalize_answer
 from suffice.signals.answer_stability import as_published, published_forms
 from suffice.signals.columns.answers import normal_forms

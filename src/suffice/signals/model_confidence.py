@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from suffice.protocols import Absence
+from suffice.contracts import Absence
 from suffice.scoring import answer_form
 from suffice.signals.answer_stability import forms
 from suffice.signals.columns.ragged import Ragged, by_length, ranges, segment_means

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from suffice.protocols import Absence
+from suffice.contracts import Absence
 from suffice.signals.answer_stability import no_new_passage
 from suffice.signals.columns.answers import answer_forms
 from suffice.signals.columns.characters import EUROPEAN, instead

@@ -9,8 +9,8 @@ from functools import cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, overload
 
+from suffice.contracts import Signal
 from suffice.errors import DataError, UsageError, did_you_mean, unknown_name
-from suffice.protocols import Signal
 from suffice.signals.spec import VERDICTS, SignalSpec, given_by, share
 from suffice.trace.rounds.records import LoopView, Round
 

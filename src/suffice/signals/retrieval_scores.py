@@ -15,7 +15,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.protocols import Absence
+from suffice.contracts import Absence
 from suffice.signals.columns.ragged import by_length
 from suffice.signals.columns.rounds import RoundColumns
 from suffice.signals.spec import SignalSpec

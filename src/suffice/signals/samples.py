@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from suffice.contracts import Absence
 from suffice.errors import DataError, UsageError
-from suffice.protocols import Absence
 from suffice.scoring import answer_form
 from suffice.signals.columns.answers import answer_forms
 from suffice.signals.columns.ragged import segment_sums

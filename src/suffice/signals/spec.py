@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
+from suffice.contracts import Absence, Charge, Signal
 from suffice.errors import UsageError
-from suffice.protocols import Absence, Charge, Signal
 from suffice.trace.rounds.records import LoopView
 
 if TYPE_CHECKING:

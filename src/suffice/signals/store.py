@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from suffice.numbers.fields import known
-from suffice.protocols import ChatModel, Encoder, Entailment, Reranker
+from suffice.contracts import ChatModel, Encoder, Entailment, Reranker
 from suffice.signals.asking.whole_record import Asked, Asking, OnProgress, column_values
 from suffice.signals.available import is_stored, lack
 from suffice.signals.registry import SIGNALS, asked_by, askings, resolve
 from suffice.signals.table import declared, signal_table
+from suffice.stats.fields import known
 from suffice.trace.rounds.table import TraceSet, with_column
 
 _Pair = tuple[str, float | None]

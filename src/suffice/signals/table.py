@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from suffice.errors import UsageError
-from suffice.protocols import (
+from suffice.contracts import (
     Action,
     Decision,
     PolicyTable,
     Signal,
     StopPolicy,
 )
+from suffice.errors import UsageError
 from suffice.signals.abstained import ABSTAINED, abstained_signal, stated_phrases
 from suffice.signals.answer_stability import forms
 from suffice.signals.available import is_stored, refuse_lacking
@@ -246,7 +246,7 @@ def answer_votes(traces: TraceSet) -> NDArray[np.float64]:
 
     Answers are compared as EM does. NaN also where the loop was not asked for one.
     """
-    from suffice.numbers.series import occurrences
+    from suffice.stats.series import occurrences
 
     spec = declared(ABSTAINED.name, traces)
     refuse_lacking([spec], traces)

@@ -13,10 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Literal, NoReturn
 
-from suffice.errors import SufficeWarning
-from suffice.live.controller import Controller
-from suffice.live.loop import Loop
-from suffice.protocols import (
+from suffice.contracts import (
     ChatModel,
     Encoder,
     GenerationRequest,
@@ -26,6 +23,9 @@ from suffice.protocols import (
     Signal,
     StopPolicy,
 )
+from suffice.errors import SufficeWarning
+from suffice.live.controller import Controller
+from suffice.live.loop import Loop
 from suffice.signals.available import NOT_GIVEN, lack
 from suffice.signals.table import GrowingRecord, first_stops, signal_columns, signal_table
 from suffice.testing.traces import to_trace_set

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class HashingEncoder:
-    """A deterministic :class:`suffice.protocols.Encoder` that needs nothing.
+    """A deterministic :class:`suffice.contracts.Encoder` that needs nothing.
 
     Every distinct word has a fixed direction of random signs; a text is the unit sum of its words',
     so texts that share words lie near each other and others nearly at right angles. A text without

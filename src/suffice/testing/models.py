@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from suffice.contracts import Completion, Generation, GenerationRequest
 from suffice.errors import BackendError, UsageError
-from suffice.protocols import Completion, Generation, GenerationRequest
 from suffice.trace.rounds.records import Token, TopToken
 
 Reply = str | Completion
@@ -65,7 +65,7 @@ class Failures:
 
 
 class ScriptedModel:
-    """A deterministic :class:`suffice.protocols.ChatModel` that needs nothing.
+    """A deterministic :class:`suffice.contracts.ChatModel` that needs nothing.
 
     Parameters
     ----------

@@ -16,8 +16,8 @@ from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
+from suffice.contracts import strict_json, whole_text
 from suffice.errors import DataError, StorageError, UsageError, plain_file
-from suffice.protocols import strict_json, whole_text
 from suffice.trace.durable import Shard, is_written, process_of
 from suffice.trace.parquet import RecordKey, RowSet, opened, readable, write_table
 from suffice.trace.reader import StoredFile

@@ -14,8 +14,8 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
+from suffice.contracts import whole_text
 from suffice.errors import DataError
-from suffice.protocols import whole_text
 
 Check = Callable[[Any, str], Any]
 """Gives a value as its column holds it; a DataError names the column."""

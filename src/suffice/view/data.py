@@ -23,9 +23,6 @@ from suffice.measures.measures import Measures
 from suffice.measures.seen import record_banners
 from suffice.monitor.following import EARLIEST
 from suffice.monitor.production import Production, ProductionSettings
-from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_counts
-from suffice.numbers.intervals.sums import Sums
-from suffice.numbers.units import unit_means
 from suffice.policies.defaults import EVAL_SPLIT
 from suffice.policies.file import policy_hash
 from suffice.policies.fitting import fit_rule
@@ -44,6 +41,9 @@ from suffice.scoring import MetricName
 from suffice.signals.available import given_signals
 from suffice.signals.columns.texts import Texts
 from suffice.signals.table import specs_for
+from suffice.stats.intervals.bootstrap import Interval, percentile_interval, resampled_counts
+from suffice.stats.intervals.sums import Sums
+from suffice.stats.units import unit_means
 
 Array = NDArray[np.float64]
 Rounds = NDArray[np.int16]

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from tests.builders import of_rounds
 
+from suffice.contracts import Generation, GenerationRequest
 from suffice.costs.prices import Prices
 from suffice.costs.usage import CostModel, CostReads, cost_matrix, stop_costs
 from suffice.datasets.registry import load
 from suffice.errors import UsageError
 from suffice.loops.registry import LOOPS, make_pipeline
-from suffice.protocols import Generation, GenerationRequest
 from suffice.retrieval.retrievers import OwnParagraphs
 from suffice.testing.models import ScriptedModel, made_up_reply
 from suffice.trace.rounds.records import Round, Usage

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from suffice.contracts import Retriever
 from suffice.errors import BackendError, UsageError
 from suffice.integrations.elasticsearch import ElasticsearchRetriever, ElasticsearchSettings
-from suffice.protocols import Retriever
 from suffice.testing.conformance import check_retriever
 
 NOTES = {

@@ -15,6 +15,15 @@ import pytest
 from numpy.typing import NDArray
 
 from suffice.concurrency import Aside, may_be_cut
+from suffice.contracts import (
+    ChatModel,
+    Completion,
+    Generation,
+    GenerationRequest,
+    LoopNeeds,
+    PolicyTable,
+    StopPolicy,
+)
 from suffice.costs.prices import Prices
 from suffice.datasets.example import Example
 from suffice.datasets.registry import load
@@ -29,15 +38,6 @@ from suffice.loops.ranked import CumulativeSettings
 from suffice.loops.registry import LOOPS, make_pipeline
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
-from suffice.protocols import (
-    ChatModel,
-    Completion,
-    Generation,
-    GenerationRequest,
-    LoopNeeds,
-    PolicyTable,
-    StopPolicy,
-)
 from suffice.retrieval.retrievers import OwnParagraphs
 from suffice.testing.models import Failures, ScriptedModel
 from suffice.trace.rounds.records import Passage, Round

@@ -8,6 +8,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from suffice.contracts import (
+    Explanation,
+    Facts,
+    GenerationRequest,
+    LoopNeeds,
+    PolicyTable,
+    StopPolicy,
+)
 from suffice.costs.prices import Prices
 from suffice.errors import BackendError, DataError, InternalError, SufficeError, UsageError
 from suffice.live.answering import DECLINED, Answered, Answering, answer
@@ -17,14 +25,6 @@ from suffice.live.requirements import LoopOutput, check_policy
 from suffice.loops.ranked import CumulativeSettings
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
-from suffice.protocols import (
-    Explanation,
-    Facts,
-    GenerationRequest,
-    LoopNeeds,
-    PolicyTable,
-    StopPolicy,
-)
 from suffice.retrieval.retrievers import OwnParagraphs
 from suffice.testing.models import Failures, ScriptedModel
 from suffice.trace.rounds.records import Passage

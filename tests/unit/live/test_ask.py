@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from suffice.contracts import Certainty
 from suffice.errors import DataError, UsageError
 from suffice.live.answering import Answered
 from suffice.live.ask import AskSettings, LiveLoop, ask
 from suffice.live.chosen import choose_policy
 from suffice.loops.settings import LoopSettings
-from suffice.numbers.conformal.order_statistics import Threshold
 from suffice.policies.ab_rag.policy import ABRagPolicy
 from suffice.policies.file import save_policy
 from suffice.policies.fixed import FixedPolicy
@@ -22,7 +22,7 @@ from suffice.policies.gate.settings import GateCosts, GateSettings
 from suffice.policies.micp.policy import Clusters, MiCPPolicy
 from suffice.policies.micp.relevance_filter import RelevanceFilter
 from suffice.policies.rules.policy import RulePolicy
-from suffice.protocols import Certainty
+from suffice.stats.conformal.order_statistics import Threshold
 from suffice.testing.encoders import HashingEncoder
 from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.records import Passage

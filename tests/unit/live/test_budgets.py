@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from suffice.contracts import Completion, Generation, GenerationRequest
 from suffice.costs.prices import Prices, PriceTier
 from suffice.errors import UsageError
 from suffice.live.budgets import Budgets, Meter
-from suffice.protocols import Completion, Generation, GenerationRequest
 from suffice.trace.rounds.records import Usage
 
 ASK = GenerationRequest(prompt="Q?")

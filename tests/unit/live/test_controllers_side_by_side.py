@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
+from suffice.contracts import Decision
 from suffice.errors import DataError, UsageError
 from suffice.live.controller import Controller
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
-from suffice.protocols import Decision
 from suffice.signals.spec import SignalSpec
 from suffice.trace.rounds.records import LoopView, Passage, Round
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from tests.builders import of_rounds
 
+from suffice.contracts import Generation, GenerationRequest, StopPolicy
 from suffice.costs.usage import stop_costs
 from suffice.datasets.example import Example
 from suffice.datasets.registry import load
@@ -25,13 +26,12 @@ from suffice.loops.registry import LOOPS, make_pipeline
 from suffice.loops.settings import LoopSettings
 from suffice.measures.costs import policy_reads
 from suffice.measures.measures import Measures
-from suffice.numbers.conformal.order_statistics import Threshold
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.rules.policy import RulePolicy
-from suffice.protocols import Generation, GenerationRequest, StopPolicy
 from suffice.replay.run.replay import stop_rounds
 from suffice.retrieval.retrievers import OwnParagraphs
+from suffice.stats.conformal.order_statistics import Threshold
 from suffice.testing.models import Failures, ScriptedModel
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import Passage, QuestionRecord

@@ -21,9 +21,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.properties import examples
 
+from suffice.contracts import ChatModel, Completion, Generation, GenerationRequest, Message
 from suffice.errors import BackendError, DataError, UsageError
 from suffice.llm.cache import CachedModel, request_key
-from suffice.protocols import ChatModel, Completion, Generation, GenerationRequest, Message
 from suffice.testing.models import Failures, ScriptedModel
 from suffice.trace.rounds.records import Token, TopToken
 
@@ -248,7 +248,7 @@ def test_a_child_after_fork_opens_its_own_connection(tmp_path: Path) -> None:
 WRITER = """
 import sys
 from suffice.llm.cache import CachedModel
-from suffice.protocols import GenerationRequest
+from suffice.contracts import GenerationRequest
 from suffice.testing.models import ScriptedModel
 model = CachedModel(ScriptedModel(), sys.argv[1])
 for i in range(10**9):

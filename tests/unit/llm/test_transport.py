@@ -12,11 +12,11 @@ import pytest
 from tests.faulty_server import said, vectors
 from tests.server import Answer, Body, Server
 
+from suffice.contracts import GenerationRequest, Message
 from suffice.errors import BackendError, UsageError
 from suffice.llm.embedding_endpoint import EndpointEncoder
 from suffice.llm.endpoint import OpenAISettings
 from suffice.llm.openai_compatible import OpenAICompatibleModel
-from suffice.protocols import GenerationRequest, Message
 
 pytest.importorskip("openai")
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from suffice.contracts import MAX_REPLY_LETTERS, Completion, GenerationRequest, Message
 from suffice.errors import BackendError, UsageError
 from suffice.llm.wire import (
     Counts,
@@ -17,7 +18,6 @@ from suffice.llm.wire import (
     parse_completions,
     request_body,
 )
-from suffice.protocols import MAX_REPLY_LETTERS, Completion, GenerationRequest, Message
 from suffice.trace.rounds.records import Token, TopToken
 
 

@@ -20,6 +20,7 @@ from tests.loops.follow_up import (
     text_of,
 )
 
+from suffice.contracts import GenerationRequest
 from suffice.errors import BackendError, UsageError
 from suffice.loops.answers.prompts import SearchStep
 from suffice.loops.follow_up import (
@@ -31,7 +32,6 @@ from suffice.loops.follow_up import (
     parse_verdict,
 )
 from suffice.loops.query_loop import QueryChoice
-from suffice.protocols import GenerationRequest
 from suffice.testing.models import Failures, ScriptedModel
 from suffice.trace.rounds.records import Round
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from suffice.contracts import Certainty, StopPolicy
 from suffice.datasets.registry import load
 from suffice.errors import UsageError
 from suffice.live.controller import Controller
@@ -25,7 +26,6 @@ from suffice.loops.registry import make_pipeline
 from suffice.policies.ab_rag.policy import ABRagPolicy
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
-from suffice.protocols import Certainty, StopPolicy
 from suffice.replay.run.replay import stop_rounds
 from suffice.retrieval.retrievers import OwnParagraphs
 from suffice.signals.asking.reranking import RERANK_VARIANCE

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import pytest
 
+from suffice.contracts import GenerationRequest, StopPolicy
 from suffice.costs.usage import CostReads, cost_matrix
 from suffice.datasets.registry import load
 from suffice.live.controller import Controller
@@ -18,7 +19,6 @@ from suffice.loops.react import ReactPipeline, ReactSettings
 from suffice.loops.record.dataset_run import Recording, record_examples
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
-from suffice.protocols import GenerationRequest, StopPolicy
 from suffice.replay.run.replay import stop_rounds
 from suffice.retrieval.retrievers import OwnParagraphs
 from suffice.signals.asking.verdicts import JUDGE_TOKENS

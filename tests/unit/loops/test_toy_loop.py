@@ -13,13 +13,13 @@ import pytest
 from tests.commands import forget_commands
 
 from suffice.cli.main import main
+from suffice.contracts import Retriever
 from suffice.loops import registry
 from suffice.loops.answers.calls import NOTHING_ASKED
 from suffice.loops.ranked import GrowingLoop
 from suffice.loops.settings import LoopSettings
 from suffice.loops.steps import EVERYTHING, RoundReads, Step, retrieved, timed
 from suffice.options import Option
-from suffice.protocols import Retriever
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import Question, Round
 

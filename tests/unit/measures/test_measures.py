@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from suffice.contracts import Absence, Charge, PolicyTable
 from suffice.costs.prices import Prices
 from suffice.costs.usage import CostModel, CostReads
 from suffice.errors import UsageError
 from suffice.measures.measures import Measures
 from suffice.policies.rules.policy import RulePolicy
-from suffice.protocols import Absence, Charge, PolicyTable
 from suffice.signals.registry import SIGNALS
 from suffice.testing.traces import make_record, random_records, to_trace_set
 from suffice.trace.rounds.records import LoopView, Round

@@ -14,15 +14,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from suffice.errors import DataError, UsageError
-from suffice.numbers.maps.isotonic import IsotonicMap
-from suffice.numbers.maps.per_round import PerRoundCalibrator
-from suffice.numbers.maps.platt import LogisticMap
-from suffice.numbers.maps.venn_abers import StepMap
 from suffice.policies.defaults import CalibratorKind
 from suffice.policies.file import load_policy, policy_document, policy_hash, save_policy
 from suffice.policies.fitting import fit_data, fitted_rule
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
+from suffice.stats.maps.isotonic import IsotonicMap
+from suffice.stats.maps.per_round import PerRoundCalibrator
+from suffice.stats.maps.platt import LogisticMap
+from suffice.stats.maps.venn_abers import StepMap
 from suffice.testing.traces import make_record, to_trace_set
 
 MAP = IsotonicMap(x=(0.1, 1 / 3), y=(0.2, 0.7), undefined=0.5)

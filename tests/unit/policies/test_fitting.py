@@ -14,9 +14,6 @@ from tests.cut_population import run_live
 from tests.maps import at
 
 from suffice.errors import SufficeWarning, UsageError
-from suffice.numbers.maps.isotonic import fit_isotonic, fit_per_round, fit_shrunken
-from suffice.numbers.maps.platt import fit_platt
-from suffice.numbers.maps.venn_abers import fit_venn_abers
 from suffice.policies.defaults import CalibratorKind
 from suffice.policies.file import policy_document
 from suffice.policies.fitting import (
@@ -31,6 +28,9 @@ from suffice.policies.fitting import (
 )
 from suffice.policies.registry import fit_method, method_and_preset
 from suffice.replay.run.replay import stop_rounds
+from suffice.stats.maps.isotonic import fit_isotonic, fit_per_round, fit_shrunken
+from suffice.stats.maps.platt import fit_platt
+from suffice.stats.maps.venn_abers import fit_venn_abers
 from suffice.testing.traces import answer_tokens, make_record, sampled_records, to_trace_set
 from suffice.trace.rounds.records import Gold, QuestionRecord
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from suffice.contracts import StopPolicy
 from suffice.policies.fixed import FixedPolicy
-from suffice.protocols import StopPolicy
 from suffice.signals.table import SignalTable, first_stops
 
 

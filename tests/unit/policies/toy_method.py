@@ -10,18 +10,18 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.measures.measures import Measures
-from suffice.numbers.fields import Fields
-from suffice.options import Option
-from suffice.policies.method import FitRun, Method, Preset
-from suffice.protocols import (
+from suffice.contracts import (
     Explanation,
     Facts,
     LoopNeeds,
     PolicyTable,
     Signal,
 )
+from suffice.measures.measures import Measures
+from suffice.options import Option
+from suffice.policies.method import FitRun, Method, Preset
 from suffice.signals.registry import resolve
+from suffice.stats.fields import Fields
 
 
 @dataclass(frozen=True, kw_only=True)

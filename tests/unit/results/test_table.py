@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from tests.properties import examples
 
 from suffice.errors import InternalError, MissingExtra
-from suffice.numbers.intervals.bootstrap import Interval
-from suffice.numbers.intervals.estimate import Estimate
 from suffice.results.markup import visible
 from suffice.results.table import Cell, Column, Kind, Table, Value
+from suffice.stats.intervals.bootstrap import Interval
+from suffice.stats.intervals.estimate import Estimate
 
 HOSTILE = 'a|b "c"\n<script>alert(1)</script> \\cmd{x}_y 100% & #1 ~^ é 漢 \u202e=1+1'
 

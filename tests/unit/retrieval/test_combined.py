@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from suffice.contracts import Reranker, Retriever
 from suffice.errors import DataError, UsageError
-from suffice.protocols import Reranker, Retriever
 from suffice.retrieval.combined import HybridRetriever, RerankedRetriever, reciprocal_rank_fusion
 from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index
 from suffice.testing.conformance import check_reranker, check_retriever

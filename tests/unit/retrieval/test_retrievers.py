@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from suffice.contracts import Retriever
 from suffice.errors import UsageError
-from suffice.protocols import Retriever
 from suffice.retrieval.combined import HybridRetriever
 from suffice.retrieval.dense.index import DenseIndex
 from suffice.retrieval.indexes import IndexMaker

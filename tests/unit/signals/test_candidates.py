@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suffice.protocols import ContradictionDetector
+from suffice.contracts import ContradictionDetector
 from suffice.signals import candidates
 from suffice.signals.candidates import (
     _STOP_WORDS,

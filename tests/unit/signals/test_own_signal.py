@@ -12,12 +12,12 @@ import pytest
 
 from suffice.cli.main import main
 from suffice.cli.options import ModelOptions
+from suffice.contracts import GenerationRequest
 from suffice.errors import UsageError
 from suffice.live.requirements import LoopOutput, check_policy
 from suffice.loops.ranked import CumulativeSettings
 from suffice.measures.costs import cost_reads
 from suffice.policies.rules.policy import RulePolicy
-from suffice.protocols import GenerationRequest
 from suffice.signals import registry
 from suffice.signals.available import given_signals, lack
 from suffice.testing.models import ScriptedModel

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from suffice.contracts import GenerationRequest, Reranker
 from suffice.costs.usage import cost_matrix
 from suffice.errors import BackendError, UsageError
 from suffice.measures.costs import cost_reads
 from suffice.policies.rules.policy import RulePolicy
-from suffice.protocols import GenerationRequest, Reranker
 from suffice.replay.run.replay import stop_rounds
 from suffice.signals.asking.evidence_models import evidence_signals
 from suffice.signals.asking.judge_support import JUDGING

@@ -9,11 +9,11 @@ import pytest
 
 from suffice.errors import SufficeWarning
 from suffice.live.controller import Controller
-from suffice.numbers.maps.isotonic import fit_per_round
-from suffice.numbers.maps.per_round import PerRoundCalibrator
 from suffice.policies.rules.policy import RulePolicy
 from suffice.signals.registry import SIGNALS, resolve
 from suffice.signals.spec import undefined_in_words, why_undefined
+from suffice.stats.maps.isotonic import fit_per_round
+from suffice.stats.maps.per_round import PerRoundCalibrator
 from suffice.testing.traces import answer_tokens
 from suffice.trace.rounds.records import LoopView, Passage, Round, Token
 

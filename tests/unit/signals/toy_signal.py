@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from suffice.protocols import ChatModel, GenerationRequest, Message
+from suffice.contracts import ChatModel, GenerationRequest, Message
 from suffice.signals.asking.verdicts import Rating, asking_verdicts
 from suffice.signals.spec import VERDICTS, SignalSpec
 from suffice.trace.rounds.records import LoopView, Usage

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from suffice.protocols import Completion, Generation, GenerationRequest
+from suffice.contracts import Completion, Generation, GenerationRequest
 from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index
 from suffice.testing.conformance import (
     check_chat_model,

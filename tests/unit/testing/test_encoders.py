@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from suffice.contracts import Encoder
 from suffice.errors import BackendError, UsageError
-from suffice.protocols import Encoder
 from suffice.testing.encoders import HashingEncoder
 
 

@@ -7,10 +7,10 @@ from typing import Literal
 
 import pytest
 
+from suffice.contracts import Completion, GenerationRequest, Message
 from suffice.errors import BackendError, UsageError
 from suffice.loops.answers.follow_up_prompts import FollowUpPrompts, render_reading
 from suffice.loops.answers.prompts import SearchStep
-from suffice.protocols import Completion, GenerationRequest, Message
 from suffice.testing.models import Failures, ScriptedModel, made_up_reply
 from suffice.trace.rounds.records import Passage
 

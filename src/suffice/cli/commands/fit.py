@@ -14,6 +14,7 @@ from suffice.cli.fields import FieldOption, Given, field_options, said_with
 from suffice.cli.options import Json, Measuring, Traces, out_path
 from suffice.cli.output import fit_progress, print_json, print_lines, put, say, waiting
 from suffice.cli.parser import Command, command, make_app
+from suffice.contracts import StopPolicy
 from suffice.errors import UsageError, did_you_mean
 from suffice.options import Option
 from suffice.policies.defaults import FIT_SPLIT
@@ -21,7 +22,6 @@ from suffice.policies.file import policy_document, policy_hash, save_policy
 from suffice.policies.fitting import LABELS, fit_notes
 from suffice.policies.method import FitRun, Fitted, Method, PlanMethod, TellingMethod
 from suffice.policies.registry import find_method, method_names, refuse_options
-from suffice.protocols import StopPolicy
 from suffice.replay.settings import ScoredSettings
 from suffice.scoring import metric_of_labels
 from suffice.trace.plans.file import read_plans

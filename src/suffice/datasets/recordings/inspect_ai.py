@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from suffice.contracts import strict_json
 from suffice.datasets.files import Row, json_documents, most_bytes
 from suffice.datasets.recordings.runs import (
     ANSWERING,
@@ -27,7 +28,6 @@ from suffice.datasets.recordings.runs import (
     text_of,
 )
 from suffice.errors import DataError, SufficeWarning
-from suffice.protocols import strict_json
 from suffice.trace.rounds.records import Gold, Question, QuestionRecord, Token, TopToken
 from suffice.trace.values import MOST_INT32
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from suffice.contracts import strict_json
 from suffice.datasets.files import text_id
-from suffice.protocols import strict_json
 from suffice.trace.rounds.records import Passage, Round, Token, Usage
 
 ANSWERING = frozenset({"submit", "submit_answer", "final_answer", "final_result", "finish"})

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Annotated
 
+from suffice.contracts import ChatModel, Completion, Generation, GenerationRequest
 from suffice.errors import UsageError
 from suffice.loops.answers.prompts import Prompt, PromptName, asks_marker
 from suffice.options import Option
-from suffice.protocols import ChatModel, Completion, Generation, GenerationRequest
 from suffice.scoring import answer_form
 from suffice.signals.model_confidence import MARKUP, labelled_span, span_behind
 from suffice.trace.rounds.records import Round, Usage

@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from suffice.contracts import ChatModel
 from suffice.loops.answers.calls import AnswerCall, AnswerSettings, ask_answer
 from suffice.loops.answers.follow_up_prompts import FollowUpPrompts
 from suffice.loops.answers.prompts import Api, Prompt, PromptName, SearchStep, render_prompt
 from suffice.options import settings_of
-from suffice.protocols import ChatModel
 from suffice.trace.rounds.records import Draft, LoopView, Passage, Round
 
 AnswerProbe = Callable[[LoopView], Draft]

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from suffice.contracts import Message
 from suffice.loops.answers.prompts import (
     NOTHING_NEW,
     SHELF,
@@ -19,7 +20,6 @@ from suffice.loops.answers.prompts import (
     passage_lines,
     reply_form,
 )
-from suffice.protocols import Message
 from suffice.signals.evidence import one_line, passage_line
 from suffice.trace.rounds.records import Passage
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from suffice.protocols import Message
+from suffice.contracts import Message
 from suffice.signals.evidence import evidence_text, one_line, passage_line
 from suffice.trace.rounds.records import Passage
 

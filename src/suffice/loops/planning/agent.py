@@ -8,6 +8,14 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Annotated
 
+from suffice.contracts import (
+    ChatModel,
+    ContradictionDetector,
+    Generation,
+    GenerationRequest,
+    Message,
+    Retriever,
+)
 from suffice.errors import InternalError, UsageError
 from suffice.loops.answers.calls import check_least, sampling_seed, usage_of, usage_sum
 from suffice.loops.planning.controls import GATED, AgentControl
@@ -22,14 +30,6 @@ from suffice.options import Option
 from suffice.policies.gate.gate import Gate, GateDecision, read_step
 from suffice.policies.gate.risk import RiskModel
 from suffice.policies.gate.settings import MOST_STEPS, PlanAction
-from suffice.protocols import (
-    ChatModel,
-    ContradictionDetector,
-    Generation,
-    GenerationRequest,
-    Message,
-    Retriever,
-)
 from suffice.signals.candidates import MarkerDetector
 from suffice.signals.evidence import one_line
 from suffice.trace.plans.records import Candidate, PlanOutcome, PlanStep, PlanTask

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Literal
 
-from suffice.protocols import MAX_REPLY_LETTERS, whole_text
+from suffice.contracts import MAX_REPLY_LETTERS, whole_text
 from suffice.trace.plans.records import ConstraintDecision
 
 MAX_CANDIDATE = 400

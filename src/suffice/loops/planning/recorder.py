@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from suffice.contracts import Judge
 from suffice.errors import UsageError
 from suffice.loops.planning.agent import PlanningAgent
 from suffice.loops.record.session import Recorder, RecordSummary, SessionSettings, record_all
-from suffice.protocols import Judge
 from suffice.trace.plans.file import plan_writer
 from suffice.trace.plans.records import PlanGold, PlanKey, PlanRecord, PlanTask
 

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from suffice._version import VERSION
 from suffice.concurrency import width_of
+from suffice.contracts import ChatModel, Encoder, PassageFilter, Retriever
 from suffice.datasets.example import Example
 from suffice.errors import DataError, UsageError
 from suffice.llm.cache import CachedModel, KeptReplies
@@ -27,7 +28,6 @@ from suffice.loops.record.session import (
 from suffice.loops.registry import LOOPS, make_pipeline
 from suffice.loops.settings import LoopSettings
 from suffice.loops.steps import SteppedLoop
-from suffice.protocols import ChatModel, Encoder, PassageFilter, Retriever
 from suffice.retrieval.indexes import IndexMaker
 from suffice.retrieval.ranking import corpus_fingerprint
 from suffice.retrieval.retrievers import (

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from suffice._version import VERSION
 from suffice.concurrency import width_of
+from suffice.contracts import ChatModel
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.loops.answers.calls import AnswerSettings
 from suffice.loops.answers.drafts import answer_probe
@@ -25,7 +26,6 @@ from suffice.loops.record.session import (
     record_all,
 )
 from suffice.options import Option, settings_of
-from suffice.protocols import ChatModel
 from suffice.retrieval.corpus import read_corpus
 from suffice.retrieval.ranking import corpus_fingerprint
 from suffice.scoring import answer_form

@@ -8,9 +8,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from suffice.contracts import Certainty
 from suffice.errors import UsageError, all_of
 from suffice.measures.measures import Measures
-from suffice.numbers.logistic import fit_logistic
 from suffice.policies.ab_rag.policy import (
     CERTAINTIES,
     PUBLISHED_THRESHOLD,
@@ -29,11 +29,11 @@ from suffice.policies.thresholds import (
     score_stops,
     shortest_threshold,
 )
-from suffice.protocols import Certainty
 from suffice.scoring import F1Kind
 from suffice.signals.abstained import ABSTAINED
 from suffice.signals.available import lack, remedy
 from suffice.signals.registry import resolve
+from suffice.stats.logistic import fit_logistic
 from suffice.trace.rounds.table import TraceSet
 
 THRESHOLDS = tuple(round(0.02 * step, 2) for step in range(1, 51))  # at 1 it never stops
@@ -157,7 +157,7 @@ def fit_ab_rag(
 ) -> ABRagPolicy:
     """Learn the corrected preset's weights, and its threshold unless one is given.
 
-    Logistic regression (:func:`~suffice.numbers.logistic.fit_logistic`) of exact match on the
+    Logistic regression (:func:`~suffice.stats.logistic.fit_logistic`) of exact match on the
     three signals over all rounds of the labelled questions, abstentions left out. A signal that is
     undefined in some of them (``answer_in_evidence`` for yes and no) gets an own number for that. The
     threshold is the cheapest whose F1 with out-of-fold weights is within one standard error of the

@@ -8,13 +8,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
+from suffice.contracts import Certainty
 from suffice.errors import UsageError
-from suffice.numbers.fields import Fields, numbers
 from suffice.options import Option
 from suffice.policies.ab_rag.policy import ABRagPolicy, Support
 from suffice.policies.method import FitRun, Method, Preset, read_abstention, read_told
-from suffice.protocols import Certainty
 from suffice.scoring import F1Kind
+from suffice.stats.fields import Fields, numbers
 
 if TYPE_CHECKING:
     from suffice.measures.measures import Measures

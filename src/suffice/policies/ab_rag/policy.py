@@ -21,11 +21,7 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.errors import SufficeWarning, UsageError
-from suffice.numbers.fields import known
-from suffice.numbers.logistic import sigmoid, sigmoids
-from suffice.policies.method import USUAL_SAMPLES, loop_needs
-from suffice.protocols import (
+from suffice.contracts import (
     Certainty,
     Explanation,
     Facts,
@@ -33,8 +29,12 @@ from suffice.protocols import (
     PolicyTable,
     Signal,
 )
+from suffice.errors import SufficeWarning, UsageError
+from suffice.policies.method import USUAL_SAMPLES, loop_needs
 from suffice.signals.abstained import abstained_signal
 from suffice.signals.registry import resolve
+from suffice.stats.fields import known
+from suffice.stats.logistic import sigmoid, sigmoids
 
 Support = Literal["answer_in_evidence", "evidence_entailment", "evidence_consistency"]
 Link = Literal["clip", "logistic"]

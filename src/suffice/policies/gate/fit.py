@@ -11,13 +11,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from suffice.errors import SufficeWarning, UsageError
 from suffice.measures.measures import Measures
-from suffice.numbers.logistic import fit_rising_logistic
 from suffice.policies.fitting import fit_data
 from suffice.policies.gate.policy import PUBLISHED_CANDIDATES, GatePolicy, executes
 from suffice.policies.gate.risk import RiskModel, remaining_share
 from suffice.policies.gate.settings import DEFAULT_COSTS, MARKERS, GateCosts, GateSettings
 from suffice.signals.candidates import CANDIDATE_AGREEMENT, CONTRADICTION
 from suffice.signals.samples import sample_counts
+from suffice.stats.logistic import fit_rising_logistic
 from suffice.trace.plans.records import PlanRecord, PlanSet
 from suffice.trace.rounds.table import TraceSet
 

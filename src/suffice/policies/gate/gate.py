@@ -8,6 +8,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
+from suffice.contracts import ContradictionDetector
 from suffice.errors import UsageError
 from suffice.policies.gate.risk import RiskModel, remaining_share, retrieval_depth
 from suffice.policies.gate.settings import (
@@ -18,7 +19,6 @@ from suffice.policies.gate.settings import (
     Unreachable,
     chosen_action,
 )
-from suffice.protocols import ContradictionDetector
 from suffice.signals.candidates import MarkerDetector, agreement
 
 Blocked = Literal["budget", "cool-down"]

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from suffice.errors import DataError, UsageError
-from suffice.numbers.fields import Fields
 from suffice.options import Option
 from suffice.policies.gate.policy import PUBLISHED_CANDIDATES, GatePolicy
 from suffice.policies.gate.risk import RiskModel
@@ -21,6 +20,7 @@ from suffice.policies.gate.settings import (
     GateSettings,
 )
 from suffice.policies.method import FitRun, Fitted, Method, Preset
+from suffice.stats.fields import Fields
 
 if TYPE_CHECKING:
     from suffice.measures.measures import Measures

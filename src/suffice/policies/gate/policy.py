@@ -10,16 +10,16 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from suffice.contracts import Explanation, Facts, LoopNeeds, PolicyTable
 from suffice.errors import UsageError
-from suffice.numbers.fields import known
-from suffice.numbers.logistic import sigmoids
 from suffice.policies.gate.gate import Reading
 from suffice.policies.gate.risk import remaining_share
 from suffice.policies.gate.settings import MARKERS, GateSettings, PlanAction, chosen_action
 from suffice.policies.method import loop_needs
-from suffice.protocols import Explanation, Facts, LoopNeeds, PolicyTable
 from suffice.signals.candidates import CANDIDATE_AGREEMENT, CONTRADICTION
 from suffice.signals.spec import SignalSpec
+from suffice.stats.fields import known
+from suffice.stats.logistic import sigmoids
 
 _REMAINING = "remaining_share"
 _MOST_ROUNDS = int(np.iinfo(np.int16).max)

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from suffice.errors import UsageError
-from suffice.numbers.logistic import sigmoid
+from suffice.stats.logistic import sigmoid
 
 
 def remaining_share(done: int, total: int) -> float:

@@ -14,13 +14,6 @@ import numpy as np
 
 from suffice.errors import SufficeWarning, UsageError
 from suffice.measures.measures import Measures
-from suffice.numbers.conformal.order_statistics import (
-    NEVER,
-    exact_level,
-    smallest_sample,
-    tied_threshold,
-)
-from suffice.numbers.units import drawn_units
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.fitting import CUT, fit_questions, refuse_without_gold
 from suffice.policies.method import Preset
@@ -52,6 +45,13 @@ from suffice.scoring import Match
 from suffice.signals.asking.meaning_clusters import clustered_by
 from suffice.signals.columns.rounds import asked_in_both
 from suffice.signals.samples import Clustering
+from suffice.stats.conformal.order_statistics import (
+    NEVER,
+    exact_level,
+    smallest_sample,
+    tied_threshold,
+)
+from suffice.stats.units import drawn_units
 from suffice.trace.rounds.labels import names_passages
 from suffice.trace.rounds.table import TraceSet
 

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suffice.errors import DataError
-from suffice.numbers.conformal.order_statistics import Threshold
-from suffice.numbers.fields import Fields, finite, number
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.method import FitRun, Method, Preset, read_told
 from suffice.policies.micp.policy import UNSTATED_WEIGHT, Clusters, MiCPPolicy
@@ -17,6 +15,8 @@ from suffice.policies.micp.relevance_filter import RelevanceFilter
 from suffice.policies.micp.settings import CALIBRATE, OPTIMIZE, MiCPSettings
 from suffice.scoring import Match
 from suffice.signals.samples import CLUSTERINGS
+from suffice.stats.conformal.order_statistics import Threshold
+from suffice.stats.fields import Fields, finite, number
 
 if TYPE_CHECKING:
     from suffice.measures.measures import Measures

@@ -17,13 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.errors import UsageError
-from suffice.numbers.conformal.order_statistics import Threshold
-from suffice.numbers.fields import known
-from suffice.numbers.units import lots
-from suffice.policies.method import loop_needs
-from suffice.policies.micp.relevance_filter import RelevanceFilter
-from suffice.protocols import (
+from suffice.contracts import (
     AnswerSet,
     ClusterNeeds,
     CoveragePromise,
@@ -35,6 +29,9 @@ from suffice.protocols import (
     SetMember,
     Signal,
 )
+from suffice.errors import UsageError
+from suffice.policies.method import loop_needs
+from suffice.policies.micp.relevance_filter import RelevanceFilter
 from suffice.scoring import Match
 from suffice.signals.samples import (
     Clustering,
@@ -44,6 +41,9 @@ from suffice.signals.samples import (
     sample_clusters,
     top_cluster_signal,
 )
+from suffice.stats.conformal.order_statistics import Threshold
+from suffice.stats.fields import known
+from suffice.stats.units import lots
 from suffice.trace.rounds.records import Round
 
 if TYPE_CHECKING:

@@ -11,15 +11,15 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from suffice.contracts import Retention
 from suffice.errors import DataError, UsageError
-from suffice.numbers.conformal.order_statistics import lower_order_statistic
-from suffice.numbers.fields import Fields, number
-from suffice.numbers.tests.e_process import whole
 from suffice.policies.method import PRESETS, Preset
-from suffice.protocols import Retention
 from suffice.signals.columns.ragged import Ragged
 from suffice.signals.columns.rounds import RoundColumns, blocks, only_columns
 from suffice.signals.columns.texts import NONE, Texts
+from suffice.stats.conformal.order_statistics import lower_order_statistic
+from suffice.stats.fields import Fields, number
+from suffice.stats.tests.e_process import whole
 from suffice.trace.lazy import LazyTable
 from suffice.trace.rounds.records import Passage
 from suffice.trace.rounds.table import TraceSet
@@ -29,7 +29,7 @@ Relevance = Literal["score", "rerank_score"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelevanceFilter:
-    """Keeps passages whose relevance is at least ``threshold``; a ``protocols.PassageFilter``."""
+    """Keeps passages whose relevance is at least ``threshold``; a ``contracts.PassageFilter``."""
 
     threshold: float
     relevance: Relevance

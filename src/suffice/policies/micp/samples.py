@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from suffice.contracts import AnswerSet, PolicyTable, RecordedSets
 from suffice.errors import DataError, UsageError
 from suffice.measures.measures import Measures
 from suffice.measures.scores import gold_answers
@@ -19,7 +20,6 @@ from suffice.policies.micp.relevance_filter import (
     unrecorded_finds,
 )
 from suffice.policies.micp.stage2 import Lots, Sampled, evaluate_stops
-from suffice.protocols import AnswerSet, PolicyTable, RecordedSets
 from suffice.scoring import Match
 from suffice.signals.columns.answers import ScoredAnswers
 from suffice.signals.columns.rounds import RoundColumns, blocks, only_columns

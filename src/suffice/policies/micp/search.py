@@ -11,7 +11,6 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from suffice.numbers.conformal.order_statistics import tied_threshold
 from suffice.policies.method import Preset
 from suffice.policies.micp.stage2 import (
     Objective,
@@ -19,6 +18,7 @@ from suffice.policies.micp.stage2 import (
     calibrate,
     evaluate,
 )
+from suffice.stats.conformal.order_statistics import tied_threshold
 
 Grid = Literal["box", "shares"]
 GRIDS: tuple[Grid, ...] = get_args(Grid)

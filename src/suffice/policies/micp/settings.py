@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from suffice.errors import UsageError
-from suffice.numbers.conformal.order_statistics import exact_level
 from suffice.options import Option, as_share
 from suffice.policies.micp.policy import STOP_ON, UNSTATED_WEIGHT, StopOn
 from suffice.policies.micp.search import GRIDS, Grid
 from suffice.policies.micp.stage2 import OBJECTIVES, Objective
 from suffice.scoring import Match
 from suffice.signals.samples import CLUSTERINGS, Clustering
+from suffice.stats.conformal.order_statistics import exact_level
 
 OPTIMIZE, CALIBRATE = "optimize", "calibrate"
 DEFAULT_SHARE = 1 / 3

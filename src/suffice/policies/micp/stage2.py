@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.numbers.conformal.order_statistics import (
+from suffice.policies.method import Preset
+from suffice.stats.conformal.order_statistics import (
     NEVER,
     Threshold,
     lower_order_statistic,
     tied_threshold,
 )
-from suffice.numbers.units import lots
-from suffice.policies.method import Preset
+from suffice.stats.units import lots
 
 if TYPE_CHECKING:
     import pyarrow as pa

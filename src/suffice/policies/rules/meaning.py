@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import UsageError
-from suffice.numbers.units import lots
 from suffice.policies.rules.syntax import (
     And,
     AtLeast,
@@ -32,6 +31,7 @@ from suffice.policies.rules.syntax import (
     parse,
 )
 from suffice.signals.spec import SignalSpec
+from suffice.stats.units import lots
 
 Value = Any  # float64 and bool arrays (n_questions, n_rounds), or what is broadcast to that
 

@@ -11,13 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from suffice.contracts import Explanation, Facts, LoopNeeds, PolicyTable
 from suffice.errors import UsageError
-from suffice.numbers.fields import Fields, known, probability_or_none
-from suffice.numbers.maps.per_round import (
-    PerRoundCalibrator,
-    calibrator_document,
-    read_calibrator,
-)
 from suffice.policies.method import loop_needs, read_abstention
 from suffice.policies.rules.meaning import (
     RuleColumns,
@@ -36,11 +31,16 @@ from suffice.policies.rules.syntax import (
     SignalRef,
     parse,
 )
-from suffice.protocols import Explanation, Facts, LoopNeeds, PolicyTable
 from suffice.scoring import AnswerChoice
 from suffice.signals.abstained import abstained_signal
 from suffice.signals.registry import resolve
 from suffice.signals.spec import SignalSpec
+from suffice.stats.fields import Fields, known, probability_or_none
+from suffice.stats.maps.per_round import (
+    PerRoundCalibrator,
+    calibrator_document,
+    read_calibrator,
+)
 
 _Shown = SignalRef | Calibrated | RoundNumber | BaseRate | Coin
 
@@ -148,7 +148,7 @@ class RulePolicy:
             )
 
     def from_round(self, first: int) -> RulePolicy:
-        """See :class:`suffice.protocols.DelayedPolicy`; what was promised of it is not of this one."""
+        """See :class:`suffice.contracts.DelayedPolicy`; what was promised of it is not of this one."""
         return replace(self, rule=not_before(self.rule, first), guarantee={})
 
     @cached_property

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from suffice.errors import UsageError
 from suffice.measures.measures import Measures
-from suffice.numbers.units import drawn_units
 from suffice.policies.fitting import fit_questions, refuse_without_gold
 from suffice.policies.method import FitRun, Preset
 from suffice.policies.stop_rag.learning import train_network
@@ -40,6 +39,7 @@ from suffice.policies.stop_rag.targets import (
 )
 from suffice.policies.stop_rag.text_model import TextModel
 from suffice.policies.stop_rag.training import Learned, Trajectories
+from suffice.stats.units import drawn_units
 from suffice.trace.rounds.table import TraceSet
 
 VALIDATION_SPLIT = "validation"

@@ -9,12 +9,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from suffice.errors import DataError, plain_file
-from suffice.numbers.fields import Fields
 from suffice.policies.method import FitRun, Method, Preset, read_told, weights_beside
 from suffice.policies.stop_rag.policy import StopRAGPolicy
 from suffice.policies.stop_rag.settings import StopRAGSettings
 from suffice.policies.stop_rag.signal_network import SignalNetwork
 from suffice.policies.stop_rag.text_model import TextModel
+from suffice.stats.fields import Fields
 
 if TYPE_CHECKING:
     from suffice.measures.measures import Measures

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.errors import UsageError
-from suffice.numbers.fields import known
-from suffice.policies.method import Preset, loop_needs
-from suffice.policies.stop_rag.settings import TARGETS, Target
-from suffice.protocols import (
+from suffice.contracts import (
     Explanation,
     Facts,
     LoopNeeds,
     PolicyTable,
     Signal,
 )
+from suffice.errors import UsageError
+from suffice.policies.method import Preset, loop_needs
+from suffice.policies.stop_rag.settings import TARGETS, Target
+from suffice.stats.fields import known
 
 if TYPE_CHECKING:
     from suffice.policies.stop_rag.signal_network import SignalNetwork
@@ -56,7 +56,7 @@ class StopRAGPolicy:
             raise UsageError(f"target must be one of {', '.join(TARGETS)}, found {self.target!r}")
 
     def from_round(self, first: int) -> StopRAGPolicy:
-        """See :class:`suffice.protocols.DelayedPolicy`."""
+        """See :class:`suffice.contracts.DelayedPolicy`."""
         return replace(self, first=min(max(first, self.first), self.rounds))
 
     @property

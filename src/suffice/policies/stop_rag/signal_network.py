@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice._optional import require
+from suffice.contracts import Signal
 from suffice.errors import DataError, UsageError, first_line
-from suffice.numbers.fields import Fields
 from suffice.policies.stop_rag.encoder import torch_module
 from suffice.policies.stop_rag.settings import SignalTrainSettings
 from suffice.policies.stop_rag.targets import check_learnable
@@ -24,9 +24,9 @@ from suffice.policies.stop_rag.training import (
     Values,
     train,
 )
-from suffice.protocols import Signal
 from suffice.signals.available import given_signals
 from suffice.signals.registry import Q_CONT, Q_STOP, SIGNALS, resolve
+from suffice.stats.fields import Fields
 
 if TYPE_CHECKING:
     from suffice.measures.measures import Measures

@@ -14,14 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice._optional import require
+from suffice.contracts import Signal
 from suffice.errors import DataError, UsageError, first_line
-from suffice.numbers.fields import Fields
 from suffice.policies.stop_rag.encoder import PURPOSE, TextEncoder, torch_module
 from suffice.policies.stop_rag.network import NetworkShape, QNetwork
 from suffice.policies.stop_rag.states import StateTexts, texts_of_view
-from suffice.protocols import Signal
 from suffice.signals.registry import Q_CONT, Q_STOP
 from suffice.signals.spec import SignalSpec
+from suffice.stats.fields import Fields
 from suffice.trace.rounds.records import LoopView
 
 _KEPT = 4096  # texts of a few dozen to a thousand numbers each

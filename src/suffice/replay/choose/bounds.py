@@ -24,16 +24,16 @@ from numpy.typing import NDArray
 
 from suffice.errors import InternalError, UsageError
 from suffice.measures.seen import Seen
-from suffice.numbers.tests.p_values import (
+from suffice.options import Option, as_share
+from suffice.replay.choose.rule_stops import RuleStops
+from suffice.replay.run.frontier import pareto_front
+from suffice.stats.tests.p_values import (
     betting_p_values,
     binomial_p_values,
     hoeffding_bentkus_p_values,
     holm,
 )
-from suffice.numbers.units import unit_means
-from suffice.options import Option, as_share
-from suffice.replay.choose.rule_stops import RuleStops
-from suffice.replay.run.frontier import pareto_front
+from suffice.stats.units import unit_means
 
 Array = NDArray[np.float64]
 Correction = Literal["fixed-sequence", "holm"]

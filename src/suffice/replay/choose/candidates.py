@@ -11,17 +11,16 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from suffice.contracts import ConfidentPolicy, DelayedPolicy
 from suffice.costs.usage import CostReads
 from suffice.errors import SufficeWarning, UsageError, attempt
 from suffice.measures.costs import CostAxis, CostBook, policy_reads
 from suffice.measures.measures import Measures
 from suffice.measures.seen import Seen
-from suffice.numbers.units import lots, numbered_units, unit_means
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.method import Preset
 from suffice.policies.registry import find_method, fit_method, nameable_methods
-from suffice.protocols import ConfidentPolicy, DelayedPolicy
 from suffice.replay.choose.bounds import Half
 from suffice.replay.choose.families import FamilySettings, build_family, paid_by_rules
 from suffice.replay.choose.paths import budgets_below
@@ -37,6 +36,7 @@ from suffice.replay.run.named_policies import (
 )
 from suffice.replay.run.replay import ReplaySettings, Runner
 from suffice.replay.settings import ChoiceSettings
+from suffice.stats.units import lots, numbered_units, unit_means
 
 LATEST, MAJORITY = "latest", "majority"
 MOST_CONFIDENT = "most-confident"

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
+from suffice.contracts import StopPolicy
 from suffice.costs.usage import CostModel
 from suffice.errors import InternalError, UsageError, unknown_name
 from suffice.measures.costs import CostAxis, shared_axis
@@ -19,7 +20,6 @@ from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.fitting import LABELS, fit_notes, fit_questions
 from suffice.policies.method import FitRun, Fitted, Method, Preset, RuleKind
 from suffice.policies.rules.policy import RulePolicy, rule_needs
-from suffice.protocols import StopPolicy
 from suffice.replay.choose.bounds import (
     Bound,
     CertifySettings,

@@ -8,12 +8,11 @@ from dataclasses import asdict, dataclass, replace
 from textwrap import wrap
 from typing import Any
 
+from suffice.contracts import StopPolicy
 from suffice.costs.usage import COSTS
 from suffice.errors import UsageError
 from suffice.measures.costs import CostAxis, CostChange, cost_changes
-from suffice.numbers.intervals.bootstrap import Interval
 from suffice.policies.defaults import FIT_SPLIT
-from suffice.protocols import StopPolicy
 from suffice.replay.choose.bounds import Bound, joined
 from suffice.replay.choose.candidates import LATEST, Candidate
 from suffice.replay.choose.proof import LIKELY, POWER, Promised, Row
@@ -26,6 +25,7 @@ from suffice.results.formats import amount, bracket, counted, decimal, percent, 
 from suffice.results.table import Column, Table, Value
 from suffice.results.tabular import Tabular
 from suffice.scoring import Metric
+from suffice.stats.intervals.bootstrap import Interval
 
 _DEARER = 0.05
 """Rise of a known cost beyond which the headline begins with it."""

@@ -16,7 +16,6 @@ from suffice.errors import UsageError, unknown_name
 from suffice.measures.costs import CostAxis, CostBook, cost_reads, fixed_stops, mean_costs
 from suffice.measures.measures import Measures
 from suffice.measures.seen import Seen
-from suffice.numbers.maps.per_round import PerRoundCalibrator
 from suffice.options import Option, read_grid
 from suffice.policies.defaults import TEMPLATE, CalibratorKind
 from suffice.policies.fitting import FitData, fit_data, fitted_rule
@@ -38,6 +37,7 @@ from suffice.signals.available import given_signals
 from suffice.signals.registry import own_among, resolve
 from suffice.signals.spec import VERDICTS, SignalSpec
 from suffice.signals.table import first_stops
+from suffice.stats.maps.per_round import PerRoundCalibrator
 from suffice.trace.rounds.table import TraceSet
 
 KINDS = ("rule", "thresholds", "fixed")

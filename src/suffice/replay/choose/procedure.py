@@ -14,9 +14,6 @@ from suffice.errors import UsageError
 from suffice.measures.costs import CostAxis
 from suffice.measures.measures import Measures, Traces
 from suffice.measures.seen import record_banners
-from suffice.numbers.fields import known
-from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
-from suffice.numbers.units import unit_means
 from suffice.options import settings_of
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.fixed import FixedPolicy
@@ -51,6 +48,9 @@ from suffice.replay.run.results import ReplayResult
 from suffice.replay.settings import USUAL_LOSS, ChoiceSettings
 from suffice.results.formats import percent
 from suffice.scoring import AnswerChoice
+from suffice.stats.fields import known
+from suffice.stats.intervals.bootstrap import Interval, percentile_interval, resampled_means
+from suffice.stats.units import unit_means
 
 Array = NDArray[np.float64]
 _MOST_WRONG, _DIVISIONS = 50, 4

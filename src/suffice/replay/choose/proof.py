@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from suffice.errors import UsageError
 from suffice.measures.measures import Measures
-from suffice.numbers.units import unit_means
 from suffice.policies.rules.policy import RulePolicy, rule_needs
 from suffice.policies.rules.syntax import parse
 from suffice.replay.choose.bounds import (
@@ -40,6 +39,7 @@ from suffice.replay.choose.paths import COINS, Path, Step
 from suffice.replay.run.named_policies import NamedPolicy
 from suffice.replay.settings import USUAL_LOSS, ChoiceSettings
 from suffice.signals.registry import own_among
+from suffice.stats.units import unit_means
 
 Array = NDArray[np.float64]
 _USUAL_SHARE = 0.4

@@ -17,17 +17,6 @@ from suffice.measures.costs import CostAxis, CostBook, cost_reads, fixed_stops, 
 from suffice.measures.measures import Measures, Traces
 from suffice.measures.scores import Outcomes
 from suffice.measures.seen import record_banners
-from suffice.numbers.intervals.bootstrap import Interval
-from suffice.numbers.intervals.simultaneous import (
-    SimultaneousBand,
-    bands_from_sums,
-    paired_p_values,
-    paired_p_values_from_sums,
-    simultaneous_bands,
-)
-from suffice.numbers.intervals.sums import Sums, draws_in_words, from_sums
-from suffice.numbers.tests.p_values import holm
-from suffice.numbers.units import unit_means, unit_weights
 from suffice.options import settings_of
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.fitting import fit_data
@@ -57,6 +46,17 @@ from suffice.results.markup import visible
 from suffice.results.table import Column, Table
 from suffice.results.tabular import Tabular
 from suffice.scoring import AnswerChoice, Metric, ScoreName
+from suffice.stats.intervals.bootstrap import Interval
+from suffice.stats.intervals.simultaneous import (
+    SimultaneousBand,
+    bands_from_sums,
+    paired_p_values,
+    paired_p_values_from_sums,
+    simultaneous_bands,
+)
+from suffice.stats.intervals.sums import Sums, draws_in_words, from_sums
+from suffice.stats.tests.p_values import holm
+from suffice.stats.units import unit_means, unit_weights
 
 _BLOCK = 512
 _SCORES: tuple[ScoreName, ...] = ("f1", "em", "acc")

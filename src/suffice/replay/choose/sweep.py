@@ -16,8 +16,6 @@ from suffice.measures.costs import CostAxis, cost_reads, shared_axis
 from suffice.measures.measures import Measures, Traces
 from suffice.measures.scores import Outcomes
 from suffice.measures.seen import record_banners
-from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
-from suffice.numbers.intervals.sums import Sums, from_sums
 from suffice.options import settings_of
 from suffice.policies.defaults import FLOORS
 from suffice.policies.fitting import FitData, fit_data, fit_notes, fitted_rule
@@ -43,6 +41,8 @@ from suffice.results.tabular import Tabular
 from suffice.scoring import AnswerChoice, Metric
 from suffice.signals.registry import resolve
 from suffice.signals.table import SignalTable, first_stops
+from suffice.stats.intervals.bootstrap import Interval, percentile_interval, resampled_means
+from suffice.stats.intervals.sums import Sums, from_sums
 
 _CLEAR_SHARE = 0.8  # a curve of nothing but noise passes 0.5 every other time, 0.8 seldom
 Array = NDArray[np.float64]

@@ -13,9 +13,6 @@ from numpy.typing import NDArray
 from suffice._version import VERSION
 from suffice.errors import UsageError
 from suffice.measures.measures import Measures
-from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
-from suffice.numbers.maps.quality import expected_calibration_error, log_loss, squared_errors
-from suffice.numbers.units import unit_means
 from suffice.policies.defaults import (
     EVAL_SPLIT,
     FIT_SPLIT,
@@ -33,6 +30,9 @@ from suffice.results.table import Cell, Column, Table, Value
 from suffice.results.tabular import Tabular
 from suffice.signals.registry import own_among
 from suffice.signals.table import first_stops
+from suffice.stats.intervals.bootstrap import Interval, percentile_interval, resampled_means
+from suffice.stats.maps.quality import expected_calibration_error, log_loss, squared_errors
+from suffice.stats.units import unit_means
 from suffice.trace.rounds.table import TraceSet
 
 KINDS: tuple[CalibratorKind, ...] = get_args(CalibratorKind)

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from suffice.errors import attempt
 from suffice.measures.measures import Measures, Traces
-from suffice.numbers.intervals.bootstrap import percentile_interval, resampled_means
-from suffice.numbers.units import unit_means
 from suffice.options import settings_of
 from suffice.policies.defaults import MARGIN
 from suffice.replay.diagnose.calibrator_study import CalibratorStudy, calibrator_study
@@ -32,6 +30,8 @@ from suffice.results.as_json import as_json
 from suffice.results.table import Cell, Column, Table, Value
 from suffice.results.tabular import Tabular
 from suffice.signals.columns.texts import NONE, Texts
+from suffice.stats.intervals.bootstrap import percentile_interval, resampled_means
+from suffice.stats.units import unit_means
 from suffice.trace.rounds.table import TraceSet
 
 FEW_QUESTIONS = 10

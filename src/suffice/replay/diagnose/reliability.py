@@ -9,10 +9,10 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from suffice.contracts import CalibratedPolicy
 from suffice.measures.scores import Outcomes
-from suffice.numbers.maps.quality import equal_size_edges
-from suffice.protocols import CalibratedPolicy
 from suffice.signals.table import SignalTable
+from suffice.stats.maps.quality import equal_size_edges
 
 _Z = 1.959963984540054  # 97.5% quantile of the standard normal
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
+from suffice.contracts import Facts
 from suffice.costs.usage import COSTS
 from suffice.errors import UsageError, attempt, unknown_name
 from suffice.measures.costs import CostAxis
 from suffice.measures.measures import Measures
 from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT, TEMPLATE
-from suffice.protocols import Facts
 from suffice.replay.choose.search import SearchResult, search
 from suffice.replay.choose.sweep import SweepResult, sweep
 from suffice.replay.diagnose.calibrator_study import calibrator_study

@@ -14,14 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from suffice.contracts import ConfidentPolicy, PolicyTable, StopPolicy
 from suffice.errors import UsageError
 from suffice.measures.measures import Measures
-from suffice.numbers.auroc import ResampledAuroc, auroc, auroc_use
-from suffice.numbers.intervals.bootstrap import resampled_counts, resampled_means
-from suffice.numbers.intervals.estimate import Estimate, from_draws, undefined
-from suffice.numbers.risk_coverage import ResampledAurc, risk_coverage
-from suffice.numbers.units import unit_means, unit_weights
-from suffice.protocols import ConfidentPolicy, PolicyTable, StopPolicy
 from suffice.replay.diagnose.reliability import wilson
 from suffice.replay.diagnose.signal_tables import (
     POLICY,
@@ -36,6 +31,11 @@ from suffice.replay.run.results import PolicyResult, ReplayResult
 from suffice.results.table import Cell, Column, Table
 from suffice.signals.abstained import ABSTAINED
 from suffice.signals.table import declared
+from suffice.stats.auroc import ResampledAuroc, auroc, auroc_use
+from suffice.stats.intervals.bootstrap import resampled_counts, resampled_means
+from suffice.stats.intervals.estimate import Estimate, from_draws, undefined
+from suffice.stats.risk_coverage import ResampledAurc, risk_coverage
+from suffice.stats.units import unit_means, unit_weights
 from suffice.trace.rounds.table import TraceSet
 
 OWN_CONFIDENCE = "policy"

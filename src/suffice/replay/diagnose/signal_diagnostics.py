@@ -13,10 +13,6 @@ from numpy.typing import NDArray
 from suffice._version import VERSION
 from suffice.errors import SufficeWarning, UsageError, attempt
 from suffice.measures.measures import Measures
-from suffice.numbers.auroc import USES, auroc_use, average_ranks
-from suffice.numbers.intervals.estimate import Estimate, difference
-from suffice.numbers.intervals.sums import from_sums
-from suffice.numbers.units import numbered_units
 from suffice.policies.defaults import MARGIN
 from suffice.policies.fitting import fit_calibrator, fit_data, out_of_fold
 from suffice.replay.diagnose.signal_flags import signal_flags
@@ -30,6 +26,10 @@ from suffice.results.tabular import Tabular
 from suffice.signals.available import given_signals, lack
 from suffice.signals.columns.texts import Texts
 from suffice.signals.registry import SIGNALS, resolve
+from suffice.stats.auroc import USES, auroc_use, average_ranks
+from suffice.stats.intervals.estimate import Estimate, difference
+from suffice.stats.intervals.sums import from_sums
+from suffice.stats.units import numbered_units
 from suffice.trace.rounds.table import TraceSet
 
 ALL_QUESTIONS = "all"

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.numbers.auroc import ResampledAuroc, auroc, auroc_influence
-from suffice.numbers.intervals.bootstrap import resampled_counts
-from suffice.numbers.intervals.estimate import from_draws, undefined
-from suffice.numbers.intervals.sums import Sums
+from suffice.stats.auroc import ResampledAuroc, auroc, auroc_influence
+from suffice.stats.intervals.bootstrap import resampled_counts
+from suffice.stats.intervals.estimate import from_draws, undefined
+from suffice.stats.intervals.sums import Sums
 
 Array = NDArray[np.float64]
 Figures = tuple[float, float, float]

@@ -8,10 +8,10 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from suffice.numbers.auroc import Use
 from suffice.results.formats import UNKNOWN, count, counted
 from suffice.results.markup import visible
 from suffice.results.table import Cell, Column, Table, Tone, Value
+from suffice.stats.auroc import Use
 
 if TYPE_CHECKING:
     from suffice.replay.diagnose.signal_diagnostics import Diagnostics

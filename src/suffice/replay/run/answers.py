@@ -10,15 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.costs.usage import CostReads
-from suffice.errors import UsageError
-from suffice.measures.costs import cost_reads
-from suffice.measures.measures import Measures
-from suffice.measures.scores import Outcomes
-from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
-from suffice.numbers.series import running_best
-from suffice.numbers.units import unit_means
-from suffice.protocols import (
+from suffice.contracts import (
     AnswerSet,
     ConfidentPolicy,
     CoveragePolicy,
@@ -26,9 +18,17 @@ from suffice.protocols import (
     Signal,
     StopPolicy,
 )
+from suffice.costs.usage import CostReads
+from suffice.errors import UsageError
+from suffice.measures.costs import cost_reads
+from suffice.measures.measures import Measures
+from suffice.measures.scores import Outcomes
 from suffice.results.as_json import as_json, fields_as_json
 from suffice.scoring import AnswerChoice
 from suffice.signals.table import answer_votes, declared
+from suffice.stats.intervals.bootstrap import Interval, percentile_interval, resampled_means
+from suffice.stats.series import running_best
+from suffice.stats.units import unit_means
 
 Array = NDArray[np.float64]
 

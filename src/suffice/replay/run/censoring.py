@@ -8,20 +8,20 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from suffice.contracts import StopPolicy
 from suffice.costs.usage import CostReads
 from suffice.measures.costs import CostBook, KnownCosts
 from suffice.measures.exploration import Exploration, exploration
 from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes
 from suffice.measures.seen import Seen, Weighing, seen_of
-from suffice.numbers.intervals.bootstrap import resampled_means
-from suffice.numbers.units import unit_means
 from suffice.policies.file import policy_hash
-from suffice.protocols import StopPolicy
 from suffice.replay.run.answers import Resampling
 from suffice.results.formats import amount, percent
 from suffice.results.table import Cell, Column, Table, Value
 from suffice.scoring import Metric, ScoreName, Weights
+from suffice.stats.intervals.bootstrap import resampled_means
+from suffice.stats.units import unit_means
 from suffice.trace.rounds.records import POLICY_STOP
 
 Array = NDArray[np.float64]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from suffice.contracts import CalibratedPolicy, ValuePolicy
 from suffice.errors import UsageError
 from suffice.measures.measures import Measures, Traces
 from suffice.options import settings_of
@@ -13,7 +14,6 @@ from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT
 from suffice.policies.file import policy_hash
 from suffice.policies.fitting import LABELS, fit_notes
 from suffice.policies.method import FitRun
-from suffice.protocols import CalibratedPolicy, ValuePolicy
 from suffice.replay.run.named_policies import (
     AskedPolicy,
     NamedPolicy,

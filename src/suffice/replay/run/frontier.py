@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.numbers.fields import known
-from suffice.numbers.intervals.bootstrap import Interval, percentile_interval
+from suffice.stats.fields import known
+from suffice.stats.intervals.bootstrap import Interval, percentile_interval
 
 Array = NDArray[np.float64]
 

@@ -13,8 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import UsageError
-from suffice.numbers.intervals.bootstrap import Interval, percentile_interval, resampled_means
-from suffice.numbers.units import numbered_units, unit_means
 from suffice.policies.defaults import MARGIN
 from suffice.replay.diagnose.reliability import ReliabilityBucket, buckets
 from suffice.replay.run.compare import Comparison
@@ -27,6 +25,8 @@ from suffice.results.table import Cell, Column, Table
 from suffice.results.tabular import Tabular
 from suffice.scoring import Metric
 from suffice.signals.available import given_signals
+from suffice.stats.intervals.bootstrap import Interval, percentile_interval, resampled_means
+from suffice.stats.units import numbered_units, unit_means
 from suffice.trace.loops import is_veiled
 from suffice.trace.rounds.records import Question
 from suffice.trace.units import keys_of, unit_keys

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice._version import VERSION
+from suffice.contracts import StopPolicy
 from suffice.costs.usage import CostModel, CostReads
 from suffice.errors import UsageError, attempt, did_you_mean
 from suffice.measures.measures import Measures
@@ -30,7 +31,6 @@ from suffice.policies.registry import (
     unfitted_policy,
 )
 from suffice.policies.rules.policy import check_rule
-from suffice.protocols import StopPolicy
 from suffice.replay.run.results import ReplayResult
 from suffice.results.markup import shorten
 from suffice.scoring import F1Kind

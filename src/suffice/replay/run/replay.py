@@ -10,16 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from suffice.contracts import CoveragePolicy, StopPolicy
 from suffice.costs.usage import CostReads
 from suffice.errors import UsageError
 from suffice.measures.costs import CostAxis, CostBook, paid_together, policy_reads
 from suffice.measures.measures import Measures
 from suffice.measures.seen import Seen, record_banners
-from suffice.numbers.fields import known
-from suffice.numbers.intervals.bootstrap import resampled_means, with_rare_weights
-from suffice.numbers.intervals.sums import Sums, from_sums
-from suffice.numbers.units import unit_means, unit_weights
-from suffice.protocols import CoveragePolicy, StopPolicy
 from suffice.replay.diagnose.selective import confidence_auroc, stop_confidence
 from suffice.replay.run.answers import (
     AnswerRounds,
@@ -55,6 +51,10 @@ from suffice.replay.run.results import (
 )
 from suffice.replay.settings import ComparisonSettings
 from suffice.scoring import AnswerChoice
+from suffice.stats.fields import known
+from suffice.stats.intervals.bootstrap import resampled_means, with_rare_weights
+from suffice.stats.intervals.sums import Sums, from_sums
+from suffice.stats.units import unit_means, unit_weights
 from suffice.trace.rounds.table import TraceSet
 
 ReplaySettings = ComparisonSettings

@@ -10,11 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice._version import VERSION
+from suffice.contracts import StopPolicy
 from suffice.costs.usage import COSTS, CostModel
 from suffice.measures.costs import CostAxis
-from suffice.numbers.intervals.bootstrap import Interval
-from suffice.numbers.intervals.sums import draws_in_words
-from suffice.protocols import StopPolicy
 from suffice.replay.run.answers import AnswerSetResult
 from suffice.replay.run.censoring import SCORES, AtStops, CutRecord, PastCuts, cut_table
 from suffice.replay.run.frontier import EQUAL_COSTS, AgainstFixed, Frontier
@@ -24,6 +22,8 @@ from suffice.results.markup import shorten
 from suffice.results.table import Cell, Column, Table, Value
 from suffice.results.tabular import Tabular
 from suffice.scoring import METRICS, F1Kind, Metric, ScoreName
+from suffice.stats.intervals.bootstrap import Interval
+from suffice.stats.intervals.sums import draws_in_words
 
 _ELSEWHERE = {"json": None}  # the document holds these in another form, or not at all
 _ROUNDS = "rounds"  # a policy's entry calls the cost mean_rounds; rounds are those of each question

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import chain, count, product
 from string import ascii_uppercase
 
-from suffice.protocols import Facts
+from suffice.contracts import Facts
 from suffice.replay.run.results import PolicyResult, ReplayResult
 from suffice.report.draw.svg import Family
 from suffice.results.markup import Html, element, join, shorten, visible

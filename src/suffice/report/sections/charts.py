@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Sequence
 
 from suffice.measures.costs import CostAxis
-from suffice.numbers.intervals.bootstrap import Interval
 from suffice.replay.run.results import PolicyResult, ReplayResult
 from suffice.report.draw.bars import Bar, BarRow, Bars, Segment, bars
 from suffice.report.draw.marks import Marked, label, legend
@@ -15,6 +14,7 @@ from suffice.report.draw.svg import outlying
 from suffice.report.page.section import Chart, Material, Shown, columns, plain
 from suffice.results.formats import UNKNOWN, amount, bracket, count, decimal, percent, points
 from suffice.results.markup import Html, data_table, element, join
+from suffice.stats.intervals.bootstrap import Interval
 
 _MOST_ROWS = 12
 _LONGEST_HEAD = 13  # characters that fit above the bars of calls

@@ -6,13 +6,13 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from suffice.numbers.auroc import auroc_use
 from suffice.replay.diagnose.selective import selective_tables
 from suffice.report.draw.marks import Marked, label_of, labelled, short_name_of
 from suffice.report.draw.unit_square import UnitSquare, unit_square
 from suffice.report.page.section import Chart, Shown, plain
 from suffice.results.formats import UNKNOWN, amount, counted, estimated, percent
 from suffice.results.markup import Html, data_table, element, visible
+from suffice.stats.auroc import auroc_use
 
 Worth = Mapping[str, Any]
 _MOST_PANELS = 12

@@ -11,8 +11,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from suffice.contracts import Encoder
 from suffice.errors import BackendError, DataError, UsageError
-from suffice.protocols import Encoder
 from suffice.retrieval.index_file import UNREADABLE, load_index, save_index
 from suffice.retrieval.ranking import best_first, check_ids, check_k, corpus_fingerprint, scored
 from suffice.trace.durable import replace_file
@@ -25,7 +25,7 @@ _UNIT = 1e-3
 
 
 class DenseIndex:
-    """Passages ranked by inner product of unit vectors; a :class:`suffice.protocols.Retriever`.
+    """Passages ranked by inner product of unit vectors; a :class:`suffice.contracts.Retriever`.
 
     What is embedded is title and text. A passage with neither is kept but never retrieved: the vector
     of no text means nothing. Scores are cosines in [-1, 1]. Safe to search from several threads.

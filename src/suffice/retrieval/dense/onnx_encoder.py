@@ -25,7 +25,7 @@ _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
 class OnnxEncoder:
-    """all-MiniLM-L6-v2 with int8 weights; an :class:`suffice.protocols.Encoder`. Safe in several threads.
+    """all-MiniLM-L6-v2 with int8 weights; an :class:`suffice.contracts.Encoder`. Safe in several threads.
 
     A text is cut at 256 word pieces, its tokens' vectors are averaged and scaled to 1. An empty text gets
     the vector of the special tokens alone. The vector of a text does not depend on what it is encoded

@@ -20,7 +20,7 @@ _PURPOSE = "A sentence-transformers encoder"
 
 
 class SentenceEncoder:
-    """An :class:`suffice.protocols.Encoder` over sentence-transformers. Threads take turns.
+    """An :class:`suffice.contracts.Encoder` over sentence-transformers. Threads take turns.
 
     Queries and passages are read with the prompts the model brings for them. Many models of the Hub
     were trained with one and do not bring it (bge: "Represent this sentence for searching relevant

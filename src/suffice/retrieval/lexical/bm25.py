@@ -167,7 +167,7 @@ def _eager_scorer(passages: Sequence[Passage], settings: BM25Settings) -> _Eager
 
 
 class BM25Index:
-    """A ranked-retrieval index; fulfils :class:`suffice.protocols.Retriever`.
+    """A ranked-retrieval index; fulfils :class:`suffice.contracts.Retriever`.
 
     Build one with :meth:`build` or :meth:`load`.
 

@@ -12,8 +12,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from suffice.contracts import Encoder
 from suffice.errors import DataError, UsageError
-from suffice.protocols import Encoder
 from suffice.retrieval.dense.onnx_encoder import OnnxEncoder
 from suffice.retrieval.index_file import UNREADABLE, packed, unpacked
 from suffice.retrieval.pairs.contradiction_features import FEATURES, VectorOf, pair_features
@@ -74,7 +74,7 @@ class HeadWeights:
 
 
 class ContradictionHead:
-    """How likely two plan steps contradict each other; a :class:`suffice.protocols.ContradictionDetector`.
+    """How likely two plan steps contradict each other; a :class:`suffice.contracts.ContradictionDetector`.
 
     A logistic regression on :data:`suffice.retrieval.pairs.contradiction_features.FEATURES`. The order of the
     two makes no difference, and a pair's value does not depend on the pairs beside it. Vectors of the

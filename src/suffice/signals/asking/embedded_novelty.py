@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from suffice.protocols import Absence, Encoder
+from suffice.contracts import Absence, Encoder
 from suffice.signals.asking.evidence_models import encoded, unit_rows
 from suffice.signals.asking.memo import KeptEncoder
 from suffice.signals.asking.whole_record import asking_rounds, completed

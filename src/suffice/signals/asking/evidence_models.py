@@ -9,8 +9,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from suffice.contracts import Encoder, Entailment
 from suffice.errors import BackendError
-from suffice.protocols import Encoder, Entailment
 from suffice.signals.asking.memo import KeptEncoder, KeptEntailment
 from suffice.signals.asking.whole_record import Asking, Measured, asking_rounds, completed
 from suffice.signals.evidence import NO_ANSWER, PASSAGES_UNKNOWN, TEXT_UNKNOWN, one_line, seen_texts

@@ -7,7 +7,7 @@ import re
 from dataclasses import replace
 from typing import Literal
 
-from suffice.protocols import Absence, ChatModel, GenerationRequest, Message
+from suffice.contracts import Absence, ChatModel, GenerationRequest, Message
 from suffice.signals.asking.verdicts import Rating, add_judge_calls, asking_verdicts
 from suffice.signals.evidence import (
     NO_ANSWER,

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice._optional import require
+from suffice.contracts import Encoder
 from suffice.errors import DataError, UsageError
-from suffice.protocols import Encoder
 from suffice.scoring import answer_form
 from suffice.signals.asking.evidence_models import encoded, unit_rows
 from suffice.signals.asking.memo import KeptEncoder

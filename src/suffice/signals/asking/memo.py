@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.concurrency import width_of
+from suffice.contracts import Encoder, Entailment
 from suffice.errors import BackendError, UsageError
-from suffice.protocols import Encoder, Entailment
 
 _Role = Literal["query", "passage"]
 _Key = TypeVar("_Key", bound=Hashable)
@@ -53,7 +53,7 @@ class _Kept(Generic[_Key, _Value]):
 
 
 class KeptEncoder:
-    """An encoder that keeps the vectors used last; a :class:`suffice.protocols.Encoder`.
+    """An encoder that keeps the vectors used last; a :class:`suffice.contracts.Encoder`.
 
     The vectors are those of ``encoder``, bit for bit: a passage is encoded once, however many rounds
     look at it. Safe to call from several threads when ``encoder`` is.
@@ -89,7 +89,7 @@ class KeptEncoder:
 class KeptEntailment:
     """An entailment model that keeps the probabilities used last.
 
-    A :class:`suffice.protocols.Entailment`. An answer that does not change from round to round is
+    A :class:`suffice.contracts.Entailment`. An answer that does not change from round to round is
     judged against new passages only.
     """
 

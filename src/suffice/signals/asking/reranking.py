@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from suffice.contracts import Absence, Reranker
 from suffice.errors import BackendError
-from suffice.protocols import Absence, Reranker
 from suffice.signals.asking.whole_record import Asked, Asking, OnProgress, Replies, column_values
 from suffice.signals.columns.listings import listings, unrecorded_so_far
 from suffice.signals.columns.ragged import ranges, segment_means

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from suffice.protocols import ChatModel
+from suffice.contracts import ChatModel
 from suffice.signals.asking.whole_record import Asking, Replies, asking_rounds, column_values
 from suffice.signals.spec import UNDEFINED, VERDICTS
 from suffice.trace.rounds.records import LoopView, Usage

@@ -13,8 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from suffice.contracts import strict_json
 from suffice.errors import DataError, plain_file
-from suffice.protocols import strict_json
 from suffice.trace.reader import first_error
 from suffice.trace.rounds.labels import labels_beside
 from suffice.trace.rounds.reader import as_trace_set, inspect_traces

@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from suffice.contracts import strict_json
 from suffice.errors import DataError, plain_file
-from suffice.protocols import strict_json
 from suffice.trace.reader import coerce_column
 from suffice.trace.recording import live_store
 from suffice.trace.rounds.records import score_of

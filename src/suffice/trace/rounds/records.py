@@ -16,8 +16,8 @@ from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
+from suffice.contracts import whole_text
 from suffice.errors import DataError, UsageError
-from suffice.protocols import whole_text
 from suffice.trace.values import (
     Check,
     by_name,

@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from suffice._version import VERSION
+from suffice.contracts import strict_json
 from suffice.errors import DataError
-from suffice.protocols import strict_json
 from suffice.trace.rounds.records import (
     Gold,
     Passage,

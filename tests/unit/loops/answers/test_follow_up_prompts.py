@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from suffice.contracts import Message
 from suffice.loops.answers.calls import parse_reply
 from suffice.loops.answers.follow_up_prompts import (
     FOLLOW_UP,
@@ -19,7 +20,6 @@ from suffice.loops.answers.follow_up_prompts import (
     render_reading,
 )
 from suffice.loops.answers.prompts import PROMPTS, Prompt, PromptName, SearchStep
-from suffice.protocols import Message
 from suffice.signals.evidence import one_line
 from suffice.trace.rounds.records import Passage
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from suffice.contracts import Message
 from suffice.loops.answers.prompts import (
     _RATING,
     PROMPTS,
@@ -17,7 +18,6 @@ from suffice.loops.answers.prompts import (
     render_closed_book,
     render_prompt,
 )
-from suffice.protocols import Message
 from suffice.trace.rounds.records import Passage
 
 TEXTS = st.text(max_size=60)

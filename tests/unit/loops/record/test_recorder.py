@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
+from suffice.contracts import Retriever
 from suffice.errors import BackendError, DataError, StorageError, SufficeError, UsageError
 from suffice.llm.translation import NoReply
 from suffice.loops.record.dataset_run import RecorderSettings, Task, record
 from suffice.loops.record.session import Progress, RecordSummary
-from suffice.protocols import Retriever
 from suffice.trace.recording import RecordWriter, StoredRecord, failures_of
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import Gold, Passage, Question, QuestionRecord, Round

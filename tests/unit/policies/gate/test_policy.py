@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from suffice.contracts import ConfidentPolicy
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.live.chosen import choose_policy
 from suffice.live.controller import Controller
@@ -19,7 +20,6 @@ from suffice.policies.file import load_policy, policy_document, policy_hash, sav
 from suffice.policies.gate.policy import GatePolicy
 from suffice.policies.gate.risk import RiskModel
 from suffice.policies.gate.settings import GateCosts, GateSettings
-from suffice.protocols import ConfidentPolicy
 from suffice.replay.run.replay import stop_rounds
 from suffice.signals.table import first_stops, signal_table
 from suffice.testing.traces import make_record, to_trace_set

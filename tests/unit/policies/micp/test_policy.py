@@ -10,13 +10,13 @@ import pytest
 
 from suffice.errors import DataError, UsageError
 from suffice.live.controller import Controller
-from suffice.numbers.conformal.order_statistics import NEVER, Threshold
-from suffice.numbers.units import lots
 from suffice.policies.file import load_policy, policy_hash, save_policy
 from suffice.policies.micp.policy import Clusters, MiCPPolicy
 from suffice.policies.micp.relevance_filter import RelevanceFilter
 from suffice.scoring import Match
 from suffice.signals.table import SignalTable, first_stops
+from suffice.stats.conformal.order_statistics import NEVER, Threshold
+from suffice.stats.units import lots
 from suffice.trace.rounds.records import Round
 
 POLICY = MiCPPolicy(

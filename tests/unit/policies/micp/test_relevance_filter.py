@@ -10,6 +10,7 @@ from fractions import Fraction
 
 import pytest
 
+from suffice.contracts import PassageFilter
 from suffice.errors import DataError
 from suffice.policies.method import PRESETS
 from suffice.policies.micp.relevance_filter import (
@@ -21,7 +22,6 @@ from suffice.policies.micp.relevance_filter import (
     scored_by,
     unrecorded_finds,
 )
-from suffice.protocols import PassageFilter
 from suffice.results.as_json import as_json
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import Passage, QuestionRecord

@@ -7,12 +7,12 @@ import math
 import numpy as np
 import pytest
 
+from suffice.contracts import Action, Decision
 from suffice.errors import UsageError
-from suffice.numbers.maps.isotonic import IsotonicMap
-from suffice.numbers.maps.per_round import PerRoundCalibrator
 from suffice.policies.rules.policy import RulePolicy
-from suffice.protocols import Action, Decision
 from suffice.signals.table import SignalTable, decide, first_stops
+from suffice.stats.maps.isotonic import IsotonicMap
+from suffice.stats.maps.per_round import PerRoundCalibrator
 from suffice.trace.rounds.records import LoopView, Round
 
 HALF = PerRoundCalibrator(maps=(IsotonicMap(x=(0.0, 2.0), y=(0.0, 1.0)),) * 2)

@@ -16,6 +16,7 @@ pytest.importorskip("torch", reason="the extra 'learn' is missing")
 
 from tests.stop_rag_traces import stop_rag_records
 
+from suffice.contracts import Signal
 from suffice.errors import DataError, StorageError, UsageError
 from suffice.live.controller import Controller
 from suffice.policies.file import load_policy, policy_hash, save_policy
@@ -29,7 +30,6 @@ from suffice.policies.stop_rag.signal_network import (
     weight_shapes,
 )
 from suffice.policies.stop_rag.text_model import TextModel
-from suffice.protocols import Signal
 from suffice.signals.registry import resolve
 from suffice.signals.table import first_stops, signal_table
 from suffice.testing.traces import to_trace_set

@@ -16,7 +16,6 @@ from tests.cut_population import run_live
 
 from suffice.errors import UsageError
 from suffice.measures.measures import Measures
-from suffice.numbers.intervals import sums
 from suffice.policies.file import load_policy, policy_hash, save_policy
 from suffice.replay.choose import families, rule_stops
 from suffice.replay.choose.bounds import CertifySettings
@@ -25,6 +24,7 @@ from suffice.replay.choose.families import FamilySettings, build_family
 from suffice.replay.run.named_policies import named_policies
 from suffice.replay.run.replay import stop_rounds
 from suffice.signals.table import signal_table
+from suffice.stats.intervals import sums
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import QuestionRecord, Usage

@@ -16,7 +16,6 @@ from tests.cut_population import run_live
 from suffice.costs.usage import CostModel
 from suffice.errors import UsageError
 from suffice.measures.measures import Measures
-from suffice.numbers.intervals import sums
 from suffice.policies.fitting import fit_rule
 from suffice.replay.choose.search import SearchedRule, SearchResult, search
 from suffice.replay.run.named_policies import named_policies
@@ -24,6 +23,7 @@ from suffice.replay.run.replay import ReplaySettings, replay
 from suffice.replay.settings import SearchSettings
 from suffice.signals.registry import SIGNALS
 from suffice.signals.table import signal_table
+from suffice.stats.intervals import sums
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import Usage
 from suffice.trace.rounds.table import TraceSet

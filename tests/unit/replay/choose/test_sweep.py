@@ -12,7 +12,6 @@ from tests.builders import logged
 from suffice.costs.usage import Charging, CostModel
 from suffice.errors import UsageError
 from suffice.measures.scores import Outcomes
-from suffice.numbers.intervals import sums
 from suffice.policies.fitting import fit_data, fitted_rule, folds
 from suffice.policies.thresholds import (
     ThresholdScore,
@@ -25,6 +24,7 @@ from suffice.replay.choose.sweep import SweepResult, find_knee, sweep
 from suffice.replay.run.compare import compare
 from suffice.replay.run.replay import stop_rounds
 from suffice.replay.settings import ComparisonSettings, SweepSettings
+from suffice.stats.intervals import sums
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord, Usage
 from suffice.trace.rounds.table import TraceSet

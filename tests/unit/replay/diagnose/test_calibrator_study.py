@@ -10,14 +10,14 @@ import pytest
 
 from suffice.errors import DataError, UsageError
 from suffice.measures.measures import Measures
-from suffice.numbers.intervals.bootstrap import Interval
-from suffice.numbers.maps.quality import brier, expected_calibration_error, log_loss
 from suffice.policies.defaults import FLOORS, MARGIN, TEMPLATE, CalibratorKind
 from suffice.policies.fitting import fit_calibrator, fit_data, out_of_fold
 from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.thresholds import cheapest_within_one_error, sweep_rule
 from suffice.replay.diagnose.calibrator_study import calibrator_study
 from suffice.replay.run.replay import at_stop, stop_rounds
+from suffice.stats.intervals.bootstrap import Interval
+from suffice.stats.maps.quality import brier, expected_calibration_error, log_loss
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.table import TraceSet

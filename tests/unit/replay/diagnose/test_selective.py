@@ -10,7 +10,6 @@ import pytest
 from tests.maps import at
 
 from suffice.errors import UsageError
-from suffice.numbers.auroc import auroc
 from suffice.replay.diagnose.reliability import wilson
 from suffice.replay.diagnose.selective import (
     SelectiveSettings,
@@ -21,6 +20,7 @@ from suffice.replay.diagnose.selective import (
 from suffice.replay.run.compare import Comparison, compare
 from suffice.replay.settings import ComparisonSettings
 from suffice.results.as_json import as_json
+from suffice.stats.auroc import auroc
 from suffice.testing.traces import make_record, to_trace_set
 
 RULE = "answer_stable and calibrated(answer_token_margin) > 0.2"

@@ -11,11 +11,11 @@ import pytest
 
 from suffice.errors import UsageError
 from suffice.measures.scores import score_rounds
-from suffice.numbers.auroc import auroc
 from suffice.replay.diagnose.signal_diagnostics import correlations, diagnose
 from suffice.replay.diagnose.signal_separation import Rows, figures_of
 from suffice.replay.settings import DiagnosticsSettings
 from suffice.signals.table import signal_table
+from suffice.stats.auroc import auroc
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord
 

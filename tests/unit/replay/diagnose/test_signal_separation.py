@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from suffice.numbers.intervals.bootstrap import resampled_counts
 from suffice.replay.diagnose.signal_separation import (
     ResampledD,
     Rows,
     figures_of,
     separations,
 )
+from suffice.stats.intervals.bootstrap import resampled_counts
 
 
 def slow_d(values: NDArray[np.float64], right: NDArray[np.bool_]) -> float:

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from tests.builders import drawn_records, eval_and_tune
 
-from suffice.numbers.auroc import USES
 from suffice.replay.diagnose.diagnosis import Diagnosis, diagnosis
 from suffice.replay.settings import DiagnosisSettings, DiagnosticsSettings
+from suffice.stats.auroc import USES
 from suffice.testing.traces import to_trace_set
 
 RULE = "answer_stable and calibrated(answer_token_margin) > 0.2"

@@ -15,16 +15,15 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from tests.properties import examples
 
+from suffice.contracts import PolicyTable
 from suffice.costs.usage import CostReads, cost_matrix
 from suffice.errors import UsageError
 from suffice.live.loop import answer_round
 from suffice.live.redact import redact_traces
 from suffice.measures.costs import paid_together
 from suffice.measures.measures import Measures
-from suffice.numbers.series import running_best
 from suffice.policies.file import save_policy
 from suffice.policies.rules.policy import RulePolicy
-from suffice.protocols import PolicyTable
 from suffice.replay.choose.certified import CertifiedSettings, fit_certified
 from suffice.replay.choose.families import FamilySettings
 from suffice.replay.choose.search import search
@@ -34,6 +33,7 @@ from suffice.replay.run.macro import macro_means
 from suffice.replay.run.results import PolicyResult
 from suffice.replay.settings import ComparisonSettings, SearchSettings
 from suffice.scoring import AnswerChoice, answer_form
+from suffice.stats.series import running_best
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import Gold, LoopView, Question, QuestionRecord, Round

@@ -11,10 +11,10 @@ from tests.builders import written_traces
 
 from suffice.errors import UsageError
 from suffice.live.redact import redact_traces
-from suffice.numbers.intervals import sums
 from suffice.replay.run.compare import Comparison, compare
 from suffice.replay.run.macro import macro_means
 from suffice.replay.settings import ComparisonSettings
+from suffice.stats.intervals import sums
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.table import TraceSet

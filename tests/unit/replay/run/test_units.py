@@ -11,9 +11,6 @@ import pyarrow as pa
 import pytest
 
 from suffice.measures.measures import Measures
-from suffice.numbers.intervals import sums
-from suffice.numbers.intervals.bootstrap import Interval
-from suffice.numbers.units import drawn_units, unit_means
 from suffice.policies.fitting import fit_data
 from suffice.policies.registry import fit_method
 from suffice.replay.choose.search import search
@@ -23,6 +20,9 @@ from suffice.replay.diagnose.signal_diagnostics import diagnose
 from suffice.replay.run.compare import Comparison, compare
 from suffice.replay.run.macro import macro_means
 from suffice.replay.settings import ComparisonSettings, DiagnosticsSettings, SearchSettings
+from suffice.stats.intervals import sums
+from suffice.stats.intervals.bootstrap import Interval
+from suffice.stats.units import drawn_units, unit_means
 from suffice.testing.traces import random_records, sampled_records, to_trace_set
 from suffice.trace.rounds.derive import split_traces
 from suffice.trace.rounds.reader import read_traces

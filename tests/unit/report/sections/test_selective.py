@@ -6,10 +6,10 @@ from typing import Any
 
 from tests.html_reader import Page
 
-from suffice.numbers.auroc import auroc_use
 from suffice.report.draw.marks import marked
 from suffice.report.sections.selective import selective_section
 from suffice.results.formats import amount, estimated, percent
+from suffice.stats.auroc import auroc_use
 
 
 def test_every_figure_is_the_results(gathered: Any) -> None:

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from suffice.contracts import Retriever
 from suffice.errors import BackendError, DataError, UsageError
-from suffice.protocols import Retriever
 from suffice.retrieval.dense.index import BLOCK, DenseIndex, encode_passages
 from suffice.retrieval.index_file import save_index
 from suffice.testing.conformance import check_retriever

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from suffice.contracts import Encoder
 from suffice.datasets.generated import generate
 from suffice.errors import MissingExtra, UsageError
-from suffice.protocols import Encoder
 from suffice.retrieval.dense.onnx_encoder import OnnxEncoder
 from suffice.testing.conformance import check_encoder
 from suffice.trace.rounds.tokens import passage_text

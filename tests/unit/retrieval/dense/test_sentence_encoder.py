@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from suffice.contracts import Encoder
 from suffice.errors import MissingExtra, UsageError
-from suffice.protocols import Encoder
 from suffice.retrieval.dense.sentence_encoder import SentenceEncoder
 from suffice.testing.conformance import check_encoder
 

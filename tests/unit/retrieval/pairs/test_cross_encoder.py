@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from tests.tiny_encoder import save_scorer
 
+from suffice.contracts import Reranker
 from suffice.errors import BackendError, UsageError
-from suffice.protocols import Reranker
 from suffice.retrieval import networks as pair_networks
 from suffice.retrieval.networks import CrossEncoderReranker
 from suffice.trace.rounds.records import Passage

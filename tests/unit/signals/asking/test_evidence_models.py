@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from suffice.protocols import Entailment
+from suffice.contracts import Entailment
 from suffice.signals.asking.evidence_models import (
     ENCODING,
     ENTAILING,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from suffice.contracts import Message
 from suffice.errors import BackendError
-from suffice.protocols import Message
 from suffice.signals.asking.judge_support import (
     judge_support,
     judged,

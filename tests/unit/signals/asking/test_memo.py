@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from suffice.contracts import Encoder, Entailment
 from suffice.errors import BackendError
-from suffice.protocols import Encoder, Entailment
 from suffice.signals.asking.memo import KeptEncoder, KeptEntailment
 from suffice.testing.encoders import HashingEncoder
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from suffice.contracts import Generation, GenerationRequest
 from suffice.errors import BackendError
-from suffice.protocols import Generation, GenerationRequest
 from suffice.signals.asking.judge_support import JUDGING
 from suffice.signals.asking.verdicts import Rating, usages
 from suffice.signals.asking.whole_record import Asked, Replies

@@ -1,0 +1,147 @@
+"""Area under the ROC curve, plain and over resampled questions.
+
+It is the probability that a value drawn from the right answers exceeds one drawn from the wrong ones,
+ties counting half (Mann and Whitney, 1947; Hanley and McNeil, 1982).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice.stats.intervals.estimate import Estimate
+
+Use = Literal["useful", "uninformative", "misleading", "unknown"]
+USES: tuple[Use, ...] = ("useful", "uninformative", "misleading", "unknown")
+_FEW = 32  # distinct values up to which sums a value are cheaper than sorted rows
+_DRAWS_AT_ONCE = 32  # resamples whose weights of a few thousand rows stay in cache
+
+
+def average_ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Ranks from 1, equal values sharing the mean of theirs, (n,). No NaN.
+
+    >>> average_ranks(np.array([3.0, 1.0, 3.0])).tolist()
+    [2.5, 1.0, 2.5]
+    """
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ends = np.cumsum(counts)
+    return np.asarray((ends - (counts - 1) / 2.0)[inverse.reshape(-1)], np.float64)
+
+
+def auroc(values: NDArray[np.float64], right: NDArray[np.bool_]) -> float:
+    """P(value of a right row > value of a wrong row) + half P(equal), in [0, 1]; high: it separates.
+
+    NaN when no row is right or none is wrong.
+
+    >>> auroc(np.array([1.0, 2.0, 2.0]), np.array([False, True, False]))
+    0.75
+    """
+    n_right = int(right.sum())
+    n_wrong = len(right) - n_right
+    if n_right == 0 or n_wrong == 0:
+        return math.nan
+    above = average_ranks(values)[right].sum() - n_right * (n_right + 1) / 2
+    return float(above / (n_right * n_wrong))
+
+
+def auroc_influence(
+    values: NDArray[np.float64],
+    right: NDArray[np.bool_],
+    questions: NDArray[np.int64],
+    n_questions: int,
+) -> NDArray[np.float64]:
+    """What each question adds to the AUROC, (n_questions,), as :class:`ResampledAuroc` takes its rows.
+
+    To first order a resample's AUROC is that of all plus the mean of these over the questions drawn (the
+    structural components of DeLong, DeLong and Clarke-Pearson, 1988). NaN when no row is right or none wrong.
+    """
+    n_right = int(right.sum())
+    n_wrong = len(right) - n_right
+    if n_right == 0 or n_wrong == 0:
+        return np.full(n_questions, math.nan)
+    ranks, among = average_ranks(values), np.empty(len(values))
+    among[right], among[~right] = average_ranks(values[right]), average_ranks(values[~right])
+    # of a right row the share of wrong rows below it; of a wrong row that of right rows above it
+    shares = np.where(right, (ranks - among) / n_wrong, 1.0 - (ranks - among) / n_right)
+    off = (shares - shares[right].mean()) / np.where(right, n_right, n_wrong)
+    sums = np.bincount(questions, weights=off, minlength=n_questions)
+    return np.asarray(n_questions * sums, np.float64)
+
+
+def auroc_use(area: Estimate) -> Use:
+    """What an AUROC is worth by its interval: one that holds 0.5 tells nothing, whatever the estimate.
+
+    >>> auroc_use(Estimate(estimate=0.63, low=0.49, high=0.75))
+    'uninformative'
+    """
+    if area.low is None or area.high is None:
+        return "unknown"
+    if area.low > 0.5:
+        return "useful"
+    return "misleading" if area.high < 0.5 else "uninformative"
+
+
+class ResampledAuroc:
+    """AUROC of the same rows under many resamples of the questions they belong to."""
+
+    def __init__(
+        self,
+        values: NDArray[np.float64],
+        right: NDArray[np.bool_],
+        questions: NDArray[np.int64],
+        n_questions: int,
+    ) -> None:
+        order = np.argsort(values, kind="stable")
+        values, right, questions = values[order], right[order], questions[order]
+        self._right, self._wrong = questions[right], questions[~right]
+        # of each right row: how many wrong rows lie below it, and how many not above it
+        self._below = np.searchsorted(values[~right], values[right], side="left")
+        self._up_to = np.searchsorted(values[~right], values[right], side="right")
+        distinct, groups = np.unique(values, return_inverse=True)
+        self.sums = np.zeros((0, n_questions))
+        """(n_sums, n_questions): what :meth:`of` wants summed over the questions drawn."""
+        if 0 < len(distinct) <= _FEW:
+            # rows of each class and value, of every question
+            kind = groups + len(distinct) * ~right
+            size = 2 * len(distinct) * n_questions
+            rows = np.bincount(kind * n_questions + questions, minlength=size)
+            self.sums = rows.reshape(-1, n_questions).astype(np.float64)
+
+    def __call__(self, counts: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The AUROC of every resample, (n_draws,); NaN where it holds one class only.
+
+        ``counts`` (n_questions, n_draws) says how often each question was drawn.
+        """
+        return self.of(self.sums @ counts, counts)
+
+    def of(self, sums: NDArray[np.float64], counts: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The same where ``self.sums @ counts`` (n_sums, n_draws) is at hand."""
+        if len(self._right) == 0 or len(self._wrong) == 0:
+            return np.full(counts.shape[1], np.nan)
+        if len(sums):
+            right, wrong = np.split(sums, 2)
+            below = np.cumsum(wrong, axis=0) - wrong / 2
+            return _share((right * below).sum(axis=0), right.sum(axis=0), wrong.sum(axis=0))
+        parts = [
+            self._by_row(np.ascontiguousarray(counts[:, start : start + _DRAWS_AT_ONCE]))
+            for start in range(0, counts.shape[1], _DRAWS_AT_ONCE)
+        ]
+        return np.concatenate(parts)
+
+    def _by_row(self, counts: NDArray[np.float64]) -> NDArray[np.float64]:
+        drawn = counts[self._right]  # (n_right, n_draws)
+        below = np.zeros((len(self._wrong) + 1, counts.shape[1]))
+        np.cumsum(counts[self._wrong], axis=0, out=below[1:])
+        pairs = np.einsum("rd,rd->d", drawn, below[self._below])
+        pairs += np.einsum("rd,rd->d", drawn, below[self._up_to])
+        return _share(pairs / 2, drawn.sum(axis=0), below[-1])
+
+
+def _share(
+    pairs: NDArray[np.float64], right: NDArray[np.float64], wrong: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    of = right * wrong
+    return np.asarray(np.where(of > 0, pairs / np.where(of > 0, of, 1.0), np.nan))

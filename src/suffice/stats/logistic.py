@@ -1,0 +1,239 @@
+"""Logistic regression by Newton's method (Lin, Lin and Weng 2007), and ridge regression."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from suffice.errors import DataError
+
+_STEPS = 100
+_PENALTY = 5.0  # squared slopes, of ridge regression
+_FEWEST = 10  # that a regression is fitted on
+_CONSTANT = 1e-9  # spread, in the largest value, below which an input is constant
+_HALVINGS = 40
+_BLOCK = 1 << 16  # numbers held as objects at a time
+_FLAT = 1e-12  # gradient, in rows, below which the fit is done
+
+
+def sigmoid(logit: float) -> float:
+    """``1 / (1 + exp(-logit))`` in [0, 1], without overflow; NaN stays NaN."""
+    if logit < 0:
+        rising = math.exp(logit)
+        return rising / (1.0 + rising)
+    return 1.0 / (1.0 + math.exp(-logit))
+
+
+def sigmoids(logits: NDArray[np.float64]) -> NDArray[np.float64]:
+    """:func:`sigmoid` of every number, shape kept, bit for bit.
+
+    The exponentials are those of single numbers: an array's may differ in the last bit, and a replayed
+    decision must be the live one.
+    """
+    flat = logits.ravel()
+    shares = np.empty(flat.size)
+    for start in range(0, flat.size, _BLOCK):
+        block = flat[start : start + _BLOCK]
+        falling = np.fromiter(map(math.exp, (-np.abs(block)).tolist()), np.float64, block.size)
+        shares[start : start + _BLOCK] = np.where(block < 0, falling, 1.0) / (1.0 + falling)
+    return shares.reshape(logits.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class LogisticFit:
+    """``P(y = 1) = sigmoid(intercept + features @ weights)``; weights per unit of each feature."""
+
+    intercept: float
+    weights: tuple[float, ...]
+
+
+def fit_logistic(
+    features: ArrayLike,
+    y: ArrayLike,
+    *,
+    penalty: float = 1.0,
+    row_weights: ArrayLike | None = None,
+) -> LogisticFit:
+    """Ridge logistic regression of ``y`` on standardised features.
+
+    Minimises the sum of the rows' cross-entropies plus ``penalty / 2`` times the squared weights of
+    the standardised features, the intercept free; as scikit-learn's ``LogisticRegression(C=1/penalty)``
+    behind a ``StandardScaler``. A constant feature gets weight 0. With one class of outcome all
+    weights are 0 and the intercept is the logit of ``(n1 + 1) / (n + 2)``. With ``row_weights`` a row
+    counts so often, in means, spreads and cross-entropies alike.
+
+    >>> fit = fit_logistic([[0.0], [1.0], [0.0], [1.0]], [0, 1, 1, 1])
+    >>> fit.weights[0] > 0
+    True
+    """
+    x, targets = np.asarray(features, np.float64), np.asarray(y, np.float64)
+    if x.ndim != 2 or targets.shape != (len(x),) or not len(x):
+        raise DataError(
+            f"needs (n, k) features and (n,) outcomes, found {x.shape}, {targets.shape}"
+        )
+    if not np.isfinite(x).all() or not ((targets >= 0) & (targets <= 1)).all():
+        raise DataError("features must be finite and outcomes lie in [0, 1]")
+    if not penalty > 0:
+        raise DataError(f"penalty must be above 0, found {penalty!r}")
+    counts = _row_weights(row_weights, len(x))
+    return _fit(x, targets, penalty, counts)
+
+
+def _fit(
+    x: NDArray[np.float64],
+    targets: NDArray[np.float64],
+    penalty: float,
+    counts: NDArray[np.float64],
+) -> LogisticFit:
+    total, right = float(counts.sum()), float(counts @ targets)
+    if not targets.any() or (targets == 1.0).all():
+        share = (right + 1) / (total + 2)
+        return LogisticFit(math.log(share / (1 - share)), (0.0,) * x.shape[1])
+    centre, spread = _centre_and_spread(x, counts)
+    varying = spread > 1e-12 * np.maximum(np.abs(centre), 1.0)
+    scale = np.where(varying, spread, 1.0)
+    # laid out as the features are, on which the last bits of its products depend
+    design = np.ones((x.shape[1] + 1, len(x)), order="C" if x.flags.f_contiguous else "F")
+    for index in range(x.shape[1]):  # a feature at a time, for memory
+        np.subtract(x[:, index], centre[index], out=design[index])
+        design[index] /= scale[index]
+    design[:-1][~varying] = 0.0
+    ridge = np.append(np.full(x.shape[1], penalty), 0.0)
+    fitted = least_cross_entropy(design, targets, ridge, counts)
+    weights = np.where(varying, fitted[:-1] / scale, 0.0)
+    return LogisticFit(float(fitted[-1] - weights @ centre), tuple(weights.tolist()))
+
+
+def _row_weights(counts: ArrayLike | None, n: int) -> NDArray[np.float64]:
+    if counts is None:
+        return np.ones(n)
+    weights = np.asarray(counts, np.float64)
+    if weights.shape != (n,) or not (np.isfinite(weights) & (weights > 0)).all():
+        raise DataError(f"row weights must be {n} numbers above 0")
+    return weights
+
+
+def least_cross_entropy(
+    design: NDArray[np.float64],
+    targets: NDArray[np.float64],
+    ridge: NDArray[np.float64],
+    row_weights: NDArray[np.float64] | None = None,
+) -> NDArray[np.float64]:
+    """Weights (k,) of least penalised cross-entropy for ``design`` (k, n); the loss falls at every step."""
+    counts = np.ones(len(targets)) if row_weights is None else row_weights
+    mean = np.average(targets, weights=counts)
+    weights = np.zeros(len(ridge))
+    weights[-1] = np.log(mean / (1 - mean))
+
+    def loss_of(weights: NDArray[np.float64]) -> float:
+        penalties = 0.5 * (ridge * weights * weights).sum()
+        return float(_cross_entropy(targets, weights @ design, counts) + penalties)
+
+    loss = loss_of(weights)
+    for _ in range(_STEPS):
+        predicted = 0.5 * (1 + np.tanh(0.5 * (weights @ design)))
+        gradient = design @ (counts * (predicted - targets)) + ridge * weights
+        if np.abs(gradient).max() < _FLAT * counts.sum():
+            break
+        curvature = (design * (counts * predicted * (1 - predicted))) @ design.T
+        curvature += np.diag(ridge + 1e-12)  # held off singular
+        step = np.linalg.solve(curvature, gradient)
+        share = 1.0
+        for _ in range(_HALVINGS):
+            moved = weights - share * step
+            lower = loss_of(moved)
+            if lower < loss:
+                break
+            share /= 2
+        else:
+            break
+        weights, loss = moved, lower
+    return weights
+
+
+_MOST_FEATURES = 8
+
+
+def fit_rising_logistic(
+    features: ArrayLike,
+    y: ArrayLike,
+    *,
+    penalty: float = 1.0,
+    row_weights: ArrayLike | None = None,
+) -> LogisticFit:
+    """:func:`suffice.stats.logistic.fit_logistic` with every weight at least 0.
+
+    The loss is convex, so the constrained optimum is the unconstrained one over the features whose
+    weights are not 0 there: of all subsets whose own fit has no negative weight, the best one.
+
+    >>> fit_rising_logistic([[0.0], [1.0], [0.0], [1.0]], [1, 0, 1, 1]).weights
+    (0.0,)
+    """
+    x, targets = np.asarray(features, np.float64), np.asarray(y, np.float64)
+    if x.ndim != 2 or x.shape[1] > _MOST_FEATURES:
+        raise DataError(f"needs (n, k) features with k at most {_MOST_FEATURES}, found {x.shape}")
+    counts = _row_weights(row_weights, len(x))
+    best, least = LogisticFit(0.0, (0.0,) * x.shape[1]), np.inf
+    _, spread = _centre_and_spread(x, counts)
+    k = x.shape[1]  # larger subsets first, so that equal losses keep the most features
+    for kept in (list(some) for size in range(k, -1, -1) for some in combinations(range(k), size)):
+        fit = _fit(x[:, kept], targets, penalty, counts)
+        if min(fit.weights, default=0.0) < 0.0:
+            continue
+        weights = np.zeros(x.shape[1])
+        weights[kept] = fit.weights
+        loss = _cross_entropy(targets, fit.intercept + x @ weights, counts)
+        loss += 0.5 * penalty * float(np.square(weights * spread).sum())
+        if loss < least:
+            best, least = LogisticFit(fit.intercept, tuple(weights.tolist())), loss
+    return best
+
+
+def _centre_and_spread(
+    x: NDArray[np.float64], counts: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Of every feature over all rows, (k,)."""
+    centre = np.average(x, axis=0, weights=counts)
+    return centre, np.sqrt(np.average((x - centre) ** 2, axis=0, weights=counts))
+
+
+def _cross_entropy(
+    targets: NDArray[np.float64], logits: NDArray[np.float64], counts: NDArray[np.float64]
+) -> float:
+    return float(counts @ (np.logaddexp(0.0, logits) - targets * logits))
+
+
+def predicted_by_others(
+    inputs: NDArray[np.float64],
+    targets: NDArray[np.float64],
+    known: NDArray[np.bool_],
+    otherwise: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """What ridge regression on ``inputs`` (n, n_inputs) predicts of each of ``targets`` (n,), (n,).
+
+    Those ``known`` are learnt from, and none is for its own prediction (leaving one out, in closed form), so
+    that a prediction does not depend on whether its own target is known. Inputs are standardised and the
+    penalty is 5 squared slopes. Where fewer than 10 others are known it is their mean, where none is
+    ``otherwise``.
+    """
+    others = int(known.sum()) - known
+    total = float(targets[known].sum())
+    mean = (total - np.where(known, targets, 0.0)) / np.maximum(others, 1)
+    predicted = np.where(others > 0, mean, otherwise)
+    spread = inputs.std(axis=0)
+    varied = spread > _CONSTANT * np.maximum(np.abs(inputs).max(axis=0, initial=0.0), 1.0)
+    if others.max(initial=0) < _FEWEST or not varied.any():
+        return predicted
+    scaled = (inputs[:, varied] - inputs[:, varied].mean(axis=0)) / spread[varied]
+    design = np.column_stack([np.ones(len(inputs)), scaled])
+    learnt, answers = design[known], targets[known]
+    penalty = np.diag([0.0, *[_PENALTY] * scaled.shape[1]])
+    inverse = np.linalg.inv(learnt.T @ learnt + penalty)
+    fitted = design @ (inverse @ (learnt.T @ answers))
+    leverage = np.einsum("ij,jk,ik->i", learnt, inverse, learnt)
+    fitted[known] = answers - (answers - fitted[known]) / (1.0 - leverage)
+    return np.where(others >= _FEWEST, fitted, predicted)
