@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import json
 import os
 import shutil
@@ -275,13 +276,18 @@ class ProgressLine:
 @contextmanager
 def waiting(label: str) -> Iterator[None]:
     """Work that says nothing itself: what it is stands on stderr once it takes over two seconds."""
-    announced = threading.Timer(_SILENT_S, _rewrite, [f"{label} ..."])
-    announced.daemon = True
-    announced.start()
+    ended = threading.Event()
+
+    def announce() -> None:
+        if not ended.wait(_SILENT_S):
+            _rewrite(f"{label} ...")
+
+    # Thread.start() would wait for ever for a thread that dies for want of memory
+    _thread.start_new_thread(announce, ())
     try:
         yield
     finally:
-        announced.cancel()
+        ended.set()
         with _LINE:
             _clear()
 
