@@ -46,7 +46,7 @@ def limited(level: int) -> Fault:
 
 
 def short(room: int) -> Fault:
-    """So many bytes more than a process takes that has everything imported."""
+    """So many bytes more than a process takes that has everything imported; Python's threads need some."""
     return Fault(conditions=Conditions(more_memory=room), codes=(0, 1, 2, *ABORTED), names=WORKS)
 
 
@@ -56,7 +56,7 @@ NO_HOME = {"HOME": None, "XDG_CACHE_HOME": None, "USER": None, "LOGNAME": None}
 NOWHERE = {"HOME": "/nonexistent", "TMPDIR": "/nonexistent"}
 FAULTS = {
     **{f"files of {level} bytes": limited(level) for level in (0, 1, PAGE, 8 * PAGE, 64 * PAGE)},
-    **{f"{room >> 20} MiB of memory": short(room) for room in (0, 1 << 20, 32 << 20)},
+    **{f"{room >> 20} MiB of memory": short(room) for room in (1 << 20, 32 << 20)},
     "deaf stdout": Fault(conditions=Conditions(deaf=1), codes=(0, 1), names=SHORT),
     "deaf stderr": Fault(conditions=Conditions(deaf=2), names=SHORT),
     "no home": Fault(conditions=Conditions(environment=NO_HOME), names=SHORT),

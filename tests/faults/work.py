@@ -77,7 +77,7 @@ READS: Mapping[str, str] = {
     "signals-list": "signals --list",
     "info": "traces info GIVEN/recorded",
     "measure": f"measure {_DRAWN}",
-    "prune": "traces prune GIVEN/live.db --keep-days 10000 --json",
+    "prune": "traces prune GIVEN/live.db --keep-days 10000 --dry-run --json",
     "validate": f"traces validate {_DRAWN} --json",
     "diagnose": f"diagnose {_DRAWN} --json",
     "replay": f"replay {_DRAWN} --policy tasr --bootstrap 50",

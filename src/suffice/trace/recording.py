@@ -159,7 +159,7 @@ def prune(
         )
     before = -math.inf if days is None else (time.time() if now is None else now) - days * 86_400
     gone = held = 0
-    with store.transaction() as connection:
+    with store.transaction(write=not dry) as connection:
         (kept,) = connection.execute("SELECT coalesce(max(turn), 0) FROM questions").fetchone()
         rows = connection.execute(
             "SELECT number, ended, (SELECT sum(length(content)) FROM rounds WHERE question = number) "
