@@ -132,9 +132,17 @@ def test_a_fast_sample_of_the_guarantee() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("members", [5, 50, 500])
-@pytest.mark.parametrize("correction", ["fixed-sequence", "holm"])
-@pytest.mark.parametrize("loss", ["signed", "drop", "wrong-stop"])
+@pytest.mark.parametrize(
+    ("loss", "correction", "members"),
+    [
+        ("signed", "fixed-sequence", 5),
+        ("signed", "holm", 50),
+        ("drop", "fixed-sequence", 50),
+        ("drop", "holm", 500),
+        ("wrong-stop", "fixed-sequence", 500),
+        ("wrong-stop", "holm", 5),
+    ],
+)
 def test_the_promise_is_kept(members: int, correction: str, loss: str) -> None:
     drawn = population(members, binary=loss == "wrong-stop", seed=members)
     settings = settings_for(drawn, loss, correction, 0.9)
@@ -147,9 +155,17 @@ NARROW = {"signed": 0.05, "drop": 0.075, "wrong-stop": 0.075}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("members", [2, 50, 500])
-@pytest.mark.parametrize("correction", ["fixed-sequence", "holm"])
-@pytest.mark.parametrize("loss", ["signed", "drop", "wrong-stop"])
+@pytest.mark.parametrize(
+    ("loss", "correction", "members"),
+    [
+        ("signed", "fixed-sequence", 2),
+        ("signed", "holm", 50),
+        ("drop", "fixed-sequence", 50),
+        ("drop", "holm", 500),
+        ("wrong-stop", "fixed-sequence", 500),
+        ("wrong-stop", "holm", 2),
+    ],
+)
 def test_the_promise_is_kept_where_every_member_breaks_it_narrowly(
     members: int, correction: str, loss: str
 ) -> None:
