@@ -21,13 +21,14 @@ from suffice.contracts import Signal, StopPolicy
 from suffice.costs.usage import CostModel, CostReads
 from suffice.errors import InternalError, UsageError
 from suffice.measures.costs import CostBook
-from suffice.measures.kept import Kept
-from suffice.measures.measured import (
+from suffice.measures.scores import (
     LABELLED,
     UNITS,
     MeasuredColumn,
     MeasuredShard,
+    Outcomes,
     RetrievalColumn,
+    RetrievalQuality,
     ScoreColumn,
     SignalColumn,
     WorkColumn,
@@ -36,16 +37,13 @@ from suffice.measures.measured import (
     measured_columns,
     own_score,
 )
-from suffice.measures.retrieval import RetrievalQuality
-from suffice.measures.scores import Outcomes
 from suffice.measures.seen import Seen, seen_of
-from suffice.measures.shards import Shard, map_shards, shards_of
+from suffice.measures.shards import Kept, Shard, map_shards, shards_of
 from suffice.scoring import F1_KINDS, METRICS, F1Kind, Metric, MetricName, ScoreName
 from suffice.signals.table import SignalTable, first_stops, specs_for
 from suffice.stats.units import numbered_units
-from suffice.trace.loops import is_veiled
 from suffice.trace.rounds.reader import read_traces
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.table import TraceSet, is_veiled
 
 Array = NDArray[np.float64]
 
@@ -348,7 +346,7 @@ class Measures:
         """Which unit each question belongs to, (n_questions,): numbers from 0, in order of first occurrence.
 
         Questions of a unit are not independent: those of one ``group``, or else of one text, see
-        :func:`suffice.trace.units.unit_keys`. A part numbers its own.
+        :func:`suffice.trace.rounds.table.unit_keys`. A part numbers its own.
         """
         return numbered_units(self._local([UNITS])[0][:, 0])
 
@@ -421,7 +419,7 @@ class Measures:
     def derived(self, *works: Callable[[TraceSet], Array]) -> list[Array]:
         """What functions give of every question by itself, (n_questions, n_rounds), some read at a time.
 
-        See :class:`suffice.measures.measured.WorkColumn`.
+        See :class:`suffice.measures.scores.WorkColumn`.
         """
         return self._local([WorkColumn(work) for work in works])
 

@@ -24,14 +24,14 @@ from numpy.typing import NDArray
 from suffice.contracts import strict_json
 from suffice.errors import DataError, SufficeWarning, did_you_mean, near_misses
 from suffice.trace.parquet import (
+    RUN_KEY,
+    TableSchema,
     complete,
     footer_of,
     opened,
     readable,
 )
-from suffice.trace.plans.schema import PLANS
 from suffice.trace.rounds.schema import QUESTIONS
-from suffice.trace.schema import RUN_KEY, TableSchema
 
 Rows = NDArray[np.signedinteger[Any]]
 BATCH = 65_536
@@ -47,7 +47,7 @@ EXAMPLE = Path(__file__).with_name("example.parquet")
 
 def parquet_files(root: Path) -> list[Path]:
     """The Parquet files of a trace set, sorted by name; of a store there may be none."""
-    from suffice.trace.postgres import as_place
+    from suffice.trace.engines import as_place
     from suffice.trace.recording import stores_at
 
     stores = stores_at(as_place(root))
@@ -90,10 +90,10 @@ def parquet_files(root: Path) -> list[Path]:
 
 def schema_of(path: str | Path) -> TableSchema:
     """Which kind of trace set stands at ``path``; one of questions where no file says otherwise."""
-    from suffice.trace.postgres import as_place
+    from suffice.trace.engines import as_place
     from suffice.trace.recording import recorded_rows, stores_at
 
-    root = as_place(path)
+    root, plans = as_place(path), _plans()
     for file in parquet_files(root):
         try:
             with opened(file) as parquet:
@@ -102,10 +102,17 @@ def schema_of(path: str | Path) -> TableSchema:
             continue  # said by whoever reads it
         stated = schema.metadata or {}
         unstated_plan = QUESTIONS.key not in stated and {"task_id", "step"} <= {*schema.names}
-        if PLANS.key in stated or unstated_plan:
-            return PLANS
+        if plans.key in stated or unstated_plan:
+            return plans
     held = (rows for file in stores_at(root) for rows in recorded_rows(file, most=1))
-    return PLANS if any(PLANS.key in rows.metadata for rows in held) else QUESTIONS
+    return plans if any(plans.key in rows.metadata for rows in held) else QUESTIONS
+
+
+def _plans() -> TableSchema:
+    """The schema of plan traces, whose module reads files by this one."""
+    from suffice.trace.plans.file import PLANS
+
+    return PLANS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,7 +286,7 @@ def _shares_a_field(stored: pa.DataType, kind: pa.DataType) -> bool:
 def _opened_again(file: Path, names: tuple[str, ...], kind: str) -> StoredFile:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SufficeWarning)  # said when it was opened first
-        return StoredFile.open(file, names, QUESTIONS if kind == QUESTIONS.name else PLANS)
+        return StoredFile.open(file, names, QUESTIONS if kind == QUESTIONS.name else _plans())
 
 
 @lru_cache(maxsize=64)
@@ -347,7 +354,7 @@ def stated_version(metadata: Mapping[bytes, bytes], file: Path, schema: TableSch
     stated = metadata.get(schema.key)
     key = schema.key.decode()
     if stated is None:
-        for other in (QUESTIONS, PLANS):
+        for other in (QUESTIONS, _plans()):
             if other.key in metadata:
                 raise DataError(
                     f"this is a {other.name} ({other.rows}), not a {schema.name} ({schema.rows}); "

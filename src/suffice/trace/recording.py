@@ -19,9 +19,8 @@ import pyarrow as pa
 from suffice.contracts import strict_json, whole_text
 from suffice.errors import DataError, StorageError, UsageError, plain_file
 from suffice.trace.durable import Shard, is_written, process_of
-from suffice.trace.parquet import RecordKey, RowSet, opened, readable, write_table
+from suffice.trace.parquet import RUN_KEY, RecordKey, RowSet, opened, readable, write_table
 from suffice.trace.reader import StoredFile
-from suffice.trace.schema import RUN_KEY
 from suffice.trace.store import (
     ALL,
     NAME,

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from suffice.errors import DataError, StorageError, UsageError
 from suffice.trace.durable import process_of
-from suffice.trace.postgres import Address, PostgreSQL, as_place
+from suffice.trace.engines import Address, NothingThere, PostgreSQL, SQLite, as_place
 from suffice.trace.rounds.records import (
     Gold,
     Question,
@@ -26,7 +26,6 @@ from suffice.trace.rounds.records import (
     StoppedBy,
     round_of_document,
 )
-from suffice.trace.sqlite import NothingThere, SQLite
 
 if TYPE_CHECKING:
     from suffice.trace.rounds.labels import Label

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from suffice.cli.main import main
-from suffice.measures import kept, measures, shards
-from suffice.measures.measured import MeasuredShard
+from suffice.measures import measures, shards
 from suffice.measures.measures import Measures
+from suffice.measures.scores import MeasuredShard
 from suffice.testing.traces import sampled_records
 from suffice.trace.rounds import reader
 from suffice.trace.rounds.reader import read_traces
@@ -106,7 +106,7 @@ def test_what_is_kept_of_other_things_is_not_read(
     if change == "record":
         write_traces(sampled_records(30, rounds=3, splits=("tune", "eval"), seed=6), record)
     elif change == "code":
-        monkeypatch.setattr(kept, "code_stamp", lambda: "0.0.1 other")
+        monkeypatch.setattr(shards, "code_stamp", lambda: "0.0.1 other")
     elif change == "damage":
         for file in folder.iterdir():
             file.write_bytes(file.read_bytes()[:-40])

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.measures.retrieval import retrieval_quality
+from suffice.measures.scores import retrieval_quality
 from suffice.replay.run.compare import compare
 from suffice.replay.settings import ComparisonSettings
 from suffice.testing.traces import make_record, to_trace_set

@@ -9,8 +9,8 @@ import pytest
 from suffice.errors import DataError
 from suffice.measures.seen import record_banners
 from suffice.testing.traces import make_record
-from suffice.trace.loops import in_words
 from suffice.trace.rounds.reader import read_traces
+from suffice.trace.rounds.table import in_words
 from suffice.trace.rounds.writer import write_traces
 
 

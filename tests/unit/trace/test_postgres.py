@@ -29,10 +29,9 @@ from suffice.monitor.following import Following
 from suffice.monitor.production import Production
 from suffice.policies.fixed import FixedPolicy
 from suffice.serve.settings import RecordSettings
-from suffice.trace.postgres import Address, Connection, as_place
+from suffice.trace.engines import VERSION, Address, Connection, as_place
 from suffice.trace.recording import prune
 from suffice.trace.rounds.records import QuestionRecord
-from suffice.trace.sqlite import VERSION
 from suffice.trace.store import Store
 
 

@@ -27,6 +27,7 @@ from suffice.datasets.recordings.registry import import_traces
 from suffice.errors import DataError, StorageError, SufficeError, SufficeWarning, UsageError
 from suffice.live.watch import Watch
 from suffice.testing.traces import make_record
+from suffice.trace.engines import VERSION
 from suffice.trace.export import export_traces
 from suffice.trace.rounds.labels import Label
 from suffice.trace.rounds.reader import read_traces
@@ -40,7 +41,6 @@ from suffice.trace.rounds.records import (
     as_document,
 )
 from suffice.trace.rounds.writer import write_traces
-from suffice.trace.sqlite import VERSION
 from suffice.trace.store import Store, store_place
 
 RICH = Round(

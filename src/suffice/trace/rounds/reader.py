@@ -14,10 +14,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.errors import DataError, SufficeWarning
+from suffice.trace.engines import as_place
 from suffice.trace.lazy import LazyTable, Span
-from suffice.trace.loops import Difference, differences, in_words, of_loops
 from suffice.trace.parquet import footer_of
-from suffice.trace.postgres import as_place
 from suffice.trace.reader import (
     BATCH,
     EXAMPLE,
@@ -45,7 +44,14 @@ from suffice.trace.rounds.checks import (
 )
 from suffice.trace.rounds.labels import LABELS_FILE, Labels, labels_beside
 from suffice.trace.rounds.schema import COLUMNS, QUESTIONS, REQUIRED, records_to_table
-from suffice.trace.rounds.table import TraceSet, TraceSetOrigin
+from suffice.trace.rounds.table import (
+    Difference,
+    TraceSet,
+    TraceSetOrigin,
+    differences,
+    in_words,
+    of_loops,
+)
 from suffice.trace.store import ALL, Store, exported
 
 READ_WHOLE = 32_000_000

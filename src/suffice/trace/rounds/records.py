@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, MISSING, dataclass, field, fields, is_dataclass, replace
 from datetime import datetime
@@ -595,3 +596,30 @@ def _worse(passage: Passage) -> tuple[bool, float]:
     score = passage.rerank_score
     undefined = score is None or math.isnan(score)
     return undefined, 0.0 if score is None or undefined else -score
+
+
+# --- tokens ------------------------------------------------------------
+_WORD = re.compile(r"\w+")
+
+
+def tokenize(text: str) -> list[str]:
+    """Lower-case words: everything that is not a word character separates.
+
+    >>> tokenize("The A-Team (1983)")
+    ['the', 'a', 'team', '1983']
+    """
+    return _WORD.findall(text.lower())
+
+
+def passage_text(passage: Passage) -> str:
+    """Title and text joined by a blank; a passage without text is its title."""
+    return f"{passage.title} {passage.text or ''}"
+
+
+def passage_tokens(passage: Passage) -> list[str]:
+    """Tokens of title and text, in order.
+
+    >>> passage_tokens(Passage(id="1", title="Mount Ardel", text="A peak."))
+    ['mount', 'ardel', 'a', 'peak']
+    """
+    return tokenize(passage_text(passage))

@@ -17,7 +17,16 @@ from tests.properties import examples
 
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.testing.traces import make_record
-from suffice.trace.plans.file import inspect_plans, plan_writer, read_plans, write_plans
+from suffice.trace.plans.file import (
+    PLAN_COLUMNS,
+    PLAN_SCHEMA_KEY,
+    PLANS,
+    inspect_plans,
+    plan_to_rows,
+    plan_writer,
+    read_plans,
+    write_plans,
+)
 from suffice.trace.plans.records import (
     Candidate,
     ConstraintDecision,
@@ -25,7 +34,6 @@ from suffice.trace.plans.records import (
     PlanRecord,
     PlanStep,
 )
-from suffice.trace.plans.schema import PLAN_COLUMNS, PLAN_SCHEMA_KEY, PLANS, plan_to_rows
 from suffice.trace.rounds.reader import inspect_traces, read_traces
 from suffice.trace.rounds.records import Passage, Usage
 from suffice.trace.rounds.writer import write_traces

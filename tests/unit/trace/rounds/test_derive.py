@@ -23,13 +23,14 @@ from tests.properties import examples
 from suffice.errors import BackendError, DataError, UsageError
 from suffice.testing.traces import make_record
 from suffice.trace.rounds.derive import (
+    TraceFilter,
     assign_splits,
+    filter_traces,
     merge_traces,
     parse_splits,
     pool_traces,
     split_traces,
 )
-from suffice.trace.rounds.filter import TraceFilter, filter_traces
 from suffice.trace.rounds.reader import inspect_traces, read_traces
 from suffice.trace.rounds.records import QuestionRecord, Round
 from suffice.trace.rounds.writer import question_writer, write_traces
@@ -298,14 +299,14 @@ def test_a_kill_leaves_nothing_at_the_place(folder: Path, tmp_path: Path) -> Non
     out = tmp_path / "new"
     program = (
         "import os, signal, sys\n"
-        "from suffice.trace.rounds import copying, derive\n"
-        "put = copying._in_schema\n"
+        "from suffice.trace.rounds import derive\n"
+        "put = derive._in_schema\n"
         "seen = []\n"
         "def die(table, schema):\n"
         "    seen.append(1)\n"
         "    if len(seen) == 2: os.kill(os.getpid(), signal.SIGKILL)\n"
         "    return put(table, schema)\n"
-        "copying._in_schema = die\n"
+        "derive._in_schema = die\n"
         "derive.split_traces(sys.argv[1], sys.argv[2])\n"
     )
     done = subprocess.run([sys.executable, "-c", program, str(folder), str(out)], check=False)

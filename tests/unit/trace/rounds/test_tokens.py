@@ -1,5 +1,4 @@
-from suffice.trace.rounds.records import Passage
-from suffice.trace.rounds.tokens import passage_text, passage_tokens, tokenize
+from suffice.trace.rounds.records import Passage, passage_text, passage_tokens, tokenize
 
 
 def test_lower_cases_and_splits_at_everything_but_word_characters() -> None:
