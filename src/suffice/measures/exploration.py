@@ -46,10 +46,7 @@ class Labelling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unlike:
-    """A number whose mean differs between some questions and the others.
-
-    ``p_value`` is Welch's, times how many numbers were looked at.
-    """
+    """A number whose mean differs between some questions and the others."""
 
     name: str
     some: float
@@ -62,10 +59,7 @@ def unlike(
     some: NDArray[np.bool_],
     others: NDArray[np.bool_],
 ) -> tuple[Unlike, ...]:
-    """Those of some numbers of questions, by name, (n_questions,) each, whose means differ; the surest first.
-
-    NaN is left out; of fewer than five on either side nothing is said.
-    """
+    """Those of some numbers of questions, by name, (n_questions,) each, whose means differ; the surest first."""
     found = []
     for name, values in numbers.items():
         sides = [values[side & ~np.isnan(values)] for side in (some, others)]

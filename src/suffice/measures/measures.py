@@ -1,10 +1,4 @@
-"""A trace set measured once: scores, signals, costs and stop rounds, computed when first asked and kept.
-
-Scores, signals and retrieval are local to a question. So they are kept as columns over the whole trace
-set, each filled for the questions that were asked for and not known yet; a split or any other part
-reads its rows of them. Sums of costs and stop rounds are kept with the part: whether a cost is known, and
-which round is the last one of a budget, are said of a part as a whole.
-"""
+"""A trace set measured once: scores, signals, costs and stop rounds, computed when first asked and kept."""
 
 from __future__ import annotations
 
@@ -49,10 +43,7 @@ Array = NDArray[np.float64]
 
 
 class _Columns:
-    """Columns over all questions of a trace set, by key; each knows which questions it is filled for.
-
-    Where the record is read in shards they are computed of one after the other, or side by side.
-    """
+    """Columns over all questions of a trace set, by key; each knows which questions it is filled for."""
 
     def __init__(
         self, traces: TraceSet, recorded: TraceSet | None = None, executor: Executor | None = None
@@ -128,10 +119,7 @@ class _Columns:
 
 @dataclass(frozen=True, slots=True)
 class _PartOf:
-    """What measures share: the columns of the whole, their rows there, and the questions as ``recorded``.
-
-    ``None``: as they are measured.
-    """
+    """What measures share: the columns of the whole, their rows there, and the questions as ``recorded``."""
 
     whole: _Columns
     rows: NDArray[np.intp]

@@ -24,12 +24,7 @@ from suffice.trace.rounds.table import TraceSet, unit_keys
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcomes:
-    """Scores of every recorded answer, each (n_questions, n_rounds), NaN: unlabelled or no answer.
-
-    ``metric`` says which of them policies are compared by and what they were taken against. Where that
-    is the full budget's own answer, questions with one count as labelled; where it is the record's own
-    score, those with any.
-    """
+    """Scores of every recorded answer, each (n_questions, n_rounds), NaN: unlabelled or no answer."""
 
     em: NDArray[np.float64]
     f1: NDArray[np.float64]
@@ -56,12 +51,7 @@ def score_rounds(
     *,
     agreement: bool = False,
 ) -> list[NDArray[np.float64]]:
-    """Scores of every recorded answer, each (n_questions, n_rounds); NaN where none was asked for.
-
-    Under ``agreement`` the gold answers are those of the loop itself, and an equal answer has the score
-    in full: one of which normalising leaves nothing ("A", "the") equals itself too, where the official F1
-    and containment score 0.
-    """
+    """Scores of every recorded answer, each (n_questions, n_rounds); NaN where none was asked for."""
     question = np.repeat(np.arange(traces.n_questions), traces.last_rounds)
     answers = ScoredAnswers(Texts.of(traces.table.column("answer")), gold_answers(traces), question)
     scores = [answers.score(name, f1_kind) for name in names]
@@ -77,10 +67,7 @@ def gold_answers(traces: TraceSet) -> GoldAnswers:
 
 
 def own_scores(traces: TraceSet, name: ScoreName) -> NDArray[np.float64]:
-    """The record's own scores in place of one of those of answers, see :class:`suffice.scoring.Metric`.
-
-    (n_questions, n_rounds); NaN: no score.
-    """
+    """The record's own scores in place of one of those of answers, see :class:`suffice.scoring.Metric`."""
     scores = traces.column("score")
     if scores is None:
         return np.full((traces.n_rounds, traces.n_questions), np.nan).T
@@ -101,10 +88,7 @@ class RetrievalQuality:
     def at(
         self, stops: NDArray[np.int16], weights: NDArray[np.float64] | None = None
     ) -> tuple[float | None, float | None]:
-        """Mean precision and recall at each question's stop round (n_questions,), 1-based, weighted or not.
-
-        Each is over the questions where it is defined there; ``None``: nowhere.
-        """
+        """Mean precision and recall at each question's stop round (n_questions,), 1-based, weighted or not."""
         rows = np.arange(len(stops))
         weights = np.ones(len(stops)) if weights is None else weights
         return (
@@ -148,10 +132,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class ScoreColumn:
-    """A score of every answer; ``agreeing``: an answer equal to the gold one scores 1 in any case.
-
-    EM and Acc have the F1's first kind.
-    """
+    """A score of every answer; ``agreeing``: an answer equal to the gold one scores 1 in any case."""
 
     name: ScoreName
     f1_kind: F1Kind = "hotpotqa"
@@ -190,10 +171,7 @@ class SignalColumn:
 
 @dataclass(frozen=True, slots=True)
 class WorkColumn:
-    """What a function gives of a record of some questions, each by itself, (n_questions, n_rounds or 1).
-
-    Known by the function's value; other processes are sent it. With a ``name`` it is kept beside the record.
-    """
+    """What a function gives of a record of some questions, each by itself, (n_questions, n_rounds or 1)."""
 
     work: Callable[[TraceSet], Array]
     name: str = ""

@@ -384,10 +384,7 @@ def _policy_stops(traces: TraceSet) -> tuple[Stops, NDArray[np.bool_]]:
 
 # --- what must stand above any figure ----------------------------------------------------------------
 def record_banners(traces: TraceSet) -> tuple[str, ...]:
-    """What must stand above any figure: several loops, cut questions, rounds without an answer or blank.
-
-    All of them are replayed all the same.
-    """
+    """What must stand above any figure: several loops, cut questions, rounds without an answer or blank."""
     return (*_several_loops(traces), *_cut(traces), *answer_banners(traces))
 
 

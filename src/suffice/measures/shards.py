@@ -1,8 +1,4 @@
-"""A record in shards: whole questions of one file, measured in turn or side by side.
-
-What is sent to a worker names a file and rows and holds no data. Results come in the order of the shards,
-so they are the same for any number of workers.
-"""
+"""A record in shards: whole questions of one file, measured in turn or side by side."""
 
 from __future__ import annotations
 
@@ -42,11 +38,7 @@ _Given = TypeVar("_Given")
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Shard:
-    """Some questions of a record, whose ``rows`` lie in a span of a file.
-
-    ``starts`` (n + 1,) say where each question begins among the rows, ``questions`` (n,) which they are of
-    all of the record.
-    """
+    """Some questions of a record, whose ``rows`` lie in a span of a file."""
 
     span: Span
     rows: Rows
@@ -67,10 +59,7 @@ class Shard:
 
 
 def shards_of(traces: TraceSet, rows: int = SHARD_ROWS) -> tuple[Shard, ...]:
-    """The shards of a record, or of a part of one, that is read when asked for; none of one in memory.
-
-    One whose questions lie scattered over its files has none: it is measured whole.
-    """
+    """The shards of a record, or of a part of one, that is read when asked for; none of one in memory."""
     table, starts = traces.table, traces.starts
     if not isinstance(table, LazyTable) or table.num_rows <= rows:
         return ()
@@ -121,10 +110,7 @@ def usable_cores() -> int:
 
 
 class Workers(Executor):
-    """Processes that share nothing, started when work is sent, and anew after :meth:`shutdown`.
-
-    With ``behind`` they leave the machine to whatever else wants it.
-    """
+    """Processes that share nothing, started when work is sent, and anew after :meth:`shutdown`."""
 
     def __init__(self, count: int, *, behind: bool = False) -> None:
         self.count = count
@@ -202,10 +188,7 @@ Array = NDArray[np.float64]
 
 
 class Kept:
-    """Columns of one whole record, a file each in the folder ``RECORD.measures``.
-
-    Where that cannot be written they stand in the user's cache; where that cannot either, nowhere.
-    """
+    """Columns of one whole record, a file each in the folder ``RECORD.measures``."""
 
     def __init__(self, source: Path, stamp: str) -> None:
         self._stamp = stamp

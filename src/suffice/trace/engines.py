@@ -233,11 +233,7 @@ class Address(WindowsPath if os.name == "nt" else PosixPath):  # type: ignore[mi
 
 
 def as_place(record: str | Path) -> Path:
-    """A path, or the address of a database, whose password is kept apart.
-
-    >>> str(as_place("postgres://ann:secret@db.example/loops"))
-    'postgresql://ann@db.example/loops'
-    """
+    """A path, or the address of a database, whose password is kept apart."""
     found = _ADDRESS.fullmatch(str(record))
     if found is None:
         return Path(record)

@@ -175,11 +175,7 @@ _UNTIMED = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 def spans_of(record: QuestionRecord, *, model: str | None = None) -> dict[str, Any]:
-    """A question as a document of OTLP JSON: ``invoke_agent``, and a ``retrieval`` and a ``chat`` a round.
-
-    A chat has the calls of its round together. Rounds whose time is not known begin in 2000, and one whose
-    duration is not known takes a millisecond.
-    """
+    """A question as a document of OTLP JSON: ``invoke_agent``, and a ``retrieval`` and a ``chat`` a round."""
     key = record.question.id.encode()
 
     def made(what: str, digits: int = 16) -> str:
@@ -356,10 +352,7 @@ _NAME = re.compile(r"watch-(\w+)-(\d{5})\.jsonl")
 
 
 def read_watch_1(folder: Path) -> tuple[QuestionRecord, ...]:
-    """The questions of a folder that nobody records into any more, with the labels beside them.
-
-    What a process that died had not finished ended in error; lines that are damaged are left out.
-    """
+    """The questions of a folder that nobody records into any more, with the labels beside them."""
     files = sorted(file for file in folder.glob("watch-*.jsonl") if _NAME.fullmatch(file.name))
     parquet = any(folder.glob("[!.]*.parquet"))
     if not files and not parquet:
@@ -389,39 +382,27 @@ def _of_journal(file: Path) -> Iterator[QuestionRecord]:
         with suppress(ValueError, LookupError, TypeError, AttributeError, RecursionError):
             document = strict_json(line)
             if "begin" in document:
-                gold = {name: tuple(texts) for name, texts in document["gold"].items()}
                 asked = Question(**document["begin"])
-                drawn = {name: document[name] for name in ("propensity", "policy_hash")}
                 under_way[asked.id] = {
                     "question": asked,
-                    "gold": Gold(**gold),
-                    **drawn,
-                    "rounds": [],
+                    "gold": Gold(**document["gold"]),
+                    **{name: document[name] for name in ("propensity", "policy_hash")},
+                    "rounds": (),
+                    "scores": {},
                 }
             elif "round" in document:
-                rounds = under_way[document["id"]]["rounds"]
-                rounds.append((round_of_document(document["round"]), document.get("score")))
+                held = under_way[document["id"]]
+                held["rounds"] += (round_of_document(document["round"]),)
+                if document.get("score") is not None:
+                    held["scores"][len(held["rounds"])] = document["score"]
             elif "end" in document:
                 held = under_way.pop(document["id"])
                 if "last" in document:
-                    score = held["rounds"][-1][1]
-                    held["rounds"][-1] = (round_of_document(document["last"]), score)
+                    held["rounds"] = (*held["rounds"][:-1], round_of_document(document["last"]))
                 if held["rounds"]:
-                    yield _record(held, document["end"])
+                    yield QuestionRecord(**held, stopped_by=document["end"])
     match = _NAME.fullmatch(file.name)
     after = "" if match is None else f"watch-{match[1]}-{int(match[2]) + 1:05d}"
     if not any(file.with_name(f"{after}{end}").exists() for end in (".jsonl", ".parquet")):
-        yield from (_record(held, "error") for held in under_way.values() if held["rounds"])
-
-
-def _record(held: dict[str, Any], stopped_by: Any) -> QuestionRecord:
-    rounds: list[tuple[Round, float | None]] = held["rounds"]
-    return QuestionRecord(
-        question=held["question"],
-        gold=held["gold"],
-        rounds=tuple(finished for finished, _ in rounds),
-        scores={number: score for number, (_, score) in enumerate(rounds, 1) if score is not None},
-        propensity=held["propensity"],
-        stopped_by=stopped_by,
-        policy_hash=held["policy_hash"],
-    )
+        for held in filter(lambda held: held["rounds"], under_way.values()):
+            yield QuestionRecord(**held, stopped_by="error")

@@ -193,10 +193,7 @@ class LoopRecord:
         stop: bool | None,
         score: float | None,
     ) -> None:
-        """A round of a question ended; ``began`` comes with its first, ``stop`` is what the policy says.
-
-        ``took_s`` are the seconds since the round before, without those of an answer asked for apart.
-        """
+        """A round of a question ended; ``began`` comes with its first, ``stop`` is what the policy says."""
         with self._store.lock:
             self._check_process()
             usage, signals, now = finished.usage, finished.signals, time.time()

@@ -242,11 +242,7 @@ RecordKey = tuple[Hashable, ...]
 
 @dataclass(frozen=True, slots=True)
 class RowSet(Generic[_Record]):
-    """How records of one kind are kept as rows.
-
-    ``key`` are the columns that tell records apart, ``key_of`` gives their values of a record, ``rows`` its
-    rows by column.
-    """
+    """How records of one kind are kept as rows."""
 
     schema: TableSchema
     rows: Callable[[_Record], Sequence[Mapping[str, Any]]]

@@ -10,8 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from suffice.errors import DataError, SufficeWarning
 from suffice.trace.parquet import (
     BOOL,
@@ -41,21 +39,16 @@ from suffice.trace.plans.records import (
     PlanTask,
 )
 from suffice.trace.reader import (
-    StoredFile,
     first_error,
     nothing_read,
-    parquet_files,
-    stated_version,
 )
 from suffice.trace.recording import (
     RecordWriter,
     count_failures,
-    recorded_rows,
-    stores_at,
 )
+from suffice.trace.rounds.reader import parts_of
 from suffice.trace.rounds.records import Usage
 from suffice.trace.rounds.schema import PASSAGES, USAGE_COLUMNS
-from suffice.trace.store import exported
 
 PLAN_SCHEMA_VERSION = 1
 PLAN_SCHEMA_KEY = b"suffice.plan_schema"
@@ -247,29 +240,12 @@ def inspect_plans(path: str | Path) -> PlanSet:
     runs: dict[tuple[Any, ...], list[_Row]] = {}
     run: dict[str, Any] = {}
     misspelt: dict[str, str] = {}
-
-    def take(table: pa.Table, file: Path) -> None:
+    for part, table in parts_of(root, {column.name for column in PLAN_COLUMNS}, PLANS, errors):
+        run = run or part.run
+        misspelt |= dict.fromkeys(part.remarks, str(part.file))
         for index, values in enumerate(table.to_pylist()):
             key = tuple(values.get(name) for name in RUN_KEY_COLUMNS)
-            runs.setdefault(key, []).append(_Row(values, str(file), index))
-
-    wanted = {column.name for column in PLAN_COLUMNS}
-    files = parquet_files(root)
-    for file in files:
-        try:
-            part, table = StoredFile.read_whole(file, wanted, PLANS)
-        except DataError as error:
-            errors.append(error)
-            continue
-        run = run or part.run
-        misspelt.update(dict.fromkeys(part.remarks, str(file)))
-        take(table, file)
-    after = exported(files)
-    for store in stores_at(root):
-        for held in recorded_rows(store, after):
-            stated_version(held.table.schema.metadata or {}, store, PLANS)
-            run = run or dict(held.run)
-            take(held.table, store)
+            runs.setdefault(key, []).append(_Row(values, str(part.file), index))
     for text, name in misspelt.items():
         warnings.warn(f"{name}: {text}", SufficeWarning, stacklevel=3)
     records: list[PlanRecord] = []

@@ -125,11 +125,7 @@ def _check_shares(shares: Mapping[str, float], said: str) -> None:
 
 
 def parse_splits(text: str) -> dict[str, float]:
-    """``tune=0.4,eval=60%`` as shares that sum to 1.
-
-    >>> parse_splits("tune=0.4,eval=60%")
-    {'tune': 0.4, 'eval': 0.6}
-    """
+    """``tune=0.4,eval=60%`` as shares that sum to 1."""
     shares: dict[str, float] = {}
     for part in text.split(","):
         name, _, share = (word.strip() for word in part.partition("="))
@@ -143,12 +139,7 @@ def parse_splits(text: str) -> dict[str, float]:
 def assign_splits(
     units: Iterable[Hashable], shares: Mapping[str, float], *, seed: int
 ) -> list[str]:
-    """A split for each of the first questions, in order, given their units: one has one split.
-
-    Each goes to the split furthest behind its share, with a seeded disturbance so that the pattern
-    cannot fall in step with the data's own. Every prefix holds each share to within about one
-    unit, and where each question is one the first assignments do not depend on how many follow.
-    """
+    """A split for each of the first questions, in order, given their units: one has one split."""
     units = list(units)
     sizes, names, targets = Counter(units), list(shares), list(shares.values())
     taken = [0] * len(names)
@@ -196,16 +187,9 @@ def merge_traces(
         raise UsageError(f"name at least two trace sets to join, found {sources!r}")
     check_free(Path(out))
     read = [read_source(source, skip_invalid=skip_invalid) for source in sources]
-    _refuse_repeated(read)
-    step = {"by": "merge", "from": [Path(source.name).name for source in read]}
-    return write_copy(read, out, step=step, failures=True)
-
-
-def _refuse_repeated(sources: Sequence[TraceInspection]) -> None:
-    """A question is recorded once in a trace set."""
     held: dict[str, str] = {}
     repeated: dict[str, tuple[str, str]] = {}
-    for source in sources:
+    for source in read:
         for name in source.traces.question_ids:
             if name in held:
                 repeated[name] = (held[name], source.name)
@@ -217,6 +201,8 @@ def _refuse_repeated(sources: Sequence[TraceInspection]) -> None:
             f"{second}; compare such records side by side with: suffice replay {first} {second} --policy P, "
             f"or leave them out of one: suffice traces filter {second} --without {first} --out NEW"
         )
+    step = {"by": "merge", "from": [Path(source.name).name for source in read]}
+    return write_copy(read, out, step=step, failures=True)
 
 
 # --- pool -----------------------------------------------------------------------------------------
@@ -321,11 +307,7 @@ def write_copy(
     failures: bool = False,
     notes: Sequence[str] = (),
 ) -> Written:
-    """Write the questions of the sources, file by file, to a new place: all of it, or nothing.
-
-    ``change`` is given rows and their question ids; ``fills`` are the columns of the schema that it adds.
-    ``step`` and ``stated`` go into the run document. ``splits`` are those that it makes.
-    """
+    """Write the questions of the sources, file by file, to a new place: all of it, or nothing."""
     target = Path(out)
     for source in sources:
         place = Path(source.name)
@@ -336,11 +318,26 @@ def write_copy(
     apart = _told_apart(parts)
     filled = [name for source in sources for name in source.labels.columns()]
     added = {name: _KNOWN[name] for name in (*filled, *fills)} | dict.fromkeys(apart, pa.string())
-    schema = _joint_schema(parts, added).with_metadata(_metadata(parts, runs, step, stated or {}))
+    run = agreed(runs)
+    done = run.get("derived")
+    run |= {**(stated or {}), "derived": [*(done if isinstance(done, list) else []), dict(step)]}
+    if len(runs) > 1:
+        run["runs"] = runs
+    foreign = agreed([part.stored.metadata or {} for part in parts])
+    metadata = {**foreign, **(QUESTION_ROWS.stamped(run).metadata or {})}
+    schema = _joint_schema(parts, added).with_metadata(metadata)
     tables = (_in_schema(one, schema) for one in _tables(sources, apart, change, max_rounds))
     carried = 0
     with written_aside(target) as aside:
-        _write(tables, aside, schema, single=target.suffix == ".parquet")
+        if target.suffix == ".parquet":  # parts of one file, else each a file of a directory
+            with parquet_writer(aside, schema) as sink:
+                for table in tables:
+                    sink.write_table(table)
+        else:
+            aside.mkdir()
+            for number, table in enumerate(tables):
+                with parquet_writer(aside / part_name(number), schema) as sink:
+                    sink.write_table(table)
         if failures and aside.is_dir():
             carried = _carry_failures(sources, aside)
     if failures and target.suffix == ".parquet":
@@ -356,22 +353,6 @@ def write_copy(
         failures=carried,
         notes=(*notes, *_notes(sources, runs, questions, splits)),
     )
-
-
-def _metadata(
-    parts: Sequence[StoredFile],
-    runs: Sequence[Mapping[str, Any]],
-    step: Mapping[str, Any],
-    stated: Mapping[str, Any],
-) -> dict[bytes, bytes]:
-    """What all files say alike, and the run document with what was done."""
-    run = agreed(runs)
-    done = run.get("derived")
-    run |= {**stated, "derived": [*(done if isinstance(done, list) else []), dict(step)]}
-    if len(runs) > 1:
-        run["runs"] = [dict(each) for each in runs]
-    foreign = agreed([part.stored.metadata or {} for part in parts])
-    return {**foreign, **(QUESTION_ROWS.stamped(run).metadata or {})}
 
 
 def _tables(
@@ -397,19 +378,6 @@ def _tables(
                     table = table.append_column(name, pa.repeat(value, table.num_rows))
             if table.num_rows:
                 yield table
-
-
-def _write(tables: Iterable[pa.Table], aside: Path, schema: pa.Schema, *, single: bool) -> None:
-    """As parts of one file, or each as a file of a directory."""
-    if single:
-        with parquet_writer(aside, schema) as sink:
-            for table in tables:
-                sink.write_table(table)
-        return
-    aside.mkdir()
-    for number, table in enumerate(tables):
-        with parquet_writer(aside / part_name(number), schema) as sink:
-            sink.write_table(table)
 
 
 def _carry_failures(sources: Sequence[TraceInspection], root: Path) -> int:

@@ -1,8 +1,4 @@
-"""Labels that come after the record: gold answers, types, groups and scores of its questions.
-
-A store keeps them in a table, a folder of Parquet files in ``labels.jsonl``; whoever reads the record reads
-them too.
-"""
+"""Labels that come after the record: gold answers, types, groups and scores of its questions."""
 
 from __future__ import annotations
 
@@ -272,10 +268,7 @@ class LabelFile:
 
 
 def labels_beside(root: Path, table: pa.Table) -> LabelFile:
-    """The labels of a store or a folder for the questions of its rows; those that differ are errors.
-
-    A last line that was cut off while it was written is left out, with a remark.
-    """
+    """The labels of a store or a folder for the questions of its rows; those that differ are errors."""
     store = live_store(root)
     read = _read(root) if store is None else LabelFile(Labels.of(store.labels()[0]))
     if not read.labels:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from suffice.errors import DataError, SufficeWarning
 from suffice.trace.engines import as_place
 from suffice.trace.lazy import LazyTable, Span
-from suffice.trace.parquet import footer_of
+from suffice.trace.parquet import TableSchema, footer_of
 from suffice.trace.reader import (
     BATCH,
     EXAMPLE,
@@ -40,7 +40,6 @@ from suffice.trace.rounds.checks import (
     Problem,
     key_problems,
     row_problems,
-    unanswered,
 )
 from suffice.trace.rounds.labels import LABELS_FILE, Labels, labels_beside
 from suffice.trace.rounds.schema import COLUMNS, QUESTIONS, REQUIRED, records_to_table
@@ -66,11 +65,7 @@ ATTRIBUTES = ("dataset", "model", "pipeline")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceInspection:
-    """A trace set with everything that is wrong with it, and the files it lies in.
-
-    ``labels`` lie beside the files: ``traces`` has them, the files have not. ``filled`` says in how many rows
-    of the files each column is no null.
-    """
+    """A trace set with everything that is wrong with it, and the files it lies in."""
 
     traces: TraceSet
     errors: tuple[DataError, ...]
@@ -185,10 +180,7 @@ def _opened(
     skip_invalid: bool,
     progress: Callable[[float], object] | None = None,
 ) -> TraceSet | None:
-    """The trace set, of which the keys are read and the other columns when they are asked for.
-
-    ``None``: it is read whole, since it is small, or in a store, or labels lie beside its files.
-    """
+    """The trace set, of which the keys are read and the other columns when they are asked for."""
     listed = parquet_files(root)
     stored = not listed or not is_exported(root, listed)
     if stored or (root.is_dir() and (root / LABELS_FILE).exists()):
@@ -258,10 +250,7 @@ def _size(file: Path) -> tuple[int, int]:
 def _screened(
     spans: Sequence[Span], runs: Sequence[Difference]
 ) -> tuple[LazyTable | None, list[DataError]]:
-    """The rows of questions without an invalid one, and what is wrong with others; ``None``: none is left.
-
-    Every column is read once, some rows at a time; of a row group that cannot be decoded none is left.
-    """
+    """The rows of questions without an invalid one, and what is wrong with others; ``None``: none is left."""
     errors: list[DataError] = []
     problems: dict[tuple[Path, int, str, str], None] = {}
     kept: list[Span] = []
@@ -274,7 +263,7 @@ def _screened(
                 beside = [*CHECKED_WITH.get(name, ())]
                 names = [name, *(one for one in beside if one != name and one in file.names)]
                 for start, table in file.batches(names, rows):
-                    for problem in (*unanswered(file.version, table), *row_problems(table)):
+                    for problem in row_problems(table, file.version):
                         row = start + problem.position
                         found[file.file, row, problem.column, problem.message] = None
         except DataError as error:
@@ -335,11 +324,7 @@ def inspect_traces(
     keep_unknown: bool = False,
     kept: Container[str] | None = None,
 ) -> TraceInspection:
-    """Read what can be read and list what cannot; ``traces`` holds the valid questions only.
-
-    ``kept``: files are read one at a time, and of their columns only these are held, and of which file each
-    row is.
-    """
+    """Read what can be read and list what cannot; ``traces`` holds the valid questions only."""
     root = as_place(path)
     errors: list[DataError] = []
     tables: list[pa.Table] = []
@@ -348,20 +333,11 @@ def inspect_traces(
     rows = 0
     remarks: dict[str, str] = {}
     wanted, filled = _Wanted(columns, keep_unknown), Counter[str]()
-    for file, source in _sources(root):
-        try:
-            part, table = (
-                StoredFile.read_whole(file, wanted, QUESTIONS)
-                if source is None
-                else _of_run(file, source, wanted)
-            )
-        except DataError as error:
-            errors.append(error)
-            continue
-        for problem in (*unanswered(part.version, table), *row_problems(table)):
-            errors.append(problem.error(str(file), problem.position))
+    for part, table in parts_of(root, wanted, QUESTIONS, errors):
+        for problem in row_problems(table, part.version):
+            errors.append(problem.error(str(part.file), problem.position))
             broken.append(replace(problem, position=rows + problem.position))
-        remarks |= {text: str(file) for text in part.remarks if text not in remarks}
+        remarks |= {text: str(part.file) for text in part.remarks if text not in remarks}
         filled.update({n: len(table) - table.column(n).null_count for n in table.column_names})
         tables.append(table if kept is None else _light(table, kept, len(parts)))
         parts.append(part)
@@ -412,21 +388,37 @@ def stored_rows(
     return [*live, *recorded_rows(file, after, most)]
 
 
-def _sources(root: Path) -> Iterator[tuple[Path, RecordedRows | None]]:
-    """The Parquet files of a set, and what its stores hold besides; what is exported meanwhile comes once."""
+def parts_of(
+    root: Path, wanted: Container[str], kind: TableSchema, errors: list[DataError]
+) -> Iterator[tuple[StoredFile, pa.Table]]:
+    """The Parquet files of a set and what its stores hold besides; what cannot be read becomes an error."""
     files = parquet_files(root)
-    yield from ((file, None) for file in files)
-    after = exported(files)
+    for file in files:
+        try:
+            part = StoredFile.read_whole(file, wanted, kind)
+        except DataError as error:
+            errors.append(error)
+        else:
+            yield part
+    after = exported(files)  # what is exported meanwhile comes once
     for store in stores_at(root):
-        yield from ((store, rows) for rows in stored_rows(store, after))
+        for rows in stored_rows(store, after):
+            try:
+                part = _of_run(store, rows, wanted, kind)
+            except DataError as error:
+                errors.append(error)
+            else:
+                yield part
 
 
-def _of_run(file: Path, rows: RecordedRows, wanted: _Wanted) -> tuple[StoredFile, pa.Table]:
-    version = stated_version(rows.table.schema.metadata or {}, file, QUESTIONS)
+def _of_run(
+    file: Path, rows: RecordedRows, wanted: Container[str], kind: TableSchema
+) -> tuple[StoredFile, pa.Table]:
+    version = stated_version(rows.table.schema.metadata or {}, file, kind)
     table = rows.table.select([name for name in rows.table.column_names if name in wanted])
     part = StoredFile(
         file=file,
-        kind=QUESTIONS,
+        kind=kind,
         names=tuple(table.column_names),
         row_groups=(table.num_rows,),
         n_bytes=0,

@@ -525,10 +525,7 @@ def of_loops(runs: Iterable[Difference]) -> tuple[Difference, ...]:
 
 
 def in_words(found: Sequence[Difference]) -> str:
-    """``they differ in pipeline react (a.parquet), iterative (b.parquet); step 1, 3``.
-
-    Files are named by the first entry that tells them apart so.
-    """
+    """``they differ in pipeline react (a.parquet), iterative (b.parquet); step 1, 3``."""
     told, apart = [], set()
     for difference in found:
         parts = frozenset(difference.files.values())

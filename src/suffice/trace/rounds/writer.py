@@ -105,10 +105,7 @@ def _check_rows(rows: pa.Table) -> None:
 
 
 def write_trace_set(traces: TraceSet, path: str | Path) -> Path:
-    """Write a trace set with every column it carries; the file written.
-
-    A path ending in ``.parquet`` is a file, any other a directory that gets ``part-00000.parquet``.
-    """
+    """Write a trace set with every column it carries; the file written."""
     both = (traces.table, traces.closed_book)
     rows = pa.concat_tables(map(in_memory, both), promote_options="default")
     metadata = QUESTION_ROWS.stamped(traces.origin.run).metadata
@@ -123,10 +120,7 @@ def question_writer(
     kind: RowSet[Any] = QUESTION_ROWS,
     shard: Shard | None = None,
 ) -> RecordWriter[Any]:
-    """A writer of finished questions; see :class:`suffice.trace.recording.RecordWriter`.
-
-    The run document of a shard says which it is; a recording may go on in other shards.
-    """
+    """A writer of finished questions; see :class:`suffice.trace.recording.RecordWriter`."""
     own = {} if shard is None else {"shard": shard.number, "shards": shard.of}
     return RecordWriter(
         kind,
