@@ -166,7 +166,7 @@ class CostBook:
         return CostAxis(name=cost.name, label=cost.label, unit=cost.unit)
 
     def usual(self, readings: Iterable[CostReads]) -> dict[str, NDArray[np.float64]]:
-        """Those of the usual costs that are known for all who read so much, and what fixed-1 .. fixed-R pay."""
+        """The usual costs known for all who read so much: what fixed-1 .. fixed-R pay, (n_rounds,) means."""
         readings = tuple(readings)
         return {
             name: paid.mean(axis=0)

@@ -59,7 +59,7 @@ def unlike(
     some: NDArray[np.bool_],
     others: NDArray[np.bool_],
 ) -> tuple[Unlike, ...]:
-    """Those of some numbers of questions, by name, (n_questions,) each, whose means differ; the surest first."""
+    """Numbers of questions, (n_questions,) each, whose means differ; the surest first. NaN is left out."""
     found = []
     for name, values in numbers.items():
         sides = [values[side & ~np.isnan(values)] for side in (some, others)]

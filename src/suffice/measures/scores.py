@@ -88,7 +88,7 @@ class RetrievalQuality:
     def at(
         self, stops: NDArray[np.int16], weights: NDArray[np.float64] | None = None
     ) -> tuple[float | None, float | None]:
-        """Mean precision and recall at each question's stop round (n_questions,), 1-based, weighted or not."""
+        """Mean precision and recall at each question's stop (n_questions,); ``None``: nowhere defined."""
         rows = np.arange(len(stops))
         weights = np.ones(len(stops)) if weights is None else weights
         return (

@@ -192,7 +192,7 @@ class StoredFile:
     def batches(
         self, names: Sequence[str], rows: Rows, fields: tuple[str, ...] = ()
     ) -> Iterator[tuple[int, pa.Table]]:
-        """Columns a few rows at a time, where some of ``rows`` (ascending) lie, and each batch's first row."""
+        """Columns a few rows at a time where ``rows`` (ascending) lie; of the first one only ``fields``."""
         kind = narrowed(self.kind.arrow.field(names[0]).type, fields)
         with readable(self.file):
             footer, first = footer_of(self.file), 0

@@ -132,7 +132,7 @@ def _hook_forks() -> None:
 
 
 class Store:
-    """A database of questions, rounds and labels, in a file or on a server, for many threads and processes."""
+    """A database of questions, rounds and labels for many threads and processes; threads take turns."""
 
     def __init__(self, file: str | Path, *, durable: bool = False, stays: bool = False) -> None:
         self.file = as_place(file)

@@ -50,8 +50,8 @@ def row_problems(table: pa.Table, version: int = QUESTIONS.version) -> Iterator[
     """Those that a row shows by itself; version 1 knows no null answers."""
     if version == 1 and "answer" in table.column_names:
         said = (
-            "null where version 1 requires a value; write an empty string where the model gave none; where it "
-            f"was not asked, state {QUESTIONS.key.decode()} = {QUESTIONS.version} in the file's metadata"
+            "null where version 1 requires a value; write an empty string where the model gave none; where "
+            f"it was not asked, state {QUESTIONS.key.decode()} = {QUESTIONS.version} in the file's metadata"
         )
         for position in positions(pc.is_null(table.column("answer"))):
             yield Problem(int(position), "answer", said)

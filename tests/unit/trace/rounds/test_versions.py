@@ -13,9 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.builders import keep
 
-from suffice.errors import DataError, SufficeWarning, UsageError
-from suffice.live.watch import Watch
-from suffice.policies.rules.policy import RulePolicy
+from suffice.errors import DataError, SufficeWarning
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.derive import merge_traces
 from suffice.trace.rounds.reader import inspect_traces, read_traces
@@ -177,15 +175,6 @@ def test_a_bad_value_of_version_2_is_named(
     (error, *_) = inspect_traces(file).errors
     assert (error.file, error.row, error.column) == (str(file), row, column)
     assert says in error.message
-
-
-def test_a_millionth_is_a_propensity() -> None:
-    record = replace(make_record("a", ["x"]), propensity=1e-6)
-    assert record.propensity == pytest.approx(1e-6)
-    assert to_trace_set([record]).of_questions("propensity") == [record.propensity]
-    for share in (1e-38, 9e-7):
-        with pytest.raises(UsageError, match=r"explore .*found"):
-            Watch(RulePolicy(rule="answer_stable"), mode="live", explore=share)
 
 
 def test_times_of_other_widths_are_read(tmp_path: Path) -> None:
