@@ -284,7 +284,7 @@ def _screened(
     read = table.select([name for name in _KEYS if name in table.column_names])
     keys = Keys.of(read)
     wrong = list(key_problems(read, keys))
-    errors += _apart(list(map(_Origin.of_table(table).error, wrong)), runs)
+    errors += _apart(list(map(_placed(_pieces(table)), wrong)), runs)
     rows = np.concatenate([*bad, np.array([problem.position for problem in wrong], np.int64)])
     return table.filter(~np.isin(keys.codes, keys.codes[rows])), errors
 
@@ -299,7 +299,7 @@ def questions_of(
         if progress is not None:
             progress(number / len(names))
     keys = Keys.of(table)
-    problems = [*map(_Origin.of_table(table).error, key_problems(table.select(names), keys))]
+    problems = [*map(_placed(_pieces(table)), key_problems(table.select(names), keys))]
     if problems:
         files = {span.file.file.name: span.file.run for span in table.spans}
         raise first_error(_apart(problems, differences(files.items())))
@@ -339,17 +339,23 @@ def inspect_traces(
             broken.append(replace(problem, position=rows + problem.position))
         remarks |= {text: str(part.file) for text in part.remarks if text not in remarks}
         filled.update({n: len(table) - table.column(n).null_count for n in table.column_names})
-        tables.append(table if kept is None else _light(table, kept, len(parts)))
+        if kept is not None:
+            numbers = pa.array(np.full(table.num_rows, len(parts), np.int32))
+            names = [name for name in table.column_names if name in REQUIRED or name in kept]
+            table = table.select(names).append_column(FILE, numbers)  # noqa: PLW2901 - a lighter one
+        tables.append(table)
         parts.append(part)
         rows += table.num_rows
     combined = one_table(tables)
     remarks |= dict.fromkeys(_empty_gold(combined), str(root))
-    origin = _Origin.of(parts)
     problems = list(key_problems(combined))
     runs = differences((part.file.name, part.run) for part in parts)
-    errors.extend(_apart([origin.error(problem) for problem in problems], runs))
-    problems += broken
-    combined = _without(combined, problems)
+    placed = _placed((part.file, 0, part.rows) for part in parts)
+    errors.extend(_apart(list(map(placed, problems)), runs))
+    if problems := problems + broken:
+        codes = Keys.of(combined).codes
+        wrong = codes[[problem.position for problem in problems]]
+        combined = combined.filter(pa.array(~np.isin(codes, wrong)))
     beside = labels_beside(root, combined)
     errors.extend(beside.errors)
     remarks |= dict.fromkeys(beside.remarks, str(root))
@@ -431,13 +437,6 @@ def _of_run(
     return part, table
 
 
-def _light(table: pa.Table, kept: Container[str], number: int) -> pa.Table:
-    """The required columns and the kept ones, and which file it was."""
-    names = [name for name in table.column_names if name in REQUIRED or name in kept]
-    numbers = pa.array(np.full(table.num_rows, number, np.int32))
-    return table.select(names).append_column(FILE, numbers)
-
-
 class _Wanted:
     """Which columns to load, besides those that are required."""
 
@@ -468,25 +467,22 @@ def one_table(tables: Iterable[pa.Table]) -> pa.Table:
         ) from error
 
 
-class _Origin:
-    """Where a row of the combined table came from: of so many rows, from one on, of a file."""
+def _pieces(table: LazyTable) -> list[tuple[Path, int, int]]:
+    """Of which file its rows are, from which one on, and how many."""
+    return [(span.file.file, span.start, span.rows) for span in table.spans]
 
-    def __init__(self, pieces: Iterable[tuple[Path, int, int]]) -> None:
-        self._pieces = list(pieces)
-        self._ends = np.cumsum([rows for _, _, rows in self._pieces])
 
-    @classmethod
-    def of(cls, parts: Sequence[StoredFile]) -> _Origin:
-        return cls((part.file, 0, part.rows) for part in parts)
+def _placed(pieces: Iterable[tuple[Path, int, int]]) -> Callable[[Problem], DataError]:
+    """Problems of a table that came from these pieces of files, as errors at their places there."""
+    held = list(pieces)
+    ends = np.cumsum([rows for _, _, rows in held])
 
-    @classmethod
-    def of_table(cls, table: LazyTable) -> _Origin:
-        return cls((span.file.file, span.start, span.rows) for span in table.spans)
+    def error(problem: Problem) -> DataError:
+        index = int(np.searchsorted(ends, problem.position, side="right"))
+        file, first, rows = held[index]
+        return problem.error(str(file), first + problem.position - int(ends[index]) + rows)
 
-    def error(self, problem: Problem) -> DataError:
-        index = int(np.searchsorted(self._ends, problem.position, side="right"))
-        file, first, rows = self._pieces[index]
-        return problem.error(str(file), first + problem.position - int(self._ends[index]) + rows)
+    return error
 
 
 # --- what was read, perhaps not as it was meant ----------------------------------------------------
@@ -566,18 +562,6 @@ def answer_banners(traces: TraceSet) -> tuple[str, ...]:
         "answer there"
     )
     return (said,)
-
-
-def _without(table: pa.Table, problems: list[Problem]) -> pa.Table:
-    """The table without any question that has a problem."""
-    if not problems:
-        return table
-    ids = table.column("question_id")
-    bad = {ids[problem.position].as_py() for problem in problems}
-    keep = pc.invert(pc.is_in(ids, value_set=pa.array(sorted(i for i in bad if i), pa.string())))
-    if None in bad or "" in bad:
-        keep = pc.and_(keep, pc.fill_null(pc.not_equal(ids, ""), False))
-    return table.filter(keep)
 
 
 def as_trace_set(table: pa.Table, origin: TraceSetOrigin) -> TraceSet:
