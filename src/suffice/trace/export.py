@@ -368,11 +368,12 @@ def read_watch_1(folder: Path) -> tuple[QuestionRecord, ...]:
             name = free_id(record.question.id, records.__contains__)
             records[name] = replace(record, question=replace(record.question, id=name))
     rows = records_to_table(records.values())
-    beside = labels_beside(folder, rows)
-    if beside.errors:
-        raise first_error(beside.errors)
+    errors: list[DataError] = []
+    labels = labels_beside(folder, rows, errors, [])
+    if errors:
+        raise first_error(errors)
     origin = TraceSetOrigin(source=str(folder), run={})
-    return tuple(as_trace_set(beside.labels.onto(rows), origin).records())
+    return tuple(as_trace_set(labels.onto(rows), origin).records())
 
 
 def _of_journal(file: Path) -> Iterator[QuestionRecord]:

@@ -356,10 +356,10 @@ def inspect_traces(
         codes = Keys.of(combined).codes
         wrong = codes[[problem.position for problem in problems]]
         combined = combined.filter(pa.array(~np.isin(codes, wrong)))
-    beside = labels_beside(root, combined)
-    errors.extend(beside.errors)
-    remarks |= dict.fromkeys(beside.remarks, str(root))
-    combined = beside.labels.onto(combined, wanted if kept is None else kept)
+    said: list[str] = []
+    labels = labels_beside(root, combined, errors, said)
+    remarks |= dict.fromkeys(said, str(root))
+    combined = labels.onto(combined, wanted if kept is None else kept)
     traces = as_trace_set(
         combined,
         TraceSetOrigin(
@@ -377,7 +377,7 @@ def inspect_traces(
         errors=tuple(errors),
         remarks=tuple(f"{place}: {text}" for text, place in remarks.items()),
         parts=tuple(parts),
-        labels=beside.labels,
+        labels=labels,
         filled=filled,
     )
 
