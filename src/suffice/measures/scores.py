@@ -1,4 +1,4 @@
-"""What recorded answers scored: read by fitting and by replay, never by a decision."""
+"""What is measured of questions by themselves: scores of answers, retrieval, signals, by keys that travel."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def own_scores(traces: TraceSet, name: ScoreName) -> NDArray[np.float64]:
     return np.where(np.isnan(scores), np.nan, holds)
 
 
-# --- retrieval ------------------------------------------------------------
+# --- retrieval ------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetrievalQuality:
     """Shares in [0, 1], high is good, each (n_questions, n_rounds)."""
@@ -126,7 +126,7 @@ def retrieval_quality(traces: TraceSet) -> RetrievalQuality:
     return RetrievalQuality(precision=precision, recall=recall)
 
 
-# --- measured ------------------------------------------------------------
+# --- columns by key -------------------------------------------------------------------------------
 Array = NDArray[np.float64]
 
 

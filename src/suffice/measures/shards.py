@@ -1,4 +1,4 @@
-"""A record in shards: whole questions of one file, measured in turn or side by side."""
+"""A large record in shards, measured in turn or side by side, and its measured columns kept beside it."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def _travels(work: object) -> bool:
     return True
 
 
-# --- kept ------------------------------------------------------------
+# --- kept beside the record -----------------------------------------------------------------------
 _FOOTER = 65_536  # bytes at the end of a file by which it is told from others
 _UNREADABLE = (pa.ArrowException, OSError)
 Array = NDArray[np.float64]

@@ -1,4 +1,4 @@
-"""A record for other tools: a store as Parquet, any record as JSON lines, CSV or spans in OTLP JSON."""
+"""A record for other tools: a store as Parquet, any record as JSON lines, CSV or spans; and what comes back."""
 
 from __future__ import annotations
 
@@ -85,7 +85,12 @@ def export_traces(
     model = traces.origin.run.get("model")
     with written_aside(Path(out)) as aside:
         if format == "csv":
-            _write_csv(aside, rows)
+            with_values = {name for row in rows for name in row}
+            names = [one.name for one in COLUMNS if one.name in with_values or one.required]
+            with aside.open("w", encoding="utf-8", newline="") as stream:
+                writer = csv.writer(stream, lineterminator="\n")
+                writer.writerow(names)
+                writer.writerows([_text(row.get(name)) for name in names] for row in rows)
         else:
             documents: Iterator[Mapping[str, Any]] = iter(rows)
             if of_questions:
@@ -152,21 +157,11 @@ def _value(value: Any) -> Any:
     return value.isoformat() if isinstance(value, datetime) else value
 
 
-def _write_csv(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    with_values = {name for row in rows for name in row}
-    names = [column.name for column in COLUMNS if column.name in with_values or column.required]
-    with file.open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(names)
-        for row in rows:
-            writer.writerow([_text(row.get(name)) for name in names])
-
-
 def _text(value: Any) -> Any:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
 
 
-# --- spans ------------------------------------------------------------
+# --- spans of OpenTelemetry -----------------------------------------------------------------------
 QUESTION, ROUND = "suffice.question", "suffice.round"
 DOCUMENTS = "gen_ai.retrieval.documents"
 OPERATION = "gen_ai.operation.name"
@@ -347,7 +342,7 @@ def _round(rest: dict[str, Any], documents: Any) -> Round:
     return round_of_document(rest)
 
 
-# --- journal ------------------------------------------------------------
+# --- journals of earlier versions -----------------------------------------------------------------
 _NAME = re.compile(r"watch-(\w+)-(\d{5})\.jsonl")
 
 

@@ -1,4 +1,4 @@
-"""Records as rows of a table, and tables as Parquet files, each page with a checksum."""
+"""What the columns of a trace file are, records as rows of a table, and tables as files with checksums."""
 
 from __future__ import annotations
 

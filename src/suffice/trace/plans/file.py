@@ -1,4 +1,4 @@
-"""Read and write plan traces."""
+"""The plan trace's schema, version 1: one row per run and step; its files read and written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trace sets made of trace sets: split by a seed, joined, and pooled."""
+"""Trace sets made of trace sets: split by a seed, joined, pooled, and narrowed to some questions and rounds."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ def pool_traces(sets: Sequence[TraceSet]) -> TraceSet:
     return as_trace_set(one_table(tables), origin)
 
 
-# --- copying ------------------------------------------------------------
+# --- written again --------------------------------------------------------------------------------
 _KEPT = (
     "split",
     "group",
@@ -455,7 +455,7 @@ def _in_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return whole.select(schema.names).cast(schema)
 
 
-# --- filter ------------------------------------------------------------
+# --- narrow ---------------------------------------------------------------------------------------
 def _names(meaning: str) -> Option:
     return Option(
         help=f"only questions of {meaning}; may be given several times",

@@ -587,7 +587,7 @@ def _worse(passage: Passage) -> tuple[bool, float]:
     return undefined, 0.0 if score is None or undefined else -score
 
 
-# --- tokens ------------------------------------------------------------
+# --- words of a passage ---------------------------------------------------------------------------
 _WORD = re.compile(r"\w+")
 
 

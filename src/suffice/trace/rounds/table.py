@@ -1,4 +1,4 @@
-"""A validated set of recorded questions, as columns and as records."""
+"""A validated set of recorded questions, as columns and as records; which of them count as one, and whose loop."""
 
 from __future__ import annotations
 
@@ -431,7 +431,7 @@ def _pairs(chunk: pa.MapArray) -> pa.StructArray:
     return pc.list_flatten(_entries(chunk))
 
 
-# --- units ------------------------------------------------------------
+# --- which questions count as one: those of one group, or else of one text ------------------------
 _ENDS = " .,;:!?"  # what a question asked again may end with or not
 
 
@@ -479,7 +479,7 @@ def _hashes(
     return np.array(hashes, np.float64)
 
 
-# --- loops ------------------------------------------------------------
+# --- which loop the questions of a file are of ----------------------------------------------------
 LOOP = ("pipeline", "model", "prompt", "retriever", "rounds", "step", "temperature", "samples")
 """Entries of a run document that make a loop what it is; others say what it was asked."""
 _MOST_VALUE = 40

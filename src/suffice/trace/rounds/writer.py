@@ -1,4 +1,4 @@
-"""Write traces: whole sets at once, or question by question."""
+"""Write traces: whole sets at once, question by question, or the rows of a record with other answers."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def check_settings(path: str | Path, *, run: Mapping[str, Any], may_differ: froz
     check_goes_on(root, before, run, may_differ=may_differ | _OF_SHARDS)
 
 
-# --- rows ------------------------------------------------------------
+# --- rows of a record, of which answers are filled in ---------------------------------------------
 _ANSWERED = (
     "answer",
     "response",

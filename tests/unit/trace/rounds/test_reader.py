@@ -61,59 +61,51 @@ def tokens(logprob: float | None, top: float | None = -0.1) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("columns", "row", "column", "says"),
+    ("columns", "row", "column"),
     [
-        ({"round": [1, 1, 1, 2]}, 1, "round", "'a' has round 1 twice"),
-        ({"question_id": ["a", "a", "a", "a"]}, 2, "round", "'a' has round 1 twice"),
-        ({"round": [1, 3, 1, 2]}, 1, "round", "'a' jumps from round 1 to 3"),
-        ({"round": [1, 2, 2, 3]}, 2, "round", "'b' starts at round 2"),
-        ({"round": [1, 2, 0, 2]}, 3, "round", "'b' jumps from round 0 to 2"),
-        ({"round": [1, 2, -1, 1]}, 2, "round", "round -1"),
-        ({"question_id": ["a", "a", "b", "c"], "round": [1, 2, 1, 0]}, 3, "round", "no round 1"),
-        ({"question_id": ["a", "a", None, "b"]}, 2, "question_id", "null"),
-        ({"question_id": ["a", "a", "", ""]}, 2, "question_id", "empty question_id"),
-        ({"round": [1, None, 1, 2]}, 1, "round", "null"),
-        ({"question": ["A?", "A?", "B?", None]}, 3, "question", "null"),
-        ({"answer": ["x", None, "y", "z"]}, 1, "answer", "write an empty string"),
-        ({"split": ["tune", "eval", "eval", "eval"]}, 1, "split", "one split"),
-        ({"split": ["eval", "eval", "eval", None]}, 3, "split", "one split"),
-        ({"llm_calls": [1, 1, -1, 1]}, 2, "llm_calls", "negative"),
-        ({"prompt_tokens": [1, 1, 1, -7]}, 3, "prompt_tokens", "negative"),
-        ({"judge_prompt_tokens": [1, -7, 1, 1]}, 1, "judge_prompt_tokens", "negative"),
-        ({"latency_s": [0.5, -0.5, 1.0, 1.0]}, 1, "latency_s", "negative"),
-        ({"tokens": [None, tokens(float("nan")), None, None]}, 1, "tokens.logprob", "nan"),
-        ({"tokens": [None, [], tokens(float("inf")), None]}, 2, "tokens.logprob", "inf"),
-        ({"tokens": [None, None, None, tokens(None)]}, 3, "tokens.logprob", "None"),
-        ({"tokens": [tokens(-1), tokens(-1, float("nan"))] * 2}, 1, "tokens.top.logprob", "nan"),
-        (
-            {"tokens": [[], None, tokens(-1), tokens(-1, float("inf"))]},
-            3,
-            "tokens.top.logprob",
-            "inf",
-        ),
-        ({"answer_starts": [0, None, -3, 1]}, 2, "answer_starts", "tokens count from 0"),
-        ({"passages": [[], None, [], [{"id": "1"}, None]]}, 3, "passages", "null among its items"),
-        ({"tokens": [None, [None], None, None]}, 1, "tokens.logprob", "None"),
+        ({"round": [1, 1, 1, 2]}, 1, "round"),
+        ({"question_id": ["a", "a", "a", "a"]}, 2, "round"),
+        ({"round": [1, 3, 1, 2]}, 1, "round"),
+        ({"round": [1, 2, 2, 3]}, 2, "round"),
+        ({"round": [1, 2, 0, 2]}, 3, "round"),
+        ({"round": [1, 2, -1, 1]}, 2, "round"),
+        ({"question_id": ["a", "a", "b", "c"], "round": [1, 2, 1, 0]}, 3, "round"),
+        ({"question_id": ["a", "a", None, "b"]}, 2, "question_id"),
+        ({"question_id": ["a", "a", "", ""]}, 2, "question_id"),
+        ({"round": [1, None, 1, 2]}, 1, "round"),
+        ({"question": ["A?", "A?", "B?", None]}, 3, "question"),
+        ({"answer": ["x", None, "y", "z"]}, 1, "answer"),
+        ({"split": ["tune", "eval", "eval", "eval"]}, 1, "split"),
+        ({"split": ["eval", "eval", "eval", None]}, 3, "split"),
+        ({"llm_calls": [1, 1, -1, 1]}, 2, "llm_calls"),
+        ({"prompt_tokens": [1, 1, 1, -7]}, 3, "prompt_tokens"),
+        ({"judge_prompt_tokens": [1, -7, 1, 1]}, 1, "judge_prompt_tokens"),
+        ({"latency_s": [0.5, -0.5, 1.0, 1.0]}, 1, "latency_s"),
+        ({"tokens": [None, tokens(float("nan")), None, None]}, 1, "tokens.logprob"),
+        ({"tokens": [None, [], tokens(float("inf")), None]}, 2, "tokens.logprob"),
+        ({"tokens": [None, None, None, tokens(None)]}, 3, "tokens.logprob"),
+        ({"tokens": [tokens(-1), tokens(-1, float("nan"))] * 2}, 1, "tokens.top.logprob"),
+        ({"tokens": [[], None, tokens(-1), tokens(-1, float("inf"))]}, 3, "tokens.top.logprob"),
+        ({"answer_starts": [0, None, -3, 1]}, 2, "answer_starts"),
+        ({"passages": [[], None, [], [{"id": "1"}, None]]}, 3, "passages"),
+        ({"tokens": [None, [None], None, None]}, 1, "tokens.logprob"),
         (
             {"samples": [["x"]] * 4, "sample_clusters": [[0], None, [0, 0], [0]]},
             2,
             "sample_clusters",
-            "one number a sample, found 2 for 1 samples",
         ),
         (
             {"samples": [["x", "y"]] * 4, "sample_clusters": [[0, 0], [0, 1], None, [1, 1]]},
             3,
             "sample_clusters",
-            "name the first sample of each one's cluster, found (1, 1)",
         ),
     ],
 )
 def test_a_bad_value_is_named(
-    tmp_path: Path, columns: dict[str, Any], row: int, column: str, says: str
+    tmp_path: Path, columns: dict[str, Any], row: int, column: str
 ) -> None:
     error = refused(write(tmp_path / "bad.parquet", **columns))
     assert (error.row, error.column) == (row, column)
-    assert says in error.message
     assert f"row {row}, column {column}" in str(error)
 
 
