@@ -1,4 +1,4 @@
-"""A record for other tools: a store as Parquet, any record as JSON lines, CSV or spans; and what comes back."""
+"""A record for other tools: a store as Parquet, any record as JSON lines, CSV or spans; and read back."""
 
 from __future__ import annotations
 

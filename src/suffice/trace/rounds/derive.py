@@ -1,4 +1,4 @@
-"""Trace sets made of trace sets: split by a seed, joined, pooled, and narrowed to some questions and rounds."""
+"""Trace sets made of trace sets: split by a seed, joined, pooled, narrowed to questions and rounds."""
 
 from __future__ import annotations
 

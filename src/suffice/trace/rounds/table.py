@@ -1,4 +1,4 @@
-"""A validated set of recorded questions, as columns and as records; which of them count as one, and whose loop."""
+"""A validated set of recorded questions, as columns and as records, with their units and loops."""
 
 from __future__ import annotations
 
