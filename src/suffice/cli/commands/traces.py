@@ -49,10 +49,7 @@ class Told(Reading):
         for note in written.notes:
             say(note)
         if self.json:
-            document = asdict(written)
-            print_json(
-                {name: value for name, value in document.items() if name != "stays" or value}
-            )
+            print_json({n: value for n, value in asdict(written).items() if n != "stays" or value})
             return 0
         put(f"wrote {written.out}: {written.questions:,} questions, {written.rounds:,} rounds")
         if written.splits:
