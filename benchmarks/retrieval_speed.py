@@ -13,8 +13,7 @@ from benchmarks.timing import best_seconds
 from suffice.retrieval.dense.onnx_encoder import OnnxEncoder
 from suffice.retrieval.dense.sentence_encoder import SentenceEncoder
 from suffice.retrieval.lexical.bm25 import BM25Index
-from suffice.trace.rounds.records import Passage
-from suffice.trace.rounds.tokens import passage_tokens, tokenize
+from suffice.trace.rounds.records import Passage, passage_tokens, tokenize
 
 SMALL, LARGE = 5_000, 1_000_000
 WORDS, VOCABULARY, QUERIES, K = 30, 50_000, 50, 20

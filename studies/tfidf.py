@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from suffice._optional import require
 from suffice.retrieval.ranking import best_first, check_ids, check_k, scored
-from suffice.trace.rounds.records import Passage
-from suffice.trace.rounds.tokens import passage_tokens, tokenize
+from suffice.trace.rounds.records import Passage, passage_tokens, tokenize
 
 
 class TfidfIndex:

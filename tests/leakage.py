@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from studies.hidden_constraints.corpus.tasks import PlanningTask
 
 from suffice.contracts import Encoder
-from suffice.trace.rounds.tokens import tokenize
+from suffice.trace.rounds.records import tokenize
 
 _SUFFIXES = (
     *("ments", "ment", "ities", "ness", "ings", "ing", "ions", "ion", "ity", "ies", "ied"),

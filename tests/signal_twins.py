@@ -18,8 +18,7 @@ from suffice.signals.evidence import NOT_EXTRACTIVE, seen_passages
 from suffice.signals.model_confidence import BLANKS, MARKUP, labelled_span, span_behind
 from suffice.signals.samples import Clustering, entropy_of_counts, sample_clusters
 from suffice.signals.spec import SignalSpec
-from suffice.trace.rounds.records import LoopView, Passage, Round, Token
-from suffice.trace.rounds.tokens import passage_tokens
+from suffice.trace.rounds.records import LoopView, Passage, Round, Token, passage_tokens
 
 
 def added_nothing(current: Round, earlier: tuple[Round, ...]) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.stop_rag_traces import WORLDS, stop_rag_records
 
-from suffice.trace.rounds.tokens import passage_tokens, tokenize
+from suffice.trace.rounds.records import passage_tokens, tokenize
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "a")
 SMALL: dict[str, Any] = {

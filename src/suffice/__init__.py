@@ -98,11 +98,11 @@ if TYPE_CHECKING:
     from suffice.trace.export import export_traces as export_traces
     from suffice.trace.plans.file import read_plans as read_plans
     from suffice.trace.plans.records import PlanTask as PlanTask
+    from suffice.trace.rounds.derive import TraceFilter as TraceFilter
+    from suffice.trace.rounds.derive import filter_traces as filter_traces
     from suffice.trace.rounds.derive import merge_traces as merge_traces
     from suffice.trace.rounds.derive import pool_traces as pool_traces
     from suffice.trace.rounds.derive import split_traces as split_traces
-    from suffice.trace.rounds.filter import TraceFilter as TraceFilter
-    from suffice.trace.rounds.filter import filter_traces as filter_traces
     from suffice.trace.rounds.labels import Label as Label
     from suffice.trace.rounds.reader import example_record as example_record
     from suffice.trace.rounds.reader import read_traces as read_traces
@@ -166,7 +166,7 @@ _HOMES = {
     "SweepSettings": "replay.settings",
     "Token": "trace.rounds.records",
     "TopToken": "trace.rounds.records",
-    "TraceFilter": "trace.rounds.filter",
+    "TraceFilter": "trace.rounds.derive",
     "TraceSet": "trace.rounds.table",
     "Usage": "trace.rounds.records",
     "UsageError": "errors",
@@ -178,7 +178,7 @@ _HOMES = {
     "diagnosis": "replay.diagnose.diagnosis",
     "example_record": "trace.rounds.reader",
     "export_traces": "trace.export",
-    "filter_traces": "trace.rounds.filter",
+    "filter_traces": "trace.rounds.derive",
     "fit_certified": "replay.choose.certified",
     "fit_method": "policies.registry",
     "fit_rule": "policies.fitting",

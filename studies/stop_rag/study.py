@@ -35,8 +35,7 @@ from suffice.costs.usage import CostModel, CostReads
 from suffice.errors import UsageError
 from suffice.measures.costs import CostBook, cost_reads
 from suffice.measures.measures import Measures
-from suffice.measures.retrieval import RetrievalQuality
-from suffice.measures.scores import Outcomes
+from suffice.measures.scores import Outcomes, RetrievalQuality
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.fitting import fitted_rule
 from suffice.policies.stop_rag.fit import VALIDATION_SPLIT
@@ -48,9 +47,8 @@ from suffice.scoring import F1Kind
 from suffice.signals.registry import LLM_STOP, MALFORMED_ACTIONS
 from suffice.signals.table import first_stops, signal_table
 from suffice.stats.intervals.simultaneous import simultaneous_bands
-from suffice.trace.loops import is_veiled
 from suffice.trace.rounds.labels import labelled
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.table import TraceSet, is_veiled
 
 FEW = 200
 """Questions, below which differences of a few points drown."""

@@ -29,7 +29,7 @@ from suffice.retrieval.combined import HybridRetriever, RerankedRetriever
 from suffice.retrieval.lexical.bm25 import BM25Index
 from suffice.retrieval.networks import CrossEncoderReranker
 from suffice.testing.conformance import check_reranker, check_retriever
-from suffice.trace.rounds.tokens import passage_tokens
+from suffice.trace.rounds.records import passage_tokens
 
 pytest.importorskip("transformers", reason="the extra 'train' is missing")
 

@@ -33,7 +33,7 @@ from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index
 from suffice.retrieval.networks import CrossEncoderReranker
 from suffice.stats.intervals.bootstrap import percentile_interval, resampled_means
 from suffice.trace.durable import writable
-from suffice.trace.rounds.tokens import passage_text
+from suffice.trace.rounds.records import passage_text
 
 METRICS: tuple[str, ...] = ("recall@2", "recall@5", "mrr")
 """Names in the order of the columns of :func:`ranking_scores`."""

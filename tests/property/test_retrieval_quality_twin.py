@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.properties import examples
 from tests.question_records import question_records
 
-from suffice.measures.retrieval import retrieval_quality
+from suffice.measures.scores import retrieval_quality
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import QuestionRecord
 

@@ -164,7 +164,7 @@ def _without_password(word: str) -> str:
     option, mark, value = word.partition("=") if word.startswith("--") else ("", "", word)
     if not value.startswith(("postgres:", "postgresql:")):
         return word
-    from suffice.trace.postgres import as_place
+    from suffice.trace.engines import as_place
 
     return f"{option}{mark}{as_place(value)}"
 

@@ -24,7 +24,7 @@ from suffice.errors import StorageError, UsageError, plain_file, struck, without
 from suffice.scoring import answer_form
 from suffice.signals.registry import computed_signals
 from suffice.signals.table import GrowingRecord
-from suffice.trace.postgres import Address
+from suffice.trace.engines import Address
 from suffice.trace.rounds.records import Gold, LoopView, Passage, Question, Round, Usage
 from suffice.trace.rounds.schema import COLUMNS
 from suffice.trace.store import Store, store_at

@@ -17,7 +17,7 @@ from suffice.scoring import accuracy, exact_match, f1
 from suffice.signals.registry import computed_signals
 from suffice.signals.table import signal_columns
 from suffice.trace.durable import check_free
-from suffice.trace.rounds.copying import Written
+from suffice.trace.rounds.derive import Written
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import QuestionRecord, Round
 from suffice.trace.rounds.schema import COLUMNS

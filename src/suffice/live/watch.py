@@ -21,8 +21,8 @@ from suffice.live.requirements import has_confidence
 from suffice.options import settings_of
 from suffice.policies.file import PolicyFile, policy_hash
 from suffice.scoring import AnswerChoice
+from suffice.trace.engines import as_place
 from suffice.trace.loop_record import LoopRecord
-from suffice.trace.postgres import as_place
 from suffice.trace.rounds.records import (
     LEAST_PROPENSITY,
     Gold,

@@ -10,8 +10,7 @@ from typing import Any, Self
 from suffice._optional import require
 from suffice.errors import BackendError, DataError, UsageError
 from suffice.llm.embedded import check_gguf, header_value, processors, quiet_params, start_server
-from suffice.trace.rounds.records import Passage, best_reranked
-from suffice.trace.rounds.tokens import passage_text
+from suffice.trace.rounds.records import Passage, best_reranked, passage_text
 
 _PURPOSE = "The embedded reranker"
 _LONGEST = 8192

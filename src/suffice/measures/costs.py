@@ -40,19 +40,13 @@ def cost_reads(specs: Iterable[Signal]) -> CostReads:
 
 
 def policy_reads(policy: StopPolicy, budget: int | None = None) -> CostReads:
-    """What a policy pays for that is run to a budget of rounds (``None``: the record's).
-
-    Answer sets are made of what it read at the last round too.
-    """
+    """What a policy pays for that is run to a budget of rounds (``None``: the record's)."""
     sets = policy.facts.coverage is not None
     return replace(cost_reads(policy.specs), until=budget, at_end=sets)
 
 
 def paid_together(reads: CostReads, choosing: CostReads | None) -> CostReads:
-    """What whoever reads so much pays for who also chooses among answers; ``None``: nobody chooses.
-
-    An answer can only be returned later if it was made, and what it is chosen by is read at the stop too.
-    """
+    """What whoever reads so much pays for who also chooses among answers; ``None``: nobody chooses."""
     if choosing is None:
         return reads
     return CostReads(
@@ -72,10 +66,7 @@ def fixed_stops(last_rounds: NDArray[np.int16], budget: int) -> NDArray[np.int16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostAxis:
-    """The cost that policies are compared at; without a unit it is a count.
-
-    ``reason`` says why it is not the usual one; empty: it is, or was asked for.
-    """
+    """The cost that policies are compared at; without a unit it is a count."""
 
     name: str
     label: str
@@ -105,11 +96,7 @@ KnownCosts = Mapping[str, "NDArray[np.float64] | None"]
 
 
 class CostBook:
-    """Costs at every stop of one trace set by what is read; each combination is computed once.
-
-    ``choosing`` is what everybody reads, fixed budgets too, to choose among answers; ``None``: none does.
-    ``lengths`` gives how long the lists of a column are, where the record need not be asked.
-    """
+    """Costs at every stop of one trace set by what is read; each combination is computed once."""
 
     def __init__(
         self,
@@ -161,11 +148,7 @@ class CostBook:
         capped: bool = False,
         beside: CostBook | None = None,
     ) -> CostAxis:
-        """The cost ``wanted``; ``None``: that of :func:`usual_axis`.
-
-        ``readers`` are what policies read, by their names; ``beside`` holds the costs of another record that
-        is compared, as the closed book's.
-        """
+        """The cost ``wanted``; ``None``: that of :func:`usual_axis`."""
         everyone = {"fixed-k": CostReads(), **readers}
         if wanted is None:
             of_fixed = self.usual(everyone.values())
@@ -183,10 +166,7 @@ class CostBook:
         return CostAxis(name=cost.name, label=cost.label, unit=cost.unit)
 
     def usual(self, readings: Iterable[CostReads]) -> dict[str, NDArray[np.float64]]:
-        """Those of the usual costs that are known for all who read so much, and what fixed-1 .. fixed-R pay.
-
-        By name, (n_rounds,) means over all questions.
-        """
+        """The usual costs known for all who read so much: what fixed-1 .. fixed-R pay, (n_rounds,) means."""
         readings = tuple(readings)
         return {
             name: paid.mean(axis=0)
@@ -278,10 +258,7 @@ class CostChange:
 def cost_changes(
     full: Mapping[str, float | None], own: Mapping[str, float | None]
 ) -> tuple[CostChange, ...]:
-    """Rounds, model calls, tokens, retrievals, seconds and dollars side by side, given costs by name.
-
-    Tokens are those of the first of :data:`suffice.costs.usage.TOKENS` that both know.
-    """
+    """Rounds, model calls, tokens, retrievals, seconds and dollars side by side, given costs by name."""
 
     def known(name: str) -> bool:
         return full.get(name) is not None and own.get(name) is not None

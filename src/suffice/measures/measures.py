@@ -1,10 +1,4 @@
-"""A trace set measured once: scores, signals, costs and stop rounds, computed when first asked and kept.
-
-Scores, signals and retrieval are local to a question. So they are kept as columns over the whole trace
-set, each filled for the questions that were asked for and not known yet; a split or any other part
-reads its rows of them. Sums of costs and stop rounds are kept with the part: whether a cost is known, and
-which round is the last one of a budget, are said of a part as a whole.
-"""
+"""A trace set measured once: scores, signals, costs and stop rounds, computed when first asked and kept."""
 
 from __future__ import annotations
 
@@ -21,13 +15,14 @@ from suffice.contracts import Signal, StopPolicy
 from suffice.costs.usage import CostModel, CostReads
 from suffice.errors import InternalError, UsageError
 from suffice.measures.costs import CostBook
-from suffice.measures.kept import Kept
-from suffice.measures.measured import (
+from suffice.measures.scores import (
     LABELLED,
     UNITS,
     MeasuredColumn,
     MeasuredShard,
+    Outcomes,
     RetrievalColumn,
+    RetrievalQuality,
     ScoreColumn,
     SignalColumn,
     WorkColumn,
@@ -36,25 +31,19 @@ from suffice.measures.measured import (
     measured_columns,
     own_score,
 )
-from suffice.measures.retrieval import RetrievalQuality
-from suffice.measures.scores import Outcomes
 from suffice.measures.seen import Seen, seen_of
-from suffice.measures.shards import Shard, map_shards, shards_of
+from suffice.measures.shards import Kept, Shard, map_shards, shards_of
 from suffice.scoring import F1_KINDS, METRICS, F1Kind, Metric, MetricName, ScoreName
 from suffice.signals.table import SignalTable, first_stops, specs_for
 from suffice.stats.units import numbered_units
-from suffice.trace.loops import is_veiled
 from suffice.trace.rounds.reader import read_traces
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.table import TraceSet, is_veiled
 
 Array = NDArray[np.float64]
 
 
 class _Columns:
-    """Columns over all questions of a trace set, by key; each knows which questions it is filled for.
-
-    Where the record is read in shards they are computed of one after the other, or side by side.
-    """
+    """Columns over all questions of a trace set, by key; each knows which questions it is filled for."""
 
     def __init__(
         self, traces: TraceSet, recorded: TraceSet | None = None, executor: Executor | None = None
@@ -130,10 +119,7 @@ class _Columns:
 
 @dataclass(frozen=True, slots=True)
 class _PartOf:
-    """What measures share: the columns of the whole, their rows there, and the questions as ``recorded``.
-
-    ``None``: as they are measured.
-    """
+    """What measures share: the columns of the whole, their rows there, and the questions as ``recorded``."""
 
     whole: _Columns
     rows: NDArray[np.intp]
@@ -348,7 +334,7 @@ class Measures:
         """Which unit each question belongs to, (n_questions,): numbers from 0, in order of first occurrence.
 
         Questions of a unit are not independent: those of one ``group``, or else of one text, see
-        :func:`suffice.trace.units.unit_keys`. A part numbers its own.
+        :func:`suffice.trace.rounds.table.unit_keys`. A part numbers its own.
         """
         return numbered_units(self._local([UNITS])[0][:, 0])
 
@@ -421,7 +407,7 @@ class Measures:
     def derived(self, *works: Callable[[TraceSet], Array]) -> list[Array]:
         """What functions give of every question by itself, (n_questions, n_rounds), some read at a time.
 
-        See :class:`suffice.measures.measured.WorkColumn`.
+        See :class:`suffice.measures.scores.WorkColumn`.
         """
         return self._local([WorkColumn(work) for work in works])
 

@@ -1,27 +1,30 @@
-"""What recorded answers scored: read by fitting and by replay, never by a decision."""
+"""What is measured of questions by themselves: scores of answers, retrieval, signals, by keys that travel."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
+from operator import methodcaller
 
 import numpy as np
 from numpy.typing import NDArray
 
+from suffice.contracts import Signal
 from suffice.scoring import METRICS, F1Kind, Metric, ScoreName
 from suffice.signals.columns.answers import GoldAnswers, ScoredAnswers
+from suffice.signals.columns.listings import gold_passages, listings
+from suffice.signals.columns.rounds import RoundColumns
 from suffice.signals.columns.texts import Texts
-from suffice.trace.rounds.table import TraceSet
+from suffice.signals.registry import SIGNALS
+from suffice.signals.table import signal_columns
+from suffice.trace.rounds.labels import labelled
+from suffice.trace.rounds.table import TraceSet, unit_keys
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcomes:
-    """Scores of every recorded answer, each (n_questions, n_rounds), NaN: unlabelled or no answer.
-
-    ``metric`` says which of them policies are compared by and what they were taken against. Where that
-    is the full budget's own answer, questions with one count as labelled; where it is the record's own
-    score, those with any.
-    """
+    """Scores of every recorded answer, each (n_questions, n_rounds), NaN: unlabelled or no answer."""
 
     em: NDArray[np.float64]
     f1: NDArray[np.float64]
@@ -48,12 +51,7 @@ def score_rounds(
     *,
     agreement: bool = False,
 ) -> list[NDArray[np.float64]]:
-    """Scores of every recorded answer, each (n_questions, n_rounds); NaN where none was asked for.
-
-    Under ``agreement`` the gold answers are those of the loop itself, and an equal answer has the score
-    in full: one of which normalising leaves nothing ("A", "the") equals itself too, where the official F1
-    and containment score 0.
-    """
+    """Scores of every recorded answer, each (n_questions, n_rounds); NaN where none was asked for."""
     question = np.repeat(np.arange(traces.n_questions), traces.last_rounds)
     answers = ScoredAnswers(Texts.of(traces.table.column("answer")), gold_answers(traces), question)
     scores = [answers.score(name, f1_kind) for name in names]
@@ -69,10 +67,7 @@ def gold_answers(traces: TraceSet) -> GoldAnswers:
 
 
 def own_scores(traces: TraceSet, name: ScoreName) -> NDArray[np.float64]:
-    """The record's own scores in place of one of those of answers, see :class:`suffice.scoring.Metric`.
-
-    (n_questions, n_rounds); NaN: no score.
-    """
+    """The record's own scores in place of one of those of answers, see :class:`suffice.scoring.Metric`."""
     scores = traces.column("score")
     if scores is None:
         return np.full((traces.n_rounds, traces.n_questions), np.nan).T
@@ -80,3 +75,177 @@ def own_scores(traces: TraceSet, name: ScoreName) -> NDArray[np.float64]:
         return scores
     holds = scores == 1.0 if name == "em" else scores > 0.0
     return np.where(np.isnan(scores), np.nan, holds)
+
+
+# --- retrieval ------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetrievalQuality:
+    """Shares in [0, 1], high is good, each (n_questions, n_rounds)."""
+
+    precision: NDArray[np.float64]
+    recall: NDArray[np.float64]
+
+    def at(
+        self, stops: NDArray[np.int16], weights: NDArray[np.float64] | None = None
+    ) -> tuple[float | None, float | None]:
+        """Mean precision and recall at each question's stop (n_questions,); ``None``: nowhere defined."""
+        rows = np.arange(len(stops))
+        weights = np.ones(len(stops)) if weights is None else weights
+        return (
+            _mean(self.precision[rows, stops - 1], weights),
+            _mean(self.recall[rows, stops - 1], weights),
+        )
+
+
+def _mean(values: NDArray[np.float64], weights: NDArray[np.float64]) -> float | None:
+    defined = np.isfinite(values)
+    return float(np.average(values[defined], weights=weights[defined])) if defined.any() else None
+
+
+def retrieval_quality(traces: TraceSet) -> RetrievalQuality:
+    """Precision and recall of the passages of rounds 1 to t, by their ids; one named twice counts once.
+
+    Notes
+    -----
+    Paper 1, table 2, gives no formula; this is our reading. Passages are told apart by id alone: where
+    a corpus holds a paragraph under several ids, both figures come out too low.
+    """
+    if not (traces.has("gold_passage_ids") and traces.has("passages")):
+        unknown = np.full((traces.n_questions, traces.n_rounds), np.nan)
+        return RetrievalQuality(precision=unknown, recall=unknown)
+    rounds = RoundColumns(traces)
+    listed, gold = rounds.once(listings), gold_passages(rounds)
+    gold_new = np.bincount(listed.rows[gold.listed], minlength=rounds.n_rows)
+    distinct, right = (
+        np.cumsum(traces.dense(np.where(listed.lists.valid, counted, np.nan)), axis=1)
+        for counted in (listed.new, gold_new)
+    )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        recall = right / np.where(gold.named > 0, gold.named, np.nan)[:, None]
+        precision = np.where(np.isnan(recall), np.nan, right / distinct)
+    return RetrievalQuality(precision=precision, recall=recall)
+
+
+# --- columns by key -------------------------------------------------------------------------------
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreColumn:
+    """A score of every answer; ``agreeing``: an answer equal to the gold one scores 1 in any case."""
+
+    name: ScoreName
+    f1_kind: F1Kind = "hotpotqa"
+    agreeing: bool = False
+    of_rounds = True
+
+
+@dataclass(frozen=True, slots=True)
+class RetrievalColumn:
+    """``precision`` or ``recall`` of what was retrieved."""
+
+    name: str
+    of_rounds = True
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SignalColumn:
+    """A signal, known by its declaration: compared by value where it can be."""
+
+    spec: Signal
+    of_rounds = True
+
+    @property
+    def _key(self) -> Hashable:
+        try:
+            return hash(self.spec), self.spec
+        except TypeError:
+            return id(self.spec)
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SignalColumn) and other._key == self._key
+
+
+@dataclass(frozen=True, slots=True)
+class WorkColumn:
+    """What a function gives of a record of some questions, each by itself, (n_questions, n_rounds or 1)."""
+
+    work: Callable[[TraceSet], Array]
+    name: str = ""
+    of_rounds: bool = True
+
+
+def _labelled(traces: TraceSet) -> Array:
+    return labelled(traces)[:, None].astype(np.float64)
+
+
+def _units(traces: TraceSet) -> Array:
+    return unit_keys(traces)[:, None]
+
+
+LABELLED = WorkColumn(_labelled, "labelled", of_rounds=False)
+"""1 where a question has gold answers."""
+UNITS = WorkColumn(_units, "unit", of_rounds=False)
+
+
+@cache
+def lengths_of(column: str) -> WorkColumn:
+    """How long each list of a column of the record is."""
+    return WorkColumn(methodcaller("lengths", column), f"length-{column}")
+
+
+@cache
+def own_score(name: ScoreName) -> WorkColumn:
+    """The record's own score in place of one of answers."""
+    return WorkColumn(partial(own_scores, name=name))
+
+
+MeasuredColumn = ScoreColumn | RetrievalColumn | SignalColumn | WorkColumn
+
+
+def column_name(key: MeasuredColumn) -> str:
+    """What a column is called where it is kept beside the record; empty: it is not."""
+    if isinstance(key, ScoreColumn):
+        of = f"-{key.f1_kind}" * (key.name == "f1") + "-agreeing" * key.agreeing
+        return f"score-{key.name}{of}"
+    if isinstance(key, SignalColumn):
+        own = key.spec.own_settings or SIGNALS.get(key.spec.name) != key.spec
+        return "" if own else f"signal-{key.spec.name}"
+    return key.name
+
+
+def measured_columns(traces: TraceSet, keys: Sequence[MeasuredColumn]) -> list[Array]:
+    """The columns of these questions, each (n_questions, n_rounds), or (n_questions, 1) of questions."""
+    columns: dict[MeasuredColumn, Array] = {}
+    signals = [key for key in keys if isinstance(key, SignalColumn)]
+    columns |= zip(signals, signal_columns(traces, [key.spec for key in signals]), strict=True)
+    if any(isinstance(key, RetrievalColumn) for key in keys):
+        quality = retrieval_quality(traces)
+        columns[RetrievalColumn("precision")] = quality.precision
+        columns[RetrievalColumn("recall")] = quality.recall
+    scores = [key for key in keys if isinstance(key, ScoreColumn)]
+    for f1_kind, agreeing in {(key.f1_kind, key.agreeing) for key in scores}:
+        alike = [key for key in scores if (key.f1_kind, key.agreeing) == (f1_kind, agreeing)]
+        names = [key.name for key in alike]
+        columns |= zip(alike, score_rounds(traces, names, f1_kind, agreement=agreeing), strict=True)
+    for key in keys:
+        if isinstance(key, WorkColumn):
+            columns[key] = key.work(traces)
+    return [columns[key] for key in keys]
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredShard:
+    """Measures columns of a shard; ``by_full_budget``: its own last answers stand for the gold ones."""
+
+    keys: tuple[MeasuredColumn, ...]
+    by_full_budget: bool = False
+
+    def __call__(self, traces: TraceSet) -> list[Array]:
+        """The columns in the order of the keys."""
+        if self.by_full_budget:
+            traces = traces.labelled_by_full_budget()
+        return measured_columns(traces, self.keys)

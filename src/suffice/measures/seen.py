@@ -22,10 +22,9 @@ from numpy.typing import NDArray
 from suffice.measures.scores import Outcomes
 from suffice.scoring import Weights
 from suffice.stats.logistic import predicted_by_others
-from suffice.trace.loops import in_words
 from suffice.trace.rounds.reader import answer_banners
 from suffice.trace.rounds.records import CUTS, POLICY_STOP
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.table import TraceSet, in_words
 
 _MOST = 0.5
 
@@ -385,10 +384,7 @@ def _policy_stops(traces: TraceSet) -> tuple[Stops, NDArray[np.bool_]]:
 
 # --- what must stand above any figure ----------------------------------------------------------------
 def record_banners(traces: TraceSet) -> tuple[str, ...]:
-    """What must stand above any figure: several loops, cut questions, rounds without an answer or blank.
-
-    All of them are replayed all the same.
-    """
+    """What must stand above any figure: several loops, cut questions, rounds without an answer or blank."""
     return (*_several_loops(traces), *_cut(traces), *answer_banners(traces))
 
 

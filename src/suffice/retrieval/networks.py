@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from suffice._optional import require
 from suffice.errors import BackendError, UsageError, first_line
-from suffice.trace.rounds.records import Passage, best_reranked
-from suffice.trace.rounds.tokens import passage_text
+from suffice.trace.rounds.records import Passage, best_reranked, passage_text
 
 SAFE = {"use_safetensors": True}
 """What a loader of transformers is told: weights in a pickle, which may run code, are not read."""

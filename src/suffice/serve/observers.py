@@ -24,6 +24,7 @@ from suffice._optional import require
 from suffice.live.privacy import Privacy, Veiled
 from suffice.serve.events import Event, QuestionBegun, QuestionEnded, RoundEnded
 from suffice.serve.service import Service
+from suffice.trace.export import OPERATION, agent_attributes, steps_of
 from suffice.trace.rounds.records import (
     STOPPED_BY,
     Gold,
@@ -32,7 +33,6 @@ from suffice.trace.rounds.records import (
     Round,
     StoppedBy,
 )
-from suffice.trace.rounds.spans import OPERATION, agent_attributes, steps_of
 
 OTHER = "other"
 """The label of a policy that is not in force any more, so that labels are as many as policies."""

@@ -31,7 +31,7 @@ from suffice.serve.observers import Metrics, Spans
 from suffice.serve.service import Served, Service
 from suffice.serve.settings import RecordSettings, ServeSettings, WatchSettings
 from suffice.trace.durable import in_turn
-from suffice.trace.postgres import Address, as_place
+from suffice.trace.engines import Address, as_place
 from suffice.trace.recording import prune
 from suffice.trace.store import Store, store_at, store_place
 

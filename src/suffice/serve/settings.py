@@ -20,7 +20,7 @@ from typing import (
 
 from suffice.errors import DataError, UsageError, unknown_name
 from suffice.options import Option, as_share
-from suffice.trace.postgres import Address, as_place
+from suffice.trace.engines import Address, as_place
 
 _Settings = TypeVar("_Settings")
 _MOST_FILE_BYTES = 1 << 20

@@ -98,7 +98,7 @@ def lack(spec: Signal, traces: TraceSet) -> Lack | None:
     columns = tuple(column for column in spec.needs if not traces.has(column))
     if columns or spec.recorded_only:
         return Lack(spec=spec, columns=columns, source=traces.origin.source)
-    from suffice.trace.loops import is_veiled
+    from suffice.trace.rounds.table import is_veiled
 
     if is_veiled(traces.origin.run) and (spec.answers or _TEXTS & {*spec.needs, *spec.reads}):
         return Lack(

@@ -21,8 +21,7 @@ from suffice.signals.columns.listings import unrecorded_so_far
 from suffice.signals.columns.rounds import RoundColumns, by_appearance
 from suffice.signals.columns.texts import NONE, Texts
 from suffice.signals.spec import share
-from suffice.trace.rounds.records import Passage, Round
-from suffice.trace.rounds.tokens import passage_text
+from suffice.trace.rounds.records import Passage, Round, passage_text
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]

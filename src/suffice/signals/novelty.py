@@ -18,7 +18,7 @@ from suffice.signals.columns.rounds import RoundColumns, by_appearance
 from suffice.signals.columns.texts import NONE
 from suffice.signals.evidence import PASSAGES_UNKNOWN, TEXT_UNKNOWN, seen_passages
 from suffice.signals.spec import share, unrecorded
-from suffice.trace.rounds.tokens import tokenize
+from suffice.trace.rounds.records import tokenize
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -76,7 +76,7 @@ def _overlaps(rounds: RoundColumns) -> tuple[Array, Array]:
 
 
 def _words(texts: pa.Array) -> pa.ListArray:
-    """What :func:`suffice.trace.rounds.tokens.tokenize` finds in each text, and empty words."""
+    """What :func:`suffice.trace.rounds.records.tokenize` finds in each text, and empty words."""
     spelt = pc.replace_substring_regex(pc.utf8_lower(texts), _SEPARATORS, " ")
     others = pc.invert(pc.match_substring_regex(texts, EUROPEAN))
     spelt = instead(spelt, others, texts, lambda text: " ".join(tokenize(text)))

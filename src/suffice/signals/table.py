@@ -24,10 +24,10 @@ from suffice.signals.available import is_stored, refuse_lacking
 from suffice.signals.columns.rounds import RoundColumns
 from suffice.signals.registry import resolve
 from suffice.signals.spec import UNDEFINED, SignalSpec, given_by, unanswered, undefined_in_words
+from suffice.trace.parquet import to_cells
 from suffice.trace.rounds.records import LoopView, Round
 from suffice.trace.rounds.schema import ROUND_COLUMNS, SCHEMA
 from suffice.trace.rounds.table import TraceSet
-from suffice.trace.schema import to_cells
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from suffice.errors import BackendError, UsageError
-from suffice.trace.rounds.tokens import tokenize
+from suffice.trace.rounds.records import tokenize
 
 if TYPE_CHECKING:
     import numpy as np

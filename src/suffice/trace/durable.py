@@ -134,10 +134,7 @@ def check_free(target: Path) -> None:
 
 @contextmanager
 def written_aside(target: Path) -> Iterator[Path]:
-    """A place beside ``target`` for a new file or directory, which takes its name when all is written.
-
-    Whatever ends the block before, nothing stands at ``target``. What a killed run left aside is removed.
-    """
+    """A place beside ``target`` for a new file or directory, which takes its name when all is written."""
     check_free(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     aside = _free_aside(target)
@@ -250,11 +247,7 @@ _SHARD = re.compile(r"(\d{1,9})/(\d{1,9})", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """The questions of one recorder of several that write one folder.
-
-    A question belongs to the shard that the sha256 of its id gives, whatever else is recorded, in whatever
-    order, by whatever version. ``number`` counts from 1.
-    """
+    """The questions of one recorder of several that write one folder."""
 
     number: int
     of: int
@@ -268,11 +261,7 @@ class Shard:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The shard that ``3/8`` names.
-
-        >>> Shard.parse("3/8")
-        Shard(number=3, of=8)
-        """
+        """The shard that ``3/8`` names."""
         named = _SHARD.fullmatch(text.strip())
         if named is None:
             raise UsageError(f"a shard is I/N, such as 3/8 for the third of eight, found {text!r}")

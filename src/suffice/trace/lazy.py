@@ -36,10 +36,7 @@ class Span:
 
 
 class LazyTable:
-    """Rows of spans, in any order, whose columns are read when first asked for, and kept.
-
-    It is used as an Arrow table is; :meth:`whole` gives one.
-    """
+    """Rows of spans, in any order, whose columns are read when first asked for, and kept."""
 
     def __init__(self, spans: Sequence[Span], rows: Rows | None = None) -> None:
         self.spans = tuple(spans)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from suffice.errors import StorageError, SufficeError
 from suffice.trace.durable import process_of
+from suffice.trace.engines import Refused
 from suffice.trace.rounds.records import (
     POLICY_STOP,
     Gold,
@@ -25,7 +26,6 @@ from suffice.trace.rounds.records import (
     StoppedBy,
     as_document,
 )
-from suffice.trace.sqlite import Refused
 from suffice.trace.store import BUSY_S, END, Connection, Store, end_all, free_id
 
 if TYPE_CHECKING:
@@ -193,10 +193,7 @@ class LoopRecord:
         stop: bool | None,
         score: float | None,
     ) -> None:
-        """A round of a question ended; ``began`` comes with its first, ``stop`` is what the policy says.
-
-        ``took_s`` are the seconds since the round before, without those of an answer asked for apart.
-        """
+        """A round of a question ended; ``began`` comes with its first, ``stop`` is what the policy says."""
         with self._store.lock:
             self._check_process()
             usage, signals, now = finished.usage, finished.signals, time.time()

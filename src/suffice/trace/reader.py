@@ -1,11 +1,9 @@
-"""Read the files of a trace set, of questions or of plans: which kind they are, their rows, their run.
-
-Foreign Arrow types are brought to the schema's, and what would lose information is refused.
-"""
+"""Read the files of a trace set, of questions or of plans: which kind they are, their rows, their run."""
 
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from bisect import bisect_left
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
@@ -24,14 +22,14 @@ from numpy.typing import NDArray
 from suffice.contracts import strict_json
 from suffice.errors import DataError, SufficeWarning, did_you_mean, near_misses
 from suffice.trace.parquet import (
+    RUN_KEY,
+    TableSchema,
     complete,
     footer_of,
     opened,
     readable,
 )
-from suffice.trace.plans.schema import PLANS
 from suffice.trace.rounds.schema import QUESTIONS
-from suffice.trace.schema import RUN_KEY, TableSchema
 
 Rows = NDArray[np.signedinteger[Any]]
 BATCH = 65_536
@@ -47,7 +45,7 @@ EXAMPLE = Path(__file__).with_name("example.parquet")
 
 def parquet_files(root: Path) -> list[Path]:
     """The Parquet files of a trace set, sorted by name; of a store there may be none."""
-    from suffice.trace.postgres import as_place
+    from suffice.trace.engines import as_place
     from suffice.trace.recording import stores_at
 
     stores = stores_at(as_place(root))
@@ -90,10 +88,10 @@ def parquet_files(root: Path) -> list[Path]:
 
 def schema_of(path: str | Path) -> TableSchema:
     """Which kind of trace set stands at ``path``; one of questions where no file says otherwise."""
-    from suffice.trace.postgres import as_place
+    from suffice.trace.engines import as_place
     from suffice.trace.recording import recorded_rows, stores_at
 
-    root = as_place(path)
+    root, plans = as_place(path), _plans()
     for file in parquet_files(root):
         try:
             with opened(file) as parquet:
@@ -102,19 +100,22 @@ def schema_of(path: str | Path) -> TableSchema:
             continue  # said by whoever reads it
         stated = schema.metadata or {}
         unstated_plan = QUESTIONS.key not in stated and {"task_id", "step"} <= {*schema.names}
-        if PLANS.key in stated or unstated_plan:
-            return PLANS
+        if plans.key in stated or unstated_plan:
+            return plans
     held = (rows for file in stores_at(root) for rows in recorded_rows(file, most=1))
-    return PLANS if any(PLANS.key in rows.metadata for rows in held) else QUESTIONS
+    return plans if any(plans.key in rows.metadata for rows in held) else QUESTIONS
+
+
+def _plans() -> TableSchema:
+    """The schema of plan traces, whose module reads files by this one."""
+    from suffice.trace.plans.file import PLANS
+
+    return PLANS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredFile:
-    """One file of a trace set, of which nothing but what it says of itself was read.
-
-    ``stored`` are all columns of its version and its metadata, as they stand; ``held`` are the rows of a run
-    of a store.
-    """
+    """One file of a trace set, of which nothing but what it says of itself was read."""
 
     file: Path
     kind: TableSchema
@@ -129,11 +130,7 @@ class StoredFile:
 
     @classmethod
     def open(cls, file: Path, wanted: Container[str], kind: TableSchema) -> StoredFile:
-        """The file, in the newest version of the schema.
-
-        An older version lacks the columns that came later: what it holds under their names is its own, and
-        is not read.
-        """
+        """The file, in the newest version of the schema."""
         with readable(file), opened(file) as parquet:
             return cls._of(parquet, file, wanted, kind)
 
@@ -195,10 +192,7 @@ class StoredFile:
     def batches(
         self, names: Sequence[str], rows: Rows, fields: tuple[str, ...] = ()
     ) -> Iterator[tuple[int, pa.Table]]:
-        """Columns a few rows at a time, where some of ``rows`` (ascending) lie, and each batch's first row.
-
-        ``fields``: those read of the first column's structs.
-        """
+        """Columns a few rows at a time where ``rows`` (ascending) lie; of the first one only ``fields``."""
         kind = narrowed(self.kind.arrow.field(names[0]).type, fields)
         with readable(self.file):
             footer, first = footer_of(self.file), 0
@@ -279,7 +273,7 @@ def _shares_a_field(stored: pa.DataType, kind: pa.DataType) -> bool:
 def _opened_again(file: Path, names: tuple[str, ...], kind: str) -> StoredFile:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SufficeWarning)  # said when it was opened first
-        return StoredFile.open(file, names, QUESTIONS if kind == QUESTIONS.name else PLANS)
+        return StoredFile.open(file, names, QUESTIONS if kind == QUESTIONS.name else _plans())
 
 
 @lru_cache(maxsize=64)
@@ -314,7 +308,7 @@ def _misspelt(columns: pa.Schema, schema: TableSchema) -> Iterator[str]:
 
 def _unread_parts(found: pa.DataType, wanted: pa.DataType, place: str) -> Iterator[str]:
     """A sentence for each field of a struct that the schema does not know, however deep."""
-    if _is_list(found) and pa.types.is_list(wanted):
+    if _is(found, *_LISTS) and pa.types.is_list(wanted):
         yield from _unread_parts(found.value_type, wanted.value_type, place)
     elif pa.types.is_struct(found) and pa.types.is_struct(wanted):
         known = [field.name for field in wanted]
@@ -347,7 +341,7 @@ def stated_version(metadata: Mapping[bytes, bytes], file: Path, schema: TableSch
     stated = metadata.get(schema.key)
     key = schema.key.decode()
     if stated is None:
-        for other in (QUESTIONS, PLANS):
+        for other in (QUESTIONS, _plans()):
             if other.key in metadata:
                 raise DataError(
                     f"this is a {other.name} ({other.rows}), not a {schema.name} ({schema.rows}); "
@@ -360,10 +354,7 @@ def stated_version(metadata: Mapping[bytes, bytes], file: Path, schema: TableSch
             stacklevel=7,
         )
         return 1
-    try:
-        version = int(stated)
-    except ValueError:
-        version = -1
+    version = int(stated) if re.fullmatch(rb"\d+", stated) else 0
     if version > schema.version:
         raise DataError(
             f"{schema.name} schema {version} is newer than {schema.version}, the newest this version reads; "
@@ -430,10 +421,7 @@ def coerce_table(
     first_row: int = 0,
     types: Mapping[str, pa.DataType] = MappingProxyType({}),
 ) -> pa.Table:
-    """The schema's columns of a table in the schema's types, or in ``types``; others in plain ones.
-
-    ``first_row`` is where its rows begin in the file.
-    """
+    """The schema's columns of a table in the schema's types, or in ``types``; others in plain ones."""
     arrays: dict[str, pa.ChunkedArray] = {}
     for column in schema.columns:
         if column.name not in table.column_names:
@@ -501,13 +489,10 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(kind):
         return pa.struct([field.with_type(plain_type(field.type)) for field in kind])
     if pa.types.is_map(kind):
-        inner = (kind.key_type, kind.item_type)
-        plain = tuple(map(plain_type, inner))
-        return kind if plain == inner else pa.map_(*plain)
-    if _is_list(kind):
+        return pa.map_(plain_type(kind.key_type), plain_type(kind.item_type))
+    if _is(kind, *_LISTS):
         item = plain_type(kind.value_type)
-        views = pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind)
-        return pa.list_(item) if views or item != kind.value_type else kind
+        return pa.list_(item) if _is(kind, *_LIST_VIEWS) or item != kind.value_type else kind
     return kind
 
 
@@ -526,15 +511,19 @@ def _array(array: pa.Array, target: pa.DataType) -> pa.Array:
         return _array(pc.run_end_decode(array), target)
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), target)
-    for is_nested, convert in _NESTED:
-        if is_nested(target):
-            return convert(array, target)
-    return _scalar(array, target)
+    if pa.types.is_map(target):
+        return _map(array, target)
+    if pa.types.is_list(target):
+        if not _is(array.type, *_LISTS):
+            raise pa.ArrowTypeError(f"{array.type} is not a list")
+        offsets, values = _offsets(array)
+        return pa.ListArray.from_arrays(offsets, _array(values, target.value_type), type=target)
+    return _struct(array, target) if pa.types.is_struct(target) else _scalar(array, target)
 
 
 def _scalar(array: pa.Array, target: pa.DataType) -> pa.Array:
     if pa.types.is_string(target):
-        if not _is_text(array.type):
+        if not _is(array.type, "is_string", "is_large_string", "is_string_view"):
             raise pa.ArrowTypeError(f"{array.type} is not text")
     elif pa.types.is_timestamp(target):
         return _moment(array, target)
@@ -543,7 +532,7 @@ def _scalar(array: pa.Array, target: pa.DataType) -> pa.Array:
             raise pa.ArrowTypeError(f"{array.type} is not bytes")
     elif pa.types.is_boolean(target):
         raise pa.ArrowTypeError(f"{array.type} is not true or false")
-    elif not _is_number(array.type):
+    elif not _is(array.type, "is_integer", "is_floating", "is_decimal"):
         raise pa.ArrowTypeError(f"{array.type} is not a number")
     if pa.types.is_floating(target) and pa.types.is_floating(array.type):
         return _rounded(array, target)
@@ -572,26 +561,12 @@ def _rounded(array: pa.Array, target: pa.DataType) -> pa.Array:
     return rounded
 
 
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    )
+_LIST_VIEWS = ("is_list_view", "is_large_list_view")
+_LISTS = ("is_list", "is_large_list", "is_fixed_size_list", *_LIST_VIEWS)
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    )
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_list(kind)
-        or pa.types.is_large_list(kind)
-        or pa.types.is_fixed_size_list(kind)
-        or pa.types.is_list_view(kind)
-        or pa.types.is_large_list_view(kind)
-    )
+def _is(kind: pa.DataType, *tests: str) -> bool:
+    return any(getattr(pa.types, test)(kind) for test in tests)
 
 
 def _offsets(array: pa.Array) -> tuple[pa.Array, pa.Array]:
@@ -604,13 +579,6 @@ def _offsets(array: pa.Array) -> tuple[pa.Array, pa.Array]:
     return pa.array(ends.astype(np.int32), mask=null), array.flatten()
 
 
-def _list(array: pa.Array, target: pa.DataType) -> pa.Array:
-    if not _is_list(array.type):
-        raise pa.ArrowTypeError(f"{array.type} is not a list")
-    offsets, values = _offsets(array)
-    return pa.ListArray.from_arrays(offsets, _array(values, target.value_type), type=target)
-
-
 def _struct(array: pa.Array, target: pa.DataType) -> pa.Array:
     if not pa.types.is_struct(array.type):
         raise pa.ArrowTypeError(f"{array.type} is not a struct")
@@ -618,22 +586,20 @@ def _struct(array: pa.Array, target: pa.DataType) -> pa.Array:
     if not present & {field.name for field in target}:
         raise pa.ArrowTypeError(f"{array.type} shares no field with the schema")
     parts = dict(zip((field.name for field in array.type), array.flatten(), strict=True))
-    columns = [
-        _array(parts[field.name], field.type)
-        if field.name in present
-        else pa.nulls(len(array), field.type)
-        for field in target
-    ]
+    nulls = pa.nulls(len(array))
+    columns = [_array(parts.get(field.name, nulls), field.type) for field in target]
     return pa.StructArray.from_arrays(columns, fields=list(target), mask=array.is_null())
 
 
 def _map(array: pa.Array, target: pa.DataType) -> pa.Array:
-    if pa.types.is_struct(array.type):
-        return _map_of_struct(array, target)
+    if pa.types.is_struct(array.type):  # of numbers, as data frames write a column of dictionaries
+        rows = array.to_pylist()
+        pairs = [row and [(n, held) for n, held in row.items() if held is not None] for row in rows]
+        return pa.array(pairs, type=target)
     if pa.types.is_map(array.type):
         pair = pa.struct([("key", array.type.key_type), ("value", array.type.item_type)])
         array = pc.cast(array, pa.list_(pair))
-    if not _is_list(array.type) or not pa.types.is_struct(array.type.value_type):
+    if not _is(array.type, *_LISTS) or not pa.types.is_struct(array.type.value_type):
         raise pa.ArrowTypeError(f"{array.type} is not a map, nor a list of key/value structs")
     offsets, pairs = _offsets(array)
     names = [field.name for field in pairs.type]
@@ -645,17 +611,3 @@ def _map(array: pa.Array, target: pa.DataType) -> pa.Array:
     return pa.MapArray.from_arrays(
         offsets, _array(keys, target.key_type), _array(items, target.item_type), type=target
     )
-
-
-def _map_of_struct(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """A struct of numbers, as data frames write a column of dictionaries."""
-    rows = array.to_pylist()
-    pairs = [row and [(n, held) for n, held in row.items() if held is not None] for row in rows]
-    return pa.array(pairs, type=target)
-
-
-_NESTED = (
-    (pa.types.is_map, _map),
-    (pa.types.is_list, _list),
-    (pa.types.is_struct, _struct),
-)

@@ -19,9 +19,8 @@ import pyarrow as pa
 from suffice.contracts import strict_json, whole_text
 from suffice.errors import DataError, StorageError, UsageError, plain_file
 from suffice.trace.durable import Shard, is_written, process_of
-from suffice.trace.parquet import RecordKey, RowSet, opened, readable, write_table
+from suffice.trace.parquet import RUN_KEY, RecordKey, RowSet, opened, readable, write_table
 from suffice.trace.reader import StoredFile
-from suffice.trace.schema import RUN_KEY
 from suffice.trace.store import (
     ALL,
     NAME,
@@ -145,11 +144,7 @@ def prune(
     now: float | None = None,
     dry: bool = False,
 ) -> Pruned:
-    """Remove questions of a store that ended so many days ago, then the oldest until the rest fits.
-
-    What is under way stays, and the question that ended last, since the next is counted from it. ``dry``:
-    say only what would be removed.
-    """
+    """Remove questions of a store that ended so many days ago, then the oldest until the rest fits."""
     if not all(limit is None or limit > 0 for limit in (days, gigabytes)):
         raise UsageError("days and gigabytes of a record that is kept must be above 0")
     store = live_store(path)
@@ -248,10 +243,7 @@ Recorded = tuple[Mapping[str, Any], frozenset[RecordKey]]
 
 
 def recorded_before(root: Path, kind: RowSet[Any], shard: Shard | None = None) -> list[Recorded]:
-    """What stands at a place where a recorder writes.
-
-    Of a ``shard`` without its sisters, which other machines may write: SQLite's locks do not reach them.
-    """
+    """What stands at a place where a recorder writes."""
     single = root.suffix == ".parquet"
     files = [root] if single else sorted(root.glob("[!.]*.parquet"))
     parts: list[Recorded] = []
@@ -343,8 +335,14 @@ class RecordWriter(Generic[_Record]):
         file = self._root.with_suffix(".db") if self._single else self._root / name
         before = recorded_before(self._root, kind, shard)
         check_goes_on(self._root, before, run, may_differ=may_differ)
-        if self._single and self._root.exists():
-            self._check_alike()
+        if self._single and self._root.exists():  # of other columns: said before anything is asked
+            with readable(self._root), opened(self._root) as parquet:
+                alike = parquet.schema_arrow.remove_metadata() == kind.schema.arrow
+            if not alike:
+                raise DataError(
+                    "the file was not written by this recorder, so it is not added to; choose another --out",
+                    file=str(self._root),
+                )
         self.done = {key for _, keys in before for key in keys}
         self.failed: set[RecordKey] = set()  # and not finished since
         try:
@@ -504,16 +502,6 @@ class RecordWriter(Generic[_Record]):
             raise StorageError(
                 f"{error}; what was recorded is kept, run the same command again"
             ) from error
-
-    def _check_alike(self) -> None:
-        """Refuse a file of other columns before anything is asked."""
-        with readable(self._root), opened(self._root) as parquet:
-            alike = parquet.schema_arrow.remove_metadata() == self._kind.schema.arrow
-        if not alike:
-            raise DataError(
-                "the file was not written by this recorder, so it is not added to; choose another --out",
-                file=str(self._root),
-            )
 
     def _export_file(self) -> None:
         """Add what came since to the one file, which says up to where it holds the database."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from suffice.errors import DataError, StorageError, UsageError
 from suffice.trace.durable import process_of
-from suffice.trace.postgres import Address, PostgreSQL, as_place
+from suffice.trace.engines import Address, NothingThere, PostgreSQL, SQLite, as_place
 from suffice.trace.rounds.records import (
     Gold,
     Question,
@@ -26,7 +26,6 @@ from suffice.trace.rounds.records import (
     StoppedBy,
     round_of_document,
 )
-from suffice.trace.sqlite import NothingThere, SQLite
 
 if TYPE_CHECKING:
     from suffice.trace.rounds.labels import Label
@@ -46,10 +45,7 @@ OF_RECORDERS = f"token LIKE '{RECORDER}%'"
 
 
 def store_at(path: str | Path) -> Path | None:
-    """The store that a path names: a database, or the one in a folder; ``None``: there is none.
-
-    The address of a server is one, whether anything is recorded there or not.
-    """
+    """The store that a path names: a database, or the one in a folder; ``None``: there is none."""
     place = as_place(path)
     if isinstance(place, Address):
         return place
@@ -98,11 +94,7 @@ def exported(files: Iterable[Path]) -> Callable[[str], int]:
 
 
 def free_id(wanted: str, taken: Callable[[str], object]) -> str:
-    """The id, or with a number where it is taken: nothing recorded is dropped for its name.
-
-    >>> free_id("q1", {"q1", "q1#2"}.__contains__)
-    'q1#3'
-    """
+    """The id, or with a number where it is taken: nothing recorded is dropped for its name."""
     number, name = 1, wanted
     while taken(name):
         number += 1
@@ -140,10 +132,7 @@ def _hook_forks() -> None:
 
 
 class Store:
-    """A database of questions, rounds and labels, in a file or on a server, for many threads and processes.
-
-    Threads take turns. A fork closes the connection first.
-    """
+    """A database of questions, rounds and labels for many threads and processes; threads take turns."""
 
     def __init__(self, file: str | Path, *, durable: bool = False, stays: bool = False) -> None:
         self.file = as_place(file)
@@ -165,11 +154,7 @@ class Store:
 
     @contextmanager
     def transaction(self, *, write: bool = True, alone: bool = True) -> Iterator[Connection]:
-        """All or nothing of what is written; reading sees one moment.
-
-        A writer that ends no question and counts nothing need not be ``alone``: on a server others then
-        write meanwhile.
-        """
+        """All or nothing of what is written; reading sees one moment."""
         with self.lock, self._named():
             try:
                 connection = self.engine.begin(write=write, alone=alone, wait_s=self.wait_s)
@@ -208,10 +193,7 @@ class Store:
     def runs(
         self, after: Callable[[str], int] = lambda _: 0, *, dead: bool = True, most: int = ALL
     ) -> list[StoredRun]:
-        """What each run recorded after so many ends, by its token; of a run ``most`` questions.
-
-        ``dead``: also what a process that is gone had not finished, which ended in error.
-        """
+        """What each run recorded after so many ends, by its token; of a run ``most`` questions."""
         with self.transaction(write=False) as connection:
             found = connection.execute("SELECT * FROM runs ORDER BY number").fetchall()
             return [self._run_of(connection, run, after(run[1]), most, dead=dead) for run in found]

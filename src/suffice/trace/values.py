@@ -26,11 +26,7 @@ _FLOAT32 = struct.Struct("<f")
 
 
 def checked(record: Any) -> None:
-    """Put every field of a new record as its column holds it, by its type or by a check of its own.
-
-    A record's class may state such checks by field in ``_checks``, and in ``_prefix`` what the names of its
-    columns begin with.
-    """
+    """Put every field of a new record as its column holds it, by its type or by a check of its own."""
     kind: Any = type(record)
     for name, column, may_be_none, check in _checks_of(kind):
         value = getattr(record, name)

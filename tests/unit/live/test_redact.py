@@ -18,8 +18,7 @@ from suffice.signals.registry import SIGNALS
 from suffice.signals.table import signal_table
 from suffice.stats.conformal.order_statistics import NEVER
 from suffice.testing.traces import sampled_records
-from suffice.trace.rounds.derive import merge_traces
-from suffice.trace.rounds.filter import TraceFilter, filter_traces
+from suffice.trace.rounds.derive import TraceFilter, filter_traces, merge_traces
 from suffice.trace.rounds.writer import write_traces
 
 RECORD = Path(__file__).parents[3] / "examples" / "traces" / "generated.parquet"

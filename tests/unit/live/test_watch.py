@@ -28,8 +28,9 @@ from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.replay.run.compare import compare
 from suffice.replay.settings import ComparisonSettings
+from suffice.trace.engines import SQLite
 from suffice.trace.reader import schema_of
-from suffice.trace.rounds.filter import TraceFilter, filter_traces
+from suffice.trace.rounds.derive import TraceFilter, filter_traces
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import (
     Draft,
@@ -39,7 +40,6 @@ from suffice.trace.rounds.records import (
     Usage,
 )
 from suffice.trace.rounds.schema import QUESTIONS
-from suffice.trace.sqlite import SQLite
 
 STABLE = RulePolicy(rule="answer_stable")
 NEWS = RulePolicy(rule="new_passages < 0.5")

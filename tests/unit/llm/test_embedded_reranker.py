@@ -16,8 +16,7 @@ from suffice.contracts import Reranker
 from suffice.errors import BackendError, DataError, UsageError
 from suffice.llm.embedded_reranker import EmbeddedReranker
 from suffice.testing.conformance import check_reranker
-from suffice.trace.rounds.records import Passage
-from suffice.trace.rounds.tokens import passage_text
+from suffice.trace.rounds.records import Passage, passage_text
 
 gguf: Any = pytest.importorskip("gguf", reason="writing a GGUF file needs the package gguf")
 pytest.importorskip("xllamacpp", reason="the extra 'embedded' is not installed")

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from suffice.cli.main import main
-from suffice.measures import kept, measures, shards
-from suffice.measures.measured import MeasuredShard
+from suffice.measures import measures, shards
 from suffice.measures.measures import Measures
+from suffice.measures.scores import MeasuredShard
 from suffice.testing.traces import sampled_records
 from suffice.trace.rounds import reader
 from suffice.trace.rounds.reader import read_traces
@@ -106,7 +106,7 @@ def test_what_is_kept_of_other_things_is_not_read(
     if change == "record":
         write_traces(sampled_records(30, rounds=3, splits=("tune", "eval"), seed=6), record)
     elif change == "code":
-        monkeypatch.setattr(kept, "code_stamp", lambda: "0.0.1 other")
+        monkeypatch.setattr(shards, "code_stamp", lambda: "0.0.1 other")
     elif change == "damage":
         for file in folder.iterdir():
             file.write_bytes(file.read_bytes()[:-40])
@@ -142,15 +142,13 @@ def test_a_sample_and_a_small_record_are_not_kept(record: Path) -> None:
     assert Measures(read_traces(record, lazily_above=10**9)).kept is None
 
 
-@pytest.mark.parametrize("command", ["replay", "search", "sweep", "diagnose"])
+@pytest.mark.parametrize("command", ["replay", "sweep"])
 def test_commands_say_the_same_of_kept_columns(
     command: str, record: Path, run: Callable[[list[str]], str]
 ) -> None:
     options = {
         "replay": ["--stop-when", "overlap > 0.1", "--policy", "tasr"],
-        "search": ["--signals", "answer_stable,overlap"],
         "sweep": ["--rule", "self_consistency > ?"],
-        "diagnose": [],
     }[command]
     first, again = (run([command, str(record), *options, "--json"]) for _ in range(2))
     assert json.loads(first) == json.loads(again)

@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from suffice.cli.main import main
-from suffice.measures.measured import (
+from suffice.measures.scores import (
     MeasuredColumn,
     ScoreColumn,
     SignalColumn,

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.measures.retrieval import retrieval_quality
+from suffice.measures.scores import retrieval_quality
 from suffice.replay.run.compare import compare
 from suffice.replay.settings import ComparisonSettings
 from suffice.testing.traces import make_record, to_trace_set
@@ -50,14 +50,6 @@ def test_what_is_named_twice_counts_once() -> None:
     same(found.recall, [[1 / 2, 1 / 2, 1.0]])
 
 
-def test_passages_of_another_question_are_not_its_own() -> None:
-    found = retrieval_quality(
-        to_trace_set([retrieved_record("a", ["a"], "b"), retrieved_record("b", ["b"], "a")])
-    )
-    same(found.recall, [[0.0], [0.0]])
-    same(found.precision, [[0.0], [0.0]])
-
-
 def test_nothing_retrieved_has_recall_and_no_precision() -> None:
     found = retrieval_quality(to_trace_set([retrieved_record("a", ["", "", "a"], "ab")]))
     same(found.recall, [[0.0, 0.0, 0.5]])
@@ -78,22 +70,6 @@ def test_without_gold_passages_nothing_is_defined() -> None:
     same(found.precision, [[NAN], [1.0]])
 
 
-def test_some_of_the_questions_are_what_they_were_among_all() -> None:
-    records = [
-        retrieved_record("a", ["ax", "b"], "ab"),
-        retrieved_record("b", ["", "bx"], "b"),
-        retrieved_record("c", ["c"], "c"),
-    ]
-    traces = to_trace_set(records)
-    whole = retrieval_quality(traces)
-    for chosen in ([False, True, True], [True, False, False], [False, True, False]):
-        some = traces.take(np.array(chosen))
-        found = retrieval_quality(some)
-        rounds = some.n_rounds
-        same(found.recall, whole.recall[chosen, :rounds].tolist())
-        same(found.precision, whole.precision[chosen, :rounds].tolist())
-
-
 def test_without_the_column_nothing_is_defined() -> None:
     traces = to_trace_set([retrieved_record("a", [None, None], "a")])
     assert not traces.has("passages")
@@ -101,12 +77,6 @@ def test_without_the_column_nothing_is_defined() -> None:
         found = retrieval_quality(each)
         same(found.recall, [[NAN, NAN]])
         same(found.precision, [[NAN, NAN]])
-
-
-def test_no_question_at_all() -> None:
-    traces = to_trace_set([retrieved_record("a", ["a"], "a")])
-    found = retrieval_quality(traces.take(np.array([False])))
-    assert found.recall.shape == found.precision.shape == (0, 0)
 
 
 # --- at the stop -----------------------------------------------------------------------------

@@ -154,7 +154,7 @@ def test_answers_go_on_where_the_record_cannot_be_written(tmp_path: Path) -> Non
     with served(ServeSettings(record=record)) as (client, _):
         assert ask(client).status_code == 200
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("suffice.trace.sqlite.SQLite.begin", _no_room)
+            patch.setattr("suffice.trace.engines.SQLite.begin", _no_room)
             assert ask(client).status_code == 200
             unready = client.get("/health/ready")
             assert (unready.status_code, *unready.json()["problems"]) == (503, "record")

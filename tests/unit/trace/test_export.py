@@ -33,7 +33,7 @@ ROUND = suffice.Round(
 )
 RECORDS = [
     suffice.QuestionRecord(
-        question=suffice.Question(id="007", text="Who?", type="bridge", split="eval"),
+        question=suffice.Question(id="007", text="Who?", type="bridge", split="eval", group="g"),
         gold=suffice.Gold(answers=("Ada", "a, b"), passage_ids=("p",)),
         rounds=(replace(ROUND, answer=None, passages=()), ROUND),
         closed_book=suffice.Round(answer="=1+1"),

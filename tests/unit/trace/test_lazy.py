@@ -13,12 +13,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from suffice.errors import DataError
+from suffice.measures.seen import record_banners
 from suffice.signals.registry import SIGNALS
 from suffice.signals.table import signal_columns
 from suffice.testing.traces import make_record
-from suffice.trace.lazy import LazyTable
+from suffice.trace.lazy import LazyTable, in_memory
+from suffice.trace.parquet import readable
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.schema import records_to_table
+from suffice.trace.rounds.table import in_words
 from suffice.trace.rounds.writer import write_traces
 
 GENERATED = Path(__file__).parents[3] / "examples" / "traces" / "generated.parquet"
@@ -116,3 +119,56 @@ def test_where_every_question_is_invalid_nothing_is_left_to_read(tmp_path: Path)
     with pytest.raises(DataError) as caught:
         read_traces(tmp_path / "t.parquet", lazily_above=0, skip_invalid=True)
     assert "nothing valid" in caught.value.message
+
+
+# --- parquet files carry checksums of their pages, which are verified -----------------------------
+@pytest.mark.parametrize("lazily_above", [0, 1 << 30])
+def test_a_page_that_was_changed_is_refused(tmp_path: Path, lazily_above: int) -> None:
+    file = tmp_path / "t.parquet"
+    write_traces([make_record(f"q{n}", ["Oslo", "Bergen"]) for n in range(50)], file)
+    footer = pq.ParquetFile(file).metadata
+    column = next(
+        column
+        for leaf in range(footer.num_columns)
+        if (column := footer.row_group(0).column(leaf)).path_in_schema == "answer"
+    )
+    content = bytearray(file.read_bytes())
+    content[column.data_page_offset + column.total_compressed_size // 2] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(DataError, match="damaged"):
+        in_memory(read_traces(file, lazily_above=lazily_above).table)
+
+
+def test_too_little_memory_for_a_thread_is_no_damage(tmp_path: Path) -> None:
+    with pytest.raises(MemoryError), readable(tmp_path / "a.parquet"):
+        raise OSError(
+            "Unknown error: Failed to launch worker thread: Resource temporarily unavailable"
+        )
+
+
+# --- files of different loops are told apart by what they state and by their budgets --------------
+def file(folder: Path, name: str, rounds: int = 2, first: int = 0, **run: object) -> None:
+    records = [make_record(f"q{first + n}", ["Oslo"] * rounds, gold=["Oslo"]) for n in range(8)]
+    write_traces(records, folder / f"{name}.parquet", run=run)
+
+
+def test_what_files_state_of_their_loops(tmp_path: Path) -> None:
+    file(tmp_path, "a", pipeline="react", step=1, dataset="x")
+    file(tmp_path, "b", first=8, pipeline="react", step=1, dataset="y")
+    assert read_traces(tmp_path).origin.loops == ()
+    file(tmp_path, "c", first=16, pipeline="cumulative", step=3)
+    file(tmp_path, "d", first=24)
+    loops = read_traces(tmp_path).origin.loops
+    said = "they differ in pipeline react (a.parquet, b.parquet), cumulative (c.parquet); step 1, 3"
+    assert in_words(loops) == said
+    assert said in record_banners(read_traces(tmp_path))[0]
+    lazily = read_traces(tmp_path, lazily_above=0)
+    assert lazily.origin.loops == loops
+
+
+def test_the_same_questions_of_two_runs_are_refused_with_the_files(tmp_path: Path) -> None:
+    file(tmp_path, "a", setting="one")
+    file(tmp_path, "b", setting="two")
+    said = r"twice.*differ in setting one \(a.parquet\), two \(b.parquet\): name one of them alone"
+    with pytest.raises(DataError, match=said):
+        read_traces(tmp_path)

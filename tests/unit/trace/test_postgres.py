@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import platform
-import subprocess
 import sys
-import textwrap
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,14 +22,11 @@ from suffice.errors import (
     UsageError,
 )
 from suffice.live.watch import Watch
-from suffice.monitor.following import Following
-from suffice.monitor.production import Production
 from suffice.policies.fixed import FixedPolicy
 from suffice.serve.settings import RecordSettings
-from suffice.trace.postgres import Address, Connection, as_place
+from suffice.trace.engines import VERSION, Address, Connection, as_place
 from suffice.trace.recording import prune
 from suffice.trace.rounds.records import QuestionRecord
-from suffice.trace.sqlite import VERSION
 from suffice.trace.store import Store
 
 
@@ -197,16 +191,6 @@ def test_the_oldest_go_and_the_last_stays(database: str) -> None:
     assert kept(database).keys() == {"q2", "q3"}
 
 
-def test_a_look_reads_what_is_new(database: str) -> None:
-    following = Following(as_place(database), Production(FixedPolicy(1)))
-    record(database, "q0")
-    following.look()
-    record(database, "q1")
-    assert following.state()["folder"]["store"] == [1, 0]
-    following.look()
-    assert following.state()["folder"]["store"] == [2, 0]
-
-
 # --- a server that goes away ---------------------------------------------------------------------------
 def test_a_connection_that_was_cut_between_two_rounds_is_made_anew(
     up: Server, database: str
@@ -316,47 +300,3 @@ def test_a_process_elsewhere_lives_as_long_as_it_is_connected_and_an_hour_more(
     loop.end()
     watch.close()
     assert len(kept(database)["far"].rounds) == 2
-
-
-def test_two_services_record_into_one_store(database: str) -> None:
-    code = """
-        import sys
-        from starlette.testclient import TestClient
-        from tests.serving import MESSAGES, service
-        from suffice.serve.app import make_app
-        one = service(policies={"two": "fixed-2"}, record=sys.argv[1])
-        client = TestClient(make_app(one), base_url="http://127.0.0.1")
-        print("up", flush=True)
-        sys.stdin.readline()
-        for _ in range(6):
-            reply = client.post("/v1/chat/completions", json={"messages": MESSAGES})
-            assert reply.status_code == 200, reply.text
-            print(reply.headers["x-suffice-trace-id"], flush=True)
-        one.close()
-        """
-    root = Path(__file__).parents[3]
-    path = os.pathsep.join([str(Path(suffice.__file__).parents[1]), str(root)])
-    services = [
-        subprocess.Popen(
-            [sys.executable, "-c", textwrap.dedent(code), database],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            env={**os.environ, "PYTHONPATH": path},
-        )
-        for _ in range(2)
-    ]  # fmt: skip
-    for one in services:
-        assert one.stdout is not None
-        assert one.stdout.readline() == "up\n", one.communicate()
-    for one in services:  # both are up before either is asked
-        assert one.stdin is not None
-        one.stdin.write("\n")
-        one.stdin.flush()
-    ids = [name for one in services for name in one.communicate()[0].split()]
-    assert [one.returncode for one in services] == [0, 0]
-    found = kept(database)
-    assert len(ids) == len(set(ids)) == 12
-    assert found.keys() == set(ids)
-    assert {len(one.rounds) for one in found.values()} == {2}
-    runs = Store(database).runs()
-    assert len(runs) == 2
-    assert sorted(run.turn for run in runs)[-1] == 12

@@ -27,6 +27,7 @@ from suffice.datasets.recordings.registry import import_traces
 from suffice.errors import DataError, StorageError, SufficeError, SufficeWarning, UsageError
 from suffice.live.watch import Watch
 from suffice.testing.traces import make_record
+from suffice.trace.engines import VERSION
 from suffice.trace.export import export_traces
 from suffice.trace.rounds.labels import Label
 from suffice.trace.rounds.reader import read_traces
@@ -40,7 +41,6 @@ from suffice.trace.rounds.records import (
     as_document,
 )
 from suffice.trace.rounds.writer import write_traces
-from suffice.trace.sqlite import VERSION
 from suffice.trace.store import Store, store_place
 
 RICH = Round(
@@ -162,21 +162,21 @@ def test_threads_and_tasks_lose_nothing(place: str) -> None:
                         await asyncio.sleep(0)
                         loop.observe(answer="Oslo")
 
-            await asyncio.gather(*(task() for _ in range(1000)))
+            await asyncio.gather(*(task() for _ in range(200)))
 
         with ThreadPoolExecutor(64) as pool:
             names = list(pool.map(one, range(64)))
             pool.submit(asyncio.run, many()).result()
     assert len(set(names)) == 64
     found = kept(place)
-    assert len(found) == 1064
+    assert len(found) == 264
     for number, name in enumerate(names):
         assert [held.answer for held in found[name].rounds] == [f"{number}"] * 3
     assert watch.counts.lost_rounds == 0
 
 
 def _child(file: str, name: str) -> None:
-    record(file, 40, name=name)
+    record(file, 10, name=name)
 
 
 def test_processes_share_a_store_and_its_names(place: str) -> None:
@@ -188,8 +188,8 @@ def test_processes_share_a_store_and_its_names(place: str) -> None:
         child.join(60)
         assert child.exitcode == 0
     found = kept(place)
-    assert len(found) == 120
-    assert {f"q{number}{end}" for number in range(40) for end in ("", "#2", "#3")} == found.keys()
+    assert len(found) == 30
+    assert {f"q{number}{end}" for number in range(10) for end in ("", "#2", "#3")} == found.keys()
 
 
 def test_a_fork_in_the_middle_breaks_neither_process(place: str) -> None:
@@ -430,17 +430,6 @@ def test_an_export_is_repeated_by_what_ended_since(place: str, tmp_path: Path) -
             assert kept(out) == kept(place)
     assert kept(out)["q1"].gold.answers == ("Oslo",)
     assert len(list(out.glob("*.parquet"))) == 3
-
-
-def test_a_large_export_is_several_files(
-    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("suffice.trace.recording._IN_A_FILE", 2)
-    record(place, 5)
-    written = export_traces(place, tmp_path / "out", format="parquet")
-    assert (written.questions, written.rounds) == (5, 10)
-    assert len(list((tmp_path / "out").glob("*.parquet"))) == 3
-    assert kept(tmp_path / "out") == kept(place)
 
 
 def test_an_export_into_its_own_folder_doubles_nothing(tmp_path: Path) -> None:

@@ -24,8 +24,7 @@ from suffice.policies.method import FitRun, Fitted, Method, PlanMethod, TellingM
 from suffice.policies.registry import find_method, method_names, refuse_options
 from suffice.replay.settings import ScoredSettings
 from suffice.scoring import metric_of_labels
-from suffice.trace.plans.file import read_plans
-from suffice.trace.plans.schema import PLANS
+from suffice.trace.plans.file import PLANS, read_plans
 from suffice.trace.reader import schema_of
 
 _ABOVE_POLICIES = MappingProxyType({"certified": "suffice.replay.choose.certified:METHOD"})

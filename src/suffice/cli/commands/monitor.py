@@ -28,7 +28,7 @@ from suffice.monitor.production import Production, ProductionSettings
 from suffice.options import Option, as_share
 from suffice.policies.file import load_policy
 from suffice.trace.durable import replace_file
-from suffice.trace.postgres import as_place
+from suffice.trace.engines import as_place
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.store import store_at
 

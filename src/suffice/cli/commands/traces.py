@@ -18,13 +18,17 @@ from suffice.measures.contents import traces_info
 from suffice.measures.seen import record_banners
 from suffice.options import Option
 from suffice.trace.export import EXPORT_FORMATS, export_traces
-from suffice.trace.plans.file import inspect_plans
-from suffice.trace.plans.schema import PLANS
+from suffice.trace.plans.file import PLANS, inspect_plans
 from suffice.trace.reader import schema_of
 from suffice.trace.recording import prune as prune_store
-from suffice.trace.rounds.copying import Written
-from suffice.trace.rounds.derive import merge_traces, parse_splits, split_traces
-from suffice.trace.rounds.filter import TraceFilter, filter_traces
+from suffice.trace.rounds.derive import (
+    TraceFilter,
+    Written,
+    filter_traces,
+    merge_traces,
+    parse_splits,
+    split_traces,
+)
 from suffice.trace.rounds.reader import inspect_traces
 
 _MOST_SHOWN = 20
@@ -45,10 +49,7 @@ class Told(Reading):
         for note in written.notes:
             say(note)
         if self.json:
-            document = asdict(written)
-            print_json(
-                {name: value for name, value in document.items() if name != "stays" or value}
-            )
+            print_json({n: value for n, value in asdict(written).items() if n != "stays" or value})
             return 0
         put(f"wrote {written.out}: {written.questions:,} questions, {written.rounds:,} rounds")
         if written.splits:

@@ -72,7 +72,7 @@ def view(
     from suffice.measures.measures import Measures
     from suffice.measures.shards import Workers, usable_cores
     from suffice.serve.listen import Listening, run
-    from suffice.trace.postgres import as_place
+    from suffice.trace.engines import as_place
     from suffice.trace.reader import parquet_files
     from suffice.view.app import Shown, viewer_app
     from suffice.view.bundle import write_bundle

@@ -12,9 +12,9 @@ from typing import Any, Literal
 from suffice.datasets.files import FileTable, Row, no_column, open_table, parse_column_map, text_id
 from suffice.datasets.recordings.cells import cell, fields_of, number, numbers_by_name, texts
 from suffice.errors import DataError
+from suffice.trace.parquet import columns_of, from_cells
 from suffice.trace.rounds.records import Gold, Question, QuestionRecord
 from suffice.trace.rounds.schema import COLUMNS, record_from_rows
-from suffice.trace.schema import columns_of, from_cells
 from suffice.trace.values import MOST_INT16
 
 _TYPES = {column.name: column.type for column in COLUMNS}

@@ -11,7 +11,7 @@ from suffice.datasets.recordings.cells import cell
 from suffice.errors import DataError, UsageError, did_you_mean
 from suffice.trace.durable import check_free
 from suffice.trace.recording import live_store
-from suffice.trace.rounds.copying import Written, read_source, write_copy
+from suffice.trace.rounds.derive import Written, read_source, write_copy
 from suffice.trace.rounds.labels import LABEL_COLUMNS, Label, Labels
 from suffice.trace.rounds.reader import TraceInspection
 from suffice.trace.rounds.schema import SCHEMA

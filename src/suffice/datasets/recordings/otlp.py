@@ -27,8 +27,8 @@ from suffice.datasets.recordings.runs import (
     text_of,
 )
 from suffice.errors import DataError
+from suffice.trace.export import DOCUMENTS, QUESTION, ROUND, record_of_spans
 from suffice.trace.rounds.records import Passage, Question, QuestionRecord
-from suffice.trace.rounds.spans import DOCUMENTS, QUESTION, ROUND, record_of_spans
 from suffice.trace.values import MOST_INT32
 
 _DEEPEST = 16

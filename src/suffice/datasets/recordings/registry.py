@@ -17,8 +17,8 @@ from suffice.datasets.recordings.otlp import read_otlp
 from suffice.datasets.recordings.runs import COST
 from suffice.errors import DataError, UsageError, did_you_mean
 from suffice.trace.durable import check_free, sha256_of
-from suffice.trace.rounds.copying import Written
-from suffice.trace.rounds.journal import read_watch_1
+from suffice.trace.export import read_watch_1
+from suffice.trace.rounds.derive import Written
 from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.rounds.writer import write_new
 

@@ -41,15 +41,15 @@ from suffice.trace.rounds.records import (
     with_draft,
     without_answer,
 )
-from suffice.trace.rounds.rows import (
+from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.writer import (
     OF_LOOP,
     QuestionRows,
     evidence_sha256,
     question_rows,
+    question_writer,
     rows_of,
 )
-from suffice.trace.rounds.table import TraceSet
-from suffice.trace.rounds.writer import question_writer
 
 LOOP_ANSWER = f"{OF_LOOP}answer"
 """The column of what the loop answered itself, where the model's answer stands in its place."""

@@ -15,9 +15,8 @@ from suffice.errors import UsageError
 from suffice.scoring import F1Kind, ScoreName
 from suffice.signals.evidence import one_line
 from suffice.signals.samples import sample_counts
-from suffice.trace.loops import is_veiled
-from suffice.trace.rounds.records import LoopView, Passage
-from suffice.trace.rounds.tokens import passage_text
+from suffice.trace.rounds.records import LoopView, Passage, passage_text
+from suffice.trace.rounds.table import is_veiled
 
 if TYPE_CHECKING:
     from suffice.measures.measures import Measures

@@ -16,7 +16,7 @@ from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT
 from suffice.replay.settings import ChoiceSettings
 from suffice.results.formats import counted, signed
 from suffice.scoring import F1Kind
-from suffice.trace.loops import in_words
+from suffice.trace.rounds.table import in_words
 
 RANK, PROVE = "rank", "prove"
 _RANK_SHARE = 1 / 3

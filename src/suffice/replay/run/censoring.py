@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from suffice.contracts import StopPolicy
 from suffice.costs.usage import CostReads
+from suffice.measures.contents import Exploration, exploration
 from suffice.measures.costs import CostBook, KnownCosts
-from suffice.measures.exploration import Exploration, exploration
 from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes
 from suffice.measures.seen import Seen, Weighing, seen_of

@@ -16,8 +16,7 @@ from suffice.errors import BackendError, DataError, UsageError
 from suffice.retrieval.index_file import UNREADABLE, load_index, save_index
 from suffice.retrieval.ranking import best_first, check_ids, check_k, corpus_fingerprint, scored
 from suffice.trace.durable import replace_file
-from suffice.trace.rounds.records import Passage
-from suffice.trace.rounds.tokens import passage_text
+from suffice.trace.rounds.records import Passage, passage_text
 
 BLOCK = 256
 """Texts that are encoded at once: what an interrupted run loses at most."""

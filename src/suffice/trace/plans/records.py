@@ -1,8 +1,4 @@
-"""What a planning agent leaves behind, as frozen records: its steps, its decisions and its plan.
-
-As in :mod:`suffice.trace.rounds.records` every number is rounded to the type of its trace column when a
-record is built, so that a live step and the same step read back carry the same bits.
-"""
+"""What a planning agent leaves behind, as frozen records: its steps, its decisions and its plan."""
 
 from __future__ import annotations
 

@@ -46,31 +46,24 @@ def find_problems(table: pa.Table) -> Iterator[Problem]:
     yield from key_problems(table)
 
 
-def row_problems(table: pa.Table) -> Iterator[Problem]:
-    """Those that a row shows by itself."""
+def row_problems(table: pa.Table, version: int = QUESTIONS.version) -> Iterator[Problem]:
+    """Those that a row shows by itself; version 1 knows no null answers."""
+    if version == 1 and "answer" in table.column_names:
+        said = (
+            "null where version 1 requires a value; write an empty string where the model gave none; where "
+            f"it was not asked, state {QUESTIONS.key.decode()} = {QUESTIONS.version} in the file's metadata"
+        )
+        for position in positions(pc.is_null(table.column("answer"))):
+            yield Problem(int(position), "answer", said)
     for check in _ROW_CHECKS:
         yield from check(table)
 
 
 def refuse_problems(file: StoredFile, table: pa.Table, first_row: int) -> None:
     """Refuse what is wrong with some columns of a file, of which these rows are read."""
-    problems = [*unanswered(file.version, table), *row_problems(table)]
-    if problems:
+    if problems := list(row_problems(table, file.version)):
         name = str(file.file)
         raise first_error([one.error(name, first_row + one.position) for one in problems])
-
-
-def unanswered(version: int, table: pa.Table) -> Iterator[Problem]:
-    """Null answers of a file of version 1, which knows none."""
-    if version > 1 or "answer" not in table.column_names:
-        return
-    for position in positions(pc.is_null(table.column("answer"))):
-        yield Problem(
-            int(position),
-            "answer",
-            "null where version 1 requires a value; write an empty string where the model gave none; where "
-            f"it was not asked, state {QUESTIONS.key.decode()} = {QUESTIONS.version} in the file's metadata",
-        )
 
 
 def key_problems(table: pa.Table, keys: Keys | None = None) -> Iterator[Problem]:
@@ -97,19 +90,13 @@ def _cells(table: pa.Table) -> Iterator[Problem]:
     for name in REQUIRED:
         if name == "answer" or name not in table.column_names:
             continue  # null: not asked for
-        if not table.column(name).null_count:
-            continue
-        for position in positions(pc.is_null(table.column(name))):
-            yield Problem(int(position), name, "null where a value is required")
+        if table.column(name).null_count:
+            for position in positions(pc.is_null(table.column(name))):
+                yield Problem(int(position), name, "null where a value is required")
     for name, (wrong, said) in _WRONG_CELLS.items():
-        if name in table.column_names:
-            cells = table.column(name)
-            if cells.null_count == len(cells):
-                continue
-            mask = wrong(cells)
-            if not pc.any(mask).as_py():
-                continue
-            for position in positions(mask):
+        cells = table.column(name) if name in table.column_names else None
+        if cells is not None and cells.null_count < len(cells):
+            for position in positions(wrong(cells)):
                 yield Problem(int(position), name, said(cells[int(position)].as_py()))
 
 
@@ -282,23 +269,15 @@ def _logprobs(table: pa.Table) -> Iterator[Problem]:
     for chunk in table.column("tokens").chunks:
         for column, values, rows in _flat_logprobs(chunk):
             numbers = values.to_numpy(zero_copy_only=False)
-            bad = np.flatnonzero(not_a_logprob(numbers))
-            for index in bad:
-                logprob = values[int(index)].as_py()
-                yield Problem(
-                    start + int(rows[int(index)].as_py()),
-                    column,
-                    _where(table, start + int(rows[int(index)].as_py())) + wrong_logprob(logprob),
-                )
+            for index in np.flatnonzero(not_a_logprob(numbers)).tolist():
+                row, where = start + int(rows[index].as_py()), ""
+                if {"question_id", "round"} <= {*table.column_names}:
+                    name, number = (
+                        table.column(of)[row].as_py() for of in ("question_id", "round")
+                    )
+                    where = f"question {name!r}, round {number}: "
+                yield Problem(row, column, where + wrong_logprob(values[index].as_py()))
         start += len(chunk)
-
-
-def _where(table: pa.Table, position: int) -> str:
-    """The question and the round of a row, where they were read."""
-    if not {"question_id", "round"} <= {*table.column_names}:
-        return ""
-    name, number = (table.column(one)[position].as_py() for one in ("question_id", "round"))
-    return f"question {name!r}, round {number}: "
 
 
 def _null_items(table: pa.Table) -> Iterator[Problem]:

@@ -1,8 +1,4 @@
-"""Labels that come after the record: gold answers, types, groups and scores of its questions.
-
-A store keeps them in a table, a folder of Parquet files in ``labels.jsonl``; whoever reads the record reads
-them too.
-"""
+"""Labels that come after the record: gold answers, types, groups and scores of its questions."""
 
 from __future__ import annotations
 
@@ -262,72 +258,59 @@ def line_of(label: Label) -> str:
     return json.dumps({name: value for name, value in said.items() if value not in (None, ())})
 
 
-@dataclass(frozen=True, slots=True)
-class LabelFile:
-    """The labels that lie in a folder of traces, with what is wrong with them."""
-
-    labels: Labels = field(default_factory=Labels)
-    errors: tuple[DataError, ...] = ()
-    remarks: tuple[str, ...] = ()
-
-
-def labels_beside(root: Path, table: pa.Table) -> LabelFile:
-    """The labels of a store or a folder for the questions of its rows; those that differ are errors.
-
-    A last line that was cut off while it was written is left out, with a remark.
-    """
+def labels_beside(
+    root: Path, table: pa.Table, errors: list[DataError], remarks: list[str]
+) -> Labels:
+    """The labels of a store or a folder for the questions of its rows; those that differ are errors."""
     store = live_store(root)
-    read = _read(root) if store is None else LabelFile(Labels.of(store.labels()[0]))
-    if not read.labels:
-        return read
+    labels = _read(root, errors, remarks) if store is None else Labels.of(store.labels()[0])
+    if not labels:
+        return labels
     ids = frozenset(table.column("question_id").unique().to_pylist())
-    unknown = read.labels.unknown(ids)
-    remarks = read.remarks
-    if unknown:
-        remarks += (
+    if unknown := labels.unknown(ids):
+        remarks.append(
             f"{LABELS_FILE}: {len(unknown):,} labels are of questions that are not recorded, the first "
-            f"{unknown[0]!r}",
+            f"{unknown[0]!r}"
         )
     try:
-        labels = read.labels.only(ids).fitted_to(table)
+        labels = labels.only(ids).fitted_to(table)
     except DataError as error:
-        wrong = DataError(error.message, file=str(root / LABELS_FILE), column=error.column)
-        return LabelFile(Labels(), (*read.errors, wrong), remarks)
+        errors.append(DataError(error.message, file=str(root / LABELS_FILE), column=error.column))
+        return Labels()
     instead = (
         f"move {LABELS_FILE} elsewhere and let its labels hold: suffice traces label {root} {LABELS_FILE} "
         "--replace --out NEW"
     )
     conflicts = dict(labels.conflicts(table, str(root), instead))
-    labels = labels.only(ids - conflicts.keys())
-    return LabelFile(labels, (*read.errors, *conflicts.values()), remarks)
+    errors += conflicts.values()
+    return labels.only(ids - conflicts.keys())
 
 
-def _read(root: Path) -> LabelFile:
+def _read(root: Path, errors: list[DataError], remarks: list[str]) -> Labels:
+    """Those of a folder's file, whose last line may be cut off."""
     file = root / LABELS_FILE
-    if not root.is_dir() or not file.exists():
-        return LabelFile()
-    try:
-        lines = plain_file(file).read_bytes().split(b"\n")
-    except DataError as error:
-        return LabelFile(errors=(error,))
-    except OSError as error:
-        return LabelFile(errors=(DataError(f"cannot be read ({error})", file=str(file)),))
     entries: dict[_Cell, _Entry] = {}
-    errors: list[DataError] = []
-    remarks: tuple[str, ...] = ()
+    try:
+        there = root.is_dir() and file.exists()
+        lines = plain_file(file).read_bytes().split(b"\n") if there else []
+    except OSError as error:
+        errors.append(DataError(f"cannot be read ({error})", file=str(file)))
+        return Labels()
+    except DataError as error:
+        errors.append(error)
+        return Labels()
     for number, line in enumerate(lines):
-        if not line.strip():
-            continue
         try:
-            _merged(read_label(strict_json(line), f"{file}, row {number}").parts(), entries)
+            if line.strip():
+                _merged(read_label(strict_json(line), f"{file}, row {number}").parts(), entries)
         except DataError as error:
             errors.append(DataError(error.message, file=str(file), row=number, column=error.column))
         except (ValueError, RecursionError) as error:
             if number == len(lines) - 1:
-                remarks = (f"{LABELS_FILE}: its last line is cut off and was left out",)
+                remarks.append(f"{LABELS_FILE}: its last line is cut off and was left out")
             else:
                 errors.append(DataError(f"not JSON ({error})", file=str(file), row=number))
-    return LabelFile(Labels(entries), tuple(errors), remarks)
+    return Labels(entries)
 
 
 def read_label(document: Any, place: str) -> Label:

@@ -14,10 +14,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.errors import DataError, SufficeWarning
+from suffice.trace.engines import as_place
 from suffice.trace.lazy import LazyTable, Span
-from suffice.trace.loops import Difference, differences, in_words, of_loops
-from suffice.trace.parquet import footer_of
-from suffice.trace.postgres import as_place
+from suffice.trace.parquet import TableSchema, footer_of
 from suffice.trace.reader import (
     BATCH,
     EXAMPLE,
@@ -41,11 +40,17 @@ from suffice.trace.rounds.checks import (
     Problem,
     key_problems,
     row_problems,
-    unanswered,
 )
 from suffice.trace.rounds.labels import LABELS_FILE, Labels, labels_beside
 from suffice.trace.rounds.schema import COLUMNS, QUESTIONS, REQUIRED, records_to_table
-from suffice.trace.rounds.table import TraceSet, TraceSetOrigin
+from suffice.trace.rounds.table import (
+    Difference,
+    TraceSet,
+    TraceSetOrigin,
+    differences,
+    in_words,
+    of_loops,
+)
 from suffice.trace.store import ALL, Store, exported
 
 READ_WHOLE = 32_000_000
@@ -60,11 +65,7 @@ ATTRIBUTES = ("dataset", "model", "pipeline")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceInspection:
-    """A trace set with everything that is wrong with it, and the files it lies in.
-
-    ``labels`` lie beside the files: ``traces`` has them, the files have not. ``filled`` says in how many rows
-    of the files each column is no null.
-    """
+    """A trace set with everything that is wrong with it, and the files it lies in."""
 
     traces: TraceSet
     errors: tuple[DataError, ...]
@@ -179,10 +180,7 @@ def _opened(
     skip_invalid: bool,
     progress: Callable[[float], object] | None = None,
 ) -> TraceSet | None:
-    """The trace set, of which the keys are read and the other columns when they are asked for.
-
-    ``None``: it is read whole, since it is small, or in a store, or labels lie beside its files.
-    """
+    """The trace set, of which the keys are read and the other columns when they are asked for."""
     listed = parquet_files(root)
     stored = not listed or not is_exported(root, listed)
     if stored or (root.is_dir() and (root / LABELS_FILE).exists()):
@@ -252,10 +250,7 @@ def _size(file: Path) -> tuple[int, int]:
 def _screened(
     spans: Sequence[Span], runs: Sequence[Difference]
 ) -> tuple[LazyTable | None, list[DataError]]:
-    """The rows of questions without an invalid one, and what is wrong with others; ``None``: none is left.
-
-    Every column is read once, some rows at a time; of a row group that cannot be decoded none is left.
-    """
+    """The rows of questions without an invalid one, and what is wrong with others; ``None``: none is left."""
     errors: list[DataError] = []
     problems: dict[tuple[Path, int, str, str], None] = {}
     kept: list[Span] = []
@@ -268,7 +263,7 @@ def _screened(
                 beside = [*CHECKED_WITH.get(name, ())]
                 names = [name, *(one for one in beside if one != name and one in file.names)]
                 for start, table in file.batches(names, rows):
-                    for problem in (*unanswered(file.version, table), *row_problems(table)):
+                    for problem in row_problems(table, file.version):
                         row = start + problem.position
                         found[file.file, row, problem.column, problem.message] = None
         except DataError as error:
@@ -289,7 +284,7 @@ def _screened(
     read = table.select([name for name in _KEYS if name in table.column_names])
     keys = Keys.of(read)
     wrong = list(key_problems(read, keys))
-    errors += _apart(list(map(_Origin.of_table(table).error, wrong)), runs)
+    errors += _apart(list(map(_placed(_pieces(table)), wrong)), runs)
     rows = np.concatenate([*bad, np.array([problem.position for problem in wrong], np.int64)])
     return table.filter(~np.isin(keys.codes, keys.codes[rows])), errors
 
@@ -304,7 +299,7 @@ def questions_of(
         if progress is not None:
             progress(number / len(names))
     keys = Keys.of(table)
-    problems = [*map(_Origin.of_table(table).error, key_problems(table.select(names), keys))]
+    problems = [*map(_placed(_pieces(table)), key_problems(table.select(names), keys))]
     if problems:
         files = {span.file.file.name: span.file.run for span in table.spans}
         raise first_error(_apart(problems, differences(files.items())))
@@ -329,11 +324,7 @@ def inspect_traces(
     keep_unknown: bool = False,
     kept: Container[str] | None = None,
 ) -> TraceInspection:
-    """Read what can be read and list what cannot; ``traces`` holds the valid questions only.
-
-    ``kept``: files are read one at a time, and of their columns only these are held, and of which file each
-    row is.
-    """
+    """Read what can be read and list what cannot; ``traces`` holds the valid questions only."""
     root = as_place(path)
     errors: list[DataError] = []
     tables: list[pa.Table] = []
@@ -342,36 +333,33 @@ def inspect_traces(
     rows = 0
     remarks: dict[str, str] = {}
     wanted, filled = _Wanted(columns, keep_unknown), Counter[str]()
-    for file, source in _sources(root):
-        try:
-            part, table = (
-                StoredFile.read_whole(file, wanted, QUESTIONS)
-                if source is None
-                else _of_run(file, source, wanted)
-            )
-        except DataError as error:
-            errors.append(error)
-            continue
-        for problem in (*unanswered(part.version, table), *row_problems(table)):
-            errors.append(problem.error(str(file), problem.position))
+    for part, table in parts_of(root, wanted, QUESTIONS, errors):
+        for problem in row_problems(table, part.version):
+            errors.append(problem.error(str(part.file), problem.position))
             broken.append(replace(problem, position=rows + problem.position))
-        remarks |= {text: str(file) for text in part.remarks if text not in remarks}
+        remarks |= {text: str(part.file) for text in part.remarks if text not in remarks}
         filled.update({n: len(table) - table.column(n).null_count for n in table.column_names})
-        tables.append(table if kept is None else _light(table, kept, len(parts)))
+        if kept is not None:
+            numbers = pa.array(np.full(table.num_rows, len(parts), np.int32))
+            names = [name for name in table.column_names if name in REQUIRED or name in kept]
+            table = table.select(names).append_column(FILE, numbers)  # noqa: PLW2901 - a lighter one
+        tables.append(table)
         parts.append(part)
         rows += table.num_rows
     combined = one_table(tables)
     remarks |= dict.fromkeys(_empty_gold(combined), str(root))
-    origin = _Origin.of(parts)
     problems = list(key_problems(combined))
     runs = differences((part.file.name, part.run) for part in parts)
-    errors.extend(_apart([origin.error(problem) for problem in problems], runs))
-    problems += broken
-    combined = _without(combined, problems)
-    beside = labels_beside(root, combined)
-    errors.extend(beside.errors)
-    remarks |= dict.fromkeys(beside.remarks, str(root))
-    combined = beside.labels.onto(combined, wanted if kept is None else kept)
+    placed = _placed((part.file, 0, part.rows) for part in parts)
+    errors.extend(_apart(list(map(placed, problems)), runs))
+    if problems := problems + broken:
+        codes = Keys.of(combined).codes
+        wrong = codes[[problem.position for problem in problems]]
+        combined = combined.filter(pa.array(~np.isin(codes, wrong)))
+    said: list[str] = []
+    labels = labels_beside(root, combined, errors, said)
+    remarks |= dict.fromkeys(said, str(root))
+    combined = labels.onto(combined, wanted if kept is None else kept)
     traces = as_trace_set(
         combined,
         TraceSetOrigin(
@@ -389,7 +377,7 @@ def inspect_traces(
         errors=tuple(errors),
         remarks=tuple(f"{place}: {text}" for text, place in remarks.items()),
         parts=tuple(parts),
-        labels=beside.labels,
+        labels=labels,
         filled=filled,
     )
 
@@ -406,21 +394,37 @@ def stored_rows(
     return [*live, *recorded_rows(file, after, most)]
 
 
-def _sources(root: Path) -> Iterator[tuple[Path, RecordedRows | None]]:
-    """The Parquet files of a set, and what its stores hold besides; what is exported meanwhile comes once."""
+def parts_of(
+    root: Path, wanted: Container[str], kind: TableSchema, errors: list[DataError]
+) -> Iterator[tuple[StoredFile, pa.Table]]:
+    """The Parquet files of a set and what its stores hold besides; what cannot be read becomes an error."""
     files = parquet_files(root)
-    yield from ((file, None) for file in files)
-    after = exported(files)
+    for file in files:
+        try:
+            part = StoredFile.read_whole(file, wanted, kind)
+        except DataError as error:
+            errors.append(error)
+        else:
+            yield part
+    after = exported(files)  # what is exported meanwhile comes once
     for store in stores_at(root):
-        yield from ((store, rows) for rows in stored_rows(store, after))
+        for rows in stored_rows(store, after):
+            try:
+                part = _of_run(store, rows, wanted, kind)
+            except DataError as error:
+                errors.append(error)
+            else:
+                yield part
 
 
-def _of_run(file: Path, rows: RecordedRows, wanted: _Wanted) -> tuple[StoredFile, pa.Table]:
-    version = stated_version(rows.table.schema.metadata or {}, file, QUESTIONS)
+def _of_run(
+    file: Path, rows: RecordedRows, wanted: Container[str], kind: TableSchema
+) -> tuple[StoredFile, pa.Table]:
+    version = stated_version(rows.table.schema.metadata or {}, file, kind)
     table = rows.table.select([name for name in rows.table.column_names if name in wanted])
     part = StoredFile(
         file=file,
-        kind=QUESTIONS,
+        kind=kind,
         names=tuple(table.column_names),
         row_groups=(table.num_rows,),
         n_bytes=0,
@@ -431,13 +435,6 @@ def _of_run(file: Path, rows: RecordedRows, wanted: _Wanted) -> tuple[StoredFile
         held=table,
     )
     return part, table
-
-
-def _light(table: pa.Table, kept: Container[str], number: int) -> pa.Table:
-    """The required columns and the kept ones, and which file it was."""
-    names = [name for name in table.column_names if name in REQUIRED or name in kept]
-    numbers = pa.array(np.full(table.num_rows, number, np.int32))
-    return table.select(names).append_column(FILE, numbers)
 
 
 class _Wanted:
@@ -470,25 +467,22 @@ def one_table(tables: Iterable[pa.Table]) -> pa.Table:
         ) from error
 
 
-class _Origin:
-    """Where a row of the combined table came from: of so many rows, from one on, of a file."""
+def _pieces(table: LazyTable) -> list[tuple[Path, int, int]]:
+    """Of which file its rows are, from which one on, and how many."""
+    return [(span.file.file, span.start, span.rows) for span in table.spans]
 
-    def __init__(self, pieces: Iterable[tuple[Path, int, int]]) -> None:
-        self._pieces = list(pieces)
-        self._ends = np.cumsum([rows for _, _, rows in self._pieces])
 
-    @classmethod
-    def of(cls, parts: Sequence[StoredFile]) -> _Origin:
-        return cls((part.file, 0, part.rows) for part in parts)
+def _placed(pieces: Iterable[tuple[Path, int, int]]) -> Callable[[Problem], DataError]:
+    """Problems of a table that came from these pieces of files, as errors at their places there."""
+    held = list(pieces)
+    ends = np.cumsum([rows for _, _, rows in held])
 
-    @classmethod
-    def of_table(cls, table: LazyTable) -> _Origin:
-        return cls((span.file.file, span.start, span.rows) for span in table.spans)
+    def error(problem: Problem) -> DataError:
+        index = int(np.searchsorted(ends, problem.position, side="right"))
+        file, first, rows = held[index]
+        return problem.error(str(file), first + problem.position - int(ends[index]) + rows)
 
-    def error(self, problem: Problem) -> DataError:
-        index = int(np.searchsorted(self._ends, problem.position, side="right"))
-        file, first, rows = self._pieces[index]
-        return problem.error(str(file), first + problem.position - int(self._ends[index]) + rows)
+    return error
 
 
 # --- what was read, perhaps not as it was meant ----------------------------------------------------
@@ -568,18 +562,6 @@ def answer_banners(traces: TraceSet) -> tuple[str, ...]:
         "answer there"
     )
     return (said,)
-
-
-def _without(table: pa.Table, problems: list[Problem]) -> pa.Table:
-    """The table without any question that has a problem."""
-    if not problems:
-        return table
-    ids = table.column("question_id")
-    bad = {ids[problem.position].as_py() for problem in problems}
-    keep = pc.invert(pc.is_in(ids, value_set=pa.array(sorted(i for i in bad if i), pa.string())))
-    if None in bad or "" in bad:
-        keep = pc.and_(keep, pc.fill_null(pc.not_equal(ids, ""), False))
-    return table.filter(keep)
 
 
 def as_trace_set(table: pa.Table, origin: TraceSetOrigin) -> TraceSet:

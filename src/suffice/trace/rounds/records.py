@@ -1,13 +1,10 @@
-"""What a loop leaves behind, as frozen records.
-
-Every number is rounded to the type of its trace column when a record is built, and a text loses what is no
-Unicode, so a live round and the same round read back from Parquet carry the same bits.
-"""
+"""What a loop leaves behind, as frozen records."""
 
 from __future__ import annotations
 
 import hashlib
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, MISSING, dataclass, field, fields, is_dataclass, replace
 from datetime import datetime
@@ -296,10 +293,7 @@ _DRAFTED = ("prompt_tokens", "cached_tokens", "completion_tokens", "latency_s")
 
 
 def with_draft(asked: Round, draft: Draft, *, probed: bool | None) -> Round:
-    """The round with the draft as its answer; what that cost is added, and stands as the answer's part.
-
-    What the round cost before, where known, is what the loop needs to go on; without calls it is no tokens.
-    """
+    """The round with the draft as its answer; what that cost is added, and stands as the answer's part."""
     own, spent = asked.usage, draft.usage
     if own.llm_calls == 0:
         none = {name: 0 for name in _DRAFTED[:3] if getattr(own, name) is None}
@@ -365,11 +359,7 @@ class Question:
 
 
 def sampled_ids(ids: Iterable[str], count: int, *, seed: int) -> tuple[str, ...]:
-    """``count`` of the question ids, drawn by the seed; all of them where there are no more.
-
-    In the order of the SHA-256 of ``seed:id``, whatever order they come in: a larger sample with the same
-    seed begins with the smaller one.
-    """
+    """``count`` of the question ids, drawn by the seed; all of them where there are no more."""
     if count < 1:
         raise UsageError(f"a sample holds at least 1 question, found {count}")
     drawn = sorted(set(ids), key=lambda id_: hashlib.sha256(f"{seed}:{id_}".encode()).digest())
@@ -595,3 +585,22 @@ def _worse(passage: Passage) -> tuple[bool, float]:
     score = passage.rerank_score
     undefined = score is None or math.isnan(score)
     return undefined, 0.0 if score is None or undefined else -score
+
+
+# --- words of a passage ---------------------------------------------------------------------------
+_WORD = re.compile(r"\w+")
+
+
+def tokenize(text: str) -> list[str]:
+    """Lower-case words: everything that is not a word character separates."""
+    return _WORD.findall(text.lower())
+
+
+def passage_text(passage: Passage) -> str:
+    """Title and text joined by a blank; a passage without text is its title."""
+    return f"{passage.title} {passage.text or ''}"
+
+
+def passage_tokens(passage: Passage) -> list[str]:
+    """Tokens of title and text, in order."""
+    return tokenize(passage_text(passage))

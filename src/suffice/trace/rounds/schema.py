@@ -9,18 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from suffice.errors import DataError
-from suffice.trace.parquet import RowSet
-from suffice.trace.rounds.records import (
-    Gold,
-    Passage,
-    Question,
-    QuestionRecord,
-    Round,
-    Token,
-    TopToken,
-    Usage,
-)
-from suffice.trace.schema import (
+from suffice.trace.parquet import (
     BOOL,
     FLOAT32,
     FLOATS,
@@ -32,12 +21,23 @@ from suffice.trace.schema import (
     TEXTS,
     TIME,
     Column,
+    RowSet,
     TableSchema,
     columns_of,
     from_cells,
     sequence,
     sequence_of,
     to_cells,
+)
+from suffice.trace.rounds.records import (
+    Gold,
+    Passage,
+    Question,
+    QuestionRecord,
+    Round,
+    Token,
+    TopToken,
+    Usage,
 )
 
 SCHEMA_VERSION = 2

@@ -1,11 +1,12 @@
-"""A validated set of recorded questions, as columns and as records."""
+"""A validated set of recorded questions, as columns and as records, with their units and loops."""
 
 from __future__ import annotations
 
+import hashlib
 import shlex
 import zoneinfo  # noqa: F401 - Arrow loads it at its first time, and takes Ctrl-C there for its absence
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +19,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from suffice.errors import DataError, UsageError, did_you_mean
 from suffice.trace.lazy import LazyTable, in_memory
-from suffice.trace.loops import Difference
 from suffice.trace.reader import EXAMPLE
 from suffice.trace.rounds.records import (
     CUTS,
@@ -429,3 +429,137 @@ def _entries(chunk: pa.MapArray) -> pa.ListArray:
 
 def _pairs(chunk: pa.MapArray) -> pa.StructArray:
     return pc.list_flatten(_entries(chunk))
+
+
+# --- which questions count as one: those of one group, or else of one text ------------------------
+_ENDS = " .,;:!?"  # what a question asked again may end with or not
+
+
+def unit_keys(traces: TraceSet) -> NDArray[np.float64]:
+    """A whole number of every question, equal for those of one unit in any part of any record.
+
+    Questions of one ``group`` are a unit, others with those of their text: case, white space and closing
+    punctuation apart. One with neither is a unit of its own. The numbers are hashes below 2**52: two units
+    of a million have one number by chance once in 9,000 records.
+    """
+    group = traces.first_rounds("group") if traces.has("group") else None
+    return _hashes(traces.first_rounds("question"), group, lambda: traces.question_ids)
+
+
+def keys_of(questions: Sequence[Question]) -> NDArray[np.float64]:
+    """The same of questions that are not recorded yet."""
+    return _hashes(
+        pa.array([question.text for question in questions], pa.string()),
+        pa.array([getattr(question, "group", None) for question in questions], pa.string()),
+        lambda: [question.id for question in questions],
+    )
+
+
+def _hashes(
+    text: pa.Array | pa.ChunkedArray,
+    group: pa.Array | pa.ChunkedArray | None,
+    ids: Callable[[], Sequence[str]],
+) -> NDArray[np.float64]:
+    words = pc.binary_join(pc.utf8_split_whitespace(pc.utf8_lower(pc.cast(text, pa.string()))), " ")
+    form = pc.utf8_trim(words, characters=" ")
+    form = pc.fill_null(pc.utf8_rtrim(form, characters=_ENDS), "")
+    keys = pc.binary_join_element_wise("text", form, " ")
+    alone = pc.equal(form, "")
+    if pc.any(alone).as_py():
+        names = pa.chunked_array([pa.array(ids(), pa.string())])
+        keys = pc.if_else(alone, pc.binary_join_element_wise("id", names, " "), keys)
+    if group is not None:
+        group = pc.fill_null(pc.cast(group, pa.string()), "")
+        grouped = pc.binary_join_element_wise("group", group, " ")
+        keys = pc.if_else(pc.equal(group, ""), keys, grouped)
+    hashes = [
+        int.from_bytes(hashlib.blake2b(key, digest_size=8).digest()) >> 12
+        for key in pc.cast(keys, pa.binary()).to_pylist()
+    ]
+    return np.array(hashes, np.float64)
+
+
+# --- which loop the questions of a file are of ----------------------------------------------------
+LOOP = ("pipeline", "model", "prompt", "retriever", "rounds", "step", "temperature", "samples")
+"""Entries of a run document that make a loop what it is; others say what it was asked."""
+_MOST_VALUE = 40
+_MOST_FILES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """An entry of run documents and, by what they say of it, the files."""
+
+    entry: str
+    files: Mapping[str, tuple[str, ...]]
+
+    @property
+    def between_files(self) -> bool:
+        """Whether one file says this and another that; else one says both, since it was joined of several."""
+        return len({frozenset(names) for names in self.files.values()}) > 1
+
+
+def differences(files: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[Difference, ...]:
+    """What files do not all say alike of their runs, of those that say it; given names and run documents."""
+    said: dict[str, dict[str, dict[str, None]]] = {entry: {} for entry in LOOP}
+    for file, run in files:
+        for document in _documents(run.get("runs")) or [dict(run)]:
+            stated = {
+                entry: value
+                for entry, value in document.items()
+                if isinstance(value, str | int | float) or entry in LOOP
+            }
+            if not any(_filtered_out(stated, step) for step in _documents(run.get("derived"))):
+                for entry, value in stated.items():
+                    said.setdefault(entry, {}).setdefault(str(value), {})[file] = None
+    return tuple(
+        Difference(entry, {value: tuple(names) for value, names in by_value.items()})
+        for entry, by_value in said.items()
+        if len(by_value) > 1
+    )
+
+
+def of_loops(runs: Iterable[Difference]) -> tuple[Difference, ...]:
+    """Those that tell loops apart."""
+    return tuple(one for one in runs if one.entry in LOOP)
+
+
+def in_words(found: Sequence[Difference]) -> str:
+    """``they differ in pipeline react (a.parquet), iterative (b.parquet); step 1, 3``."""
+    told, apart = [], set()
+    for difference in found:
+        parts = frozenset(difference.files.values())
+        values = []
+        for value, names in difference.files.items():
+            said = value if len(value) <= _MOST_VALUE else f"{value[: _MOST_VALUE - 3]}..."
+            if difference.between_files and parts not in apart:
+                more = len(names) - _MOST_FILES
+                named = ", ".join(names[:_MOST_FILES])
+                said += f" ({named}{f' and {more} more' if more > 0 else ''})"
+            values.append(said)
+        told.append(f"{difference.entry} {', '.join(values)}")
+        apart.add(parts)
+    return f"they differ in {'; '.join(told)}"
+
+
+def steps(run: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What a record of this run document went through since it was recorded, and what was joined in it."""
+    documents = (run, *_documents(run.get("runs")))
+    return [step for document in documents for step in _documents(document.get("derived"))]
+
+
+def is_veiled(run: Mapping[str, Any]) -> bool:
+    """Whether names stand in place of the texts: recorded so by :class:`suffice.Watch`, or redacted since."""
+    watched = run.get("watch")
+    named = isinstance(watched, dict) and watched.get("texts", "all") != "all"
+    return named or any(step.get("by") == "redact" for step in steps(run))
+
+
+def _documents(value: object) -> list[dict[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _filtered_out(stated: Mapping[str, Any], step: Mapping[str, Any]) -> bool:
+    """Whether a step that made the file left such questions out."""
+    wanted = ((value, step.get(entry)) for entry, value in stated.items())
+    return any(isinstance(kept, list) and str(value) not in kept for value, kept in wanted)

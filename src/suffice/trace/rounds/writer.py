@@ -1,17 +1,24 @@
-"""Write traces: whole sets at once, or question by question."""
+"""Write traces: whole sets at once, question by question, or the rows of a record with other answers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import hashlib
+import json
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from suffice.errors import DataError, UsageError
 from suffice.trace.durable import Shard, in_turn, written_aside
 from suffice.trace.lazy import in_memory
-from suffice.trace.parquet import RowSet, part_name, write_set, write_table
+from suffice.trace.parquet import Cell, Column, RowSet, part_name, write_set, write_table
 from suffice.trace.recording import (
     RecordWriter,
     check_goes_on,
@@ -20,9 +27,17 @@ from suffice.trace.recording import (
 )
 from suffice.trace.rounds.checks import find_problems
 from suffice.trace.rounds.reader import inspect_traces
-from suffice.trace.rounds.records import QuestionRecord
-from suffice.trace.rounds.schema import QUESTION_ROWS, records_to_table
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.records import Passage, QuestionRecord, Round
+from suffice.trace.rounds.schema import (
+    QUESTION_ROWS,
+    QUESTIONS,
+    SCHEMA,
+    USAGE_COLUMNS,
+    records_to_table,
+    round_cells,
+    round_from_row,
+)
+from suffice.trace.rounds.table import TraceSet, with_column
 
 _OF_SHARDS = frozenset({"shard", "shards"})
 """Entries of a run document that say which of several recorders a file is of."""
@@ -90,10 +105,7 @@ def _check_rows(rows: pa.Table) -> None:
 
 
 def write_trace_set(traces: TraceSet, path: str | Path) -> Path:
-    """Write a trace set with every column it carries; the file written.
-
-    A path ending in ``.parquet`` is a file, any other a directory that gets ``part-00000.parquet``.
-    """
+    """Write a trace set with every column it carries; the file written."""
     both = (traces.table, traces.closed_book)
     rows = pa.concat_tables(map(in_memory, both), promote_options="default")
     metadata = QUESTION_ROWS.stamped(traces.origin.run).metadata
@@ -108,10 +120,7 @@ def question_writer(
     kind: RowSet[Any] = QUESTION_ROWS,
     shard: Shard | None = None,
 ) -> RecordWriter[Any]:
-    """A writer of finished questions; see :class:`suffice.trace.recording.RecordWriter`.
-
-    The run document of a shard says which it is; a recording may go on in other shards.
-    """
+    """A writer of finished questions; see :class:`suffice.trace.recording.RecordWriter`."""
     own = {} if shard is None else {"shard": shard.number, "shards": shard.of}
     return RecordWriter(
         kind,
@@ -127,3 +136,179 @@ def check_settings(path: str | Path, *, run: Mapping[str, Any], may_differ: froz
     root = Path(path)
     before = recorded_before(root, QUESTION_ROWS)
     check_goes_on(root, before, run, may_differ=may_differ | _OF_SHARDS)
+
+
+# --- rows of a record, of which answers are filled in ---------------------------------------------
+_ANSWERED = (
+    "answer",
+    "response",
+    "tokens",
+    "answer_starts",
+    "samples",
+    "sample_clusters",
+    "verbalized_confidence",
+    "parse_failure",
+    "probed",
+    *(column.name for column in USAGE_COLUMNS),
+)
+OF_LOOP = "loop_"
+"""What columns begin with that keep what a loop answered where another answer stands in its place."""
+_KEPT = _ANSWERED[: _ANSWERED.index("probed")]
+_EVIDENCE = (
+    "question_id",
+    "round",
+    "question",
+    "query",
+    "passages",
+    "answer",
+    "intermediate_answer",
+)
+_READ = ("query", "passages", "intermediate_answer", *_ANSWERED)
+
+
+@dataclass(frozen=True)
+class QuestionRows:
+    """Rows of rounds 1.. in order, and that of round 0 where there is one, with all columns they have."""
+
+    rows: pa.Table
+    closed_book: pa.Table
+
+    @property
+    def id(self) -> str:
+        """The question's key."""
+        return str(self.rows.column("question_id")[0].as_py())
+
+    @property
+    def question(self) -> str:
+        """Its text."""
+        return str(self.rows.column("question")[0].as_py())
+
+    @cached_property
+    def unanswered(self) -> NDArray[np.bool_]:
+        """Rounds without an answer, (n_rounds,)."""
+        return np.array([held.answer is None for held in self.rounds], np.bool_)
+
+    @cached_property
+    def own(self) -> NDArray[np.bool_]:
+        """Rounds that the loop answered itself, (n_rounds,)."""
+        return np.array(
+            [held.answer is not None and not held.probed for held in self.rounds], np.bool_
+        )
+
+    @cached_property
+    def blind(self) -> NDArray[np.bool_]:
+        """Rounds up to which nothing was found, (n_rounds,)."""
+        found = [
+            bool(held.passages) or held.intermediate_answer is not None for held in self.rounds
+        ]
+        so_far: NDArray[np.bool_] = np.logical_or.accumulate(found)
+        return ~so_far
+
+    @cached_property
+    def textless(self) -> int:
+        """How many of its passages have no text."""
+        return sum(passage.text is None for held in self.rounds for passage in held.passages or ())
+
+    @cached_property
+    def rounds(self) -> tuple[Round, ...]:
+        """What was found, asked and answered in them, and what that cost."""
+        read = [name for name in _READ if name in self.rows.column_names]
+        return tuple(round_from_row(row) for row in self.rows.select(read).to_pylist())
+
+    def filled(self, answered: Mapping[int, Round], schema: pa.Schema) -> pa.Table:
+        """The rows in the columns of ``schema``, some with another answer; the loop's own are kept beside."""
+        written = {place: round_cells(round_) for place, round_ in answered.items()}
+        cells: dict[str, Mapping[int, Any]] = {
+            name: {place: row[name] for place, row in written.items()} for name in _ANSWERED
+        }
+        moved = [place for place in answered if self.own[place]]
+        for name in _KEPT:
+            if moved and name in self.rows.column_names:
+                own = self.rows.column(name)
+                cells[OF_LOOP + name] = {place: own[place].as_py() for place in moved}
+        rows = [self._column(self.rows, field, cells.get(field.name)) for field in schema]
+        tables = [pa.Table.from_arrays(rows, schema=schema)]
+        if self.closed_book.num_rows:
+            zero = [self._column(self.closed_book, field, None) for field in schema]
+            tables.insert(0, pa.Table.from_arrays(zero, schema=schema))
+        return pa.concat_tables(tables)
+
+    def _column(
+        self, rows: pa.Table, field: pa.Field, changed: Mapping[int, Any] | None
+    ) -> pa.ChunkedArray:
+        there = field.name in rows.column_names
+        if not changed:
+            if there:
+                return rows.column(field.name)
+            return pa.chunked_array([pa.nulls(rows.num_rows, field.type)])
+        cells = rows.column(field.name).to_pylist() if there else [None] * rows.num_rows
+        for place, value in changed.items():
+            cells[place] = value
+        try:
+            return pa.chunked_array([pa.array(cells, field.type)])
+        except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+            raise DataError(
+                f"question {self.id!r}: cannot be stored as {field.type}: {error}",
+                column=field.name,
+            ) from error
+
+
+def question_rows(traces: TraceSet, corpus: Sequence[Passage] = ()) -> Iterator[QuestionRows]:
+    """Every question; passages without a text get that of the corpus' passage of the same id."""
+    table = _with_texts(in_memory(traces.table), corpus).combine_chunks()
+    closed_book = in_memory(traces.closed_book)
+    zeros = closed_book.column("question_id").to_pylist()
+    start = 0
+    for name, rounds in zip(traces.question_ids, traces.last_rounds.tolist(), strict=True):
+        zero = bisect_left(zeros, name)
+        yield QuestionRows(
+            rows=table.slice(start, rounds),
+            closed_book=closed_book.slice(zero, int(zeros[zero : zero + 1] == [name])),
+        )
+        start += rounds
+
+
+def _with_texts(table: pa.Table, corpus: Sequence[Passage]) -> pa.Table:
+    if not corpus or "passages" not in table.column_names:
+        return table
+    known = {passage.id: passage for passage in corpus}
+    cells = table.column("passages").to_pylist()
+    for cell in cells:
+        for passage in cell or ():
+            if passage["text"] is None and (held := known.get(passage["id"])) is not None:
+                passage |= {"text": held.text, "title": passage["title"] or held.title}
+    return with_column(table, "passages", cells)
+
+
+def evidence_sha256(traces: TraceSet) -> str:
+    """Of the questions, what their rounds found and what was answered, in whatever files they lie."""
+    digest = hashlib.sha256()
+    there = [name for name in _EVIDENCE if name in traces.table.column_names]
+    for batch in traces.table.select(there).to_batches(max_chunksize=1024):
+        for row in batch.to_pylist():
+            values = [row.get(name) for name in _EVIDENCE]
+            digest.update(json.dumps(values).encode("ascii") + b"\n")
+    return digest.hexdigest()
+
+
+class _Tables(RowSet[pa.Table]):
+    """Records that are tables of the schema already."""
+
+    def table(self, records: Iterable[pa.Table], run: Mapping[str, Any]) -> pa.Table:
+        return pa.concat_tables(records).replace_schema_metadata(self.stamped(run).metadata)
+
+
+def rows_of(traces: TraceSet, *, beside: bool) -> RowSet[pa.Table]:
+    """How the questions of this record are kept, ``beside`` with columns of what its loop answered itself."""
+    types = {
+        field.name: field.type for field in traces.table.schema if field.name not in SCHEMA.names
+    }
+    there = [name for name in _KEPT if beside and name in traces.table.column_names]
+    types |= {OF_LOOP + name: SCHEMA.field(name).type for name in there}
+    own = [Column(Round, name, Cell(type_), "the user's own") for name, type_ in types.items()]
+    return _Tables(
+        schema=replace(QUESTIONS, columns=(*QUESTIONS.columns, *own)),
+        rows=pa.Table.to_pylist,
+        key=QUESTION_ROWS.key,
+        key_of=lambda rows: (rows.column("question_id")[0].as_py(),),
+    )

@@ -17,8 +17,7 @@ from tests.plan_records import make_plan
 
 from suffice.cli.main import main
 from suffice.testing.traces import make_record
-from suffice.trace.plans.file import plan_writer
-from suffice.trace.plans.schema import PLANS, plan_to_rows
+from suffice.trace.plans.file import PLANS, plan_to_rows, plan_writer
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.writer import write_traces
 

@@ -15,7 +15,7 @@ from tests.builders import SIX_LOGGED as SIX
 from tests.builders import logged
 from tests.properties import examples
 
-from suffice.measures.exploration import exploration
+from suffice.measures.contents import exploration
 from suffice.measures.measures import Measures
 from suffice.policies.file import policy_hash
 from suffice.policies.rules.policy import RulePolicy

@@ -14,7 +14,7 @@ from suffice.datasets.generated import generate
 from suffice.errors import MissingExtra, UsageError
 from suffice.retrieval.dense.onnx_encoder import OnnxEncoder
 from suffice.testing.conformance import check_encoder
-from suffice.trace.rounds.tokens import passage_text
+from suffice.trace.rounds.records import passage_text
 
 pytest.importorskip("onnxruntime", reason="the extra 'dense' is not installed")
 pytest.importorskip("tokenizers", reason="the extra 'dense' is not installed")

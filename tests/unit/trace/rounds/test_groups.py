@@ -64,15 +64,6 @@ def test_what_is_made_of_a_record_keeps_groups(tmp_path: Path, record: Path) -> 
     assert groups(tmp_path / "both") == groups(tmp_path / "split") == GROUPS
 
 
-@pytest.mark.parametrize("form", ["columns.csv", "columns.jsonl", "otlp"])
-def test_an_export_read_back_keeps_groups(tmp_path: Path, record: Path, form: str) -> None:
-    name, _, kind = form.partition(".")
-    out = tmp_path / f"out.{kind or 'jsonl'}"
-    suffice.export_traces(record, out, format=kind or name)  # type: ignore[arg-type]
-    suffice.import_traces(out, tmp_path / "back", format=name)
-    assert groups(tmp_path / "back") == GROUPS
-
-
 def test_a_column_of_a_log_is_taken_for_the_group(tmp_path: Path) -> None:
     log = tmp_path / "log.csv"
     log.write_text("q,reply,chat\nWho?,Ada,c1\nWho?,Bo,c1\nWhere?,Oslo,c2\n")

@@ -11,14 +11,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
+import suffice
 from suffice.errors import DataError, SufficeError, SufficeWarning
 from suffice.testing.traces import make_record
-from suffice.trace.rounds.checks import find_problems
 from suffice.trace.rounds.reader import inspect_traces, read_traces
-from suffice.trace.rounds.records import Round
+from suffice.trace.rounds.records import Token
 from suffice.trace.rounds.schema import SCHEMA, SCHEMA_KEY
 from suffice.trace.rounds.writer import write_traces
 
@@ -65,59 +63,51 @@ def tokens(logprob: float | None, top: float | None = -0.1) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("columns", "row", "column", "says"),
+    ("columns", "row", "column"),
     [
-        ({"round": [1, 1, 1, 2]}, 1, "round", "'a' has round 1 twice"),
-        ({"question_id": ["a", "a", "a", "a"]}, 2, "round", "'a' has round 1 twice"),
-        ({"round": [1, 3, 1, 2]}, 1, "round", "'a' jumps from round 1 to 3"),
-        ({"round": [1, 2, 2, 3]}, 2, "round", "'b' starts at round 2"),
-        ({"round": [1, 2, 0, 2]}, 3, "round", "'b' jumps from round 0 to 2"),
-        ({"round": [1, 2, -1, 1]}, 2, "round", "round -1"),
-        ({"question_id": ["a", "a", "b", "c"], "round": [1, 2, 1, 0]}, 3, "round", "no round 1"),
-        ({"question_id": ["a", "a", None, "b"]}, 2, "question_id", "null"),
-        ({"question_id": ["a", "a", "", ""]}, 2, "question_id", "empty question_id"),
-        ({"round": [1, None, 1, 2]}, 1, "round", "null"),
-        ({"question": ["A?", "A?", "B?", None]}, 3, "question", "null"),
-        ({"answer": ["x", None, "y", "z"]}, 1, "answer", "write an empty string"),
-        ({"split": ["tune", "eval", "eval", "eval"]}, 1, "split", "one split"),
-        ({"split": ["eval", "eval", "eval", None]}, 3, "split", "one split"),
-        ({"llm_calls": [1, 1, -1, 1]}, 2, "llm_calls", "negative"),
-        ({"prompt_tokens": [1, 1, 1, -7]}, 3, "prompt_tokens", "negative"),
-        ({"judge_prompt_tokens": [1, -7, 1, 1]}, 1, "judge_prompt_tokens", "negative"),
-        ({"latency_s": [0.5, -0.5, 1.0, 1.0]}, 1, "latency_s", "negative"),
-        ({"tokens": [None, tokens(float("nan")), None, None]}, 1, "tokens.logprob", "nan"),
-        ({"tokens": [None, [], tokens(float("inf")), None]}, 2, "tokens.logprob", "inf"),
-        ({"tokens": [None, None, None, tokens(None)]}, 3, "tokens.logprob", "None"),
-        ({"tokens": [tokens(-1), tokens(-1, float("nan"))] * 2}, 1, "tokens.top.logprob", "nan"),
-        (
-            {"tokens": [[], None, tokens(-1), tokens(-1, float("inf"))]},
-            3,
-            "tokens.top.logprob",
-            "inf",
-        ),
-        ({"answer_starts": [0, None, -3, 1]}, 2, "answer_starts", "tokens count from 0"),
-        ({"passages": [[], None, [], [{"id": "1"}, None]]}, 3, "passages", "null among its items"),
-        ({"tokens": [None, [None], None, None]}, 1, "tokens.logprob", "None"),
+        ({"round": [1, 1, 1, 2]}, 1, "round"),
+        ({"question_id": ["a", "a", "a", "a"]}, 2, "round"),
+        ({"round": [1, 3, 1, 2]}, 1, "round"),
+        ({"round": [1, 2, 2, 3]}, 2, "round"),
+        ({"round": [1, 2, 0, 2]}, 3, "round"),
+        ({"round": [1, 2, -1, 1]}, 2, "round"),
+        ({"question_id": ["a", "a", "b", "c"], "round": [1, 2, 1, 0]}, 3, "round"),
+        ({"question_id": ["a", "a", None, "b"]}, 2, "question_id"),
+        ({"question_id": ["a", "a", "", ""]}, 2, "question_id"),
+        ({"round": [1, None, 1, 2]}, 1, "round"),
+        ({"question": ["A?", "A?", "B?", None]}, 3, "question"),
+        ({"answer": ["x", None, "y", "z"]}, 1, "answer"),
+        ({"split": ["tune", "eval", "eval", "eval"]}, 1, "split"),
+        ({"split": ["eval", "eval", "eval", None]}, 3, "split"),
+        ({"llm_calls": [1, 1, -1, 1]}, 2, "llm_calls"),
+        ({"prompt_tokens": [1, 1, 1, -7]}, 3, "prompt_tokens"),
+        ({"judge_prompt_tokens": [1, -7, 1, 1]}, 1, "judge_prompt_tokens"),
+        ({"latency_s": [0.5, -0.5, 1.0, 1.0]}, 1, "latency_s"),
+        ({"tokens": [None, tokens(float("nan")), None, None]}, 1, "tokens.logprob"),
+        ({"tokens": [None, [], tokens(float("inf")), None]}, 2, "tokens.logprob"),
+        ({"tokens": [None, None, None, tokens(None)]}, 3, "tokens.logprob"),
+        ({"tokens": [tokens(-1), tokens(-1, float("nan"))] * 2}, 1, "tokens.top.logprob"),
+        ({"tokens": [[], None, tokens(-1), tokens(-1, float("inf"))]}, 3, "tokens.top.logprob"),
+        ({"answer_starts": [0, None, -3, 1]}, 2, "answer_starts"),
+        ({"passages": [[], None, [], [{"id": "1"}, None]]}, 3, "passages"),
+        ({"tokens": [None, [None], None, None]}, 1, "tokens.logprob"),
         (
             {"samples": [["x"]] * 4, "sample_clusters": [[0], None, [0, 0], [0]]},
             2,
             "sample_clusters",
-            "one number a sample, found 2 for 1 samples",
         ),
         (
             {"samples": [["x", "y"]] * 4, "sample_clusters": [[0, 0], [0, 1], None, [1, 1]]},
             3,
             "sample_clusters",
-            "name the first sample of each one's cluster, found (1, 1)",
         ),
     ],
 )
 def test_a_bad_value_is_named(
-    tmp_path: Path, columns: dict[str, Any], row: int, column: str, says: str
+    tmp_path: Path, columns: dict[str, Any], row: int, column: str
 ) -> None:
     error = refused(write(tmp_path / "bad.parquet", **columns))
     assert (error.row, error.column) == (row, column)
-    assert says in error.message
     assert f"row {row}, column {column}" in str(error)
 
 
@@ -411,7 +401,7 @@ def test_inspection_lists_everything(tmp_path: Path) -> None:
 
 def test_failures_beside_the_shards_are_counted(tmp_path: Path) -> None:
     write(tmp_path / "1.parquet")
-    (tmp_path / "failures.jsonl").write_text('{"question_id": "x"}\n\n{"question_id": "y"}\n')
+    (tmp_path / "failures.jsonl").write_bytes(b'{"question_id": "x"}\n\n\xff\xfe broken\n')
     assert read_traces(tmp_path).origin.failures == 2
 
 
@@ -422,75 +412,38 @@ def test_the_run_document_comes_with_the_set(tmp_path: Path) -> None:
     assert read_traces(tmp_path / "odd.parquet").origin.run == {}
 
 
-def test_an_unreadable_failures_file_does_not_keep_rows_from_being_read(tmp_path: Path) -> None:
-    write(tmp_path / "t.parquet")
-    (tmp_path / "failures.jsonl").write_bytes(b"\xff\xfe broken\n\n{}\n")
-    assert read_traces(tmp_path).origin.failures == 2
+# --- log-probabilities above 0 are refused wherever they come in ----------------------------------
+WRONG = [0.001, float("nan")]
 
 
-# --- checks over columns find what building the records would refuse ---------------------------------
-Lists = list[list[int | None] | None]
+def _record(file: Path, column: str, value: float) -> None:
+    """A record of two questions, of which the second round of one holds the value."""
+    records = [make_record(name, ["x", "y"], margins=[1.0, 2.0]) for name in ("a", "b")]
+    suffice.write_traces(records, file)
+    table = pq.read_table(file)
+    rows = table.to_pylist()
+    token = rows[3]["tokens"][0]
+    if column == "tokens.logprob":
+        token["logprob"] = value
+    else:
+        token["top"][-1]["logprob"] = value
+    pq.write_table(pa.Table.from_pylist(rows, table.schema), file)
 
 
-def table(samples: list[list[str] | None] | None, clusters: Lists) -> pa.Table:
-    rows = len(clusters)
-    columns = {
-        "question_id": [f"q{row}" for row in range(rows)],
-        "round": [1] * rows,
-        "question": [""] * rows,
-        "answer": [""] * rows,
-        "sample_clusters": clusters,
-    }
-    if samples is not None:
-        columns["samples"] = samples
-    return pa.table(
-        {name: pa.array(values, SCHEMA.field(name).type) for name, values in columns.items()}
-    )
+@pytest.mark.parametrize("lazily_above", [0, 1 << 30])
+@pytest.mark.parametrize("column", ["tokens.logprob", "tokens.top.logprob"])
+@pytest.mark.parametrize("value", WRONG)
+def test_of_a_record(column: str, value: float, lazily_above: int, tmp_path: Path) -> None:
+    file = tmp_path / "r.parquet"
+    _record(file, column, value)
+    with pytest.raises(DataError) as caught:
+        suffice.read_traces(file, lazily_above=lazily_above).table.column("tokens")
+    error = caught.value
+    assert (error.file, error.row, error.column) == (str(file), 3, column)
+    assert "'b'" in error.message
+    assert "round 2" in error.message
 
 
-def refused_as_record(samples: list[str] | None, clusters: list[int | None] | None) -> str | None:
-    """What building the round says of them."""
-    numbers = (
-        None if clusters is None else tuple(-1 if number is None else number for number in clusters)
-    )
-    try:
-        Round(answer="", samples=samples, sample_clusters=numbers)  # type: ignore[arg-type]
-    except DataError as error:
-        return error.message
-    return None
-
-
-@given(
-    st.lists(
-        st.tuples(
-            st.none() | st.integers(0, 4).map(lambda count: ["x"] * count),
-            st.none() | st.lists(st.none() | st.integers(-1, 5), max_size=4),
-        ),
-        max_size=8,
-    ),
-    st.integers(0, 8),
-    st.booleans(),
-)
-def test_clusters_that_do_not_fit_are_found_where_a_round_refuses_them(
-    rows: list[tuple[list[str] | None, list[int | None] | None]], cut: int, sliced: bool
-) -> None:
-    whole = table([samples for samples, _ in rows], [clusters for _, clusters in rows])
-    if sliced:  # as files are read: in chunks, and parts of larger ones
-        whole = pa.concat_tables([whole.slice(0, cut), whole.slice(cut)])
-    found = {problem.position: problem for problem in find_problems(whole)}
-    want = {row for row, each in enumerate(rows) if refused_as_record(*each) is not None}
-    assert set(found) == want
-    assert {problem.column for problem in found.values()} <= {"sample_clusters"}
-    assert len(list(find_problems(whole))) == len(want)  # each row once
-    for row in want:
-        # a null is said as such, and a round knows it as -1
-        said = str(refused_as_record(*rows[row])).replace("-1", "None").replace("(", "[")[:50]
-        assert found[row].message.replace("-1", "None")[:50] == said
-
-
-@pytest.mark.parametrize("samples", [None, [None, None]])
-def test_clusters_without_samples(samples: list[list[str] | None] | None) -> None:
-    problems = list(find_problems(table(samples, [[], [0]])))
-    assert [(each.position, each.message) for each in problems] == [
-        (1, "must have one number a sample, found 1 for 0 samples")
-    ]
+def test_what_rounding_leaves_above_0_stands() -> None:
+    assert Token("Oslo", 1e-7).logprob == pytest.approx(1e-7)
+    assert Token("Oslo", 0.0).logprob == 0.0
