@@ -120,7 +120,7 @@ class SQLite:
                 said = f"another process held the lock for more than {self._wait_s:g} s; end it, or try again"
             elif "full" in said or "I/O" in said:
                 said += "; make room, or name another place"
-            elif "unable to open" in said:
+            elif "unable to open" in said or "readonly" in said:
                 said += "; change who may read and write it and its folder"
             raise StorageError(f"{self.file}: {said}") from error
         except (sqlite3.IntegrityError, sqlite3.ProgrammingError, OverflowError) as error:
