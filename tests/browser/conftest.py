@@ -24,7 +24,7 @@ from suffice.replay.run.compare import Comparison
 from suffice.replay.run.named_policies import NamedPolicy, named_policies
 from suffice.replay.run.replay import ReplaySettings, replay
 from suffice.replay.settings import ChoiceSettings, SearchSettings
-from suffice.report.page.report import render_report
+from suffice.report.report import render_report
 from suffice.testing.traces import to_trace_set
 
 ARGUMENTS = (

@@ -21,7 +21,7 @@ from suffice.replay.diagnose.question_histories import report_data
 from suffice.replay.run.compare import compare
 from suffice.replay.run.macro import macro_means
 from suffice.replay.settings import ComparisonSettings, SearchSettings, SweepSettings
-from suffice.report.page.report import render_report
+from suffice.report.report import render_report
 from suffice.testing.traces import random_records, to_trace_set
 from suffice.trace.rounds.records import Gold, QuestionRecord
 

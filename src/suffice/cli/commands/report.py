@@ -17,7 +17,7 @@ from suffice.replay.diagnose.report_parts import PARTS, PartsSettings, ReportPar
 from suffice.replay.run.compare import Comparison, compare
 from suffice.replay.run.macro import cells as side_by_side
 from suffice.replay.settings import FORMS, SearchSettings
-from suffice.report.page.report import render_report
+from suffice.report.report import render_report
 from suffice.trace.durable import replace_file
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from suffice.replay.diagnose.question_histories import ReportData
-from suffice.report.draw.marks import label, marked, short_name
+from suffice.report.marks import label, marked, short_name
 from suffice.trace.rounds.records import QuestionRecord
 
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from suffice.report.draw.svg import (
+from suffice.report.svg import (
     FRAME,
     Scale,
     enclosing,

@@ -18,7 +18,7 @@ from suffice.replay.run.compare import compare
 from suffice.replay.run.named_policies import named_policies
 from suffice.replay.run.replay import ReplaySettings, replay
 from suffice.replay.settings import ComparisonSettings
-from suffice.report.page.report import render_report
+from suffice.report.report import render_report
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import Gold, Passage, QuestionRecord, Usage

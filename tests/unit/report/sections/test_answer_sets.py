@@ -14,11 +14,11 @@ from suffice.policies.micp.relevance_filter import RelevanceFilter
 from suffice.replay.diagnose.question_histories import report_data
 from suffice.replay.run.named_policies import named_policies
 from suffice.replay.run.replay import ReplaySettings, replay
-from suffice.report.draw.marks import marked
-from suffice.report.page.report import render_report
-from suffice.report.page.section import Shown
-from suffice.report.sections.answer_sets import answer_sets_section
-from suffice.report.sections.questions import explorer
+from suffice.report.explorer import explorer
+from suffice.report.marks import marked
+from suffice.report.promises import answer_sets_section
+from suffice.report.report import render_report
+from suffice.report.section import Shown
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import QuestionRecord
 

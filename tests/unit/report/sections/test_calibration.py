@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.html_reader import Page
 
-from suffice.report.sections.calibration import calibration_section
+from suffice.report.worth import calibration_section
 from suffice.results.formats import decimal, fraction, percent, points
 from suffice.stats.intervals.bootstrap import Interval
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.html_reader import Page
 
-from suffice.report.sections.guarantees import guarantees_section
+from suffice.report.promises import guarantees_section
 
 
 def test_falling_back_promises_nothing(gathered: Any) -> None:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from suffice.replay.diagnose.question_histories import ReportData
-from suffice.report.draw.marks import marked
-from suffice.report.sections.questions import explorer
+from suffice.report.explorer import explorer
+from suffice.report.marks import marked
 from suffice.trace.rounds.records import Passage, QuestionRecord
 
 Build = Callable[..., ReportData]

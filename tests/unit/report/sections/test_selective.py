@@ -6,8 +6,8 @@ from typing import Any
 
 from tests.html_reader import Page
 
-from suffice.report.draw.marks import marked
-from suffice.report.sections.selective import selective_section
+from suffice.report.marks import marked
+from suffice.report.worth import selective_section
 from suffice.results.formats import amount, estimated, percent
 from suffice.stats.auroc import auroc_use
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from tests.html_reader import Page
 
-from suffice.report.draw.marks import marked
-from suffice.report.sections.signals import signals_section
+from suffice.report.marks import marked
+from suffice.report.worth import signals_section
 from suffice.results.formats import decimal, estimated, percent, points
 
 AREAS = "AUROC of every signal, all rounds pooled; low: low values speak for stopping; "

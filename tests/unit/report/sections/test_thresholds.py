@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.html_reader import Page
 
-from suffice.report.sections.thresholds import thresholds_section
+from suffice.report.searches import thresholds_section
 from suffice.results.formats import decimal, percent, signed
 
 

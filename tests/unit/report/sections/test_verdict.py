@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from suffice.replay.diagnose.question_histories import ReportData, report_data
-from suffice.report.draw.marks import marked
-from suffice.report.page.report import first_screen, render_report
-from suffice.report.page.section import Material
+from suffice.report.marks import marked
+from suffice.report.report import first_screen, render_report
+from suffice.report.section import Material
 from suffice.results.formats import percent, points
 from suffice.results.markup import Html
 from suffice.trace.rounds.records import QuestionRecord

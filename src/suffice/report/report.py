@@ -13,20 +13,37 @@ from suffice.errors import attempt
 from suffice.replay.choose.choice import Choice
 from suffice.replay.diagnose.question_histories import ReportData
 from suffice.replay.run.results import ReplayResult
-from suffice.report.draw.marks import Marked, label, marked
-from suffice.report.page.frame import asset, markup, page
-from suffice.report.page.section import Material, Section, Shown, folded, listed, plain, stacked
-from suffice.report.sections.answer_sets import answer_sets_section
-from suffice.report.sections.calibration import calibration_section, reliability_section
-from suffice.report.sections.cells import cells_section
-from suffice.report.sections.charts import charts_section, score_charts, stops_chart
-from suffice.report.sections.comparison import comparison_section, costs_section, policies_in_words
-from suffice.report.sections.guarantees import guarantees_section, promises
-from suffice.report.sections.questions import questions_section
-from suffice.report.sections.search import search_section
-from suffice.report.sections.selective import selective_section
-from suffice.report.sections.signals import signals_section
-from suffice.report.sections.thresholds import thresholds_section
+from suffice.report.comparison import (
+    cells_section,
+    charts_section,
+    comparison_section,
+    costs_section,
+    policies_in_words,
+    score_charts,
+    stops_chart,
+)
+from suffice.report.explorer import questions_section
+from suffice.report.marks import Marked, label, marked
+from suffice.report.promises import answer_sets_section, guarantees_section, promises
+from suffice.report.searches import search_section, thresholds_section
+from suffice.report.section import (
+    Material,
+    Section,
+    Shown,
+    asset,
+    folded,
+    listed,
+    markup,
+    page,
+    plain,
+    stacked,
+)
+from suffice.report.worth import (
+    calibration_section,
+    reliability_section,
+    selective_section,
+    signals_section,
+)
 from suffice.results.formats import count, counted
 from suffice.results.markup import Html, data_table, element, join, shorten
 

@@ -1,16 +1,56 @@
-"""What a page is made of: sections that fold, charts with their numbers, and small pieces."""
+"""The markup of a page that loads nothing, and of its sections."""
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
+from importlib.resources import files
 from itertools import groupby
 from typing import TypeVar
 
+from suffice._version import VERSION
 from suffice.replay.diagnose.question_histories import ReportData
 from suffice.replay.diagnose.report_parts import ReportParts
-from suffice.report.draw.marks import Marked
+from suffice.report.marks import Marked
 from suffice.results.markup import Html, data_table, element, join, shorten, visible
+
+
+def asset(name: str) -> Html:
+    """A file of this package, as it is."""
+    return Html(files("suffice.report").joinpath(name).read_text(encoding="utf-8"))
+
+
+def markup(name: str) -> Html:
+    """A file of markup, without the breaks and spaces between its lines."""
+    return Html("".join(line.strip() for line in asset(name).splitlines()))
+
+
+def page(title: str, *content: object, script: Html) -> str:
+    """The whole document in the report's style, with ``script`` at its end."""
+    style = asset("page.css")
+    security = (
+        f"default-src 'none'; style-src {_hashed(style)}; script-src {_hashed(script)}; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=Html(security)),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("title", title),
+        element("link", rel="icon", href="data:,"),
+        element("style", style),
+    )
+    footer = element("footer", f"Suffice {VERSION}. This file loads nothing from anywhere.")
+    body = element("body", *content, footer, element("script", script))
+    return f"<!DOCTYPE html>\n{element('html', head, body, lang='en')}\n"
+
+
+def _hashed(content: str) -> str:
+    return f"'sha256-{b64encode(sha256(content.encode()).digest()).decode()}'"
+
 
 _LONGEST_SENTENCE = 400
 Item = TypeVar("Item")

@@ -10,7 +10,7 @@ from string import ascii_uppercase
 
 from suffice.contracts import Facts
 from suffice.replay.run.results import PolicyResult, ReplayResult
-from suffice.report.draw.svg import Family
+from suffice.report.svg import Family
 from suffice.results.markup import Html, element, join, shorten, visible
 from suffice.results.table import Dress, Table
 

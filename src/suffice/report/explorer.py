@@ -8,9 +8,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from suffice.replay.diagnose.question_histories import PolicyStop, QuestionStory, ReportData
-from suffice.report.draw.marks import Marked, short_name
-from suffice.report.page.frame import markup
-from suffice.report.page.section import Material, Shown, listed, plain
+from suffice.report.marks import Marked, short_name
+from suffice.report.section import Material, Shown, listed, markup, plain
 from suffice.results.formats import counted
 from suffice.results.markup import Html, element, join, json_for_script, visible
 from suffice.trace.rounds.records import Passage, Round, Usage
