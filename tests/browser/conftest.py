@@ -18,8 +18,7 @@ from suffice.replay.choose import candidates
 from suffice.replay.choose.certified import CertifiedSettings, fit_certified
 from suffice.replay.choose.families import FamilySettings
 from suffice.replay.choose.procedure import choose
-from suffice.replay.diagnose.question_histories import report_data
-from suffice.replay.diagnose.report_parts import PartsSettings, report_parts
+from suffice.replay.diagnose.report_data import PartsSettings, report_data, report_parts
 from suffice.replay.run.compare import Comparison
 from suffice.replay.run.named_policies import NamedPolicy, named_policies
 from suffice.replay.run.replay import ReplaySettings, replay

@@ -51,11 +51,7 @@ def label_places(
     frame: tuple[float, float, float, float],
     radius: float,
 ) -> list[At]:
-    """Places for labels of the points ``wanted``: inside the frame, clear of points and other labels.
-
-    Of the clear places the one is taken that is near and covers few of ``lines``; where none is clear, the
-    one that overlaps least.
-    """
+    """Places for labels of the points ``wanted``: inside the frame, clear of points and other labels."""
     at = np.reshape(np.asarray(points, np.float64), (-1, 2))
     # lines as points close to each other
     steps = np.linspace(0.0, 1.0, 12)[:, None, None]
@@ -90,10 +86,7 @@ _MOST_BADGES = 40  # as many as can be read
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """A marked point that shows ``name`` and what is ``said`` of it under a pointer.
-
-    Without a ``mark`` it has no badge. ``interval`` is of its height, ``narrow`` another one beside it.
-    """
+    """A marked point that shows ``name`` and what is ``said`` of it under a pointer."""
 
     mark: str
     family: Family
@@ -322,7 +315,6 @@ def _level(chart: Bars) -> tuple[list[Html], float]:
 
 
 def _break(at: tuple[float, float]) -> Iterator[Html]:
-    """Two slanted lines over a bar that is longer than it is drawn."""
     left, top = at
     for moved in (0, 5):
         yield line((left + moved, top + 39), (left + moved + 4, top + 19), "break")

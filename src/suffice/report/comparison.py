@@ -11,16 +11,21 @@ from suffice.measures.costs import CostAxis
 from suffice.replay.run.macro import CONFIDENCE, ByCorrectness, Cells
 from suffice.replay.run.results import PolicyResult, ReplayResult
 from suffice.report.charts import Bar, BarRow, Bars, Point, Scatter, Segment, bars, scatter
-from suffice.report.marks import Marked, label, labelled, legend, marked, short_name
 from suffice.report.section import (
     Block,
     Chart,
+    Marked,
     Material,
     Shown,
     columns,
     folded,
+    label,
+    labelled,
+    legend,
     listed,
+    marked,
     plain,
+    short_name,
     two_lines,
 )
 from suffice.report.svg import outlying
@@ -55,7 +60,7 @@ def comparison_section(result: ReplayResult, policies: Sequence[Marked]) -> Show
                 f"{''.join(f'{cost.label}, ' for cost in own)}calls and tokens are means per question. "
                 f"{result.metric.label} over fixed-k is at equal {result.cost.label}, over the two "
                 "nearest in cost; over the best fixed-k the best is taken anew in each resample, which "
-                "favours fixed-k. In brackets: 95% intervals.",
+                "favours fixed-k. In brackets: 95% intervals."
             ),
             element(
                 "div",
@@ -200,10 +205,7 @@ def charts_section(material: Material) -> Shown:
 
 # --- scores against cost -------------------------------------------------------------------------
 def score_charts(result: ReplayResult, policies: Sequence[Marked]) -> list[Chart]:
-    """The score with paired intervals and the line of fixed budgets, against mean cost; none without it.
-
-    Where one costs many times the others the axis is logarithmic.
-    """
+    """The score with paired intervals and the line of fixed budgets, against mean cost; none without it."""
     placed = [
         (policy, policy.result.score, _paid(policy, result))
         for policy in policies
@@ -375,10 +377,7 @@ def _left_to_table(policies: Sequence[Marked]) -> str:
 
 # --- what they pay -------------------------------------------------------------------------------
 def cost_chart(result: ReplayResult, policies: Sequence[Marked]) -> Chart:
-    """What a question costs and its tokens, split by what the model had to evaluate.
-
-    The first bars are those of the cost that policies are compared at; calls where that is rounds.
-    """
+    """What a question costs and its tokens, split by what the model had to evaluate."""
     cost = _CALLS if result.cost.name in (_CALLS.name, "rounds") else result.cost
     rows = [
         _row(policy, [_cost_bar(policy, cost), _token_bar(policy.result)])
@@ -500,7 +499,6 @@ def cells_section(material: Material) -> Shown | None:
 
 
 def _macro(cells: Cells, policies: Sequence[Marked]) -> Chart:
-    """Mean score against mean rounds, with the line through the fixed budgets."""
     macro, label = cells.macro, cells.macro.metric.label
     placed = list(zip(macro.policies, policies, strict=True))
     title = f"Mean {label} over {len(macro.sources)} records against mean rounds"
@@ -542,7 +540,6 @@ def _macro(cells: Cells, policies: Sequence[Marked]) -> Chart:
 
 
 def _by_correctness(cells: Sequence[tuple[int, ByCorrectness]]) -> Html:
-    """How often each value is given with right answers and with wrong ones, two rows a cell."""
     first = cells[0][1]
     rating = first.signal == CONFIDENCE
     name = "Confidence" if rating else "Margin of the answer's first token"
@@ -562,7 +559,6 @@ def _by_correctness(cells: Sequence[tuple[int, ByCorrectness]]) -> Html:
 
 
 def _right_by_margin(number: int, cell: ByCorrectness) -> Html:
-    """The share of right answers in groups of as many rounds each."""
     rows = [
         (
             *(decimal(each.predicted), percent(each.right)),

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
-from suffice.replay.diagnose.question_histories import PolicyStop, QuestionStory, ReportData
-from suffice.report.marks import Marked, short_name
-from suffice.report.section import Material, Shown, listed, markup, plain
+from suffice.replay.diagnose.report_data import PolicyStop, QuestionStory, ReportData
+from suffice.report.section import Marked, Material, Shown, listed, markup, plain, short_name
 from suffice.results.formats import counted
 from suffice.results.markup import Html, element, join, json_for_script, visible
 from suffice.trace.rounds.records import Passage, Round, Usage

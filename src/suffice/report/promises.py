@@ -9,12 +9,21 @@ from typing import Any
 
 from suffice.replay.run.answers import AnswerSetResult
 from suffice.replay.run.results import ReplayResult
-from suffice.report.marks import Marked, label, label_of, labelled, short_name, short_name_of
-from suffice.report.section import Shown, listed, plain, sentence
+from suffice.report.section import (
+    Marked,
+    Shown,
+    label,
+    label_of,
+    labelled,
+    listed,
+    plain,
+    sentence,
+    short_name,
+    short_name_of,
+)
 from suffice.results.formats import UNKNOWN, amount, count, decimal, p_value, percent
 from suffice.results.markup import Html, element, join, shorten, visible
 from suffice.results.table import Table
-from suffice.scoring import METRICS
 
 Terms = Mapping[str, Any]
 _LONGEST = 300
@@ -51,9 +60,11 @@ def _finding(guarantees: Sequence[Terms], policies: Sequence[Marked]) -> str:
     more = f"; {len(guarantees) - 1} more" if len(guarantees) > 1 else ""
     if first["fell_back"]:
         return f"{name}: nothing certified, takes the full budget{more}"
-    if not _stated(first) or first["confidence"] is None:
+    if not first["allowed"] or first["confidence"] is None:
         return f"{name}: carries a promise{more}"
-    return f"{name}: {_allowed(first)}, at confidence {100 * first['confidence']:g}%{more}"
+    return (
+        f"{name}: {visible(first['allowed'])}, at confidence {100 * first['confidence']:g}%{more}"
+    )
 
 
 def _block(guarantee: Terms, policies: Sequence[Marked]) -> Html:
@@ -72,50 +83,14 @@ def _block(guarantee: Terms, policies: Sequence[Marked]) -> Html:
     )
 
 
-def _stated(guarantee: Terms) -> bool:
-    """Whether it is known what is promised."""
-    return guarantee["max_loss"] is not None or bool(guarantee["bounds"])
-
-
-def _allowed(guarantee: Terms) -> str:
-    """All that is allowed, in words."""
-    if not guarantee["bounds"]:
-        return _loss_allowed(guarantee)
-    together = ", both together" if len(guarantee["bounds"]) == 2 else ", all together"
-    said = [_bound_allowed(bound, guarantee) for bound in guarantee["bounds"]]
-    return f"{', '.join(said[:-1])} and {said[-1]}{together}" if len(said) > 1 else said[0]
-
-
-def _bound_allowed(bound: Terms, guarantee: Terms) -> str:
-    if bound["of"] == "cost":
-        unit = f" {visible(guarantee['cost_label'])}" if guarantee["cost_label"] else ""
-        return f"at most {amount(bound['at_most'])}{unit} a question"
-    allowed = _loss_allowed({**guarantee, "loss": bound["of"], "max_loss": bound["at_most"]})
-    return allowed if bound["of"] == "wrong-stop" else f"{allowed} against the full budget"
-
-
-def _loss_allowed(guarantee: Terms) -> str:
-    """The loss allowed, in words."""
-    if guarantee["metric"] == METRICS["agreement"].key("em"):
-        return (
-            f"at most {percent(guarantee['max_loss'])}% of questions answered otherwise than by the full "
-            "budget, so EM and F1 fall by no more; no gold answer was read,"
-        )
-    if guarantee["loss"] == "wrong-stop":
-        return f"at most {percent(guarantee['max_loss'])}% of questions wrong though the full budget is right"
-    metric = {"f1": "F1", "em": "EM", "acc": "Acc"}.get(guarantee["metric"] or "", "score")
-    kind = " in drops that gains do not pay for" if guarantee["loss"] == "drop" else ""
-    return f"at most {percent(guarantee['max_loss'])} points of expected {metric} lost{kind}"
-
-
 def _promise(guarantee: Terms) -> str:
     if guarantee["fell_back"]:
         return "Nothing cheaper is proven, so the policy takes the full budget."
-    if not _stated(guarantee) or guarantee["confidence"] is None:
+    if not guarantee["allowed"] or guarantee["confidence"] is None:
         return "The policy file states a promise without its terms."
     return (
         f"With probability at least {100 * guarantee['confidence']:g}% over the questions it was tested on: "
-        f"{_allowed(guarantee)}{'' if guarantee['bounds'] else ' against the full budget'}."
+        f"{visible(guarantee['allowed'])}."
     )
 
 

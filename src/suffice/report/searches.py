@@ -9,8 +9,7 @@ from string import ascii_lowercase
 from suffice.replay.choose.search import SearchedRule, SearchResult
 from suffice.replay.choose.sweep import SweepResult
 from suffice.report.charts import Point, Scatter, scatter
-from suffice.report.marks import legend
-from suffice.report.section import Chart, Shown, columns, folded, listed, plain
+from suffice.report.section import Chart, Shown, columns, folded, legend, listed, plain
 from suffice.report.svg import (
     FRAME,
     SIZE,

@@ -1,4 +1,4 @@
-"""Shapes, scales, panels of shares and rows of intervals as inline SVG, in user units, y growing downwards."""
+"""Shapes, scales, panels of shares and rows of intervals as inline SVG, in user units, y downwards."""
 
 from __future__ import annotations
 
@@ -258,10 +258,7 @@ class Spot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitSquare:
-    """A panel with spots or a path; the dashed line is at ``level``, or the diagonal.
-
-    ``said`` is written into a panel that has neither.
-    """
+    """A panel with spots or a path; the dashed line is at ``level``, or the diagonal."""
 
     title: str
     description: str

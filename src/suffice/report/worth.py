@@ -7,13 +7,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from suffice.replay.diagnose.calibrator_study import CalibratorStudy
+from suffice.replay.diagnose.diagnosis import selective_tables
 from suffice.replay.diagnose.diagnosis import types_table as table_of_types
-from suffice.replay.diagnose.reliability import Reliability, ReliabilityBucket
-from suffice.replay.diagnose.selective import selective_tables
+from suffice.replay.diagnose.reliability import CalibratorStudy, Reliability, ReliabilityBucket
 from suffice.replay.diagnose.signal_diagnostics import Diagnostics
-from suffice.report.marks import Marked, label, label_of, labelled, legend, short_name_of
-from suffice.report.section import Chart, Shown, folded, listed, plain
+from suffice.report.section import (
+    Chart,
+    Marked,
+    Shown,
+    folded,
+    label,
+    label_of,
+    labelled,
+    legend,
+    listed,
+    plain,
+    short_name_of,
+)
 from suffice.report.svg import Estimated, Family, Spot, UnitSquare, forest, unit_square
 from suffice.results.formats import UNKNOWN, amount, count, counted, estimated, fraction, percent
 from suffice.results.markup import Html, data_table, element, join, shorten, visible

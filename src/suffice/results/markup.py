@@ -109,9 +109,6 @@ def data_table(
         for row in rows
     )
     table = element(
-        "table",
-        element("caption", caption),
-        element("thead", header),
-        element("tbody", body),
+        "table", element("caption", caption), element("thead", header), element("tbody", body)
     )
     return element("div", table, class_="scroll", role="region", tabindex="0", aria_label=caption)

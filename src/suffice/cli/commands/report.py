@@ -12,8 +12,13 @@ from suffice.cli.parser import command
 from suffice.errors import UsageError, unknown_name
 from suffice.options import Option, read_names
 from suffice.policies.method import FitRun
-from suffice.replay.diagnose.question_histories import report_data
-from suffice.replay.diagnose.report_parts import PARTS, PartsSettings, ReportParts, report_parts
+from suffice.replay.diagnose.report_data import (
+    PARTS,
+    PartsSettings,
+    ReportParts,
+    report_data,
+    report_parts,
+)
 from suffice.replay.run.compare import Comparison, compare
 from suffice.replay.run.macro import cells as side_by_side
 from suffice.replay.settings import FORMS, SearchSettings

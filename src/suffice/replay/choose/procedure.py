@@ -22,24 +22,21 @@ from suffice.replay.choose.bounds import Bound, CertifySettings, Half, mean_of, 
 from suffice.replay.choose.candidates import (
     LATEST,
     MAJORITY,
+    PROVE,
+    RANK,
     Candidate,
     Candidates,
     Kept,
     candidates_of,
-)
-from suffice.replay.choose.certified import cut_terms
-from suffice.replay.choose.choice import Choice, Ranked
-from suffice.replay.choose.paths import OwnPath, paths_of
-from suffice.replay.choose.proof import LIKELY, Along, Learned, Promised, prove
-from suffice.replay.choose.splits import (
-    PROVE,
-    RANK,
     in_parts,
     labelled_only,
     refuse_one_round,
     refuse_several_loops,
     without_gaps,
 )
+from suffice.replay.choose.certified import cut_terms
+from suffice.replay.choose.choice import Choice, Ranked
+from suffice.replay.choose.proof import LIKELY, Along, Learned, OwnPath, Promised, paths_of, prove
 from suffice.replay.run.answers import answer_rounds
 from suffice.replay.run.compare import Comparison
 from suffice.replay.run.frontier import AgainstFixed, BestMix, best_mix, of_mix
@@ -161,7 +158,7 @@ def choose(traces: Traces, settings: ChoiceSettings | None = None, **stated: Any
         axis=axis,
         wrong=tuple(wrong[:_MOST_WRONG]),
         wrong_count=len(wrong),
-        left_out={one.name: one.reason for one in everyone.left_out},
+        left_out=everyone.left_out,
         notes=(
             *record_banners(measures.traces),
             *measures.notes(settings.metric),
@@ -242,7 +239,6 @@ def _on_other_divisions(
 
 
 def _by_majority(labelled: Measures, settings: ChoiceSettings) -> Interval | None:
-    """What the full budget's score gains by its most frequent answer; ``None``: it is not known."""
     if labelled.seen is not None or labelled.metric.agreement or not labelled.traces.answered.any():
         return None
     scored = labelled.scores(settings.f1_kind)
@@ -253,7 +249,6 @@ def _by_majority(labelled: Measures, settings: ChoiceSettings) -> Interval | Non
 
 
 def _promises(measures: Measures, settings: ChoiceSettings) -> list[CertifySettings]:
-    """What is to be proven, the strictest first; empty: nothing."""
     metric = measures.metric
     if not 0.0 < settings.confidence < 1.0:
         raise UsageError(
@@ -278,7 +273,6 @@ def _promises(measures: Measures, settings: ChoiceSettings) -> list[CertifySetti
 def _learned(
     kept: Measures, everyone: Candidates, promises: Sequence[object], settings: ChoiceSettings
 ) -> Learned:
-    """What was fitted, on the questions that rank and on those that prove."""
     field = Kept.of(kept, everyone.members, settings)
     ranks = kept.traces.in_split(RANK)
     rows = [np.flatnonzero(part) for part in (ranks, ~ranks)]
@@ -328,11 +322,7 @@ def _order(
 # --- ranked ----------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimates:
-    """Means of every candidate, arrays (n_members,), the full budget at ``full``.
-
-    ``loss`` is the full budget's score minus its own, ``cost`` that of ``axis``; ``kept`` says whether all
-    that is to be proven was kept there.
-    """
+    """Means of every candidate, arrays (n_members,), the full budget at ``full``."""
 
     loss: Array
     cost: Array
@@ -349,11 +339,7 @@ def estimated(
     settings: ChoiceSettings,
     bounds: Sequence[Bound] = (),
 ) -> Estimates:
-    """On the questions that rank and, of what no label was fitted to, on those of tune too.
-
-    More questions tell more than the slight favour that rules have where they were listed takes away: on
-    populations with known truth that regrets less than either part alone (docs/benchmarks.md).
-    """
+    """On the questions that rank and, of what no label was fitted to, on those of tune too."""
 
     def of(half: Half, bound: Bound) -> Array:
         return half.costs.copy() if bound.of == "cost" else mean_of(half, bound)
@@ -484,7 +470,6 @@ def _gain(
 
 
 def _mean_within(values: Array, measures: Measures, settings: ChoiceSettings) -> Interval:
-    """The mean over units of labelled questions, with its interval."""
     labelled = measures.scores(settings.f1_kind).labelled
     means = unit_means(values[labelled], measures.units[labelled])[:, None]
     draws = resampled_means(means, resamples=settings.resamples, seed=settings.seed)
@@ -549,7 +534,6 @@ def _guarantee(
     along: Along | None,
     settings: ChoiceSettings,
 ) -> dict[str, Any]:
-    """The promise, as a policy's file says it."""
     row = promised.row
     return {
         **row.document(),

@@ -15,8 +15,7 @@ from suffice.errors import SufficeWarning, UsageError, attempt
 from suffice.measures.measures import Measures
 from suffice.policies.defaults import MARGIN
 from suffice.policies.fitting import fit_calibrator, fit_data, out_of_fold
-from suffice.replay.diagnose.signal_flags import signal_flags
-from suffice.replay.diagnose.signal_separation import Array, Rows, separations
+from suffice.replay.diagnose.signal_checks import Array, Rows, separations, signal_flags
 from suffice.replay.diagnose.signal_tables import signal_tables
 from suffice.replay.settings import DiagnosticsSettings
 from suffice.results.as_json import as_json
@@ -41,15 +40,7 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Diagnostics(Tabular):
-    """Signals of a trace set side by side on its parts, tune and eval or all questions, as JSON has them.
-
-    ``parts`` has by name how many questions, labelled ones and rounds there are, the ``correlations`` of
-    signals, the mean ``margins`` and what is ``wrong_and_stable`` (``None``: its signal is not looked at).
-    ``signals`` has for each the ``parts`` (shares of rounds with a value, how few values there are, what
-    :func:`suffice.replay.diagnose.signal_separation.separations` says of all rounds, by round and by type),
-    its drift from tune to eval (``None``: one part only), its ``flags`` and its ``use``. ``model`` is the
-    recorded one, where the record names it; ``skipped`` says why a signal is not here.
-    """
+    """Signals of a trace set side by side on its parts, tune and eval or all questions, as JSON has them."""
 
     source: str
     model: str | None
@@ -203,7 +194,6 @@ def diagnose(
 def _parts(
     measures: Measures, names: tuple[str, ...], chosen: Mapping[str, Mask], tune_split: str
 ) -> dict[str, dict[str, Any]]:
-    """What is said of each part as a whole."""
     table, em = measures.signals(names), measures.score("em")
     parts: dict[str, dict[str, Any]] = {}
     calibrated: Array | None = None
@@ -294,10 +284,7 @@ def _share(some: Mask, of: Mask) -> float:
 
 
 def _concentration(distinct: Array, counts: NDArray[np.int64]) -> dict[str, float] | None:
-    """How few values a signal takes: entropy in nats, its most common value and that value's share.
-
-    A verbalized confidence that is 5 nearly always has an entropy near 0: it has collapsed.
-    """
+    """How few values a signal takes: entropy in nats, its most common value and that value's share."""
     if not 0 < len(distinct) <= _MOST_VALUES:
         return None
     shares = counts / counts.sum()
@@ -311,10 +298,7 @@ def _concentration(distinct: Array, counts: NDArray[np.int64]) -> dict[str, floa
 
 # --- how much two signals say the same ---------------------------------------------------------------
 def correlations(signals: Mapping[str, Array]) -> dict[str, Any]:
-    """Spearman's ``rho`` of every pair over the ``rows`` where both are defined; arrays of one shape.
-
-    ``None`` where fewer than two rows define both signals or one of them does not vary there.
-    """
+    """Spearman's ``rho`` of every pair over the ``rows`` where both are defined; arrays of one shape."""
     names = list(signals)
     flat = [signals[name].ravel() for name in names]
     defined = [~np.isnan(values) for values in flat]
@@ -359,11 +343,7 @@ def calibrated_margins(measures: Measures, tune_split: str) -> tuple[Array, str 
 def margin_means(
     margins: Array, calibrated: Array, em: Array, why: str | None
 ) -> dict[str, Any] | None:
-    """Means of a part's rounds, each array (n_questions, n_rounds) (paper 0, Table 6).
-
-    ``raw`` is in nats, ``calibrated`` P(EM = 1 | margin) (``None``: none, for a ``reason``), ``em`` of the
-    labelled ones. ``None`` where no round has a margin.
-    """
+    """Means of a part's rounds, each array (n_questions, n_rounds) (paper 0, Table 6)."""
     defined = np.isfinite(margins)
     if not defined.any():
         return None
@@ -378,12 +358,7 @@ def margin_means(
 
 
 def wrong_and_stable(stable: Array, em: Array) -> dict[str, Any]:
-    """Answers that are repeated though wrong (paper 0, section 3.4), overall and by round.
-
-    Of ``answer_stable`` and exact match, each (n_questions, n_rounds), NaN: undefined or unlabelled. Shares
-    are of the labelled answers that could repeat one; ``first_wrong`` is the share of labelled ``questions``
-    whose first stable answer is wrong: a rule of stability alone stops there.
-    """
+    """Answers that are repeated though wrong (paper 0, section 3.4), overall and by round."""
     usable = np.isfinite(stable) & np.isfinite(em)
     repeats = usable & (stable == 1.0)
     wrong = repeats & (em == 0.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from suffice.results.formats import UNKNOWN, count, counted
 from suffice.results.markup import visible
-from suffice.results.table import Cell, Column, Table, Tone, Value
+from suffice.results.table import (
+    Cell,
+    Column,
+    Described,
+    Table,
+    Tone,
+    Value,
+    estimate_column,
+    table_of,
+)
 from suffice.stats.auroc import Use
 
 if TYPE_CHECKING:
@@ -45,37 +54,6 @@ def signal_tables(diagnostics: Diagnostics) -> Iterator[Table]:
         yield _correlated(diagnostics)
     yield from _by_type(diagnostics)
     yield from _flags(diagnostics)
-
-
-Described = tuple[str | Callable[[Any], Value], Column]
-"""Where an item's value stands, by keys or attributes with dots between them, and its column."""
-
-
-def table_of(
-    name: str,
-    items: Iterable[Any],
-    described: Sequence[Described],
-    title: str = "",
-    notes: Sequence[str] = (),
-) -> Table:
-    """A table of a row an item, each column beside what it shows."""
-    rows = [[_value(item, of) for of, _ in described] for item in items]
-    columns = [column for _, column in described]
-    return Table(name=name, title=title, columns=columns, rows=rows, notes=notes)
-
-
-def _value(item: Any, of: str | Callable[[Any], Value]) -> Value:
-    if not isinstance(of, str):
-        return of(item)
-    for key in of.split("."):
-        item = item[key] if isinstance(item, Mapping) else getattr(item, key)
-    value: Value = item
-    return value
-
-
-def estimate_column(name: str, head: str, *, signed: bool = False) -> Column:
-    """Figures of two decimals with their intervals."""
-    return Column(name=name, kind="number", digits=2, interval=True, signed=signed, head=head)
 
 
 def _areas(diagnostics: Diagnostics) -> Table:
@@ -156,7 +134,6 @@ def _pooled(part: str, of: str, signal: Mapping[str, Any]) -> Value:
 
 
 def _margins(diagnostics: Diagnostics) -> Iterator[Table]:
-    """Raw and calibrated means of the model, a row a part."""
     known = [
         {"part": name, **part["margins"]}
         for name, part in diagnostics.parts.items()

@@ -13,8 +13,14 @@ from suffice._version import VERSION
 from suffice.contracts import StopPolicy
 from suffice.costs.usage import COSTS, CostModel
 from suffice.measures.costs import CostAxis
-from suffice.replay.run.answers import AnswerSetResult
-from suffice.replay.run.censoring import SCORES, AtStops, CutRecord, PastCuts, cut_table
+from suffice.replay.run.answers import (
+    SCORES,
+    AnswerSetResult,
+    AtStops,
+    CutRecord,
+    PastCuts,
+    cut_table,
+)
 from suffice.replay.run.frontier import EQUAL_COSTS, AgainstFixed, Frontier
 from suffice.results.as_json import as_json, fields_as_json
 from suffice.results.formats import amount, count, decimal, percent, points
@@ -378,7 +384,6 @@ class ReplayResult(Tabular):
         )
 
     def _legend(self) -> Iterator[str]:
-        """Of which kind and preset the policy files are."""
         told = [
             f"{policy.label} is {policy.kind}{', ' * bool(policy.preset)}{policy.preset or ''}"
             for policy in self.policies
@@ -513,7 +518,6 @@ def _against(policy: PolicyResult, cost: str) -> AgainstFixed | None:
 
 
 def _answer_sets(policies: Sequence[PolicyResult]) -> Table:
-    """What the answer sets of policies that give them are worth."""
     columns = (
         _POLICY,
         Column(name="promised", kind="number", digits=2),

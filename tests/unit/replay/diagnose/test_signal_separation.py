@@ -10,12 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from suffice.replay.diagnose.signal_separation import (
-    ResampledD,
-    Rows,
-    figures_of,
-    separations,
-)
+from suffice.replay.diagnose.signal_checks import ResampledD, Rows, figures_of, separations
 from suffice.stats.intervals.bootstrap import resampled_counts
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from suffice.errors import UsageError
 from suffice.measures.scores import Outcomes
-from suffice.replay.diagnose.question_histories import report_data
+from suffice.replay.diagnose.report_data import report_data
 from suffice.replay.run.compare import Comparison, compare
 from suffice.replay.run.named_policies import closed_book_rounds, oracle_em, oracle_f1
 from suffice.replay.settings import ComparisonSettings

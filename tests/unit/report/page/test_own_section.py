@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from suffice.errors import UsageError
-from suffice.replay.diagnose.question_histories import ReportData
+from suffice.replay.diagnose.report_data import ReportData
 from suffice.report import report
 from suffice.report.charts import Bar, BarRow, Bars, Segment, bars
 from suffice.report.report import SECTIONS, render_report

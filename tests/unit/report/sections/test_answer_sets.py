@@ -11,14 +11,13 @@ from tests.answer_sets import AGREE, HOSTILE, POLICY, RECORDS, drawn, told
 from tests.html_reader import Page
 
 from suffice.policies.micp.relevance_filter import RelevanceFilter
-from suffice.replay.diagnose.question_histories import report_data
+from suffice.replay.diagnose.report_data import report_data
 from suffice.replay.run.named_policies import named_policies
 from suffice.replay.run.replay import ReplaySettings, replay
 from suffice.report.explorer import explorer
-from suffice.report.marks import marked
 from suffice.report.promises import answer_sets_section
 from suffice.report.report import render_report
-from suffice.report.section import Shown
+from suffice.report.section import Shown, marked
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import QuestionRecord
 

@@ -7,7 +7,7 @@ from typing import Any
 from tests.html_reader import Page
 
 from suffice.report.comparison import costs_section
-from suffice.report.marks import marked
+from suffice.report.section import marked
 from suffice.results.formats import amount
 
 

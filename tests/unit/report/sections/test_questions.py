@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from suffice.replay.diagnose.question_histories import ReportData
+from suffice.replay.diagnose.report_data import ReportData
 from suffice.report.explorer import explorer
-from suffice.report.marks import marked
+from suffice.report.section import marked
 from suffice.trace.rounds.records import Passage, QuestionRecord
 
 Build = Callable[..., ReportData]

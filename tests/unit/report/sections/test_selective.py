@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.html_reader import Page
 
-from suffice.report.marks import marked
+from suffice.report.section import marked
 from suffice.report.worth import selective_section
 from suffice.results.formats import amount, estimated, percent
 from suffice.stats.auroc import auroc_use

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.html_reader import Page
 
-from suffice.report.marks import marked
+from suffice.report.section import marked
 from suffice.report.worth import signals_section
 from suffice.results.formats import decimal, estimated, percent, points
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from suffice.replay.diagnose.question_histories import ReportData, report_data
-from suffice.report.marks import marked
+from suffice.replay.diagnose.report_data import ReportData, report_data
 from suffice.report.report import first_screen, render_report
-from suffice.report.section import Material
+from suffice.report.section import Material, marked
 from suffice.results.formats import percent, points
 from suffice.results.markup import Html
 from suffice.trace.rounds.records import QuestionRecord
