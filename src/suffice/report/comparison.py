@@ -43,28 +43,19 @@ from suffice.results.markup import Html, data_table, element, join
 from suffice.stats.intervals.bootstrap import Interval
 
 _COSTS = ("llm_calls", "prompt_tokens", "cached_tokens", "completion_tokens")
-_IN_TABLE = frozenset({"rounds", "llm_calls", "prompt_tokens", "completion_tokens"})
 
 
 def comparison_section(result: ReplayResult, policies: Sequence[Marked]) -> Shown:
     """Whether looping pays, the table, the policies' identities, the notes."""
     baseline = next((policy for policy in policies if policy.baseline), None)
     against = f" against {short_name(baseline)}" if baseline else ""
-    own = () if result.cost.name in _IN_TABLE else (result.cost,)
     return Shown(
         finding=f"{policies_in_words(len(policies))}{against}",
         blocks=[
             *_looping(result, policies),
-            plain(
-                f"Scores are means over questions {result.metric.scored}, rounds, "
-                f"{''.join(f'{cost.label}, ' for cost in own)}calls and tokens are means per question. "
-                f"{result.metric.label} over fixed-k is at equal {result.cost.label}, over the two "
-                "nearest in cost; over the best fixed-k the best is taken anew in each resample, which "
-                "favours fixed-k. In brackets: 95% intervals."
-            ),
             element(
                 "div",
-                labelled(result.table("policies").headed("Policies side by side"), policies),
+                labelled(replace(result.table(), title="Policies side by side"), policies),
                 class_="comparison",
             ),
             *(table.html() for table in result.tables() if table.name == "cuts"),
@@ -86,11 +77,7 @@ def _looping(result: ReplayResult, policies: Sequence[Marked]) -> list[Html]:
     if table is None:
         return []
     adaptive = [policy for policy in policies if policy.result.against_fixed]
-    caption = f"{result.metric.label} over the best fixed-k at equal cost"
-    return [
-        element("h3", table.title),
-        element("div", labelled(table.headed(caption), adaptive), class_="comparison looping"),
-    ]
+    return [element("div", labelled(table, adaptive), class_="comparison looping")]
 
 
 def _identities(policies: Sequence[Marked]) -> Html:
@@ -112,13 +99,9 @@ def _identities(policies: Sequence[Marked]) -> Html:
 
 
 def _notes(result: ReplayResult) -> list[str]:
-    notes = list(result.notes)
+    notes = []
     unlabelled = result.questions - result.labelled if result.metric.gold else 0
-    if not result.labelled:
-        notes.append(
-            f"No question {result.metric.unscored}: scores and differences are unknown (-)."
-        )
-    elif unlabelled:
+    if result.labelled and unlabelled:
         notes.append(
             f"{counted(unlabelled, 'question')} without gold answers: counted in costs, not in scores."
         )
@@ -520,22 +503,11 @@ def _macro(cells: Cells, policies: Sequence[Marked]) -> Chart:
         ],
         frontier=cells.frontier,
     )
-    head = ("policy", "mean rounds", f"{label} %", "95%", "over fixed budgets, 95%")
-    rows = [
-        (
-            *(shown.full_name, decimal(policy.mean_rounds), percent(policy.score.estimate)),
-            *(
-                bracket(policy.score),
-                "" if policy.over_fixed is None else points(policy.over_fixed),
-            ),
-        )
-        for policy, shown in placed
-    ]
     return Chart(
         heading=f"{label} at equal cost, over all records",
         pictures=[scatter(chart)],
         caption="Line: through the fixed budgets. Over these: by record, at equal rounds, then averaged.",
-        table=data_table(title, head, rows),
+        table=labelled(macro.table(), policies),
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -174,7 +173,7 @@ def answer_sets_section(result: ReplayResult, policies: Sequence[Marked]) -> Sho
                 "is about the mean over questions drawn like those that set the thresholds, and over "
                 "which questions those were; so a coverage somewhat below it can be chance."
             ),
-            *_tables(result.table("answer sets"), giving),
+            _table(result.table("answer sets"), giving),
             *(_notes(policy, sets) for policy, sets in giving),
         ],
     )
@@ -194,35 +193,15 @@ def _promised(sets: AnswerSetResult) -> str:
     return f"{100 * (1 - sets.alpha):.4g}"
 
 
-def _tables(table: Table, giving: Giving) -> Iterator[Html]:
-    policies = [policy for policy, _ in giving]
-    worth = table.headed("What the answer sets are worth").picked(*_WORTH)
-    yield labelled(
-        worth,
-        policies,
+def _table(table: Table, giving: Giving) -> Html:
+    return labelled(
+        table,
+        [policy for policy, _ in giving],
         {
             "coverage": lambda number, shown: _coverage(giving[number][1], shown),
             "mean_rounds": lambda number, shown: _rounds(giving[number][0], shown),
         },
     )
-    yield plain(
-        'Set size counts "Can\'t Answer". Answer rate: sets without it. Objective: mean rounds, less what '
-        "stopping on questions that can be answered gains; low is good.",
-        small=True,
-    )
-    kept = table.headed("What the passage filters keep").picked("policy", *_KEPT)
-    rows = [row for row, (_, sets) in zip(kept.rows, giving, strict=True) if sets.retention]
-    if rows:
-        yield labelled(replace(kept, rows=rows), policies)
-        yield plain("Over questions that retrieved a right passage.", small=True)
-    else:
-        yield plain("No passage filter can be replayed on these rounds.")
-
-
-_WORTH = (
-    *("policy", "promised", "coverage", "set_size", "answer_rate", "objective", "mean_rounds"),
-)
-_KEPT = ("right_kept", "all_right_kept", "shown_kept", "filtered")
 
 
 def _coverage(sets: AnswerSetResult, shown: str) -> object:

@@ -9,7 +9,7 @@ from string import ascii_lowercase
 from suffice.replay.choose.search import SearchedRule, SearchResult
 from suffice.replay.choose.sweep import SweepResult
 from suffice.report.charts import Point, Scatter, scatter
-from suffice.report.section import Chart, Shown, columns, folded, legend, listed, plain
+from suffice.report.section import Chart, Shown, columns, folded, legend, listed
 from suffice.report.svg import (
     FRAME,
     SIZE,
@@ -33,20 +33,12 @@ _MOST_SPECKS = 2_000
 
 def search_section(result: SearchResult, *, naive: bool = False) -> Shown:
     """Rules in the order of tune, the front, and the statement about looking at many."""
-    settings = result.settings
-    intro = (
-        f"Every rule of form {settings.form} over {', '.join(settings.signals)}: "
-        f"{counted(result.evaluated, 'rule')}, {counted(result.thresholds_tried, 'threshold')} tried. "
-        f"Thresholds and order come from split {settings.tune_split}, figures from split "
-        f"{settings.eval_split}."
-    )
     first = [(str(number), rule) for number, rule in enumerate(result.listed[:_TOP], 1)]
     rules, front = result.tables(top=_TOP, naive=naive)
     verdict = result.verdict.replace("No rule", "none", 1)
     return Shown(
         finding=f"{counted(result.evaluated, 'rule')}, {verdict} after correction",
         blocks=[
-            plain(intro),
             listed([*result.explained(naive=naive), *result.notes]),
             _front(result, front, naive=naive),
             element("h3", f"The first {len(first)} rules, best on tune first"),
@@ -109,7 +101,7 @@ def _table(
         for column in table.columns
         if column.name not in ("rule", "number") and not (over_rounds and column.name == "cost")
     ]
-    shown = replace(table.headed(title).picked("rule", *figures), names=1)
+    shown = replace(table.picked("rule", *figures), title=title, notes=(), names=1)
     dressed = shown.html({"rule": lambda number, _: _rule(*rules[number])})
     return element("div", dressed, class_="rules")
 
@@ -143,11 +135,7 @@ def thresholds_section(result: SweepResult) -> Shown:
         f"{result.metric.label} {percent(chosen[f'eval_{result.metric.name}'])}% at "
         f"{decimal(chosen['eval_rounds'])} rounds on "
         f"{result.settings.eval_split}; {_knee(result)}",
-        blocks=[
-            plain("The number written ? in ", element("code", result.settings.rule), "."),
-            _chart(result),
-            listed(result.explained()),
-        ],
+        blocks=[_chart(result)],
     )
 
 
@@ -204,7 +192,7 @@ def _chart(result: SweepResult) -> Chart:
         heading=title,
         pictures=[canvas(SIZE, title, f"{len(points)} thresholds, tune and eval.", drawn)],
         caption=join([splits, caption]),
-        table=result.table().headed("Every threshold on both splits").html(),
+        table=result.table().html(),
     )
 
 

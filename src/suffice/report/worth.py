@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from suffice.replay.diagnose.diagnosis import selective_tables
@@ -25,16 +24,15 @@ from suffice.report.section import (
     short_name_of,
 )
 from suffice.report.svg import Estimated, Family, Spot, UnitSquare, forest, unit_square
-from suffice.results.formats import UNKNOWN, amount, count, counted, estimated, fraction, percent
+from suffice.results.formats import UNKNOWN, amount, counted, estimated, fraction, percent
 from suffice.results.markup import Html, data_table, element, join, shorten, visible
-from suffice.results.table import Dress, Plain, Table
+from suffice.results.table import Table
 from suffice.stats.auroc import auroc_use
 
 _LONGEST_NAME = 60
 _MOST_ROWS = 40  # of the chart; the tables have all
 _MOST_TYPES = 30
-_MOST_CORRELATED = 40
-_STRONG = 0.8
+_MOST_COLUMNS = 42
 _FAMILIES: tuple[Family, ...] = ("fixed", "adaptive")  # of tune and eval, or of all questions
 
 
@@ -46,24 +44,16 @@ def signals_section(
     return Shown(
         finding=_finding(diagnostics),
         blocks=[
-            plain(
-                "How well each signal alone separates right from wrong answers (exact match). AUROC 0.5 is "
-                "no better than chance; below it the signal misleads. Brackets: 95% intervals of "
-                f"{count(diagnostics.resamples)} {diagnostics.draws}; drift: the later split minus "
-                "the earlier."
-            ),
-            _areas(diagnostics, tables)
-            if diagnostics.signals
-            else plain("No signal is defined in these traces."),
+            *([_areas(diagnostics, tables)] if diagnostics.signals else []),
+            *(_html(tables[name]) for name in _OPEN if name in tables),
+            *_flags(diagnostics.signals),
             *(
-                _html(tables[name].headed(title))
-                for name, title in _SEPARATION.items()
+                folded(
+                    summary, element("div", _html(_first_columns(tables[name])), class_="matrix")
+                )
+                for name, summary in _FOLDED.items()
                 if name in tables
             ),
-            *_flags(diagnostics.signals),
-            _concentrations(tables),
-            _correlated(tables, diagnostics),
-            _signals_by_type(tables),
             types_table(types, policies),
             _skipped(diagnostics),
             listed(diagnostics.notes, small=True),
@@ -71,14 +61,17 @@ def signals_section(
     )
 
 
-_SEPARATION = {
-    "signals": "AUROC of every signal, all rounds pooled; low: low values speak for stopping; "
-    "uninformative: the interval holds 0.5",
-    "distances": "Cohen's d of every signal, positive where right answers have the higher values",
-    "pearson": "Pearson's r of every signal with exact match",
-    "margins": "Mean margin of the answer's first token: raw in nats, and calibrated to P(EM = 1)",
-    "wrong and stable": "Answers that are wrong and repeat the round before, of those that could repeat it",
+_OPEN = ("signals", "distances", "pearson", "margins", "wrong and stable")
+_FOLDED = {
+    "concentrations": "Signals of few values: entropy and most common value",
+    "correlations": "Which signals say the same: rank correlation",
+    "types": "Signals by question type",
 }
+
+
+def _first_columns(table: Table) -> Table:
+    """No more than a page can show."""
+    return table.picked(*(column.name for column in table.columns[:_MOST_COLUMNS]))
 
 
 def _finding(diagnostics: Diagnostics) -> str:
@@ -142,10 +135,9 @@ def _estimated(signal: Mapping[str, Any], part: str, family: Family) -> Estimate
     )
 
 
-def _html(table: Table, dressed: Mapping[str, Dress] | None = None) -> Html:
+def _html(table: Table) -> Html:
     """A table with the signals it names as code."""
-    signals: Dress = lambda _, shown: element("code", _name(shown))  # noqa: E731
-    return table.html({"signal": signals, **(dressed or {})})
+    return table.html({"signal": lambda _, shown: element("code", _name(shown))})
 
 
 # --- what speaks against signals -----------------------------------------------------------------
@@ -162,50 +154,6 @@ def _flags(signals: Sequence[Mapping[str, Any]]) -> list[Html]:
         for flag in signal["flags"]
     ]
     return [element("h3", "What speaks against signals"), listed(tagged)] if tagged else []
-
-
-def _concentrations(tables: Mapping[str, Table]) -> Html:
-    table = tables.get("concentrations")
-    if table is None:
-        return Html()
-    return folded("Signals of few values: entropy and most common value", _html(table))
-
-
-def _correlated(tables: Mapping[str, Table], diagnostics: Diagnostics) -> Html:
-    table = tables.get("correlations")
-    if table is None:
-        return Html()
-    names = diagnostics.parts[diagnostics.last]["correlations"]["signals"]
-    shown = _MOST_CORRELATED + 2  # number and name come first
-    rows = [row[:shown] for row in table.rows[:_MOST_CORRELATED]]
-    cut = f" The first {len(rows)} of {len(names)} signals." if len(rows) < len(names) else ""
-    first = replace(table, columns=table.columns[:shown], rows=rows)
-    strong = {
-        column: lambda number, shown, rho=rho: _bold(shown, rho[number])
-        for column, rho in first.data().items()
-        if column.startswith("rho_")
-    }
-    return folded(
-        "Which signals say the same: rank correlation",
-        element("div", _html(first, strong), class_="matrix"),
-        plain(
-            f"Bold: at least {100 * _STRONG:.0f} in size, the two say nearly the same.{cut}",
-            small=True,
-        ),
-    )
-
-
-def _bold(shown: str, rho: Plain) -> object:
-    strong = isinstance(rho, float) and abs(rho) >= _STRONG
-    return element("strong", shown) if shown and strong else shown
-
-
-def _signals_by_type(tables: Mapping[str, Table]) -> Html:
-    table = tables.get("types")
-    if table is None:
-        return Html()
-    names = [column.name for column in table.columns[: _MOST_TYPES + 1]]
-    return folded("Signals by question type", _html(table.picked(*names)))
 
 
 def _skipped(diagnostics: Diagnostics) -> Html:
@@ -228,42 +176,17 @@ def types_table(types: Sequence[Mapping[str, Any]], policies: Sequence[Marked]) 
     baseline = next((policy.result.name for policy in policies if policy.baseline), None)
     table = table_of_types(types[:_MOST_TYPES], baseline)
     more = len(types) - _MOST_TYPES
-    cut = f" {counted(more, 'more type')} not shown." if more > 0 else ""
-    note = f"Few: under 10 questions, too few to read anything into.{cut}"
     return folded(
         "Policies by question type",
-        labelled(
-            table.headed("Policies by question type"),
-            policies,
-            {"type": lambda _, shown: element("bdi", _name(shown))},
-        ),
-        plain(note, small=True),
+        labelled(table, policies, {"type": lambda _, shown: element("bdi", _name(shown))}),
+        plain(f"{counted(more, 'more type')} not shown.", small=True) if more > 0 else "",
     )
 
 
 def calibration_section(study: CalibratorStudy) -> Shown:
     """Brier, log loss and ECE of every kind on both splits, and what its rule scores."""
-    probabilities, rules = study.tables()
-    return Shown(
-        finding=_calibration_finding(study),
-        blocks=[
-            plain(
-                f"Several ways to turn {study.signal} into a chance of being right, fitted on "
-                f"{count(study.tune_questions)} labelled questions of split {study.tune_split}. Tune is out "
-                f"of fold; eval is {count(study.eval_questions)} labelled questions of split "
-                f"{study.eval_split}. Lower is better for all three scores; intervals are 95%."
-            ),
-            probabilities.headed("Calibrators by their probabilities").html(),
-            element("h3", "The rule that reads them"),
-            plain(
-                element("code", study.rule),
-                f", its floor chosen on {study.tune_split} out of fold, scored on {study.eval_split} "
-                "with HotpotQA's F1.",
-            ),
-            rules.headed("Calibrators by the rule that reads them").html(),
-            listed(f"{note[:1].upper()}{note[1:]}." for note in study.notes),
-        ],
-    )
+    tables = (table.html() for table in study.tables())
+    return Shown(finding=_calibration_finding(study), blocks=[*tables])
 
 
 def _calibration_finding(study: CalibratorStudy) -> str:
@@ -370,18 +293,11 @@ _STEP = 10  # every tenth drawn point is in the table
 
 def selective_section(results: Sequence[Worth], policies: Sequence[Marked]) -> Shown:
     """Risk-coverage curves, their areas, and the answers above and below a threshold."""
-    confidence = results[0]["confidence"]
-    whose = "its own confidence" if confidence == "policy" else f"signal {visible(confidence)}"
     return Shown(
         finding=_selective_finding(results, policies),
         blocks=[
-            plain(
-                f"Answer only where the confidence at the stop is high ({whose}) and decline the rest. "
-                "AUROC: how often a right answer has the higher confidence than a wrong one. AURC: mean risk "
-                "(1 - EM) over all coverages, low is good; excess: above the best possible order."
-            ),
             _curves(results, policies),
-            *_tables(results, policies),
+            *(labelled(table, policies) for table in selective_tables(results)),
         ],
     )
 
@@ -456,21 +372,3 @@ def _curves_table(results: Sequence[Worth], policies: Sequence[Marked]) -> Html:
             rows.append((who, percent(coverage), shown, percent(em), percent(f1)))
     head = ("policy", "answered %", "least confidence", "risk by EM, %", "risk by F1, %")
     return data_table("Risk against coverage, every tenth point", head, rows)
-
-
-# --- the tables ----------------------------------------------------------------------------------
-def _tables(results: Sequence[Worth], policies: Sequence[Marked]) -> Iterator[Html]:
-    tables = {table.name: table for table in selective_tables(results)}
-    yield labelled(tables["confidences"].headed("What each confidence is worth"), policies)
-    groups = tables["above and below"].headed("Answers above and below a confidence")
-    yield labelled(groups, policies)
-    median = " (the median)" if results[0]["threshold_is_median"] else ""
-    yield plain(
-        f"Above: confidence of at least the threshold{median}; below: the others.", small=True
-    )
-    if "abstentions" not in tables:
-        yield plain("No answer at a stop says that it is none.", small=True)
-        return
-    yield element("h3", "Answers that say they are none")
-    abstentions = tables["abstentions"].headed("Abstentions at the stop")
-    yield labelled(abstentions, policies)

@@ -170,10 +170,6 @@ class Table:
         ]
 
     # --- a part of it, to stand where more is said around it ---------------------------------------
-    def headed(self, title: str) -> Table:
-        """The same under another title, without notes."""
-        return replace(self, title=title, notes=())
-
     def picked(self, *names: str) -> Table:
         """These columns alone, in this order; the first ones say what a row is about, as they did."""
         at = [[column.name for column in self.columns].index(name) for name in names]
@@ -222,12 +218,6 @@ class Table:
         """The data as a polars ``DataFrame``."""
         polars = require("polars", purpose="a data frame", package="polars")
         return polars.from_arrow(self.to_arrow())
-
-
-def notes_table(notes: Iterable[str]) -> tuple[Table, ...]:
-    """What a reader must know below the tables; nothing where there are no notes."""
-    said = [f"Note: {note}" for note in notes]
-    return (Table(name="notes", notes=said),) if said else ()
 
 
 # --- cells ------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.method import Preset
 from suffice.policies.registry import find_method, fit_method, nameable_methods
-from suffice.replay.choose.bounds import Half
+from suffice.replay.choose.bounds import Bound, Half, mean_of
 from suffice.replay.choose.families import FamilySettings, build_family, paid_by_rules
 from suffice.replay.choose.rule_stops import RuleStops
 from suffice.replay.run.frontier import pareto_front
@@ -403,10 +403,7 @@ def _rules(
         seen=None if fit.seen is None else fit.seen.of(fit.scores(settings.f1_kind)),
         reach=1.0 if fit.seen is None else fit.seen.reach,
     )
-    everyone = np.arange(len(priced))
-    losses = np.concatenate(
-        [half.losses(block, "signed").mean(axis=0) for block in np.array_split(everyone, 64)]
-    )
+    losses = mean_of(half, Bound(of="signed", most=0.0))
     front = np.flatnonzero(pareto_front(costs, -losses))
     front = front[np.argsort(costs[front], kind="stable")]
     some = np.unique(

@@ -217,11 +217,6 @@ def report_parts(
             )
         return found
 
-    def costs() -> tuple[CostAxis, ...]:
-        return tuple(
-            CostAxis(name=cost.name, label=cost.label, unit=cost.unit) for cost in COSTS.values()
-        )
-
     computed: dict[str, Callable[[], Any]] = {
         "guarantees": promises,
         "calibrators": lambda: calibrator_study(measures, eval_split=split),
@@ -230,7 +225,9 @@ def report_parts(
         "diagnostics": lambda: diagnose(measures, DiagnosticsSettings(eval_split=split, **drawn)),
         "types": types,
         "selective": selective,
-        "costs": costs,
+        "costs": lambda: tuple(
+            CostAxis(name=c.name, label=c.label, unit=c.unit) for c in COSTS.values()
+        ),
     }
     parts, left_out = {}, {}
     for name, compute in computed.items():

@@ -58,25 +58,21 @@ def signal_tables(diagnostics: Diagnostics) -> Iterator[Table]:
 
 def _areas(diagnostics: Diagnostics) -> Table:
     parts = [*diagnostics.parts]
-    drifts = len(parts) > 1
-    rows: list[list[Value]] = [
-        [
-            *(signal["name"], "low" if signal["direction"] == "low" else None),
-            use_cell(signal["use"]),
-            *(signal["parts"][part]["auroc"] for part in parts),
-            *([signal["drift_auroc"]] if drifts else ()),
-            *(signal["parts"][part]["defined"] for part in parts),
-        ]
-        for signal in diagnostics.signals
+    described: list[Described] = [
+        ("name", _SIGNAL),
+        (
+            lambda signal: "low" if signal["direction"] == "low" else None,
+            Column(name="direction", head=""),
+        ),
+        (lambda signal: use_cell(signal["use"]), USE),
     ]
-    columns = [
-        _SIGNAL,
-        Column(name="direction", head=""),
-        USE,
-        *(estimate_column(f"{part}: auroc", f"AUROC {part}") for part in parts),
-        *([_DRIFT] if drifts else ()),
-        *(replace(_defined(f"{part}: defined", f"% def.\n{part}"), drop=2) for part in parts),
-    ]
+    for part in parts:
+        column = estimate_column(f"{part}: auroc", f"AUROC {part}")
+        described.append((partial(_pooled, part, "auroc"), column))
+    described += [("drift_auroc", _DRIFT)] * (len(parts) > 1)
+    for part in parts:
+        column = replace(_defined(f"{part}: defined", f"% def.\n{part}"), drop=2)
+        described.append((partial(_pooled, part, "defined"), column))
     notes = (
         "AUROC of each signal against exact match, all rounds pooled (0.5: no better than chance). "
         "low: low values speak for stopping, and AUROC is that of the negated signal. Useful: the interval "
@@ -85,7 +81,7 @@ def _areas(diagnostics: Diagnostics) -> Table:
         _figures(diagnostics),
     )
     title = f"What are the signals worth here? {diagnostics.verdict}"
-    return Table(name="signals", title=title, columns=columns, rows=rows, notes=notes)
+    return table_of("signals", diagnostics.signals, described, title, notes)
 
 
 _DRIFT = replace(estimate_column("drift", "drift", signed=True), drop=1)
@@ -271,14 +267,13 @@ def _correlated(diagnostics: Diagnostics) -> Table:
 def _by_type(diagnostics: Diagnostics) -> Iterator[Table]:
     part = diagnostics.last
     types = list(diagnostics.signals[0]["parts"][part]["types"])
-    columns = [_SIGNAL, *(estimate_column(f"{kind}: auroc", kind) for kind in types)]
-    rows: list[list[Value]] = [
-        [signal["name"], *(signal["parts"][part]["types"][kind]["auroc"] for kind in types)]
-        for signal in diagnostics.signals
-    ]
+    described: list[Described] = [("name", _SIGNAL)]
+    for kind in types:
+        of_kind = partial(lambda kind, signal: signal["parts"][part]["types"][kind]["auroc"], kind)
+        described.append((of_kind, estimate_column(f"{kind}: auroc", kind)))
     title = f"AUROC by question type on {part}, all rounds pooled."
     if len(types) > 1:
-        yield Table(name="types", title=title, columns=columns, rows=rows)
+        yield table_of("types", diagnostics.signals, described, title)
 
 
 def _flags(diagnostics: Diagnostics) -> Iterator[Table]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -219,7 +220,8 @@ def most_no_less(
     costs, scores = fixed
     spent = max(spent, float(np.nanmin(paid)))
     low, high = np.flatnonzero(paid <= spent), np.flatnonzero(paid > spent)
-    reached = [scores[:, low], *(_mixed(costs, scores, at, a, high) for a in low.tolist())]
+    mixes = (_mixed(costs, scores, at, a, high) for a in low.tolist())
+    reached = chain([scores[:, low]], mixes)  # the mixes of all would not fit into memory
     return max(int((own[:, None] <= of).sum(axis=0).max(initial=0)) for of in reached)
 
 

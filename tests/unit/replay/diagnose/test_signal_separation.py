@@ -54,22 +54,6 @@ def test_r_is_that_of_numpy_and_scipy() -> None:
         assert found == pytest.approx(scipy.pearsonr(given.values, match).statistic, abs=1e-9)
 
 
-@pytest.mark.parametrize(
-    ("values", "right"),
-    [
-        ([], []),
-        ([1.0, 2.0], [True, True]),
-        ([3.0, 3.0], [True, False]),
-        ([1.0, math.inf], [True, False]),
-    ],
-)
-def test_r_is_undefined_where_either_is_constant(values: list[float], right: list[bool]) -> None:
-    given = Rows(
-        values=np.array(values), right=np.array(right, bool), questions=np.arange(len(right))
-    )
-    assert math.isnan(figures_of(given)[1])
-
-
 def test_resampled_r_equals_the_definition_on_the_drawn_rows() -> None:
     given = rows()
     resampled = ResampledD(given, 40)
