@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 from suffice.replay.run.answers import AnswerSetResult
@@ -132,9 +131,12 @@ _TERMS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
     "questions_needed": ("Labelled questions needed for a cheaper policy", count),
 }
 """The terms of a promise as they are called here."""
-_BOUND_NAMES = MappingProxyType(
-    {"signed": "Mean loss", "drop": "Mean drop", "wrong-stop": "Wrong stops", "cost": "Mean cost"}
-)
+_BOUND_NAMES = {
+    "signed": "Mean loss",
+    "drop": "Mean drop",
+    "wrong-stop": "Wrong stops",
+    "cost": "Mean cost",
+}
 
 
 def _facts(guarantee: Terms) -> Iterator[tuple[str, str]]:

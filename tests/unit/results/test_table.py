@@ -375,7 +375,7 @@ def cells(text: str) -> int:
     return sum(1 + (east_asian_width(c) in "WF") - bool(combining(c)) for c in text)
 
 
-@settings(max_examples=examples(50))
+@settings(max_examples=examples(25))
 @given(tables(), st.integers(20, 200))
 def test_every_form_of_every_table(table: Table, width: int) -> None:
     assert max(map(cells, table.text(width).split("\n"))) <= width

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
-from types import MappingProxyType
 from typing import Annotated
 
 import numpy as np
@@ -167,7 +166,8 @@ def build_family(
     fixed = _fixed(halves, budget, settings)
     if settings.family == "fixed":
         return fixed
-    family = FAMILIES[settings.family](*halves, split, settings)
+    build = _rules if settings.family == "rule" else _thresholds
+    family = build(*halves, split, settings)
     return replace(
         family,
         rules=(*family.rules, *fixed.rules),
@@ -358,8 +358,3 @@ def _check_size(groups: Sequence[Sequence[int]], max_signals: int) -> None:
             f"the family has {total} members, more than {_MOST_MEMBERS}; name fewer --signals, or lower "
             "--levels or --max-signals"
         )
-
-
-FAMILIES: Mapping[str, Callable[[Measures, Measures, str, FamilySettings], Family]] = (
-    MappingProxyType({"rule": _rules, "thresholds": _thresholds})
-)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -74,7 +73,7 @@ def _guarantee(name: str, facts: Facts, replayed: str) -> dict[str, Any]:
         if isinstance(bound, Mapping)
     ]
     cost = _text(terms.get("cost"))
-    label = COSTS[cost].label if cost in COSTS else cost
+    label = cost if (known := COSTS.get(cost or "")) is None else known.label
     stated: dict[str, Any] = {
         **{key: _text(terms.get(key)) for key in _TEXTS},
         **{key: _number(terms.get(key)) for key in (*_NUMBERS, *_SELDOM)},
@@ -106,18 +105,16 @@ def _number(value: object) -> float | None:
     return value if math.isfinite(value) else None
 
 
-_PARTS: Mapping[str, tuple[()] | None] = MappingProxyType(
-    {
-        "guarantees": (),
-        "calibrators": None,
-        "sweep": None,
-        "search": None,
-        "diagnostics": None,
-        "types": (),
-        "selective": (),
-        "costs": (),
-    }
-)
+_PARTS: Mapping[str, tuple[()] | None] = {
+    "guarantees": (),
+    "calibrators": None,
+    "sweep": None,
+    "search": None,
+    "diagnostics": None,
+    "types": (),
+    "selective": (),
+    "costs": (),
+}
 """What stands for a part that is missing."""
 _OF_GOLD = frozenset({"calibrators", "diagnostics", "types", "selective"})
 """Those that say what something is worth against gold answers."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from suffice.results.formats import UNKNOWN, count, counted
@@ -30,7 +29,7 @@ NAME_WIDTH = 24
 POLICY = Column(name="policy", most=NAME_WIDTH)
 _SIGNAL = Column(name="signal", most=NAME_WIDTH)
 USE = Column(name="use")
-_TONES: Mapping[Use, Tone] = MappingProxyType({"useful": "good", "misleading": "bad"})
+_TONES: Mapping[Use, Tone] = {"useful": "good", "misleading": "bad"}
 
 
 def signal_tables(diagnostics: Diagnostics) -> Iterator[Table]:

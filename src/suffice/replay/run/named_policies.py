@@ -8,7 +8,6 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,9 +100,10 @@ def oracle_f1(outcomes: Outcomes, last: NDArray[np.int16]) -> NDArray[np.int16]:
     return np.where(outcomes.labelled, scored.argmax(axis=1) + 1, last).astype(np.int16)
 
 
-ORACLES: Mapping[str, Callable[[Outcomes, NDArray[np.int16]], NDArray[np.int16]]] = (
-    MappingProxyType({"oracle-em": oracle_em, "oracle-f1": oracle_f1})
-)
+ORACLES: Mapping[str, Callable[[Outcomes, NDArray[np.int16]], NDArray[np.int16]]] = {
+    "oracle-em": oracle_em,
+    "oracle-f1": oracle_f1,
+}
 
 
 def settled(name: str, outcomes: Outcomes, seen: Seen) -> NDArray[np.bool_]:

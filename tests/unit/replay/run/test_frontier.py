@@ -53,7 +53,7 @@ def test_it_equals_a_search(steps: list[float], scores: list[float], at: float) 
         ([1.0, 2.0, 3.0], [0.6, 0.2, 0.8], [1.5], [0.4]),
         ([2.0, 1.0, 4.0], [0.5, 0.1, 0.9], [0.0, 1.5, 3.0, 9.0], [0.1, 0.3, 0.7, 0.9]),
         # of equal cost the longest stands
-        ([1.0, 1.0, 2.0, 2.0], [0.1, 0.2, 0.4, 0.5], [0.0, 1.0, 1.5, 3.0], [0.2, 0.2, 0.35, 0.5]),
+        ([1.0, 1.0, 2.0, 2.0], [0.1, 0.2, 0.4, 0.5], [0.0, 1.0, 1.5, 3.0], [0.2, 0.2, 0.3, 0.5]),
         ([0.0, 0.0], [0.1, 0.5], [0.0, 2.0], [0.5, 0.5]),
         ([1.0], [0.2], [0.0, 5.0], [0.2, 0.2]),
     ],
@@ -61,8 +61,8 @@ def test_it_equals_a_search(steps: list[float], scores: list[float], at: float) 
 def test_the_frontier_by_hand(
     costs: list[float], scores: list[float], at: list[float], expected: list[float]
 ) -> None:
-    rows = (np.tile(of, (len(at), 1)) for of in (costs, scores))
-    assert interpolate(*rows, np.array(at)).tolist() == pytest.approx(expected)
+    paid, reached = (np.tile(of, (len(at), 1)) for of in (costs, scores))
+    assert interpolate(paid, reached, np.array(at)).tolist() == pytest.approx(expected)
 
 
 def best(costs: list[float], scores: list[float], at: float) -> tuple[float, str]:

@@ -73,7 +73,7 @@ def test_a_report_without_sets_has_no_such_section() -> None:
 
 def test_the_explorer_holds_every_set() -> None:
     data = told(RECORDS)
-    document = explorer(data, marked(data.result)).document
+    document, _ = explorer(data, marked(data.result))
     stops = {each[0]: each[5] for each in document["questions"]}
     assert [len(each) for each in stops["early"]] == [2, 4]
     found = {name: each[1][2:] for name, each in stops.items()}
