@@ -16,8 +16,14 @@ from suffice.measures.measures import Measures, Traces
 from suffice.options import settings_of
 from suffice.policies.defaults import MARGIN
 from suffice.replay.diagnose.reliability import CalibratorStudy, calibrator_study, wilson
-from suffice.replay.diagnose.signal_diagnostics import Diagnostics, diagnose
-from suffice.replay.diagnose.signal_tables import NAME_WIDTH, POLICY, USE, use_cell
+from suffice.replay.diagnose.signal_diagnostics import (
+    NAME_WIDTH,
+    POLICY,
+    USE,
+    Diagnostics,
+    diagnose,
+    use_cell,
+)
 from suffice.replay.run.compare import compare
 from suffice.replay.run.named_policies import fixed_names, of_rounds, replayed
 from suffice.replay.run.results import PolicyResult, ReplayResult
