@@ -37,8 +37,7 @@ from suffice.replay.choose import candidates, procedure
 from suffice.replay.choose.bounds import CertifySettings
 from suffice.replay.choose.candidates import LATEST, Candidate, Candidates
 from suffice.replay.choose.choice import Choice
-from suffice.replay.choose.paths import paths_of
-from suffice.replay.choose.proof import Along, prove
+from suffice.replay.choose.proof import Along, paths_of, prove
 from suffice.replay.run.replay import ReplaySettings, replay
 from suffice.replay.settings import LOSSES, ChoiceSettings
 from suffice.stats.tests.tails import student_t_upper

@@ -19,7 +19,7 @@ from suffice.cli.parser import command, make_app
 from suffice.contracts import ChatModel
 from suffice.options import Option
 from suffice.results.as_json import as_json
-from suffice.results.table import Table, notes_table
+from suffice.results.table import Table
 from suffice.results.tabular import Tabular
 from suffice.trace.durable import replace_file
 from suffice.trace.rounds.table import TraceSet
@@ -38,7 +38,8 @@ class Found(Tabular):
     def tables(self) -> Sequence[Table]:
         """Those that have rows or say something, then the notes."""
         shown = (table for table in self.shown if table.rows or not table.columns)
-        return (*shown, *notes_table(self.notes))
+        notes = [Table(name="notes", notes=[f"Note: {note}" for note in self.notes])]
+        return (*shown, *(notes if self.notes else ()))
 
     def to_json(self) -> dict[str, Any]:
         """Strict JSON."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from suffice.policies.micp.policy import MiCPPolicy
-from suffice.replay.diagnose.question_histories import ReportData, report_data
+from suffice.replay.diagnose.report_data import ReportData, report_data
 from suffice.replay.run.named_policies import NamedPolicy, named_policies
 from suffice.replay.run.replay import ReplaySettings, replay
 from suffice.stats.conformal.order_statistics import Threshold

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from suffice.measures.measures import Measures
-from suffice.replay.choose.paths import COINS
-from suffice.replay.choose.proof import Along
+from suffice.replay.choose.proof import COINS, Along
 
 
 def rejected_by_hand(record: Measures, along: Along, losses: Sequence[float]) -> list[list[int]]:

@@ -14,8 +14,13 @@ from suffice.measures.measures import Measures
 from suffice.replay.choose.bounds import CertifySettings
 from suffice.replay.choose.certified import CertifiedSettings, fit_certified
 from suffice.replay.choose.families import FamilySettings
-from suffice.replay.diagnose.question_histories import ReportData, report_data
-from suffice.replay.diagnose.report_parts import PartsSettings, ReportParts, report_parts
+from suffice.replay.diagnose.report_data import (
+    PartsSettings,
+    ReportData,
+    ReportParts,
+    report_data,
+    report_parts,
+)
 from suffice.replay.run.compare import Comparison
 from suffice.replay.run.named_policies import NamedPolicy, named_policies
 from suffice.replay.run.replay import ReplaySettings, replay

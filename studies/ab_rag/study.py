@@ -21,8 +21,8 @@ from suffice.measures.measures import Measures
 from suffice.options import Option, read_grid
 from suffice.policies.ab_rag.policy import CERTAINTIES, ABRagPolicy
 from suffice.policies.defaults import FIT_SPLIT
+from suffice.replay.diagnose.diagnosis import SelectiveSettings, selective_prediction
 from suffice.replay.diagnose.reliability import wilson
-from suffice.replay.diagnose.selective import SelectiveSettings, selective_prediction
 from suffice.replay.run.compare import Comparison, compare
 from suffice.replay.run.named_policies import NamedPolicy
 from suffice.replay.run.replay import ReplaySettings, replay

@@ -87,7 +87,7 @@ AT_IMPORT: dict[str, frozenset[str]] = {
     # loaded by a command that has asked for the extra
     **dict.fromkeys(("serve", "view"), WEB | {"numpy", "pyarrow"}),
 }
-SCATTER = ROOT / "report" / "draw" / "scatter.py"
+SCATTER = ROOT / "report" / "charts.py"
 TORCH = frozenset({"sentence_transformers", "torch", "transformers"})
 TORCH_FOLDERS = ("policies/stop_rag/", "retrieval/")
 

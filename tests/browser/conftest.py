@@ -18,13 +18,12 @@ from suffice.replay.choose import candidates
 from suffice.replay.choose.certified import CertifiedSettings, fit_certified
 from suffice.replay.choose.families import FamilySettings
 from suffice.replay.choose.procedure import choose
-from suffice.replay.diagnose.question_histories import report_data
-from suffice.replay.diagnose.report_parts import PartsSettings, report_parts
+from suffice.replay.diagnose.report_data import PartsSettings, report_data, report_parts
 from suffice.replay.run.compare import Comparison
 from suffice.replay.run.named_policies import NamedPolicy, named_policies
 from suffice.replay.run.replay import ReplaySettings, replay
 from suffice.replay.settings import ChoiceSettings, SearchSettings
-from suffice.report.page.report import render_report
+from suffice.report.report import render_report
 from suffice.testing.traces import to_trace_set
 
 ARGUMENTS = (

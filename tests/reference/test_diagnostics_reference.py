@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from suffice.measures.measures import Measures
-from suffice.replay.diagnose.selective import SelectiveSettings, selective
+from suffice.replay.diagnose.diagnosis import SelectiveSettings, selective
 from suffice.replay.diagnose.signal_diagnostics import diagnose
 from suffice.replay.settings import DiagnosticsSettings
 from suffice.signals.table import signal_table

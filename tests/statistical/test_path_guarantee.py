@@ -16,8 +16,7 @@ from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.rules.syntax import parse
 from suffice.replay.choose.bounds import CertifySettings
 from suffice.replay.choose.candidates import LATEST
-from suffice.replay.choose.paths import COINS, OwnPath, Path, Step, paths_of
-from suffice.replay.choose.proof import Along, prove
+from suffice.replay.choose.proof import COINS, Along, OwnPath, Path, Step, paths_of, prove
 from suffice.replay.settings import LOSSES, ChoiceSettings
 
 DRAWS = 2000

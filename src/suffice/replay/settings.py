@@ -1,7 +1,4 @@
-"""What a replay, a search, a sweep and a diagnosis are asked; a command's options are these fields.
-
-Nothing here computes, so that help is printed without what the commands run on.
-"""
+"""What replays, searches and diagnoses are asked: a command's options, which load nothing they run on."""
 
 from __future__ import annotations
 
@@ -113,6 +110,32 @@ Rules = Annotated[
 ]
 
 
+Confidence = Annotated[
+    float,
+    Option(
+        metavar="P", parse=as_share, help="probability that the promise holds, above 0 and below 1"
+    ),
+]
+MaxWrongStops = Annotated[
+    float | None,
+    Option(
+        metavar="S",
+        parse=as_share,
+        help="also promise, with the same confidence: the greatest share of questions answered wrong "
+        "although the full budget is right",
+    ),
+]
+MinRounds = Annotated[
+    int,
+    Option(
+        metavar="K",
+        at_least=1,
+        help="nothing stops a question before this round, live too: rules say so, learned values are held "
+        "back, what cannot be is left out",
+    ),
+]
+
+
 def refuse_draws(resamples: int, seed: int, least: int = 1) -> None:
     """Refuse too few resamples and a seed that is none."""
     if resamples < least or seed < 0:
@@ -123,12 +146,7 @@ def refuse_draws(resamples: int, seed: int, least: int = 1) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredSettings:
-    """What policies are scored by and compared at, and how their intervals are drawn.
-
-    ``cost`` is a name of :data:`suffice.costs.usage.COSTS`, by default the first of dollars, evaluated
-    tokens, prompt tokens, model calls and rounds that is known and that fixed budgets differ in;
-    ``cost_model`` says what is charged, and holds prices and energy constants.
-    """
+    """What policies are scored by and compared at, and how their intervals are drawn."""
 
     LISTED_LAST: ClassVar = True
 
@@ -226,8 +244,7 @@ class SearchSettings(TunedSettings):
     form: Annotated[
         str,
         Option(
-            choices=FORMS,
-            help="or, and: of every subset; vote: k of every subset; dnf: OR of ANDs",
+            choices=FORMS, help="or, and: of every subset; vote: k of every subset; dnf: OR of ANDs"
         ),
     ] = "or"
     grid: Annotated[
@@ -297,9 +314,7 @@ class ChoiceSettings(ScoredSettings):
             "policy that is proven to keep it (default: 1, 2, 3, 5 and 10 points, proven together)",
         ),
     ] = None
-    confidence: Annotated[
-        float, Option(metavar="P", parse=as_share, help="of the promise, above 0 and below 1")
-    ] = 0.95
+    confidence: Confidence = 0.95
     max_cost: Annotated[
         float | None,
         Option(
@@ -308,24 +323,8 @@ class ChoiceSettings(ScoredSettings):
             "chosen; beside --max-loss or --max-wrong-stops it is promised too",
         ),
     ] = None
-    max_wrong_stops: Annotated[
-        float | None,
-        Option(
-            metavar="S",
-            parse=as_share,
-            help="also promise, with the same confidence: the greatest share of questions answered wrong "
-            "although the full budget is right",
-        ),
-    ] = None
-    min_rounds: Annotated[
-        int,
-        Option(
-            metavar="K",
-            at_least=1,
-            help="no candidate stops a question before this round, live too: rules and learned values are "
-            "held back, what cannot be is left out",
-        ),
-    ] = 1
+    max_wrong_stops: MaxWrongStops = None
+    min_rounds: MinRounds = 1
     cost_per_error: Annotated[
         float | None,
         Option(
@@ -446,11 +445,7 @@ class SweepSettings(TunedSettings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiagnosticsSettings:
-    """Which signals (``None``: every one that has a value), which splits, how many resamples.
-
-    The draws of the eval split are those of a replay with this seed; tune uses ``seed + 1``, since
-    the two are resampled independently.
-    """
+    """Which signals (``None``: every one that has a value), which splits, how many resamples."""
 
     signals: Annotated[
         tuple[str, ...] | None,
@@ -478,7 +473,7 @@ class DiagnosisSettings:
     """What to diagnose.
 
     Without a policy or rule fixed budgets are broken down by type. ``confidence`` and ``threshold`` are
-    those of :class:`suffice.replay.diagnose.selective.SelectiveSettings`.
+    those of :class:`suffice.replay.diagnose.diagnosis.SelectiveSettings`.
     """
 
     signals: DiagnosticsSettings = field(default_factory=DiagnosticsSettings)

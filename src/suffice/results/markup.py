@@ -13,7 +13,7 @@ _VOID = frozenset({"br", "input", "link", "meta"})
 # copies of ASCII that show nothing.
 _INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u115f\u1160\u180e\u200b\u200e\u200f\u2028-\u202e"
-    "\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
+    "\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\ufffe\uffff\ud800-\udfff\U000e0000-\U000e0fff]"
 )
 _UNSAFE_IN_SCRIPT = re.compile("[<>&\u2028\u2029]")
 
@@ -109,9 +109,6 @@ def data_table(
         for row in rows
     )
     table = element(
-        "table",
-        element("caption", caption),
-        element("thead", header),
-        element("tbody", body),
+        "table", element("caption", caption), element("thead", header), element("tbody", body)
     )
     return element("div", table, class_="scroll", role="region", tabindex="0", aria_label=caption)

@@ -1,7 +1,4 @@
-"""One table in every form: text of any width, HTML, Markdown, CSV, LaTeX and data frames.
-
-A table holds what was measured, unrounded; how it reads is its columns' matter.
-"""
+"""One table in every form: text of any width, HTML, Markdown, CSV, LaTeX and data frames, unrounded."""
 
 from __future__ import annotations
 
@@ -108,13 +105,7 @@ class Table:
 
     # --- for people -------------------------------------------------------------------------------
     def text(self, width: int | None = WIDTH, paint: Paint | None = None) -> str:
-        """Title, aligned columns and notes, in lines of at most ``width`` (``None``: as long as needed).
-
-        Where the columns do not fit, their heads are broken, those that may be are left out and named, long
-        texts are wrapped, and at last every row is set as a list.
-        Columns that are empty throughout are not shown. ``paint`` gives a terminal its colours: an
-        interval of ``points`` above 0 is good, one below it bad.
-        """
+        """Title, aligned columns and notes, in lines of at most ``width`` (``None``: as long as needed)."""
         limit = None if width is None else max(width, _NARROWEST)
         paint = paint or (lambda text, _: text)
         body, full = _text_body(self, limit, paint)
@@ -126,12 +117,7 @@ class Table:
         return "\n\n".join("\n".join(block) for block in blocks if block)
 
     def html(self, dressed: Mapping[str, Dress] | None = None) -> Html:
-        """The table with its caption, in a region that scrolls, then its notes; all escaped.
-
-        Intervals are small, words in place of a figure a tag, texts to copy are code, shares in percent.
-        ``dressed``: by a column's name, what stands in its cells instead, such as a coloured mark beside the
-        name. Columns that are empty throughout are not shown.
-        """
+        """The table with its caption, in a region that scrolls, then its notes; all escaped."""
         notes = [element("p", note, class_="note") for note in self.notes]
         if not self.columns:
             return join([element("p", self.title, class_="note") if self.title else "", *notes])
@@ -184,10 +170,6 @@ class Table:
         ]
 
     # --- a part of it, to stand where more is said around it ---------------------------------------
-    def headed(self, title: str) -> Table:
-        """The same under another title, without notes."""
-        return replace(self, title=title, notes=())
-
     def picked(self, *names: str) -> Table:
         """These columns alone, in this order; the first ones say what a row is about, as they did."""
         at = [[column.name for column in self.columns].index(name) for name in names]
@@ -205,11 +187,7 @@ class Table:
         return by_key
 
     def csv(self) -> str:
-        """Unrounded values as CSV (RFC 4180 with line feeds); unknown ones are empty.
-
-        An apostrophe stands before text, in cells and heads, that a spreadsheet would compute, and letters
-        that steer a terminal are spelled out; :meth:`to_arrow`, pandas and polars give texts as they are.
-        """
+        """Unrounded values as CSV (RFC 4180 with line feeds); unknown ones are empty."""
         held = self.data()
         text = io.StringIO()
         rows: list[Iterable[Plain]] = [held, *zip(*held.values(), strict=True)] if held else []
@@ -240,12 +218,6 @@ class Table:
         """The data as a polars ``DataFrame``."""
         polars = require("polars", purpose="a data frame", package="polars")
         return polars.from_arrow(self.to_arrow())
-
-
-def notes_table(notes: Iterable[str]) -> tuple[Table, ...]:
-    """What a reader must know below the tables; nothing where there are no notes."""
-    said = [f"Note: {note}" for note in notes]
-    return (Table(name="notes", notes=said),) if said else ()
 
 
 # --- cells ------------------------------------------------------------------------------------------
@@ -316,6 +288,38 @@ def _figure(column: Column, value: float, sign: str = "") -> str:
             return f"{100 * value:{sign}z.{1 if digits is None else digits}f}"
         case _:
             return amount(value) if digits is None else f"{value:{sign}z,.{digits}f}"
+
+
+# --- of items ---------------------------------------------------------------------------------------
+Described = tuple[str | Callable[[Any], Value], Column]
+"""Where an item's value stands, by keys or attributes with dots between them, and its column."""
+
+
+def table_of(
+    name: str,
+    items: Iterable[Any],
+    described: Sequence[Described],
+    title: str = "",
+    notes: Sequence[str] = (),
+) -> Table:
+    """A table of a row an item, each column beside what it shows."""
+    rows = [[_item_value(item, of) for of, _ in described] for item in items]
+    columns = [column for _, column in described]
+    return Table(name=name, title=title, columns=columns, rows=rows, notes=notes)
+
+
+def _item_value(item: Any, of: str | Callable[[Any], Value]) -> Value:
+    if not isinstance(of, str):
+        return of(item)
+    for key in of.split("."):
+        item = item[key] if isinstance(item, Mapping) else getattr(item, key)
+    value: Value = item
+    return value
+
+
+def estimate_column(name: str, head: str, *, signed: bool = False) -> Column:
+    """Figures of two decimals with their intervals."""
+    return Column(name=name, kind="number", digits=2, interval=True, signed=signed, head=head)
 
 
 # --- text -------------------------------------------------------------------------------------------

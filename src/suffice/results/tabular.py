@@ -15,10 +15,7 @@ _MOST_ROWS = 100  # that a notebook shows
 
 
 class Tabular:
-    """A result that stands in tables, the first of them the most important one.
-
-    A dataclass takes the short form over by ``repr=False``.
-    """
+    """A result that stands in tables, the first of them the most important one."""
 
     __slots__ = ()
 

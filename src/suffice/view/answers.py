@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from suffice.errors import DataError, UsageError
 from suffice.policies.rules.syntax import parse
-from suffice.replay.diagnose.question_histories import stop_reason
+from suffice.replay.diagnose.report_data import stop_reason
 from suffice.replay.run.named_policies import NamedPolicy
-from suffice.report.draw.scatter import Point, Scatter, scatter
-from suffice.report.draw.svg import Family
+from suffice.report.charts import Point, Scatter, scatter
+from suffice.report.svg import Family
 from suffice.results.formats import amount, percent
 from suffice.results.markup import Html, shorten, visible
 from suffice.trace.rounds.records import Passage, QuestionRecord

@@ -28,7 +28,7 @@ from suffice.view.selection import PageWanted, Selection, rows_shown
 
 _WATCHED_S = 1.0
 _MOST_ARRIVED = 200
-_STYLE = files("suffice.report.page").joinpath("page.css")
+_STYLE = files("suffice.report").joinpath("page.css")
 
 
 def assets() -> dict[str, bytes]:

@@ -275,7 +275,7 @@ class RecordView:
         fit_on = None if settings.fit_on is None else Measures.of(settings.fit_on)
         asked = asked_policies(measures, names, settings.rules, fit_on=fit_on)
         able, left_out = runnable(asked, measures, "hotpotqa")
-        self.columns.notes += [f"{policy.name} is left out: {policy.reason}" for policy in left_out]
+        self.columns.notes += [f"{name} is left out: {why}" for name, why in left_out.items()]
         there = {candidate.name for candidate in able}
         fixed = [name for name in fixed_names(self.traces.n_rounds, 10) if name not in there]
         able += [policy.build() for policy in asked_policies(measures, fixed)]

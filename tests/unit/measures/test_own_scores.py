@@ -17,11 +17,11 @@ from suffice.replay.choose.certified import CertifiedSettings, fit_certified
 from suffice.replay.choose.families import FamilySettings
 from suffice.replay.choose.search import search
 from suffice.replay.choose.sweep import sweep
-from suffice.replay.diagnose.question_histories import report_data
+from suffice.replay.diagnose.report_data import report_data
 from suffice.replay.run.compare import compare
 from suffice.replay.run.macro import macro_means
 from suffice.replay.settings import ComparisonSettings, SearchSettings, SweepSettings
-from suffice.report.page.report import render_report
+from suffice.report.report import render_report
 from suffice.testing.traces import random_records, to_trace_set
 from suffice.trace.rounds.records import Gold, QuestionRecord
 

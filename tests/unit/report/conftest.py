@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from suffice.replay.diagnose.question_histories import ReportData
+from suffice.replay.diagnose.report_data import ReportData
 from suffice.trace.rounds.records import QuestionRecord
 from tests import reports
 

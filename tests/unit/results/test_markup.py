@@ -11,7 +11,6 @@ from suffice.results.markup import (
     element,
     join,
     json_for_script,
-    shorten,
     visible,
 )
 
@@ -59,16 +58,6 @@ def test_visible_spells_out_what_hides_or_reorders_text_and_nothing_else() -> No
     assert visible("\ud800") == "[U+D800]"
     plain = "Ångström, 東京, עברית, naïve\n\ttab 🙂 👩‍🚀"
     assert visible(plain) == plain
-
-
-def test_shorten_keeps_both_ends_and_the_length() -> None:
-    text = "answer_stable and round >= 2"
-    for most in range(4, len(text)):
-        short = shorten(text, most, "...")
-        assert len(short) == most
-        assert short.startswith(text[: (most - 3) // 2])
-        assert short.endswith(text[len(text) - (most - 3) // 2 :] if most > 4 else "")
-    assert shorten(text, len(text)) == text
 
 
 def test_a_data_table_is_a_focusable_region_with_headers() -> None:

@@ -268,27 +268,10 @@ def test_html_has_intervals_in_small_words_as_tags_and_texts_to_copy_as_code() -
     assert table.data()["f1"] == [0.5]
 
 
-def test_a_table_under_another_title_and_some_of_its_columns() -> None:
-    table = policies().headed("Tokens").picked("tokens", "policy")
-    assert (table.title, table.notes) == ("Tokens", ())
+def test_some_columns_of_a_table() -> None:
+    table = policies().picked("tokens", "policy")
     assert [column.name for column in table.columns] == ["tokens", "policy"]
     assert [row[0] for row in table.rows] == policies().picked("tokens").data()["tokens"]
-
-
-def test_a_column_outside_text_is_in_every_other_form() -> None:
-    table = policies()
-    hidden = replace(
-        table, columns=[replace(column, in_text=column.name != "f1") for column in table.columns]
-    )
-    assert "41.5" not in hidden.text(None) + hidden.text(20)
-    assert "41.5" in hidden.html()
-    assert hidden.csv() == table.csv()
-
-
-def test_p_values_are_bounded_where_tiny() -> None:
-    column = Column(name="p", kind="p_value")
-    table = Table(name="tests", columns=(column,), rows=((1e-9,), (0.0312,), (None,)))
-    assert table.shown() == [["< 0.0001"], ["0.031"], ["-"]]
 
 
 def test_hostile_text_in_csv() -> None:
@@ -392,7 +375,7 @@ def cells(text: str) -> int:
     return sum(1 + (east_asian_width(c) in "WF") - bool(combining(c)) for c in text)
 
 
-@settings(max_examples=examples(50))
+@settings(max_examples=examples(25))
 @given(tables(), st.integers(20, 200))
 def test_every_form_of_every_table(table: Table, width: int) -> None:
     assert max(map(cells, table.text(width).split("\n"))) <= width

@@ -79,9 +79,8 @@ def choose(
 
 def write_choice(choice: Choice, folder: Path) -> None:
     """Write ``choice.json`` and ``index.html`` into the folder."""
-    from suffice.replay.diagnose.question_histories import report_data
-    from suffice.replay.diagnose.report_parts import PartsSettings, report_parts
-    from suffice.report.page.report import render_report
+    from suffice.replay.diagnose.report_data import PartsSettings, report_data, report_parts
+    from suffice.report.report import render_report
 
     comparison = choice.comparison
     parts = report_parts(

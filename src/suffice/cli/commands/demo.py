@@ -30,7 +30,7 @@ from suffice.options import Option
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.file import save_policy
 from suffice.policies.registry import fit_method
-from suffice.replay.diagnose.report_parts import report_parts
+from suffice.replay.diagnose.report_data import report_parts
 from suffice.replay.run.compare import compare
 from suffice.trace.durable import replaced_together
 from suffice.trace.reader import EXAMPLE

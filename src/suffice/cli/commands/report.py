@@ -12,12 +12,17 @@ from suffice.cli.parser import command
 from suffice.errors import UsageError, unknown_name
 from suffice.options import Option, read_names
 from suffice.policies.method import FitRun
-from suffice.replay.diagnose.question_histories import report_data
-from suffice.replay.diagnose.report_parts import PARTS, PartsSettings, ReportParts, report_parts
+from suffice.replay.diagnose.report_data import (
+    PARTS,
+    PartsSettings,
+    ReportParts,
+    report_data,
+    report_parts,
+)
 from suffice.replay.run.compare import Comparison, compare
 from suffice.replay.run.macro import cells as side_by_side
 from suffice.replay.settings import FORMS, SearchSettings
-from suffice.report.page.report import render_report
+from suffice.report.report import render_report
 from suffice.trace.durable import replace_file
 
 

@@ -1,23 +1,10 @@
-"""Bounds on mean losses and costs, and the tests of a family's members against them (Learn then Test).
-
-One half of the questions fits calibrators, sets thresholds and orders the family; the other half gives
-the p-values. With probability at least the asked confidence over the second half, no certified member
-loses more than allowed (Angelopoulos et al. 2021), for questions drawn like the recorded ones.
-
-Several means can be bounded together: a member is certified where each of its bounds is proven, and the
-confidence is that of all of them at once. What is to be rejected of a member is "some bound b of its set B
-is broken", the union of the hypotheses H_b: E[loss_b] > most_b. Its p-value is the greatest of theirs: if
-it is true, some H_b is, and then P(max p <= u) <= P(p_b <= u) <= u, however the losses depend on each
-other. So nothing is to be corrected for the number of bounds (the intersection-union test, Berger 1982);
-the number of members is corrected for as with one bound, by a fixed sequence or Holm, both of which need
-nothing but one valid p-value a member (Angelopoulos et al. 2021, propositions 2 and 3 on several risks).
-"""
+"""Bounds on mean losses and costs, tested together (Learn then Test; intersection-union, Berger 1982)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +14,9 @@ from suffice.measures.seen import Seen
 from suffice.options import Option, as_share
 from suffice.replay.choose.rule_stops import RuleStops
 from suffice.replay.run.frontier import pareto_front
+from suffice.replay.settings import Confidence, MaxWrongStops
+from suffice.results.formats import amount, percent
+from suffice.scoring import METRICS
 from suffice.stats.tests.p_values import (
     betting_p_values,
     binomial_p_values,
@@ -68,31 +58,16 @@ class CertifySettings:
             parse=as_share,
         ),
     ] = 0.02
-    confidence: Annotated[
-        float,
-        Option(
-            help="probability that the promise holds, above 0 and below 1",
-            metavar="P",
-            parse=as_share,
-        ),
-    ] = 0.95
+    confidence: Confidence = 0.95
     loss: Annotated[
         LossName,
         Option(
             help="signed: full budget minus policy; drop: its positive part, so that gains on some "
             "questions pay for nothing; wrong-stop: the share of questions answered wrong although the "
-            "full budget is right",
+            "full budget is right"
         ),
     ] = "signed"
-    max_wrong_stops: Annotated[
-        float | None,
-        Option(
-            help="also promise, with the same confidence: the greatest share of questions answered wrong "
-            "although the full budget is right",
-            metavar="S",
-            parse=as_share,
-        ),
-    ] = None
+    max_wrong_stops: MaxWrongStops = None
     max_cost: Annotated[
         float | None,
         Option(
@@ -101,8 +76,7 @@ class CertifySettings:
         ),
     ] = None
     correction: Annotated[
-        Correction,
-        Option(help="for testing many members (default: fixed-sequence, safest first)"),
+        Correction, Option(help="for testing many members (default: fixed-sequence, safest first)")
     ] = "fixed-sequence"
     only_front: bool = True
 
@@ -215,7 +189,6 @@ class Half:
         return self._of_units(np.asarray(by_round.ravel().take(places)))
 
     def _of_units(self, losses: Array) -> Array:
-        """Means over each unit's questions."""
         return losses if self.units is None else unit_means(losses, self.units)
 
     def _paid(self, members: NDArray[np.intp]) -> Array:
@@ -273,11 +246,7 @@ def _lost(full: Array, stopped: Array, loss: LossName) -> Array:
 
 
 def weighted_losses(scores: Array, seen: Seen, loss: LossName) -> Array:
-    """What stopping after each round of a record with cut questions loses, (n_questions, n_rounds).
-
-    Its mean over questions, given what they hold, is the mean loss. Where the full budget was not seen and
-    nothing stands for it, the worst is taken: right there, and wrong at a stop that was not seen.
-    """
+    """What stopping after each round of a record with cut questions loses, (n_questions, n_rounds)."""
     if loss == "signed":
         values = seen.anchored(scores, 0.0)
         full = np.where(seen.unseen, 1.0, values[:, -1])
@@ -293,17 +262,12 @@ def weighted_losses(scores: Array, seen: Seen, loss: LossName) -> Array:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderedTests:
-    """Members in the order in which they are tested, safest first, with their p-values.
-
-    ``adjusted`` (n_tested,) are those that a level is compared with, in that order; ``tested_at``
-    (n_bounds, n_members) those of each bound, NaN where it is not tested. ``learned`` has what each bound is
-    of on the half that orders, as :meth:`Half.losses` scales it, ``costs`` the mean over both halves.
-    """
+    """Members in the order in which they are tested, safest first, with their p-values."""
 
     order: NDArray[np.intp]
-    adjusted: Array
-    tested_at: Array
-    learned: tuple[Array, ...]
+    adjusted: Array  # (n_tested,), those that a level is compared with, in the order
+    tested_at: Array  # (n_bounds, n_members), NaN where not tested
+    learned: tuple[Array, ...]  # what each bound is of on the half that orders, scaled
     costs: Array
     duplicates: int
 
@@ -311,11 +275,7 @@ class OrderedTests:
 def member_tests(
     learn: Half, test: Half, full: int, settings: CertifySettings, level: float | None = None
 ) -> OrderedTests:
-    """The tests of a family, at a ``level`` (``None``: all that the confidence leaves).
-
-    What is tested, and in which order, depends on ``learn`` alone. ``full`` numbers the member that always
-    takes the full budget.
-    """
+    """The tests of a family, at a ``level`` (``None``: all that the confidence leaves)."""
     _refuse_idle_cap(learn, settings)
     sizes = len(learn), len(test)
     costs = (learn.costs * sizes[0] + test.costs * sizes[1]) / sum(sizes)
@@ -401,11 +361,7 @@ def p_values_of(half: Half, losses: Array, bound: Bound, level: float) -> Array:
 
 
 def _order(
-    learn: Half,
-    members: NDArray[np.intp],
-    losses: Array,
-    full: int,
-    settings: CertifySettings,
+    learn: Half, members: NDArray[np.intp], losses: Array, full: int, settings: CertifySettings
 ) -> NDArray[np.intp]:
     """What is tested, safest first: members that cost less than the full budget."""
     candidates = members
@@ -441,6 +397,31 @@ def _cheapest_of_equals(learn: Half, full: int) -> NDArray[np.intp]:
     for number in np.argsort(learn.costs, kind="stable").tolist():
         seen.setdefault(digests[number], number)
     return np.sort(np.array(list(seen.values()), np.intp))
+
+
+def allowed_in_words(terms: Mapping[str, Any], cost: str | None) -> str:
+    """All that the terms of a guarantee allow; empty: they do not say. ``cost``: what it is called."""
+    bounds = terms.get("bounds") or []
+    if not bounds and terms.get("max_loss") is not None:
+        bounds = [{"of": terms.get("loss"), "at_most": terms["max_loss"]}]
+    said = [_allowed(bound["of"], bound["at_most"], terms.get("metric"), cost) for bound in bounds]
+    together = "" if len(said) < 2 else ", both together" if len(said) == 2 else ", all together"
+    return f"{joined(said)}{together}"
+
+
+def _allowed(of: object, most: float | None, metric: object, cost: str | None) -> str:
+    if of == "cost":
+        return f"at most {amount(most)}{f' {cost}' if cost else ''} a question"
+    if metric == METRICS["agreement"].key("em"):
+        return (
+            f"at most {percent(most)}% of questions answered otherwise than by the full budget, so EM and "
+            "F1 fall by no more; no gold answer was read,"
+        )
+    if of == "wrong-stop":
+        return f"at most {percent(most)}% of questions wrong though the full budget is right"
+    name = {"f1": "F1", "em": "EM", "acc": "Acc"}.get(str(metric), "score")
+    kind = " in drops that gains do not pay for" if of == "drop" else ""
+    return f"at most {percent(most)} points of expected {name} lost{kind} against the full budget"
 
 
 def joined(parts: Sequence[str]) -> str:

@@ -1,11 +1,15 @@
-"""What can be chosen among on a record: budgets, methods, rules, and which of its answers each returns."""
+"""What a choice goes by: the questions that fit, rank and prove, and what is chosen among on them."""
 
 from __future__ import annotations
 
+import math
+import shlex
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
+from statistics import NormalDist
 from typing import Any, Literal
 
 import numpy as np
@@ -17,18 +21,16 @@ from suffice.errors import SufficeWarning, UsageError, attempt
 from suffice.measures.costs import CostAxis, CostBook, policy_reads
 from suffice.measures.measures import Measures
 from suffice.measures.seen import Seen
-from suffice.policies.defaults import FIT_SPLIT
+from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.method import Preset
 from suffice.policies.registry import find_method, fit_method, nameable_methods
-from suffice.replay.choose.bounds import Half
+from suffice.replay.choose.bounds import Bound, Half, mean_of
 from suffice.replay.choose.families import FamilySettings, build_family, paid_by_rules
-from suffice.replay.choose.paths import budgets_below
 from suffice.replay.choose.rule_stops import RuleStops
 from suffice.replay.run.frontier import pareto_front
 from suffice.replay.run.named_policies import (
     AskedPolicy,
-    LeftOut,
     NamedPolicy,
     asked_policies,
     numbered,
@@ -36,7 +38,150 @@ from suffice.replay.run.named_policies import (
 )
 from suffice.replay.run.replay import ReplaySettings, Runner
 from suffice.replay.settings import ChoiceSettings
+from suffice.results.formats import counted, signed
+from suffice.scoring import F1Kind
 from suffice.stats.units import lots, numbered_units, unit_means
+from suffice.trace.rounds.table import in_words
+
+RANK, PROVE = "rank", "prove"
+_RANK_SHARE = 1 / 3
+_FEWEST = 4
+"""Labelled questions that each part must hold."""
+_UNLIKE = 0.05
+_FEW = 5  # questions left out, with fewer of which no difference is told
+
+
+def without_gaps(measures: Measures, who: str, f1_kind: F1Kind) -> tuple[Measures, str | None]:
+    """All but labelled questions with a round that has no score, and what is to be said of these."""
+    scored = measures.scores(f1_kind)
+    gaps = (measures.traces.exists & np.isnan(scored.compared)).any(axis=1) & scored.labelled
+    if not gaps.any():
+        return measures, None
+    if measures.seen is not None or (gaps == scored.labelled).all():
+        measures.scores_throughout(who, f1_kind)  # refuses, saying what would mend it
+    return measures.take(~gaps), (
+        f"{counted(int(gaps.sum()), 'labeled question')} left out: some round has no answer to score"
+        f"{_unlike(scored.compared, gaps, scored.labelled)}"
+    )
+
+
+def refuse_unscored(part: Measures, split: str, f1_kind: F1Kind) -> None:
+    """Refuse a split of which no question can be scored."""
+    if not part.scores(f1_kind).labelled.any():
+        raise UsageError(
+            f"no question of split {split!r} {part.metric.unscored}; which ones do: suffice traces info "
+            f"{part.traces.at}"
+        )
+
+
+def labelled_only(measures: Measures, settings: ChoiceSettings) -> tuple[Measures, list[str]]:
+    """The labelled questions, and what is to be said of the others."""
+    labelled = measures.scores(settings.f1_kind).labelled
+    if not labelled.any():
+        raise UsageError(
+            f"no question of {measures.traces.origin.source} {measures.metric.unscored}; record or label "
+            "some, or compare without gold answers: --metric agreement"
+        )
+    if labelled.all():
+        return measures, []
+    left_out = counted(int((~labelled).sum()), "question")
+    return measures.take(labelled), [f"{left_out} not {measures.metric.scored} left out"]
+
+
+def _unlike(
+    scores: NDArray[np.float64], gaps: NDArray[np.bool_], labelled: NDArray[np.bool_]
+) -> str:
+    """Whether questions with gaps score unlike the others where both have scores."""
+    others = labelled & ~gaps
+    # of each round what is above the others' mean: questions with gaps have other rounds
+    above = scores - np.nanmean(scores[others], axis=0) if others.any() else scores
+    known = np.isfinite(above).any(axis=1)
+    means = np.full(len(scores), np.nan)
+    means[known] = np.nanmean(above[known], axis=1)
+    there, rest = means[gaps & known], means[others & known]
+    if min(len(there), len(rest)) < _FEW:
+        return "; too few to tell whether they are unlike the others"
+    spread = math.sqrt(there.var(ddof=1) / len(there) + rest.var(ddof=1) / len(rest))
+    apart = float(there.mean() - rest.mean())
+    p_value = 1.0 if not spread else 2.0 * NormalDist().cdf(-abs(apart) / spread)
+    said = f"they score {signed(apart)} points in rounds that have answers"
+    if p_value < _UNLIKE:
+        return (
+            f". WARNING: they are unlike the others ({said}, p = {p_value:.2g}), so the choice holds for "
+            "questions like the others alone"
+        )
+    return f"; {said}, no significant difference (p = {p_value:.2g})"
+
+
+def in_parts(measures: Measures, settings: ChoiceSettings) -> tuple[Measures, list[str]]:
+    """Labelled questions in the splits tune, rank and prove, and how they were drawn; no unit is divided."""
+    traces, units = measures.traces, measures.units
+    names = (settings.tune_split, settings.split)
+    random = np.random.default_rng(settings.seed)
+    missing = [name for name in names if name not in traces.splits]
+    if missing and names != (FIT_SPLIT, EVAL_SPLIT):
+        traces.only_split(missing[0])  # refuses, saying which there are
+    n_units = int(units.max(initial=-1)) + 1
+    notes = []
+    if missing:
+        drawn = random.permutation(n_units)
+        first, second = round(0.4 * n_units), round(0.6 * n_units)
+        fits, ranks = np.isin(units, drawn[:first]), np.isin(units, drawn[first:second])
+        proves = ~fits & ~ranks
+        there = ", ".join(f"{name} ({size:,})" for name, size in traces.splits.items()) or "none"
+        notes.append(
+            f"the record has no splits {FIT_SPLIT} and {EVAL_SPLIT} (it has {there}): all questions were "
+            f"divided by seed {settings.seed} for what is fitted"
+        )
+    else:
+        fits, kept = (traces.in_split(name) for name in names)
+        both = kept & np.isin(units, units[fits])
+        if both.any():
+            notes.append(
+                f"{counted(int(both.sum()), 'question')} of split {settings.split} fit nothing and rank "
+                f"nothing: split {settings.tune_split} holds others of the same unit"
+            )
+        drawn = random.permutation(np.unique(units[kept & ~both]))
+        ranks = kept & ~both & np.isin(units, drawn[: round(len(drawn) * _RANK_SHARE)])
+        proves = kept & ~both & ~ranks
+    parts = {FIT_SPLIT: fits, RANK: ranks, PROVE: proves}
+    short = [
+        f"{int(part.sum())} to {name} on" for name, part in parts.items() if part.sum() < _FEWEST
+    ]
+    if short:
+        raise UsageError(
+            f"choosing needs at least {_FEWEST} questions {measures.metric.scored} to fit on, to rank on and "
+            f"to prove on, and {traces.origin.source} has {', '.join(short).replace('tune', 'fit')}; record "
+            "or label more, or compare without gold answers: --metric agreement"
+        )
+    splits: list[str | None] = [None] * traces.n_questions
+    for name, part in parts.items():
+        for number in np.flatnonzero(part).tolist():
+            splits[number] = name
+    return measures.in_splits(splits), notes
+
+
+def refuse_several_loops(measures: Measures) -> None:
+    """Refuse a folder whose files were recorded by different loops; joined on purpose they are one file."""
+    traces = measures.traces
+    apart = [difference for difference in traces.origin.loops if difference.between_files]
+    if apart:
+        file = Path(traces.origin.source) / next(iter(apart[0].files.values()))[0]
+        raise UsageError(
+            f"the files of {traces.origin.source} are of different loops, {in_words(apart)}; a policy is "
+            f"chosen for one: suffice choose {shlex.quote(str(file))} --out NEW (where one "
+            "policy shall serve them all, join them first: suffice traces merge FILE FILE --out NEW)"
+        )
+
+
+def refuse_one_round(measures: Measures) -> None:
+    """Refuse a record of one round, on which every choice is the same."""
+    if measures.traces.n_rounds < 2 and measures.seen is None:
+        raise UsageError(
+            f"every question of {measures.traces.origin.source} has one round, so there is nothing to "
+            "choose; record more rounds: suffice record --rounds 5"
+        )
+
 
 LATEST, MAJORITY = "latest", "majority"
 MOST_CONFIDENT = "most-confident"
@@ -46,6 +191,8 @@ MOST_RULES = 40
 fitted, so many, evenly by their cost."""
 _FEWEST_VOTES = 2
 """Answers of which the latest is the most frequent or as frequent as any."""
+_MOST_ROUNDS = 24
+"""Budgets of one path, the others being left out evenly."""
 Group = Literal["fixed", "method", "rule", "path"]
 
 
@@ -82,18 +229,26 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidates:
-    """All of them, the full budget at ``full``.
-
-    ``rules_looked_at`` is the size of the family that the rules come from; ``left_out`` could not be fitted
-    or run on this record; ``warned`` is what fits warned of, each behind a candidate's name.
-    """
+    """All of them, the full budget at ``full``."""
 
     members: tuple[Candidate, ...]
     full: int
     rules_looked_at: int
-    left_out: tuple[LeftOut, ...]
+    left_out: Mapping[str, str]
     notes: tuple[str, ...]
     warned: tuple[str, ...] = ()
+
+
+def budgets_below(budget: int, least: int) -> list[int]:
+    """Smaller budgets down to the least, of many some evenly.
+
+    >>> budgets_below(5, 1)
+    [4, 3, 2, 1]
+    """
+    rounds = np.arange(budget - 1, least - 1, -1)
+    if len(rounds) > _MOST_ROUNDS:
+        rounds = rounds[np.linspace(0, len(rounds) - 1, _MOST_ROUNDS).round().astype(int)]
+    return [int(number) for number in rounds]
 
 
 def candidates_of(record: Measures, kept: Measures, settings: ChoiceSettings) -> Candidates:
@@ -115,11 +270,11 @@ def candidates_of(record: Measures, kept: Measures, settings: ChoiceSettings) ->
     asked = [replace(one, build=partial(_told, one, warned)) for one in asked]
     able, left_out = runnable(asked, kept, settings.f1_kind)
     if why is not None:
-        left_out.append(LeftOut(name="rules", reason=why))
+        left_out["rules"] = why
     texts = set(rules)
     able = [_held_back(policy, settings.min_rounds, texts) for policy in able]
     unfit = {policy.name: _unfit(policy, kept, settings, book) for policy in able}
-    left_out += [LeftOut(name=name, reason=reason) for name, reason in unfit.items() if reason]
+    left_out |= {name: reason for name, reason in unfit.items() if reason}
     policies = numbered([policy for policy in able if not unfit[policy.name]])
     members = [
         Candidate(
@@ -149,7 +304,7 @@ def candidates_of(record: Measures, kept: Measures, settings: ChoiceSettings) ->
         members=tuple(members),
         full=next(n for n, one in enumerate(members) if one.policy.name == f"fixed-{budget}"),
         rules_looked_at=looked_at,
-        left_out=tuple(left_out),
+        left_out=left_out,
         notes=notes,
         warned=tuple(dict.fromkeys(warned)),
     )
@@ -193,7 +348,6 @@ def _unfit(policy: NamedPolicy, kept: Measures, settings: ChoiceSettings, book: 
 
 
 def _methods(record: Measures, settings: ChoiceSettings) -> list[AskedPolicy]:
-    """Every preset and variant of the methods that are fitted in seconds."""
     names, variants = [], []
     for name in nameable_methods():
         method = find_method(name)
@@ -249,10 +403,7 @@ def _rules(
         seen=None if fit.seen is None else fit.seen.of(fit.scores(settings.f1_kind)),
         reach=1.0 if fit.seen is None else fit.seen.reach,
     )
-    everyone = np.arange(len(priced))
-    losses = np.concatenate(
-        [half.losses(block, "signed").mean(axis=0) for block in np.array_split(everyone, 64)]
-    )
+    losses = mean_of(half, Bound(of="signed", most=0.0))
     front = np.flatnonzero(pareto_front(costs, -losses))
     front = front[np.argsort(costs[front], kind="stable")]
     some = np.unique(
@@ -282,20 +433,18 @@ def betting_orders(ids: Sequence[str], units: NDArray[np.intp]) -> NDArray[np.in
 # --- measured ------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """Candidates on the questions kept from fitting.
+    """Candidates on the questions kept from fitting."""
 
-    ``places`` (n_members, n_questions), from 1, say which column of ``scores`` (n_questions, n_columns) each
-    stop is: of answers other than the latest the columns stand behind the rounds. ``right`` is EM in the same
-    columns. ``costs`` (n_members, n_questions) are those of ``axis``; ``tables`` (n_questions, n_rounds) what
-    stopping after each round costs and ``paid_by`` (n_members,) which of them each member pays by.
-    """
-
-    places: NDArray[np.int16]
-    scores: NDArray[np.float64]
-    right: NDArray[np.float64]
-    costs: NDArray[np.float64]
-    tables: tuple[NDArray[np.float64], ...]
-    paid_by: NDArray[np.intp]
+    places: NDArray[np.int16]  # (n_members, n_questions), from 1: which column of scores a stop is
+    scores: NDArray[
+        np.float64
+    ]  # (n_questions, n_columns): other answers' columns stand behind the rounds
+    right: NDArray[np.float64]  # EM, alike
+    costs: NDArray[np.float64]  # (n_members, n_questions), those of the axis
+    tables: tuple[
+        NDArray[np.float64], ...
+    ]  # (n_questions, n_rounds) each: the costs of stopping there
+    paid_by: NDArray[np.intp]  # (n_members,): the table that each pays by
     last: NDArray[np.int16]
     axis: CostAxis
     seen: Seen | None
@@ -312,9 +461,7 @@ class Kept:
                 kept,
                 [member.policy for member in members if member.answer == answer],
                 ReplaySettings(
-                    f1_kind=settings.f1_kind,
-                    cost_model=settings.cost_model,
-                    answer=answer,
+                    f1_kind=settings.f1_kind, cost_model=settings.cost_model, answer=answer
                 ),
             )
             for answer in answers

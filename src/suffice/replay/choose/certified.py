@@ -21,33 +21,24 @@ from suffice.policies.fitting import LABELS, fit_notes, fit_questions
 from suffice.policies.method import FitRun, Fitted, Method, Preset, RuleKind
 from suffice.policies.rules.policy import RulePolicy, rule_needs
 from suffice.replay.choose.bounds import (
-    Bound,
     CertifySettings,
     Half,
     OrderedTests,
+    allowed_in_words,
     joined,
     mean_of,
     refuse_caps,
 )
-from suffice.replay.choose.candidates import Candidate, betting_orders
+from suffice.replay.choose.candidates import Candidate, betting_orders, without_gaps
 from suffice.replay.choose.families import Family, FamilySettings, build_family, paid_by_rules
-from suffice.replay.choose.paths import paths_of
-from suffice.replay.choose.proof import POWER, Along, Learned, Row, prove
+from suffice.replay.choose.proof import POWER, Along, Learned, Row, paths_of, prove
 from suffice.replay.choose.rule_stops import RuleStops
-from suffice.replay.choose.splits import without_gaps
-from suffice.replay.diagnose.signal_tables import Described, table_of
 from suffice.replay.run.answers import answer_notes, chosen_by_signal
 from suffice.replay.run.named_policies import NamedPolicy
 from suffice.replay.settings import F1, ChoiceSettings, ComparedBy, CostName, WhichAnswer
-from suffice.results.table import Column, Table
+from suffice.results.table import Column, Described, Table, table_of
 from suffice.results.tabular import Tabular
-from suffice.scoring import (
-    METRICS,
-    AnswerChoice,
-    Metric,
-    ScoreName,
-    metric_of_labels,
-)
+from suffice.scoring import METRICS, AnswerChoice, Metric, ScoreName
 from suffice.signals.abstained import ABSTAINED, stated_phrases
 from suffice.signals.registry import own_among, resolve
 from suffice.signals.spec import given_by
@@ -84,11 +75,7 @@ class CertifiedSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class CertifiedPolicy(Tabular):
-    """The policy with how it was found; ``notes`` are what a reader must know.
-
-    ``row`` is of all that was tested, ``rules`` the family learned on half of the questions, the full budget
-    at ``full``; ``members`` are the first of them that were tested, safest first.
-    """
+    """The policy with how it was found; ``notes`` are what a reader must know."""
 
     policy: RulePolicy
     row: Row
@@ -116,10 +103,7 @@ class CertifiedPolicy(Tabular):
         described += [
             ("p_value", p_value),
             ("cost", Column(name="cost", kind="number", head=self.cost.label)),
-            (
-                lambda member: "yes" if member["certified"] else "no",
-                Column(name="certified"),
-            ),
+            (lambda member: "yes" if member["certified"] else "no", Column(name="certified")),
             ("rule", Column(name="rule", whole=True)),
         ]
         notes = [f"Note: {note}" for note in self.notes]
@@ -259,7 +243,6 @@ def _members(
 
 
 def _lost(metric: Metric, settings: CertifiedSettings) -> ScoreName:
-    """The score whose loss is bounded."""
     counted = settings.promise.loss == "wrong-stop" or metric.agreement
     return "em" if counted else metric.score
 
@@ -328,10 +311,7 @@ def _member(family: Family, questions: Measures, number: int) -> Candidate:
 
 
 def cut_terms(questions: Measures, promise: CertifySettings) -> dict[str, Any]:
-    """How a promise on a record with cut questions was proven, as its file says it.
-
-    ``bounded``: losses are the greatest, and costs the least, that they can be.
-    """
+    """How a promise on a record with cut questions was proven, as its file says it."""
     if (seen := questions.seen) is None:
         return {}
     parts = []
@@ -427,15 +407,14 @@ METHOD = Certified()
 
 
 def _told(outcome: CertifiedPolicy) -> tuple[str, ...]:
-    promise, row = outcome.policy.guarantee, outcome.row
+    promise, row, label = outcome.policy.guarantee, outcome.row, outcome.cost.label
     measured, at_least = ("at most ", "at least ") if promise.get("bounded") else ("", "")
-    means = [0.0] * len(row.promise.bounds) if row.proven is None else row.proven.measured
-    told = [
-        _bound_told(bound, outcome, mean)
-        for bound, mean in zip(row.promise.bounds, means, strict=True)
-    ]
-    together = f", {'both' if len(told) == 2 else 'all'} together," if len(told) > 1 else ""
-    promised = joined([bound for bound, _ in told])
+    promised = allowed_in_words(promise, label)
+    if "cost_counted_to" in promise:
+        promised += (
+            f" (a question's cost counts up to {promise['cost_counted_to']:.4g}, which "
+            f"{promise['cost_above'] or 'none'} of {promise['questions']['test']} passed)"
+        )
     if row.proven is None:
         kept = (
             f"result   nothing cheaper is proven to keep: {promised}; {row.more} "
@@ -443,6 +422,10 @@ def _told(outcome: CertifiedPolicy) -> tuple[str, ...]:
             "         so the policy takes the full budget",
         )
     else:
+        means = [
+            f"{mean:.4g} {label}" if bound.of == "cost" else f"{mean:+.4f}"
+            for bound, mean in zip(row.promise.bounds, row.proven.measured, strict=True)
+        ]
         whose = (
             f"path {row.proven.path}, all {row.units}"
             if row.proven.path
@@ -450,45 +433,17 @@ def _told(outcome: CertifiedPolicy) -> tuple[str, ...]:
         )
         kept = (
             f"result   {row.proven.title}",
-            f"promise  {promised}{together} with probability {promise['confidence']:g}; measured "
-            f"{measured}{joined([mean for _, mean in told])} on {whose} questions, "
-            f"p = {row.proven.p_value:.2g}",
+            f"promise  {promised} with probability {promise['confidence']:g}; measured "
+            f"{measured}{joined(means)} on {whose} questions, p = {row.proven.p_value:.2g}",
         )
     return (
         f"rule     {outcome.policy.rule}",
         *kept,
-        f"cost     {at_least}{promise['mean_cost']:.4g} {outcome.cost.label} a question, "
+        f"cost     {at_least}{promise['mean_cost']:.4g} {label} a question, "
         f"{at_least}{promise['full_budget_cost']:.4g} at the full budget",
         f"tested   {row.tested} policies, {row.rejected} certified; family {promise['family']}: "
         f"{promise['members']} members, halves of {promise['questions']['learn']} and "
         f"{promise['questions']['test']} questions ({promise['correction']})",
         "holds    for independent questions drawn like these, with this model, prompt and retriever",
         "use      suffice replay {traces} --policy {policy}",
-    )
-
-
-def _bound_told(bound: Bound, outcome: CertifiedPolicy, mean: float) -> tuple[str, str]:
-    """A bound in words, and what it is of as measured."""
-    promise = outcome.policy.guarantee
-    if bound.of == "cost":
-        label = outcome.cost.label
-        above = promise["cost_above"]
-        counted = f" (counted up to {promise['cost_counted_to']:.4g} a question, which "
-        counted += f"{above or 'none'} of {promise['questions']['test']} passed)"
-        return (f"at most {bound.most:g} {label} a question{counted}", f"{mean:.4g} {label}")
-    stated = outcome.policy.fitted_on.get(LABELS)
-    if stated is not None and metric_of_labels(stated).agreement:
-        return (
-            f"the answer is another than the full budget's on at most {bound.most:.3g} of the "
-            "questions, so EM and F1 fall by no more (no gold answer was read),",
-            f"{mean:+.4f}",
-        )
-    if bound.of == promise["loss"]:
-        return (
-            f"expected {bound.of} loss in {promise['metric']} of at most {bound.most:g}",
-            f"{mean:+.4f}",
-        )
-    return (
-        f"at most {bound.most:.3g} of the questions answered wrong though the full budget is right",
-        f"{mean:.4f}",
     )

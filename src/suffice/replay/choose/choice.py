@@ -14,9 +14,8 @@ from suffice.errors import UsageError
 from suffice.measures.costs import CostAxis, CostChange, cost_changes
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.replay.choose.bounds import Bound, joined
-from suffice.replay.choose.candidates import LATEST, Candidate
+from suffice.replay.choose.candidates import LATEST, PROVE, RANK, Candidate
 from suffice.replay.choose.proof import LIKELY, POWER, Promised, Row
-from suffice.replay.choose.splits import PROVE, RANK
 from suffice.replay.run.compare import Comparison
 from suffice.replay.run.frontier import AgainstFixed
 from suffice.replay.run.results import PolicyResult, ReplayResult
@@ -30,21 +29,13 @@ from suffice.stats.intervals.bootstrap import Interval
 _DEARER = 0.05
 """Rise of a known cost beyond which the headline begins with it."""
 _WIDTH, _LEVEL = 80, 0.05
-_SHOWN = {
-    "time": "seconds",
-    "price": "dollars",
-    "retrievals": "retrieval calls",
-}
+_SHOWN = {"time": "seconds", "price": "dollars", "retrievals": "retrieval calls"}
 """Costs that a first screen calls otherwise than an axis."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranked:
-    """A fitted candidate with what it lost and cost on the questions that rank, means a question.
-
-    ``loss`` is the full budget's score minus its own. ``p_value`` is that of the test on the questions that
-    prove (``None``: not tested).
-    """
+    """A fitted candidate with what it lost and cost on the questions that rank, means a question."""
 
     candidate: Candidate
     loss: float
@@ -139,7 +130,6 @@ class Choice(Tabular):
         return self.others.get(candidate.answer, self.comparison.result)
 
     def _full_of(self, candidate: Candidate) -> PolicyResult:
-        """The full budget on the questions that measure a candidate."""
         held = self.others.get(LATEST, self.comparison.result)
         where = self.whole if candidate.of_no_label else held
         return where.policy(where.baseline)
@@ -260,7 +250,6 @@ class Choice(Tabular):
             )
 
     def _allowed(self) -> Iterator[str]:
-        """What can be saved for every loss that is allowed."""
         if self.promised is None:
             return
         yield f"If you allow   you can save ({_label(self.axis)})"
@@ -309,7 +298,6 @@ class Choice(Tabular):
         yield Answer("How sure is that?", *self._surely())
 
     def _looping(self) -> tuple[str, str]:
-        """Whether more rounds help, and whether deciding by what was read does."""
         frontier, label = self.whole.frontier, self.metric.label
         if frontier is None or not (known := frontier.known):
             return "Not known:", "questions were cut before later rounds, or none has a score."
@@ -346,7 +334,6 @@ class Choice(Tabular):
         return short, f"{moved.rstrip('.')}.{ends} {self._deciding()}{self._voting()}"
 
     def _voting(self) -> str:
-        """What choosing among the answers is worth."""
         gain = self.by_majority
         if gain is None or gain.low <= 0 <= gain.high:
             return ""
@@ -356,7 +343,6 @@ class Choice(Tabular):
         )
 
     def _deciding(self) -> str:
-        """Whether deciding by what was read is above fixed budgets of the same cost."""
         asked = [self.measured] if self.measured.adaptive else []
         asked = asked or [one for one in self.comparison.result.policies if one.adaptive]
         if not asked:
@@ -436,14 +422,12 @@ class Choice(Tabular):
         )
 
     def _above_the_cap(self) -> str:
-        """That it costs more than was allowed, where it does."""
         most, own = self.settings.max_cost, self.measured.costs.get(self.axis.name)
         if most is None or own is None or own <= most:
             return ""
         return f"That is above the {most:g} allowed. "
 
     def _stopped_wrong(self) -> str:
-        """How often it is wrong where the full budget is right."""
         if self.result.cut is not None or self.in_full:
             return ""
         return (
@@ -529,11 +513,7 @@ class Choice(Tabular):
         rows: list[list[Value]] = [
             [row.promise.max_loss, None, f"nothing proven; {row.more}"]
             if row.proven is None
-            else [
-                row.promise.max_loss,
-                self.saved_by(row.proven.candidate),
-                row.proven.title,
-            ]
+            else [row.promise.max_loss, self.saved_by(row.proven.candidate), row.proven.title]
             for row in (() if self.promised is None else self.promised.rows)
         ]
         title = f"What you can save ({_label(self.axis)}) for what you allow"
@@ -671,5 +651,4 @@ def _aligned(rows: Iterator[tuple[str, str, str, str]]) -> Iterator[str]:
 
 
 def _first(text: str) -> str:
-    """As a sentence begins."""
     return f"{text[:1].upper()}{text[1:]}"

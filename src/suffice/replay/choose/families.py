@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
-from types import MappingProxyType
 from typing import Annotated
 
 import numpy as np
@@ -22,17 +21,21 @@ from suffice.policies.fitting import FitData, fit_data, fitted_rule
 from suffice.policies.rules.meaning import RuleColumns
 from suffice.policies.rules.policy import RulePolicy, not_before, rule_needs
 from suffice.policies.thresholds import fill, sweep_rule
-from suffice.replay.choose.conditions import (
+from suffice.replay.choose.rule_stops import (
     Operand,
+    PackedConditions,
+    RuleStops,
     both_ways,
     calibrators_of,
     condition_fires,
     operands_of,
+    over_groups,
+    pack,
     scoring_columns,
     tuning_columns,
 )
-from suffice.replay.choose.rule_stops import PackedConditions, RuleStops, over_groups, pack
-from suffice.replay.diagnose.signal_flags import UNUSABLE, refuse_unusable, signal_flags
+from suffice.replay.diagnose.signal_checks import UNUSABLE, refuse_unusable, signal_flags
+from suffice.replay.settings import MinRounds
 from suffice.signals.available import given_signals
 from suffice.signals.registry import own_among, resolve
 from suffice.signals.spec import VERDICTS, SignalSpec
@@ -103,14 +106,7 @@ class FamilySettings:
             goes_with=("family", "rule"),
         ),
     ] = 2
-    min_rounds: Annotated[
-        int,
-        Option(
-            help="no member of any family stops a question before this round; its rule says so, live too",
-            metavar="K",
-            at_least=1,
-        ),
-    ] = 1
+    min_rounds: MinRounds = 1
 
     @property
     def with_paths(self) -> bool:
@@ -130,16 +126,11 @@ class FamilySettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """Members on both halves.
-
-    ``rules`` are their texts, the full budget (``full``) among them; ``learn_stops`` and
-    ``test_stops`` (n_members, n_questions); ``reads`` what each pays for; ``calibrators`` are fitted
-    on the first half.
-    """
+    """Members on both halves."""
 
     rules: tuple[str, ...]
     full: int
-    learn_stops: RuleStops
+    learn_stops: RuleStops  # (n_members, n_questions)
     test_stops: RuleStops
     reads: tuple[CostReads, ...]
     calibrators: Mapping[str, PerRoundCalibrator]
@@ -149,11 +140,7 @@ class Family:
 
 
 def paid_by_rules(
-    book: CostBook,
-    axis: CostAxis,
-    stops: RuleStops,
-    reads: Sequence[CostReads],
-    seen: Seen | None,
+    book: CostBook, axis: CostAxis, stops: RuleStops, reads: Sequence[CostReads], seen: Seen | None
 ) -> NDArray[np.float64]:
     """What members that stop there and pay for ``reads`` cost a question, (n_members,)."""
     weighted = None if seen is None else seen.paid
@@ -179,7 +166,8 @@ def build_family(
     fixed = _fixed(halves, budget, settings)
     if settings.family == "fixed":
         return fixed
-    family = FAMILIES[settings.family](*halves, split, settings)
+    build = _rules if settings.family == "rule" else _thresholds
+    family = build(*halves, split, settings)
     return replace(
         family,
         rules=(*family.rules, *fixed.rules),
@@ -191,7 +179,6 @@ def build_family(
 
 
 def _fixed(halves: Sequence[Measures], budget: int, settings: FamilySettings) -> Family:
-    """Every fixed budget, the full one included."""
     first = settings.min_rounds
     rules = tuple(f"round >= {k}" for k in range(first, budget + 1))
     learn_stops, test_stops = (
@@ -346,7 +333,6 @@ def _left_out(spec: SignalSpec) -> bool:
 
 
 def _conditions(operand: Operand, learn: RuleColumns, settings: FamilySettings) -> Iterator[str]:
-    """Those over one signal, by quantiles of its values."""
     if operand.binary:
         yield operand.condition()
         return
@@ -372,8 +358,3 @@ def _check_size(groups: Sequence[Sequence[int]], max_signals: int) -> None:
             f"the family has {total} members, more than {_MOST_MEMBERS}; name fewer --signals, or lower "
             "--levels or --max-signals"
         )
-
-
-FAMILIES: Mapping[str, Callable[[Measures, Measures, str, FamilySettings], Family]] = (
-    MappingProxyType({"rule": _rules, "thresholds": _thresholds})
-)

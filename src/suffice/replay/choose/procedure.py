@@ -22,24 +22,21 @@ from suffice.replay.choose.bounds import Bound, CertifySettings, Half, mean_of, 
 from suffice.replay.choose.candidates import (
     LATEST,
     MAJORITY,
+    PROVE,
+    RANK,
     Candidate,
     Candidates,
     Kept,
     candidates_of,
-)
-from suffice.replay.choose.certified import cut_terms
-from suffice.replay.choose.choice import Choice, Ranked
-from suffice.replay.choose.paths import OwnPath, paths_of
-from suffice.replay.choose.proof import LIKELY, Along, Learned, Promised, prove
-from suffice.replay.choose.splits import (
-    PROVE,
-    RANK,
     in_parts,
     labelled_only,
     refuse_one_round,
     refuse_several_loops,
     without_gaps,
 )
+from suffice.replay.choose.certified import cut_terms
+from suffice.replay.choose.choice import Choice, Ranked
+from suffice.replay.choose.proof import LIKELY, Along, Learned, OwnPath, Promised, paths_of, prove
 from suffice.replay.run.answers import answer_rounds
 from suffice.replay.run.compare import Comparison
 from suffice.replay.run.frontier import AgainstFixed, BestMix, best_mix, of_mix
@@ -103,7 +100,8 @@ def choose(traces: Traces, settings: ChoiceSettings | None = None, **stated: Any
     bounds = promises[usual].bounds if promises else ()
     estimates = estimated(learned.rank, fit, everyone, axis, settings, bounds)
     promised = _promised(along, learned, promises, usual) if promises else None
-    order, why = _order(estimates, promised, settings)
+    proven = None if promised is None else promised.row.proven is not None
+    order, why = in_order(estimates, settings, proven=proven)
     tested = None if promised is None else promised.rows[promised.asked].learned
     p_values = None if tested is None else tested[0].tested_at.max(axis=0)
     ranked = tuple(
@@ -161,7 +159,7 @@ def choose(traces: Traces, settings: ChoiceSettings | None = None, **stated: Any
         axis=axis,
         wrong=tuple(wrong[:_MOST_WRONG]),
         wrong_count=len(wrong),
-        left_out={one.name: one.reason for one in everyone.left_out},
+        left_out=everyone.left_out,
         notes=(
             *record_banners(measures.traces),
             *measures.notes(settings.metric),
@@ -242,7 +240,6 @@ def _on_other_divisions(
 
 
 def _by_majority(labelled: Measures, settings: ChoiceSettings) -> Interval | None:
-    """What the full budget's score gains by its most frequent answer; ``None``: it is not known."""
     if labelled.seen is not None or labelled.metric.agreement or not labelled.traces.answered.any():
         return None
     scored = labelled.scores(settings.f1_kind)
@@ -253,7 +250,6 @@ def _by_majority(labelled: Measures, settings: ChoiceSettings) -> Interval | Non
 
 
 def _promises(measures: Measures, settings: ChoiceSettings) -> list[CertifySettings]:
-    """What is to be proven, the strictest first; empty: nothing."""
     metric = measures.metric
     if not 0.0 < settings.confidence < 1.0:
         raise UsageError(
@@ -278,7 +274,6 @@ def _promises(measures: Measures, settings: ChoiceSettings) -> list[CertifySetti
 def _learned(
     kept: Measures, everyone: Candidates, promises: Sequence[object], settings: ChoiceSettings
 ) -> Learned:
-    """What was fitted, on the questions that rank and on those that prove."""
     field = Kept.of(kept, everyone.members, settings)
     ranks = kept.traces.in_split(RANK)
     rows = [np.flatnonzero(part) for part in (ranks, ~ranks)]
@@ -307,32 +302,10 @@ def _promised(
     return Promised(rows=rows, asked=asked, at=min(proven, default=asked), guess=guess)
 
 
-def _order(
-    estimates: Estimates, promised: Promised | None, settings: ChoiceSettings
-) -> tuple[NDArray[np.intp], str]:
-    """All candidates by number, the one to run first if no path gives it, and why that one."""
-    if promised is None:
-        return by_aim(estimates, settings)
-    order = in_order(estimates)
-    if promised.row.proven is not None:
-        least = (
-            "loses least of those" if settings.max_cost is not None else "is the cheapest that is"
-        )
-        return order, f"It {least} proven to keep what was asked."
-    first, why = estimates.full, "Nothing cheaper is proven to keep what was asked."
-    if settings.max_cost is not None and (found := within_cap(estimates, settings.max_cost)):
-        first, why = found
-    return np.array([first, *order[order != first]], np.intp), why
-
-
 # --- ranked ----------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimates:
-    """Means of every candidate, arrays (n_members,), the full budget at ``full``.
-
-    ``loss`` is the full budget's score minus its own, ``cost`` that of ``axis``; ``kept`` says whether all
-    that is to be proven was kept there.
-    """
+    """Means of every candidate, arrays (n_members,), the full budget at ``full``."""
 
     loss: Array
     cost: Array
@@ -349,11 +322,7 @@ def estimated(
     settings: ChoiceSettings,
     bounds: Sequence[Bound] = (),
 ) -> Estimates:
-    """On the questions that rank and, of what no label was fitted to, on those of tune too.
-
-    More questions tell more than the slight favour that rules have where they were listed takes away: on
-    populations with known truth that regrets less than either part alone (docs/benchmarks.md).
-    """
+    """On the questions that rank and, of what no label was fitted to, on those of tune too."""
 
     def of(half: Half, bound: Bound) -> Array:
         return half.costs.copy() if bound.of == "cost" else mean_of(half, bound)
@@ -385,47 +354,43 @@ def estimated(
     )
 
 
-def in_order(estimates: Estimates) -> NDArray[np.intp]:
-    """All candidates: those that kept what was asked first, the cheapest of them first."""
-    loss = np.where(estimates.kept, 0.0, estimates.loss)
-    return np.lexsort((estimates.cost, loss, ~estimates.kept))
-
-
-def within_cap(estimates: Estimates, most: float) -> tuple[int, str] | None:
-    """What to run where nothing is proven and the full budget costs more than is allowed, and why."""
-    cost, full = estimates.cost, estimates.full
-    if cost[full] <= most:
-        return None
-    unit = estimates.axis.per_question
-    why = (
-        f"Nothing is proven to keep what was asked, and the full budget costs {cost[full]:.4g} {unit}, above "
-        f"the {most:g} allowed. "
-    )
+def in_order(
+    estimates: Estimates, settings: ChoiceSettings, *, proven: bool | None
+) -> tuple[NDArray[np.intp], str]:
+    """All candidates by number, the one to run first, and why; ``proven``: whether something is, if asked."""
+    loss, cost, kept, full = estimates.loss, estimates.cost, estimates.kept, estimates.full
+    error, unit = settings.cost_per_error, estimates.axis.per_question
+    most = math.inf if settings.max_cost is None else settings.max_cost
     within = cost <= most
-    if not within.any():
-        return int(np.argmin(cost)), f"{why}Nothing costs so little; this costs least."
-    number = int(np.lexsort((cost, estimates.loss, ~estimates.kept, ~within))[0])
-    why += f"Of the {int(within.sum())} candidates within it this one lost least where they were ranked."
-    return number, why
-
-
-def by_aim(estimates: Estimates, settings: ChoiceSettings) -> tuple[NDArray[np.intp], str]:
-    """All candidates, the best by an aim without a promise first, and why it is."""
-    loss, cost, error = estimates.loss, estimates.cost, settings.cost_per_error
     if error is not None:
         order = np.lexsort((cost, cost + error * loss))
         return order, f"Its cost plus {error:g} an error was the least on the questions that rank."
-    most, unit = math.inf if settings.max_cost is None else settings.max_cost, estimates.axis
-    if not (cost <= most).any():
-        raise UsageError(
-            f"no candidate costs at most {most:g} {unit.per_question}: the least is "
-            f"{cost.min():.4g}; raise --max-cost"
+    if proven is None:
+        if not within.any():
+            raise UsageError(
+                f"no candidate costs at most {most:g} {unit}: the least is {cost.min():.4g}; raise --max-cost"
+            )
+        why = (
+            f"It lost least of those that cost at most {most:g} {unit} on the questions that rank."
         )
-    why = (
-        f"It lost least of those that cost at most {most:g} {unit.label} on the questions that "
-        "rank."
-    )
-    return np.lexsort((cost, loss, cost > most)), why
+        return np.lexsort((cost, loss, ~within)), why
+    # those that kept what was asked first, the cheapest of them first
+    order = np.lexsort((cost, np.where(kept, 0.0, loss), ~kept))
+    if proven:
+        best = "is the cheapest that is" if math.isinf(most) else "loses least of those"
+        return order, f"It {best} proven to keep what was asked."
+    first, why = full, "Nothing cheaper is proven to keep what was asked."
+    if not within[full]:
+        why = (
+            f"Nothing is proven to keep what was asked, and the full budget costs {cost[full]:.4g} {unit}, "
+            f"above the {most:g} allowed. "
+        )
+        first = int(np.lexsort((cost, loss, ~kept, ~within))[0])
+        told = f"Of the {int(within.sum())} candidates within it this one lost least where they were ranked."
+        if not within.any():
+            first, told = int(np.argmin(cost)), "Nothing costs so little; this costs least."
+        why += told
+    return np.array([first, *order[order != first]], np.intp), why
 
 
 # --- replayed --------------------------------------------------------------------------------------
@@ -484,7 +449,6 @@ def _gain(
 
 
 def _mean_within(values: Array, measures: Measures, settings: ChoiceSettings) -> Interval:
-    """The mean over units of labelled questions, with its interval."""
     labelled = measures.scores(settings.f1_kind).labelled
     means = unit_means(values[labelled], measures.units[labelled])[:, None]
     draws = resampled_means(means, resamples=settings.resamples, seed=settings.seed)
@@ -549,7 +513,6 @@ def _guarantee(
     along: Along | None,
     settings: ChoiceSettings,
 ) -> dict[str, Any]:
-    """The promise, as a policy's file says it."""
     row = promised.row
     return {
         **row.document(),

@@ -1,12 +1,4 @@
-"""Proofs on all labelled questions, along paths, beside those of a learned family: one error for all.
-
-Every path is tested from the full budget down to round 1 at its share of the error, and ends at its first
-failure (fixed sequence; Angelopoulos et al. 2021). What a path that ends without a failure had goes to the
-paths that are left, in equal parts (Bretz et al. 2009). A learned family has a share of its own: it was
-ordered by a part of the questions that the paths prove on, so it may be given to but gives nothing back.
-Then P(some promise is broken) is at most the error: before the first false rejection only paths without a
-broken policy have given, and which paths those are does not hang on the data.
-"""
+"""Proofs along paths that recycle their error (Bretz et al. 2009), beside a family that gives none back."""
 
 from __future__ import annotations
 
@@ -21,7 +13,7 @@ from numpy.typing import NDArray
 
 from suffice.errors import UsageError
 from suffice.measures.measures import Measures
-from suffice.policies.rules.policy import RulePolicy, rule_needs
+from suffice.policies.rules.policy import RulePolicy, check_rule, not_before, rule_needs
 from suffice.policies.rules.syntax import parse
 from suffice.replay.choose.bounds import (
     Bound,
@@ -34,12 +26,203 @@ from suffice.replay.choose.bounds import (
     p_values_of,
     plain,
 )
-from suffice.replay.choose.candidates import Candidate, Kept
-from suffice.replay.choose.paths import COINS, Path, Step
+from suffice.replay.choose.candidates import Candidate, Kept, budgets_below
 from suffice.replay.run.named_policies import NamedPolicy
 from suffice.replay.settings import USUAL_LOSS, ChoiceSettings
-from suffice.signals.registry import own_among
+from suffice.signals.available import lack
+from suffice.signals.registry import SIGNALS, own_among, resolve
 from suffice.stats.units import unit_means
+
+COINS = (0.25, 0.5, 0.75, 1.0)
+"""Shares of the questions on which the next policy of a path decides, drawn by each question's coin."""
+_SIMILAR = (0.95, 0.8, 0.65, 0.5, 0.35, 0.2, 0.1)
+_SURE = (0.99, 0.97, 0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5)
+_RATED = (4.5, 3.5, 2.5, 1.5)
+_CONFIDENCES = ("answer_prob", "self_consistency", "token_probability", "verbalized_confidence")
+_IN_WORDS = {
+    "token_probability": "token probability",
+    "self_consistency": "sample agreement",
+    "verbalized_confidence": "stated confidence",
+}
+_SHARES = {
+    0.25: "one question in four",
+    0.5: "half of the questions",
+    0.75: "three questions in four",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A policy of a path: its rule, and when it stops in words, behind "stop"."""
+
+    rule: str
+    when: str
+
+    def mixed(self, before: Step | None, share: float) -> Step:
+        """It on a share of the questions, the one before on the others (``None``: the full budget)."""
+        if share == 1.0:
+            return self
+        tossed = f"(coin() < {share:g} and ({self.rule}))"
+        if before is None:
+            return Step(tossed[1:-1], f"{self.when} on {_SHARES[share]}")
+        ours, theirs = self.when.split(), before.when.split()
+        if ours[:-1] == theirs[:-1]:
+            when = f"{before.when} ({ours[-1]} on {_SHARES[share]})"
+        else:
+            when = f"{before.when}, on {_SHARES[share]} {self.when}"
+        return Step(f"{before.rule} or {tossed}", when)
+
+    def from_round(self, first: int) -> Step:
+        """The same, never before a round."""
+        if first == 1:
+            return self
+        return Step(not_before(self.rule, first), f"{self.when}, from round {first} on")
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """Policies that stop ever sooner."""
+
+    name: str
+    steps: tuple[Step, ...]
+
+
+def paths_of(
+    record: Measures, cost: str, *, min_rounds: int = 1, own: Sequence[OwnPath] = ()
+) -> Iterator[Path]:
+    """The paths that a record can feed, and the user's own; gold answers are not read."""
+    counts = budgets_below(int(max(record.ends.max(), 1)), min_rounds)
+    fixed = [Step(f"round >= {count}", f"after round {count}") for count in counts]
+
+    def ending(steps: Sequence[Step]) -> tuple[Step, ...]:
+        """The steps, the last of them with ever smaller budgets, then the least of these alone."""
+        last, least = steps[-1], fixed[-1:]
+        both = (
+            Step(f"{last.rule} or {one.rule}", f"{last.when}, or {one.when}") for one in fixed[:-1]
+        )
+        return (*(one.from_round(min_rounds) for one in (*steps, *both)), *least)
+
+    yield Path("fixed", tuple(fixed))
+    for path in (_agreement, _confidence, _novelty):
+        if steps := path(_Defined(record, cost), counts):
+            yield Path(path.__name__.removeprefix("_"), ending(steps))
+    for number, one in enumerate(own, start=1):
+        yield Path(f"own path {number}", ending(one.steps(record)))
+
+
+class _Defined:
+    def __init__(self, record: Measures, cost: str) -> None:
+        self.record = record
+        self._all_free = cost == "rounds"
+
+    def __call__(self, name: str) -> bool:
+        traces = self.record.traces
+        if name not in SIGNALS and name not in traces.signal_names:
+            return False
+        if lack(resolve(name, also=traces.signal_names), traces) is not None:
+            return False
+        return bool(np.isfinite(self.record.signals([name]).signal(name)).any())
+
+    def free(self, name: str) -> bool:
+        """Whether it is defined and to read it costs nothing."""
+        return self(name) and (self._all_free or name not in SIGNALS or not SIGNALS[name].charges)
+
+    def own_confidence(self) -> str | None:
+        """The user's own signal that lies between 0 and 1 and varies, the first by name."""
+        for name in sorted(set(self.record.traces.signal_names) - set(SIGNALS)):
+            values = self.record.signals([name]).signal(name)
+            values = values[np.isfinite(values)]
+            if values.size and 0.0 <= values.min() < values.max() <= 1.0:
+                return name
+        return None
+
+
+def _agreement(defined: _Defined, rounds: Sequence[int]) -> list[Step]:
+    """Answers alike in several rounds running, then ever less alike."""
+    if not defined("answer_repeats"):
+        return []
+    steps = _in_a_row(
+        rounds,
+        lambda count: "answer_repeats" if count == 1 else f"rounds_with(answer_repeats) >= {count}",
+        lambda count: "when the answer repeats" + (f" {count} times in a row" if count > 1 else ""),
+    )
+    if defined("answer_similarity_seq"):
+        steps += [
+            Step(
+                f"answer_repeats or answer_similarity_seq > {level:g}",
+                f"when the answer is over {level:.0%} like the last one",
+            )
+            for level in _SIMILAR
+        ]
+    return steps
+
+
+def _confidence(defined: _Defined, rounds: Sequence[int]) -> list[Step]:
+    """The first signal of confidence that is there, from sure to unsure."""
+    del rounds
+    name = next(filter(defined.free, _CONFIDENCES), None) or defined.own_confidence()
+    if name is None:
+        return []
+    levels = _RATED if name == "verbalized_confidence" else _SURE
+    words = _IN_WORDS.get(name, name)
+    return [Step(f"{name} > {level:g}", f"when {words} is above {level:g}") for level in levels]
+
+
+def _novelty(defined: _Defined, rounds: Sequence[int]) -> list[Step]:
+    """Rounds without a new passage, then passages ever more like earlier ones."""
+    if not defined("new_passages"):
+        return []
+    steps = _in_a_row(
+        rounds,
+        lambda count: f"rounds_without(new_passages) >= {count}",
+        lambda count: (
+            "when a round adds nothing new"
+            if count == 1
+            else f"after {count} rounds in a row that add nothing new"
+        ),
+    )
+    if defined("overlap"):
+        steps += [
+            Step(
+                f"{steps[-1].rule} or overlap > {level:g}",
+                f"when a round adds nothing new or overlaps over {level:.0%}",
+            )
+            for level in _SIMILAR
+        ]
+    return steps
+
+
+def _in_a_row(
+    rounds: Sequence[int], rule: Callable[[int], str], when: Callable[[int], str]
+) -> list[Step]:
+    counts = sorted({*rounds, 1}, reverse=True)
+    return [Step(rule(count), when(count)) for count in counts]
+
+
+@dataclass(frozen=True, slots=True)
+class OwnPath:
+    """A user's path: a rule with ``x`` in the place of a number, and the numbers, the safest first."""
+
+    template: str
+    levels: tuple[float, ...]
+
+    def steps(self, record: Measures) -> list[Step]:
+        """Its policies."""
+        words = self.template.replace("?", " x ").split()
+        if words.count("x") != 1:
+            raise UsageError(
+                f"a path is a rule with one x in the place of a number, found {self.template!r}; type for "
+                "example --path 'answer_prob > x' --levels .99,.95,.9"
+            )
+        steps = []
+        for level in self.levels:
+            rule = str(parse(" ".join(repr(level) if word == "x" else word for word in words)))
+            check_rule(rule, record.traces.signal_names)
+            steps.append(Step(rule, f"when {rule}"))
+        if not steps:
+            raise UsageError(f"path {self.template!r} has no levels; give --levels .99,.95,.9")
+        return steps
+
 
 Array = NDArray[np.float64]
 _USUAL_SHARE = 0.4
@@ -57,10 +240,7 @@ _MOST_TIMES = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proven:
-    """A policy that keeps a promise; ``path`` is empty where it is of the learned family.
-
-    ``saved`` is the part of the full budget's cost, ``measured`` the mean of what each bound is of.
-    """
+    """A policy that keeps a promise; ``path`` is empty where it is of the learned family."""
 
     candidate: Candidate
     title: str
@@ -72,12 +252,7 @@ class Proven:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A promise, the cheapest policy proven to keep it, and else how many units would tell.
-
-    ``needed`` units prove the first step of some path with probability :data:`POWER`, if losses are as
-    measured; ``None``: proven, no number below 20 times as many, or no path was ``walked``. ``learned`` are
-    the tests of the learned family, and how many of them were rejected.
-    """
+    """A promise, the cheapest policy proven to keep it, and else how many units would tell."""
 
     promise: CertifySettings
     proven: Proven | None
@@ -124,10 +299,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promised:
-    """All promises, the one ``asked`` for and the one ``at`` which the policy to run stands, by number.
-
-    ``guess`` would be proven at :data:`LIKELY` confidence where the one asked for is not proven.
-    """
+    """All promises, the one ``asked`` for and the one ``at`` which the policy to run stands, by number."""
 
     rows: tuple[Row, ...]
     asked: int
@@ -176,10 +348,7 @@ def walk(
 
 
 class Along:
-    """The paths of a record, measured on its labelled questions.
-
-    A hypothesis is that a mixture of two neighbouring policies of a path keeps a promise.
-    """
+    """The paths of a record, measured on its labelled questions."""
 
     def __init__(
         self, record: Measures, settings: ChoiceSettings, paths: Sequence[Path], answer: str
@@ -317,10 +486,7 @@ def _needed(losses: Array, limit: float, level: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learned:
-    """A learned family on the questions that rank and on those that prove, the full budget at ``full``.
-
-    ``costs`` (n_members,) are what its members are said to save by; ``None``: those of both parts.
-    """
+    """A learned family on the questions that rank and on those that prove, the full budget at ``full``."""
 
     candidate: Callable[[int], Candidate]
     rank: Half
@@ -365,11 +531,7 @@ def prove(
     *,
     level: float | None = None,
 ) -> tuple[Row, ...]:
-    """The cheapest policy proven to keep each promise, all of them together at one confidence.
-
-    Promises are given from the strictest on: what keeps one keeps the later ones. ``level`` is the error of
-    all together; ``None``: what the confidence of the first leaves.
-    """
+    """The cheapest policy proven to keep each promise, all of them together at one confidence."""
     parts = _divided(promises, promises[0].delta if level is None else level)
     chains = [
         [*_chains(along, learned, promise, part)]
@@ -424,7 +586,6 @@ def _chains(
 
 
 def _divided(promises: Sequence[CertifySettings], error: float) -> list[float]:
-    """The error of each promise."""
     usual = [promise.max_loss == USUAL_LOSS for promise in promises]
     if len(promises) == 1 or not any(usual):
         return [error / len(promises)] * len(promises)

@@ -22,20 +22,22 @@ from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.fitting import fit_data
 from suffice.policies.rules.meaning import RuleColumns
 from suffice.policies.thresholds import first_stops
-from suffice.replay.choose.conditions import (
+from suffice.replay.choose.candidates import refuse_unscored
+from suffice.replay.choose.rule_stops import (
+    Formula,
     Operand,
+    RuleStops,
     both_ways,
     calibrators_of,
     condition_fires,
+    enumerate_formulas,
     grid_of,
     operands_of,
+    pack,
     scoring_columns,
     tuning_columns,
 )
-from suffice.replay.choose.rule_stops import Formula, RuleStops, enumerate_formulas, pack
-from suffice.replay.choose.splits import refuse_unscored
-from suffice.replay.diagnose.signal_flags import refuse_unusable
-from suffice.replay.diagnose.signal_tables import Described, table_of
+from suffice.replay.diagnose.signal_checks import refuse_unusable
 from suffice.replay.run.answers import answer_notes, chosen_by_signal
 from suffice.replay.run.frontier import interpolate, pareto_front
 from suffice.replay.run.named_policies import named_policies
@@ -43,7 +45,7 @@ from suffice.replay.settings import GAIN_AT_COST, SearchSettings
 from suffice.results.as_json import as_json, fields_as_json
 from suffice.results.formats import counted, percent
 from suffice.results.markup import visible
-from suffice.results.table import Column, Table
+from suffice.results.table import Column, Described, Table, table_of
 from suffice.results.tabular import Tabular
 from suffice.scoring import AnswerChoice, Metric, ScoreName
 from suffice.stats.intervals.bootstrap import Interval
@@ -67,10 +69,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenThreshold:
-    """A signal with its threshold (``None``: it takes none, or ``never``: none kept the cost cap).
-
-    ``tried`` counts the thresholds of its ``grid``, twice where both directions were tried.
-    """
+    """A signal with its threshold (``None``: it takes none, or ``never``: none kept the cost cap)."""
 
     signal: str
     condition: str
@@ -82,14 +81,7 @@ class ChosenThreshold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchedRule:
-    """One rule: figures on eval, and what it was ordered by on tune.
-
-    ``interval`` (of the score that ``metric`` compares by) and ``delta`` (against the baseline) hold for
-    all rules and thresholds looked at together; the ``naive`` ones look at this rule alone. ``pareto``: no
-    other rule is at once cheaper and better on tune. ``ways`` counts the rules that stop every question of
-    both splits in the same round as this one, itself included; ``like`` is the first of them in order,
-    which is listed for all (``None``: this one).
-    """
+    """One rule: figures on eval, and what it was ordered by on tune."""
 
     rule: str
     metric: Metric = field(metadata=_ELSEWHERE)
@@ -483,11 +475,9 @@ class _Split:
         self._frontier = (of_fixed["cost"], of_fixed[metric])
 
     def use(self, conditions: Sequence[str]) -> None:
-        """Pack the chosen conditions."""
         self._packed = pack(condition_fires(conditions, self._operands, self.columns))
 
     def stops(self, formulas: Sequence[Formula]) -> RuleStops:
-        """(n_formulas, n_questions)."""
         return RuleStops.of_formulas(self._packed, formulas, self.last)
 
     def threshold_stops(self, operand: Operand, thresholds: Sequence[float]) -> RuleStops:
@@ -630,7 +620,6 @@ def _objective(tune: _Split, settings: SearchSettings) -> str:
 
 
 def _ordered_by(tune: _Split, settings: SearchSettings) -> tuple[ScoreName, ...]:
-    """The scores that rules are ordered by."""
     asked = _objective(tune, settings)
     names = (tune.scored.metric.score, *(name for name in _SCORES if name == asked))
     return tuple(dict.fromkeys(names))
@@ -687,11 +676,7 @@ def _corrected(
 
         means = unit_means(baseline, held_out.units)
         bands = simultaneous_bands(
-            n_rules,
-            columns,
-            (None, means),
-            resamples=settings.resamples,
-            seed=settings.seed,
+            n_rules, columns, (None, means), resamples=settings.resamples, seed=settings.seed
         )
         p_values = np.concatenate(
             [
@@ -703,7 +688,6 @@ def _corrected(
 
 
 def _sums(held_out: _Split, stops: RuleStops, baseline: Array) -> Sums:
-    """Those of all rules' scores and the baseline's, of so many questions that no rule's scores are held."""
     sums, labelled = Sums.none(len(stops) + 1), np.cumsum(held_out.labelled)
     repeated = unit_weights(held_out.units) < 1.0
     kept: list[Array] = []  # of units that may lie in several blocks

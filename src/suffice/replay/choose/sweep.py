@@ -28,9 +28,9 @@ from suffice.policies.thresholds import (
     open_rule,
     score_stops,
 )
-from suffice.replay.choose.conditions import grid_of
+from suffice.replay.choose.candidates import refuse_unscored
 from suffice.replay.choose.families import policies_at
-from suffice.replay.choose.splits import refuse_unscored
+from suffice.replay.choose.rule_stops import grid_of
 from suffice.replay.run.answers import answer_notes, chosen_by_signal
 from suffice.replay.settings import SweepSettings
 from suffice.results.as_json import as_json
@@ -50,11 +50,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knee:
-    """Where the curve of the tune score over cost bends most: farthest above its chord.
-
-    ``share`` of the resamples put it at the same or a neighbouring threshold; below 0.8, or with
-    fewer than three different points, there is no single knee and ``warning`` says so.
-    """
+    """Where the curve of the tune score over cost bends most: farthest above its chord."""
 
     threshold: float | None
     share: float = field(metadata={"json": "share_of_resamples"})
@@ -72,16 +68,7 @@ class Knee:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class SweepResult(Tabular):
-    """A sweep with its choice.
-
-    ``points`` has for each threshold, by the names of its JSON, the score, its standard error, rounds and
-    cost on tune, the tune score gained per extra round over the next one with fewer rounds, and the scores,
-    rounds and cost on eval.
-    ``chosen`` is the cheapest threshold within one standard error of the best out-of-fold tune score.
-    ``selection_gap`` is the tune score of the choice minus that on folds that had no part in choosing or
-    fitting: what looking costs. ``split_gap`` is the score on eval minus the held-out one: how the two sets
-    of questions differ. ``fold_choices`` are the thresholds chosen without each fold.
-    """
+    """A sweep with its choice."""
 
     points: tuple[Mapping[str, Any], ...]
     chosen: float
@@ -467,7 +454,6 @@ def _only(data: FitData, rows: NDArray[np.bool_]) -> FitData:
 def _gaps(
     chosen: Array, held_out: Array, evaluated: Array, settings: SweepSettings
 ) -> tuple[Interval, Interval]:
-    """Selection gap (paired on tune) and split gap (independent questions)."""
     tune = resampled_means(
         np.stack([chosen, held_out], axis=1), resamples=settings.resamples, seed=settings.seed
     )

@@ -1,8 +1,8 @@
-"""Which answer a loop returns after its stop, and what the answer sets of a policy are worth."""
+"""Which answer a loop returns after its stop, and what it scores and costs there, cut questions included."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
@@ -20,15 +20,21 @@ from suffice.contracts import (
 )
 from suffice.costs.usage import CostReads
 from suffice.errors import UsageError
-from suffice.measures.costs import cost_reads
+from suffice.measures.contents import Exploration, exploration
+from suffice.measures.costs import CostBook, KnownCosts, cost_reads
 from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes
+from suffice.measures.seen import Seen, Weighing, seen_of
+from suffice.policies.file import policy_hash
 from suffice.results.as_json import as_json, fields_as_json
-from suffice.scoring import AnswerChoice
+from suffice.results.formats import amount, percent
+from suffice.results.table import Cell, Column, Table, Value
+from suffice.scoring import AnswerChoice, Metric, ScoreName, Weights
 from suffice.signals.table import answer_votes, declared
 from suffice.stats.intervals.bootstrap import Interval, percentile_interval, resampled_means
 from suffice.stats.series import running_best
 from suffice.stats.units import unit_means
+from suffice.trace.rounds.records import POLICY_STOP
 
 Array = NDArray[np.float64]
 
@@ -104,13 +110,10 @@ def _interval(values: NDArray[np.float64], draws: Resampling) -> Interval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerRounds:
-    """The round, from 1, whose answer is returned for every stop, (n_questions, n_rounds).
-
-    ``reads`` is what choosing it pays for; ``None``: nothing is chosen, the stop's answer is returned.
-    """
+    """The round, from 1, whose answer is returned for every stop, (n_questions, n_rounds)."""
 
     rounds: NDArray[np.int16]
-    reads: CostReads | None = None
+    reads: CostReads | None = None  # what choosing pays for; None: nothing is chosen
 
     def at(self, stops: NDArray[np.int16]) -> NDArray[np.int16]:
         """The answer rounds of these stops, (n_questions,)."""
@@ -131,14 +134,7 @@ class AnswerRounds:
 def answer_rounds(
     measures: Measures, choice: AnswerChoice, policy: StopPolicy | None
 ) -> AnswerRounds:
-    """Whose answer a policy returns that stops after any round; ``None``: one that reads nothing.
-
-    Where ``choice`` is the latest answer, the policy's own choice holds.
-
-    Of rounds 1 to the stop the one with the greatest or least value, of equal ones the latest or the first;
-    or the latest of those whose answer was given most often. A round with an undefined value, or without the
-    answer that is scored, is never chosen; where that leaves none it is the stop's.
-    """
+    """Whose answer a policy returns that stops after any round; ``None``: one that reads nothing."""
     n_questions, n_rounds = measures.traces.n_questions, measures.traces.n_rounds
     latest = np.broadcast_to(np.arange(1, n_rounds + 1, dtype=np.int16), (n_questions, n_rounds))
     if policy is not None:
@@ -221,3 +217,331 @@ def answer_notes(
             "signal: --answer highest:NAME"
         )
     return notes
+
+
+Stops = NDArray[np.int16]
+
+SCORES: tuple[ScoreName, ...] = ("em", "f1", "acc")
+_FEW = 10  # explored questions, with fewer of which an interval says little
+_HOW: Mapping[Weights, str] = {
+    "augmented": "each counts 1/propensity times what it differs from what was expected of it",
+    "ht": "each counts 1/propensity",
+    "self-normalised": "their mean, each counting 1/propensity, stands for all",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """What a mean is between, whatever was not seen; a ``high`` of ``None`` has no end."""
+
+    low: float
+    high: float | None
+    interval: tuple[float, float] | None = None
+
+    @property
+    def estimate(self) -> None:
+        """There is none."""
+        return
+
+    @property
+    def with_error(self) -> str | None:
+        """Its interval in words, in percent."""
+        return None if self.interval is None else "-".join(map(percent, self.interval))
+
+    def shown(self, *, share: bool) -> str:
+        """It in words, a ``share`` of 1 in percent.
+
+        >>> Range(low=0.41, high=0.873).shown(share=True), Range(low=3.5, high=None).shown(share=False)
+        ('41.0-87.3', '>= 3.50')
+        """
+        form = percent if share else amount
+        return (
+            f">= {form(self.low)}" if self.high is None else f"{form(self.low)}-{form(self.high)}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastCuts:
+    """What of a policy's figures lies past cuts."""
+
+    weights: Array = field(metadata={"json": None})
+    weighing: Weighing
+    unseen: int
+    ranges: Mapping[str, Range]
+    few: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutRecord:
+    """Questions that were cut, by what (``cut``), and what stands for them."""
+
+    cut: Mapping[str, int]
+    explored: int
+    stood_for: int
+    unseen: int
+    untold: int
+    weights: Weights
+    exploration: Exploration
+
+    @classmethod
+    def of(cls, measures: Measures, seen: Seen, weights: Weights) -> CutRecord | None:
+        """That of a record; ``None``: no question was cut."""
+        if measures.seen is None:
+            return None
+        return cls(
+            cut=seen.causes,
+            explored=int(seen.explored.sum()),
+            stood_for=int(seen.stood_for.sum()),
+            unseen=int(seen.unseen.sum()),
+            untold=seen.untold,
+            weights=weights,
+            exploration=exploration(
+                seen, measures.traces.of_questions("question_type"), measures.scores().labelled
+            ),
+        )
+
+
+def seen_beside(measures: Measures, policies: Iterable[StopPolicy | None]) -> Seen:
+    """How far questions were seen, also where the policy that ran has to say where it stopped."""
+    seen = measures.seen
+    if seen is None:
+        return Seen.whole(measures.traces)
+    if not seen.untold:
+        return seen
+    hashes = np.array([text or "" for text in measures.traces.of_questions("policy_hash")])
+    ends = measures.traces.of_last_rounds("stopped_by")
+    by_policy = np.array([end == "policy" for end in ends], bool)
+    stops = np.zeros_like(seen.last)
+    for policy in policies:
+        if policy is None or not (ran := hashes == policy_hash(policy)).any():
+            continue
+        wanted = seen.stops(measures.wanted_rounds(policy))
+        if (wanted == seen.last)[ran & by_policy].all():
+            stops[ran] = wanted[ran]
+    return seen_of(measures.traces, stops) or seen
+
+
+@dataclass(frozen=True, slots=True)
+class AtStops:
+    """Scores and costs of every question at one policy's stops, each (n_questions,)."""
+
+    scores: Mapping[ScoreName, Array] = field(default_factory=dict)
+    costs: Mapping[str, Array | None] = field(default_factory=dict)
+    past: PastCuts | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Reads scores and costs at stops: those of cut questions estimated, NaN where nothing tells of them."""
+
+    seen: Seen
+    weights: Weights
+    labelled: NDArray[np.bool_]
+    units: NDArray[np.intp]
+    draws: Resampling = field(default_factory=Resampling)
+
+    def read(self, scored: Outcomes, wanted: Stops, book: CostBook, reads: CostReads) -> AtStops:
+        """What a policy scores and pays that wants to stop at these rounds."""
+        stops, seen = self.seen.stops(wanted), self.seen.of(scored)
+        paid, floors = book.at_stops(reads), book.at_least(reads)
+        read = {name: self.score(scored, name, stops) for name in SCORES}
+        of_costs = {
+            name: (None, None) if of is None else self.cost(name, of, stops, floors)
+            for name, of in paid.items()
+        }
+        scores = {name: values for name, (values, _) in read.items()}
+        costs = {name: values for name, (values, _) in of_costs.items()}
+        lacking = seen.lacking(stops)
+        if not lacking.any() and not (stops > seen.until).any():
+            return AtStops(scores, costs)
+        ranges = {name: one for name, (_, one) in [*read.items(), *of_costs.items()] if one}
+        weights = seen.weights(stops)
+        past = PastCuts(
+            weights=np.where(lacking, np.nan, weights),
+            weighing=seen.weighing(stops),
+            unseen=int(lacking.sum()),
+            ranges=ranges,
+            few=bool(ranges) and not lacking.any(),
+        )
+        return AtStops(scores, costs, past)
+
+    def mean(self, values: Array, among: NDArray[np.bool_] | None = None) -> float:
+        """The mean over units of questions, perhaps of some; NaN: there are none."""
+        some = slice(None) if among is None else among
+        means = unit_means(values[some], self.units[some])
+        return float(means.mean()) if len(means) else np.nan
+
+    def score(self, scored: Outcomes, name: ScoreName, stops: Stops) -> tuple[Array, Range | None]:
+        """One score of every question at its stop, (n_questions,), and what the mean is within if unknown."""
+        seen, values, some = self.seen.of(scored), getattr(scored, name), self.labelled
+        at = seen.at(values, stops, weights=self.weights, among=some)
+        lacking, explored = seen.lacking(stops) & some, self._explored(seen, stops, some)
+        if not some.any() or (explored is None and not lacking.any()):
+            return at, None
+        if lacking.any() and explored != 0:
+            ends = [
+                seen.at(values, stops, unseen=end, weights=self.weights, among=some)
+                for end in (0.0, 1.0)
+            ]
+        elif explored == 0:
+            ends = [seen.bounds(values, stops, end) for end in (0.0, 1.0)]
+        elif -1e-9 <= self.mean(at, some) <= 1.0 + 1e-9:
+            return at, None
+        else:
+            ends, explored = [at, at], 0
+        drawn = resampled_means(
+            unit_means(np.stack(ends, axis=1)[some], self.units[some]),
+            resamples=self.draws.resamples,
+            seed=self.draws.seed,
+        )
+        low, high = (
+            float(np.clip(np.nanpercentile(column, share), 0.0, 1.0))
+            for column, share in zip(drawn.T, (2.5, 97.5), strict=True)
+        )
+        means = (low, high) if ends[0] is ends[1] else [self.mean(end, some) for end in ends]
+        between = Range(low=means[0], high=means[1], interval=(low, high))
+        return (at if explored else np.where(stops > seen.until, np.nan, at)), between
+
+    def cost(
+        self, name: str, paid: Array, stops: Stops, floors: KnownCosts
+    ) -> tuple[Array, Range | None]:
+        """One cost of every question at its stop, alike."""
+        seen, rows = self.seen, np.arange(len(stops))
+        at = seen.at(paid, stops, weights=self.weights)
+        lacking, explored = seen.lacking(stops), self._explored(seen, stops)
+        if explored is None and not lacking.any():
+            return at, None
+        past = seen.weights(stops) != 1.0
+        if explored and not lacking.any():
+            shown = seen.bounds(paid, stops, np.nan)[past & (seen.weight > 0)]
+            slack = 1e-9 * max(1.0, float(np.abs(shown).max()))
+            if shown.min() - slack <= at[past].mean() <= shown.max() + slack:
+                return at, None
+        unknown = np.where(past, np.nan, at)
+        floor = floors[name]
+        if floor is None:
+            return unknown, None
+        # a stop that depends on what lies past may be any
+        most = np.where(seen.last == 0, seen.budget, stops).astype(np.float64)
+        ends = [floor[rows, np.maximum(seen.last, 1) - 1], most][: 1 + (name == "rounds")]
+        if lacking.any() and explored != 0:
+            sides = [seen.at(paid, stops, unseen=end, weights=self.weights) for end in ends]
+        else:
+            sides = [seen.bounds(paid, stops, end) for end in ends]
+        low, *high = (self.mean(side) for side in sides)
+        return unknown, Range(low=low, high=high[0] if high else None)
+
+    def _explored(
+        self, seen: Seen, stops: Stops, some: NDArray[np.bool_] | None = None
+    ) -> int | None:
+        """How many explored questions go past their policy's stop; ``None``: none does, nor any cut one."""
+        past = (seen.weights(stops) != 1.0) & (True if some is None else some)
+        return int((past & (seen.weight > 0)).sum()) if past.any() else None
+
+    def looking_ahead(self, settled: NDArray[np.bool_]) -> Reader:
+        """For stops that depend on later rounds, see :meth:`Seen.looking_ahead`."""
+        return replace(self, seen=self.seen.looking_ahead(settled))
+
+
+def cut_notes(record: CutRecord | None, past: Mapping[str, PastCuts | None]) -> Iterable[str]:
+    """What a reader of figures past cuts must know; by what tables call the policies."""
+    if record is None:
+        return
+    if record.explored:
+        yield (
+            f"past their policy's stop {record.explored:,} explored questions stand for themselves and for "
+            f"{record.stood_for:,} that were cut there: {_HOW[record.weights]}"
+        )
+    few = [
+        f"{name} ({one.weighing.past})"
+        for name, one in past.items()
+        if one and not one.unseen and (one.few or one.weighing.past < _FEW)
+    ]
+    if few:
+        yield (
+            f"too few explored questions went as far as {', '.join(few)}: their intervals say little. An "
+            "estimate beyond what a score or a cost can be, or of which none was explored, is given as a "
+            "range"
+        )
+    if record.untold:
+        yield (
+            f"{record.untold:,} questions were logged with a propensity, and where the running policy said "
+            f"stop is not recorded of all that ran on (signal '{POLICY_STOP}', 1 there and 0 before): an "
+            "explored one cannot be told from one never stopped, so none is weighted, unless the policy that "
+            "ran is replayed beside (--policy FILE, of the record's policy_hash)"
+        )
+    unseen = ", ".join(
+        f"{name} ({one.unseen:,})" for name, one in past.items() if one and one.unseen
+    )
+    if unseen:
+        yield (
+            f"not known but within ranges: {unseen}, in so many questions past a cut, where nothing was "
+            "seen. Scores are between 0 and 1 there, costs at least what had been paid; differences to these "
+            "policies are not given, and where a fixed budget is among them no gain over fixed-k. Sampling "
+            "error comes on top of a range, as the table of cuts has it. To know more, let a share run on "
+            "(Watch with explore=0.05)"
+        )
+    if unseen and record.cut.get("gold"):
+        yield (
+            f"{record.cut['gold']:,} questions were cut because they were right, so a loop that goes on is "
+            "seen where it was wrong only: what going on costs and spoils is bounded, never estimated"
+        )
+    yield from record.exploration.notes()
+
+
+def cut_table(
+    record: CutRecord | None, past: Mapping[str, PastCuts | None], metric: Metric
+) -> Table | None:
+    """How much of every policy's figures was seen; ``None``: every stop was."""
+    if record is None or not any(past.values()):
+        return None
+    columns = [
+        Column(name="policy", most=20),
+        Column(name="unseen", kind="count", head="not\nseen"),
+        Column(name=metric.name, kind="percent", head=f"{metric.label}\nwithin", interval=True),
+        Column(name=f"{metric.name}_interval", head="with sampling\nerror, 95%"),
+        Column(name="rounds", kind="number", digits=2, head="rounds\nwithin", interval=True),
+        Column(name="explored", kind="count", head="explored\npast a cut"),
+        Column(name="weight_share", kind="percent", head="share of\nweight %"),
+        Column(name="largest_weight", kind="number", digits=1, head="largest\nweight"),
+        Column(name="weight_sum", kind="number", digits=1, head="sum of\nweights"),
+        Column(name="effective", kind="number", digits=1, head="effective\nnumber"),
+    ]
+    rows: list[list[Value]] = []
+    for name, one in past.items():
+        if one is None:
+            continue
+        score, rounds = one.ranges.get(metric.score), one.ranges.get("rounds")
+        weighing, explored = one.weighing, one.weighing.past
+        rows.append(
+            [
+                *(name, one.unseen),
+                None if score is None else Cell(score, score.shown(share=True)),
+                None if score is None else score.with_error,
+                None if rounds is None else Cell(rounds, rounds.shown(share=False)),
+                Cell(explored, f"{explored:,}, too few") if one.few else explored,
+                *(weighing.share, weighing.largest, weighing.total, weighing.effective),
+            ]
+        )
+    ranged = [n for n in (2, 3, 4) if any(row[n] is not None for row in rows)]
+    shown = [0, 1, *ranged, *(range(5, 10) if record.explored else [])]
+    columns, rows = [columns[n] for n in shown], [[row[n] for n in shown] for row in rows]
+    return Table(
+        name="cuts",
+        title="Past where questions were cut: how much was seen.",
+        columns=columns,
+        rows=rows,
+        notes=(
+            "Policies left out here stop where every question was seen. Not seen: questions whose stop lies "
+            "past a cut that nothing stands for; explored: questions that ran on, which are weighted to "
+            "stand for those cut.",
+            *(
+                [
+                    "A sum of weights far from the number of questions is chance in how many were explored, "
+                    "which --weights self-normalised takes out of the figures."
+                ]
+                if record.explored and record.weights == "ht"
+                else []
+            ),
+        ),
+    )

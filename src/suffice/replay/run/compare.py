@@ -148,14 +148,14 @@ def compare(
     source = measures.traces.origin.source
     if left_out and (settings.strict or not able):
         if len(left_out) == 1:
-            (one,) = left_out
-            raise UsageError(f"policy {one.name!r} cannot run here: {one.reason}")
-        told = " ".join(f"({n}) {one.name}: {one.reason}" for n, one in enumerate(left_out, 1))
+            ((name, reason),) = left_out.items()
+            raise UsageError(f"policy {name!r} cannot run here: {reason}")
+        told = " ".join(f"({n}) {name}: {why}" for n, (name, why) in enumerate(left_out.items(), 1))
         raise UsageError(f"{len(left_out)} policies cannot run on {source}: {told}")
     reasons: dict[str, list[str]] = {}
-    for one in left_out:
-        reasons.setdefault(one.reason, []).append(one.name)
-    notes += [f"left out {', '.join(names)}: {reason}" for reason, names in reasons.items()]
+    for name, reason in left_out.items():
+        reasons.setdefault(reason, []).append(name)
+    notes += [f"left out {', '.join(named)}: {reason}" for reason, named in reasons.items()]
     wanted = settings.baseline or f"fixed-{min(3, chosen.traces.n_rounds)}"
     built, baseline = _with_baseline(able, wanted, ask)
     if fit_on is None or fit_on.traces.origin.source != source:
@@ -182,8 +182,7 @@ def compare(
         replace(settings, split=split, baseline=baseline),
         [*chosen.notes(settings.metric), *notes, *_agreement_notes(built)],
     )
-    left = {policy.name: policy.reason for policy in left_out}
-    return Comparison(measures=chosen, result=replace(result, left_out=left))
+    return Comparison(measures=chosen, result=replace(result, left_out=left_out))
 
 
 _NONE_ADAPTIVE = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -16,13 +17,7 @@ Array = NDArray[np.float64]
 
 
 class PairedIntervals:
-    """Paired intervals of all candidates over the labelled questions.
-
-    ``means`` are those of columns side by side, (n_columns,), ``None``: no question is labelled: scores of
-    the ``names`` and of fixed-1 .. fixed-R, then each of the ``costs`` of both; ``draws`` gives theirs,
-    (n_draws, n_columns). ``against``: fixed budgets are known throughout, so that candidates can be held
-    against them.
-    """
+    """Paired intervals of all candidates over the labelled questions."""
 
     def __init__(
         self,
@@ -116,17 +111,13 @@ def _within(found: Interval, least: float) -> Interval:
 
 _DIGITS = 12  # of a mean: beyond lies the rounding of sums
 _TIE = 1e-12
-_NEARLY = 1e-9  # a score that rounding may leave equal
 EQUAL_COSTS = ("evaluated_tokens", "seconds", "usd")
 """What a policy and the best fixed budget are compared at, each at the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frontier:
-    """Costs and mean scores of fixed-1 .. fixed-R, each (n_rounds,), and the name of the cost.
-
-    A score is ``None`` where some question has none in that round, a cost where one was cut before it.
-    """
+    """Costs and mean scores of fixed-1 .. fixed-R, each (n_rounds,), and the name of the cost."""
 
     cost_name: str = field(metadata={"json": "cost"})
     costs: tuple[float | None, ...]
@@ -165,14 +156,7 @@ def _below(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgainstFixed:
-    """A policy's score minus that of the best fixed budget, or mix of two, for the same mean ``cost``.
-
-    ``fixed`` names that budget, chosen on the questions that are scored; ``gain`` is in shares of 1. Its
-    interval takes the best anew in each resample, which favours the fixed budgets: above 0 it shows that
-    looping pays, below 0 it shows little. ``held`` keeps to the budget named, which shows what lies below.
-    ``p_every`` tests "some fixed budget, or mix of two, scores no less at that cost": the greatest of their
-    bootstrap p-values (intersection-union test, Berger 1982).
-    """
+    """A policy's score minus that of the best fixed budget, or mix of two, for the same mean ``cost``."""
 
     cost: str
     fixed: str
@@ -210,20 +194,22 @@ class BestMix:
 
 def of_mix(costs: Array, scores: Array, at: Array, mix: BestMix) -> Array:
     """The score of the first of ``mix`` where it costs ``at``, or as near as it comes, (n_rows,)."""
-    low, high = int(mix.low[0]), int(mix.high[0])
-    width = costs[:, high] - costs[:, low]
-    share = np.where(width != 0, (at - costs[:, low]) / np.where(width != 0, width, 1.0), 0.0)
+    low, high = int(mix.low[0]), mix.high[:1]
+    return _mixed(costs, scores, at, low, high)[:, 0]
+
+
+def _mixed(costs: Array, scores: Array, at: Array, low: int, high: NDArray[np.int64]) -> Array:
+    """A budget mixed with each of some others, (n_rows, n_high)."""
+    width = costs[:, high] - costs[:, [low]]
+    apart = at[:, None] - costs[:, [low]]
+    share = np.divide(apart, width, out=np.zeros_like(width), where=width != 0)
     return np.asarray(
-        scores[:, low] + np.clip(share, 0.0, 1.0) * (scores[:, high] - scores[:, low])
+        scores[:, [low]] + np.clip(share, 0.0, 1.0) * (scores[:, high] - scores[:, [low]])
     )
 
 
 def most_no_less(
-    fixed: tuple[Array, Array],
-    own: Array,
-    at: Array,
-    paid: Array,
-    spent: float,
+    fixed: tuple[Array, Array], own: Array, at: Array, paid: Array, spent: float
 ) -> int:
     """In how many draws the hardest fixed budget, or mix of two, scores no less than a policy.
 
@@ -234,43 +220,13 @@ def most_no_less(
     costs, scores = fixed
     spent = max(spent, float(np.nanmin(paid)))
     low, high = np.flatnonzero(paid <= spent), np.flatnonzero(paid > spent)
-    most = int((own[:, None] <= scores[:, low]).sum(axis=0).max())
-    if not len(high):
-        return most
-    # below a line from low to high lies what rises no faster from low than from there to high; so two
-    # comparisons bound what a pair can reach, and few pairs have to be counted
-    nearly, left, right = (
-        (own - _NEARLY)[:, None],
-        at[:, None] - costs[:, low],
-        costs[:, high] - at[:, None],
-    )
-    rise = np.where(nearly <= scores[:, low], -np.inf, np.inf)
-    np.divide(nearly - scores[:, low], left, out=rise, where=left > 0)
-    rise[
-        costs[:, low] >= costs[:, high].min(axis=1)[:, None]
-    ] = -np.inf  # may lie to the right of high
-    fall = np.where(nearly <= scores[:, high], np.inf, -np.inf)
-    np.divide(scores[:, high] - nearly, right, out=fall, where=right > 0)
-    of_low = (rise <= fall.max(axis=1)[:, None]).sum(axis=0)
-    of_high = (rise.min(axis=1)[:, None] <= fall).sum(axis=0)
-    for a in np.argsort(-of_low):
-        if of_low[a] <= most:
-            break
-        others = np.flatnonzero(of_high > most)
-        bounds = (rise[:, [a]] <= fall[:, others]).sum(axis=0)
-        for number in np.argsort(-bounds):
-            if bounds[number] <= most:
-                break
-            pair = BestMix(np.zeros(1), low[[a]], high[others[[number]]])
-            most = max(most, int((own <= of_mix(costs, scores, at, pair)).sum()))
-    return most
+    mixes = (_mixed(costs, scores, at, a, high) for a in low.tolist())
+    reached = chain([scores[:, low]], mixes)  # the mixes of all would not fit into memory
+    return max(int((own[:, None] <= of).sum(axis=0).max(initial=0)) for of in reached)
 
 
 def best_mix(costs: Array, scores: Array, at: Array) -> BestMix:
-    """The best that fixed budgets, or a random choice between two of them, reach for a mean cost.
-
-    Of equal ones the first.
-    """
+    """The best that fixed budgets, or a random choice between two of them, reach for a mean cost."""
     known = np.flatnonzero(~np.isnan(scores).all(axis=0))
     paid, gained = costs[:, known], scores[:, known]
     spent = np.maximum(at, paid.min(axis=1))[:, None]
@@ -313,13 +269,7 @@ def best_mix(costs: Array, scores: Array, at: Array) -> BestMix:
 
 
 def interpolate(costs: Array, scores: Array, at: Array) -> Array:
-    """The frontier's score at given costs, row by row; clamped outside the frontier.
-
-    Notes
-    -----
-    Neighbours are neighbours in cost. Where some fixed-k cost the same (rounds that add no passage), the
-    largest k stands for them.
-    """
+    """The frontier's score at given costs, row by row; clamped outside the frontier."""
     known = ~np.isnan(scores).all(axis=0)
     costs, scores = costs[:, known], scores[:, known]
     n_rounds = costs.shape[1]

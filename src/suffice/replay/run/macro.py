@@ -36,11 +36,7 @@ _EDGES = {MARGIN: (0.0, 0.5, 1.0, 2.0, 3.0, 5.0, 8.0, np.inf), CONFIDENCE: (1, 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ByCorrectness:
-    """A signal of all labelled rounds of a cell, apart for right answers and wrong ones.
-
-    ``right`` and ``wrong`` count the rounds from each of ``starts`` to the next. ``buckets`` hold equally
-    many rounds each, in order of the signal.
-    """
+    """A signal of all labelled rounds of a cell, apart for right answers and wrong ones."""
 
     signal: str
     starts: tuple[float, ...]
@@ -125,12 +121,7 @@ _NAME_WIDTH = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MacroPolicy:
-    """One policy's means over the sets; intervals are of means that weigh every set alike.
-
-    ``score`` is what ``metric`` compares by, ``by_set`` what it is in each set, ``other`` the mean of another
-    score to read beside it. ``over_fixed`` is the mean over sets of what the score has over the line through
-    the fixed budgets replayed there, at the same mean rounds; ``None``: none was, or it is one of them.
-    """
+    """One policy's means over the sets; intervals are of means that weigh every set alike."""
 
     name: str
     metric: Metric = field(metadata={"json": None})

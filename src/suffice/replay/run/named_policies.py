@@ -8,7 +8,6 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,24 +95,19 @@ def oracle_em(outcomes: Outcomes, last: NDArray[np.int16]) -> NDArray[np.int16]:
 
 
 def oracle_f1(outcomes: Outcomes, last: NDArray[np.int16]) -> NDArray[np.int16]:
-    """The first round that reaches the question's best F1 (paper 0, tables).
-
-    An all-wrong question stops at round 1; an unlabelled one at its last round.
-    """
+    """The first round that reaches the question's best F1 (paper 0, tables)."""
     scored = np.where(np.isnan(outcomes.f1), -1.0, outcomes.f1)
     return np.where(outcomes.labelled, scored.argmax(axis=1) + 1, last).astype(np.int16)
 
 
-ORACLES: Mapping[str, Callable[[Outcomes, NDArray[np.int16]], NDArray[np.int16]]] = (
-    MappingProxyType({"oracle-em": oracle_em, "oracle-f1": oracle_f1})
-)
+ORACLES: Mapping[str, Callable[[Outcomes, NDArray[np.int16]], NDArray[np.int16]]] = {
+    "oracle-em": oracle_em,
+    "oracle-f1": oracle_f1,
+}
 
 
 def settled(name: str, outcomes: Outcomes, seen: Seen) -> NDArray[np.bool_]:
-    """Questions of which an oracle knows its stop there, whatever lies past, (n_questions,).
-
-    The first of the greatest F1 is known where that is 1; every stop of ``oracle-em`` is.
-    """
+    """Questions of which an oracle knows its stop there, whatever lies past, (n_questions,)."""
     if name != "oracle-f1":
         return np.ones(len(seen.last), bool)
     until = np.minimum(seen.until, seen.last)[:, None]
@@ -127,12 +121,7 @@ Wanted = str | Path | StopPolicy | PolicyFile
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedPolicy:
-    """A policy under its name; ``policy`` is ``None`` for an oracle and for the closed book.
-
-    ``max_rounds`` is the budget its file states: a controller stops there, and so does the replay.
-    ``file`` is the path it was read from. ``label`` is what tables call it: of a policy file the file's
-    name, else its name. ``note`` is what must be known of the name.
-    """
+    """A policy under its name; ``policy`` is ``None`` for an oracle and for the closed book."""
 
     name: str
     kind: str
@@ -165,14 +154,6 @@ class NamedPolicy:
         if self.policy is not None:
             return policy_hash(self.policy)
         return sha256(f"{self.kind}:{self.name}:{VERSION}".encode()).hexdigest()[:12]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeftOut:
-    """A policy that cannot run on a record, by its name as it was given, and why."""
-
-    name: str
-    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,13 +217,13 @@ def asked_policies(
 
 def runnable(
     asked: Sequence[AskedPolicy], measures: Measures, f1_kind: F1Kind
-) -> tuple[list[NamedPolicy], list[LeftOut]]:
+) -> tuple[list[NamedPolicy], dict[str, str]]:
     """Those that can be built and that decide every question of these measures, and why others cannot."""
-    built, left_out = [], []
+    built, left_out = [], {}
     for policy in asked:
         candidate, reason = attempt(partial(_built, policy, measures))
         if candidate is None:
-            left_out.append(LeftOut(name=policy.name, reason=str(reason)))
+            left_out[policy.name] = str(reason)
         else:
             built.append((policy.name, candidate))
     measure_together(measures, [candidate for _, candidate in built], f1_kind)
@@ -254,12 +235,11 @@ def runnable(
         if why is None:
             able.append(candidate)
         else:
-            left_out.append(LeftOut(name=name, reason=why))
+            left_out[name] = why
     return able, left_out
 
 
 def _built(asked: AskedPolicy, measures: Measures) -> NamedPolicy:
-    """The policy, where these questions hold what it reads."""
     candidate = asked.build()
     if candidate.policy is not None:
         refuse_lacking(candidate.policy.specs, measures.traces)
@@ -283,10 +263,7 @@ def measure_together(
 
 
 def numbered(built: Sequence[NamedPolicy]) -> tuple[NamedPolicy, ...]:
-    """The same with a number behind every name and every label that one before it has.
-
-    Files of one name in several folders are labelled with their paths.
-    """
+    """The same with a number behind every name and every label that one before it has."""
     paths: dict[str, set[str | None]] = {}
     for candidate in built:
         paths.setdefault(candidate.label, set()).add(candidate.file)
@@ -310,7 +287,6 @@ def numbered(built: Sequence[NamedPolicy]) -> tuple[NamedPolicy, ...]:
 
 
 def _numbered(name: str, count: int) -> str:
-    """The name of the so many-th that has it."""
     return name if count == 1 else f"{name}#{count}"
 
 
@@ -346,7 +322,6 @@ def _oracle(measures: Measures, name: str) -> NamedPolicy:
 
 
 def _of_policy(given: StopPolicy | PolicyFile) -> NamedPolicy:
-    """A policy as it is, or as it was read."""
     policy = given.policy if isinstance(given, PolicyFile) else given
     if not callable(getattr(policy, "fires", None)):
         raise UsageError(
@@ -384,7 +359,6 @@ def _fitted(
 
 
 def _unfitted(traces: TraceSet, method: Method) -> str:
-    """That a method must be fitted, and where or how it can be."""
     splits = " or ".join(" and ".join(map(repr, sorted(read))) for read in method.reads)
     first = sorted(method.reads[0])
     shares = ",".join([*(f"{name}={0.4 / len(first):g}" for name in first), f"{EVAL_SPLIT}=0.6"])
@@ -402,7 +376,6 @@ def _rule(measures: Measures, rule: str, fitting: Measures) -> NamedPolicy:
 
 
 def _unknown(name: str) -> str:
-    """That there is no such policy, what it may be a slip for, and what there is."""
     known = (*ORACLES, CLOSED_BOOK, *nameable_methods())
     near = did_you_mean(name, [*known, *(f"{method}-corrected" for method in known), "fixed-3"])
     return (

@@ -10,26 +10,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.contracts import CoveragePolicy, StopPolicy
+from suffice.contracts import ConfidentPolicy, CoveragePolicy, StopPolicy
 from suffice.costs.usage import CostReads
 from suffice.errors import UsageError
 from suffice.measures.costs import CostAxis, CostBook, paid_together, policy_reads
 from suffice.measures.measures import Measures
 from suffice.measures.seen import Seen, record_banners
-from suffice.replay.diagnose.selective import confidence_auroc, stop_confidence
 from suffice.replay.run.answers import (
-    AnswerRounds,
-    Resampling,
-    answer_notes,
-    answer_rounds,
-    answer_sets,
-)
-from suffice.replay.run.censoring import (
     SCORES,
+    AnswerRounds,
     AtStops,
     CutRecord,
     PastCuts,
     Reader,
+    Resampling,
+    answer_notes,
+    answer_rounds,
+    answer_sets,
     cut_notes,
     seen_beside,
 )
@@ -43,14 +40,10 @@ from suffice.replay.run.named_policies import (
     measure_together,
     settled,
 )
-from suffice.replay.run.results import (
-    PolicyResult,
-    ReplayResult,
-    policy_notes,
-    unscored_notes,
-)
+from suffice.replay.run.results import PolicyResult, ReplayResult, policy_notes, unscored_notes
 from suffice.replay.settings import ComparisonSettings
 from suffice.scoring import AnswerChoice
+from suffice.stats.auroc import auroc
 from suffice.stats.fields import known
 from suffice.stats.intervals.bootstrap import resampled_means, with_rare_weights
 from suffice.stats.intervals.sums import Sums, from_sums
@@ -63,10 +56,7 @@ ReplaySettings = ComparisonSettings
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One candidate replayed: rounds wanted and taken, (n_questions,) each, and scores and costs there.
-
-    ``answers`` is the round whose answer is returned: the one taken, unless an earlier one is chosen.
-    """
+    """One candidate replayed: rounds wanted and taken, (n_questions,) each, and scores and costs there."""
 
     candidate: NamedPolicy
     wanted: NDArray[np.int16]
@@ -84,10 +74,7 @@ class Runner:
     """Replays candidates on the questions of ``measures``."""
 
     def __init__(
-        self,
-        measures: Measures,
-        candidates: Sequence[NamedPolicy],
-        settings: ReplaySettings,
+        self, measures: Measures, candidates: Sequence[NamedPolicy], settings: ReplaySettings
     ) -> None:
         self.measures, self._settings = measures, settings
         self.candidates = candidates
@@ -191,9 +178,7 @@ class Runner:
         return self._fixed(paid, lambda at: self.reader.cost(name, paid, at, floors)[0])
 
     def _fixed(
-        self,
-        values: NDArray[np.float64],
-        at: Callable[[NDArray[np.int16]], NDArray[np.float64]],
+        self, values: NDArray[np.float64], at: Callable[[NDArray[np.int16]], NDArray[np.float64]]
     ) -> NDArray[np.float64]:
         seen = self.seen
         if not seen.cut.any():
@@ -359,12 +344,15 @@ def _result(run: Run, runner: Runner, intervals: PairedIntervals) -> PolicyResul
     measures, policy = runner.measures, candidate.policy
     more: dict[str, Any] = {}
     confidence = None
-    if policy is not None:
-        confidence = stop_confidence(policy, measures.signals(policy.specs), run.answers)
+    if isinstance(policy, ConfidentPolicy):
+        values = policy.confidence(measures.signals(policy.specs))
+        confidence = None if values is None else at_stop(values, run.answers)
     if past is not None and confidence is not None:
         confidence = np.where(past.weights > 0, confidence, np.nan)
     if past is None and confidence is not None and scored.metric.gold:
-        more["auroc"] = confidence_auroc(confidence, at_stop(scored.em, run.answers))
+        em = at_stop(scored.em, run.answers)
+        usable = ~np.isnan(confidence) & ~np.isnan(em)
+        more["auroc"] = known(auroc(confidence[usable], em[usable] == 1.0))
     if past is None and candidate.kind != CLOSED_BOOK:
         retrieval = measures.retrieval().at(run.stops, unit_weights(measures.units))
         more["precision"], more["recall"] = retrieval

@@ -13,13 +13,19 @@ from suffice._version import VERSION
 from suffice.contracts import StopPolicy
 from suffice.costs.usage import COSTS, CostModel
 from suffice.measures.costs import CostAxis
-from suffice.replay.run.answers import AnswerSetResult
-from suffice.replay.run.censoring import SCORES, AtStops, CutRecord, PastCuts, cut_table
+from suffice.replay.run.answers import (
+    SCORES,
+    AnswerSetResult,
+    AtStops,
+    CutRecord,
+    PastCuts,
+    cut_table,
+)
 from suffice.replay.run.frontier import EQUAL_COSTS, AgainstFixed, Frontier
 from suffice.results.as_json import as_json, fields_as_json
 from suffice.results.formats import amount, count, decimal, percent, points
 from suffice.results.markup import shorten
-from suffice.results.table import Cell, Column, Table, Value
+from suffice.results.table import Cell, Column, Described, Table, Value, table_of
 from suffice.results.tabular import Tabular
 from suffice.scoring import METRICS, F1Kind, Metric, ScoreName
 from suffice.stats.intervals.bootstrap import Interval
@@ -378,7 +384,6 @@ class ReplayResult(Tabular):
         )
 
     def _legend(self) -> Iterator[str]:
-        """Of which kind and preset the policy files are."""
         told = [
             f"{policy.label} is {policy.kind}{', ' * bool(policy.preset)}{policy.preset or ''}"
             for policy in self.policies
@@ -513,42 +518,37 @@ def _against(policy: PolicyResult, cost: str) -> AgainstFixed | None:
 
 
 def _answer_sets(policies: Sequence[PolicyResult]) -> Table:
-    """What the answer sets of policies that give them are worth."""
-    columns = (
-        _POLICY,
-        Column(name="promised", kind="number", digits=2),
-        Column(name="coverage", kind="number", digits=2, interval=True, head="coverage\n[95%]"),
-        Column(name="set_size", kind="number", digits=1, interval=True, head="set size\n[95%]"),
-        Column(name="answer_rate", kind="number", digits=2, head="answer\nrate"),
-        Column(name="objective", kind="number", digits=2),
-        Column(name="mean_rounds", kind="number", digits=2, head="rounds", in_text=False),
-        Column(name="right_kept", kind="number", digits=2, head="right\nkept"),
-        Column(name="all_right_kept", kind="number", digits=2, head="all right\nkept"),
-        Column(name="shown_kept", kind="number", digits=2, head="shown\nkept"),
-        Column(name="filtered", kind="count", head="questions\nfiltered", in_text=False),
+    def of_retention(name: str) -> Callable[[Any], Value]:
+        return lambda policy: (
+            Cell(None, "")
+            if policy.sets.retention is None
+            else getattr(policy.sets.retention, name)
+        )
+
+    def number(name: str, head: str | None = None, digits: int = 2, **more: bool) -> Column:
+        return Column(name=name, kind="number", digits=digits, head=head, **more)
+
+    filtered = Column(name="filtered", kind="count", head="questions\nfiltered", in_text=False)
+    described: tuple[Described, ...] = (
+        ("label", _POLICY),
+        (lambda policy: 1 - policy.sets.alpha, number("promised")),
+        ("sets.coverage", number("coverage", "coverage\n[95%]", interval=True)),
+        ("sets.set_size", number("set_size", "set size\n[95%]", 1, interval=True)),
+        ("sets.answer_rate", number("answer_rate", "answer\nrate")),
+        ("sets.objective", number("objective")),
+        ("mean_rounds", number("mean_rounds", "rounds", in_text=False)),
+        (of_retention("passages"), number("right_kept", "right\nkept")),
+        (of_retention("all"), number("all_right_kept", "all right\nkept")),
+        (of_retention("shown"), number("shown_kept", "shown\nkept")),
+        (of_retention("questions"), filtered),
     )
-    rows: list[list[Value]] = []
-    for policy in policies:
-        sets = policy.sets
-        if sets is not None:
-            kept = sets.retention
-            kept_shares: tuple[Value, ...] = (Cell(None, ""),) * 4
-            if kept is not None:
-                kept_shares = (kept.passages, kept.all, kept.shown, kept.questions)
-            rows.append(
-                [
-                    *(policy.label, 1 - sets.alpha, sets.coverage, sets.set_size),
-                    *(sets.answer_rate, sets.objective, policy.mean_rounds, *kept_shares),
-                ]
-            )
     title = (
         "Answer sets: the coverage promised and found, members, the share of sets without "
         '"Can\'t Answer", what the policy was fitted to make small.'
     )
-    filtered = (
+    kept = (
         "What the passage filter keeps: of right passages, of questions all right passages, of all "
         "passages shown."
     )
-    has_filter = any(row[-1] != Cell(None, "") for row in rows)
-    notes = (filtered,) if has_filter else ()
-    return Table(name="answer sets", title=title, columns=columns, rows=rows, notes=notes)
+    has_filter = any(policy.sets and policy.sets.retention for policy in policies)
+    return table_of("answer sets", policies, described, title, [kept] if has_filter else [])

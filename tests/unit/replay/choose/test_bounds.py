@@ -94,9 +94,7 @@ def test_each_loss_has_its_test_and_each_correction_its_rule(
     losses = tested.losses(outcome.order, loss)
     p = (
         betting_p_values(
-            losses,
-            limit,
-            delta=asked.delta / (len(order) if correction == "holm" else 1),
+            losses, limit, delta=asked.delta / (len(order) if correction == "holm" else 1)
         )
         if loss == "signed"
         else test(losses, limit)
@@ -123,9 +121,7 @@ def test_each_loss_has_its_test_and_each_correction_its_rule(
 
 # --- what is tested ------------------------------------------------------------------------------
 @pytest.mark.parametrize("only_front", [True, False])
-def test_the_testing_half_decides_neither_what_is_tested_nor_the_order(
-    only_front: bool,
-) -> None:
+def test_the_testing_half_decides_neither_what_is_tested_nor_the_order(only_front: bool) -> None:
     learn, tested, full = world(2)
     asked = settings(only_front=only_front)
     before = certify(learn, tested, full, asked)

@@ -14,8 +14,17 @@ from suffice.errors import UsageError
 from suffice.measures.measures import Measures
 from suffice.replay.choose.bounds import CertifySettings
 from suffice.replay.choose.candidates import LATEST
-from suffice.replay.choose.paths import COINS, OwnPath, Path, Step, paths_of
-from suffice.replay.choose.proof import POWER, Along, prove, walk
+from suffice.replay.choose.proof import (
+    COINS,
+    POWER,
+    Along,
+    OwnPath,
+    Path,
+    Step,
+    paths_of,
+    prove,
+    walk,
+)
 from suffice.replay.settings import LOSSES, ChoiceSettings
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import Gold, QuestionRecord

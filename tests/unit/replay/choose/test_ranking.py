@@ -9,7 +9,7 @@ import pytest
 
 from suffice.errors import UsageError
 from suffice.measures.costs import CostAxis
-from suffice.replay.choose.procedure import Estimates, by_aim, in_order, within_cap
+from suffice.replay.choose.procedure import Estimates, in_order
 from suffice.replay.settings import ChoiceSettings
 
 
@@ -32,17 +32,21 @@ def estimates(**changed: Any) -> Estimates:
 )
 def test_a_cap_comes_before_the_full_budget(most: float, number: int | None) -> None:
     """Within it the one that lost least, and the cheapest where none is within."""
-    found = within_cap(estimates(), most)
-    assert (None if found is None else found[0]) == number
+    order, _ = in_order(estimates(), ChoiceSettings(max_loss=0.1, max_cost=most), proven=False)
+    assert order[0] == (3 if number is None else number)
 
 
 def test_candidates_are_ordered_by_what_they_kept() -> None:
-    assert in_order(estimates()).tolist() == [2, 3, 1, 0]
+    order, _ = in_order(estimates(), ChoiceSettings(max_loss=0.1), proven=True)
+    assert order.tolist() == [2, 3, 1, 0]
 
 
 def test_aims_without_a_promise() -> None:
-    assert by_aim(estimates(), ChoiceSettings(cost_per_error=100.0))[0][0] == 3
-    assert by_aim(estimates(), ChoiceSettings(cost_per_error=1e-6))[0][0] == 0
-    assert by_aim(estimates(), ChoiceSettings(max_cost=2.2))[0][0] == 1
+    for asked, first in (
+        (ChoiceSettings(cost_per_error=100.0), 3),
+        (ChoiceSettings(cost_per_error=1e-6), 0),
+        (ChoiceSettings(max_cost=2.2), 1),
+    ):
+        assert in_order(estimates(), asked, proven=None)[0][0] == first
     with pytest.raises(UsageError):
-        by_aim(estimates(), ChoiceSettings(max_cost=0.5))
+        in_order(estimates(), ChoiceSettings(max_cost=0.5), proven=None)

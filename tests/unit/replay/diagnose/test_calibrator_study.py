@@ -14,7 +14,7 @@ from suffice.policies.defaults import FLOORS, MARGIN, TEMPLATE, CalibratorKind
 from suffice.policies.fitting import fit_calibrator, fit_data, out_of_fold
 from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.thresholds import cheapest_within_one_error, sweep_rule
-from suffice.replay.diagnose.calibrator_study import calibrator_study
+from suffice.replay.diagnose.reliability import calibrator_study
 from suffice.replay.run.replay import at_stop, stop_rounds
 from suffice.stats.intervals.bootstrap import Interval
 from suffice.stats.maps.quality import brier, expected_calibration_error, log_loss

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -16,17 +14,6 @@ from suffice.signals.table import signal_table
 from suffice.stats.maps.isotonic import IsotonicMap
 from suffice.stats.maps.per_round import PerRoundCalibrator
 from suffice.testing.traces import make_record, to_trace_set
-
-
-@given(count=st.integers(1, 400), share=st.floats(0, 1))
-def test_wilson_solves_its_equation(count: int, share: float) -> None:
-    """Each end p satisfies |successes/n - p| = z sqrt(p (1 - p) / n) (Wilson, 1927)."""
-    successes = round(share * count)
-    low, high = wilson(successes, count)
-    assert 0.0 <= low <= successes / count <= high <= 1.0
-    for end in (low, high):
-        spread = 1.959963984540054 * math.sqrt(end * (1 - end) / count)
-        assert abs(successes / count - end) == pytest.approx(spread, abs=1e-9)
 
 
 def test_wilson_against_scipy_and_at_the_ends() -> None:

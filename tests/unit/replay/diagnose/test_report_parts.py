@@ -9,7 +9,7 @@ import pytest
 from tests.builders import drawn_records, eval_and_tune
 
 from suffice.errors import UsageError
-from suffice.replay.diagnose.report_parts import PARTS, PartsSettings, report_parts
+from suffice.replay.diagnose.report_data import PARTS, PartsSettings, report_parts
 from suffice.replay.run.compare import Comparison, compare
 from suffice.replay.settings import ComparisonSettings, SearchSettings
 from suffice.testing.traces import to_trace_set

@@ -10,13 +10,8 @@ import pytest
 from tests.maps import at
 
 from suffice.errors import UsageError
+from suffice.replay.diagnose.diagnosis import SelectiveSettings, selective, selective_prediction
 from suffice.replay.diagnose.reliability import wilson
-from suffice.replay.diagnose.selective import (
-    SelectiveSettings,
-    confidence_auroc,
-    selective,
-    selective_prediction,
-)
 from suffice.replay.run.compare import Comparison, compare
 from suffice.replay.settings import ComparisonSettings
 from suffice.results.as_json import as_json
@@ -90,7 +85,6 @@ def test_no_confidence_anywhere_is_undefined_not_wrong() -> None:
     json.dumps(as_json(found), allow_nan=False)
     one_class = selective(np.arange(3.0), scores([1.0, 1.0, 1.0]), FEW)
     assert one_class["auroc"].reason == "no wrong answer has a defined confidence"
-    assert confidence_auroc(np.arange(3.0), np.ones(3)) is None
 
 
 def test_only_policies_with_a_confidence_and_their_auroc_in_replay() -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from suffice.errors import UsageError
 from suffice.measures.scores import score_rounds
+from suffice.replay.diagnose.signal_checks import Rows, figures_of
 from suffice.replay.diagnose.signal_diagnostics import correlations, diagnose
-from suffice.replay.diagnose.signal_separation import Rows, figures_of
 from suffice.replay.settings import DiagnosticsSettings
 from suffice.signals.table import signal_table
 from suffice.stats.auroc import auroc

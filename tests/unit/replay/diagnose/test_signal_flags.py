@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from suffice.errors import UsageError
-from suffice.replay.diagnose.signal_flags import Flag, refuse_unusable, signal_flags
+from suffice.replay.diagnose.signal_checks import Flag, refuse_unusable, signal_flags
 from suffice.signals.store import with_signals
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord

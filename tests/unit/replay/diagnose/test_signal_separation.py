@@ -10,12 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from suffice.replay.diagnose.signal_separation import (
-    ResampledD,
-    Rows,
-    figures_of,
-    separations,
-)
+from suffice.replay.diagnose.signal_checks import ResampledD, Rows, figures_of, separations
 from suffice.stats.intervals.bootstrap import resampled_counts
 
 
@@ -57,22 +52,6 @@ def test_r_is_that_of_numpy_and_scipy() -> None:
         match = given.right.astype(float)
         assert found == pytest.approx(np.corrcoef(given.values, match)[0, 1], abs=1e-9)
         assert found == pytest.approx(scipy.pearsonr(given.values, match).statistic, abs=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("values", "right"),
-    [
-        ([], []),
-        ([1.0, 2.0], [True, True]),
-        ([3.0, 3.0], [True, False]),
-        ([1.0, math.inf], [True, False]),
-    ],
-)
-def test_r_is_undefined_where_either_is_constant(values: list[float], right: list[bool]) -> None:
-    given = Rows(
-        values=np.array(values), right=np.array(right, bool), questions=np.arange(len(right))
-    )
-    assert math.isnan(figures_of(given)[1])
 
 
 def test_resampled_r_equals_the_definition_on_the_drawn_rows() -> None:

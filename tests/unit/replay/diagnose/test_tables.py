@@ -18,10 +18,7 @@ def found(
     signals: tuple[str, ...] | None = None, *, split: bool = True, rules: tuple[str, ...] = (RULE,)
 ) -> Diagnosis:
     drawn = drawn_records(
-        40,
-        ["Oslo", "Rome", "unknown"],
-        seed=0,
-        split=eval_and_tune if split else lambda _: None,
+        40, ["Oslo", "Rome", "unknown"], seed=0, split=eval_and_tune if split else lambda _: None
     )
     made = []
     for number, record in enumerate(drawn):

@@ -276,11 +276,7 @@ def test_a_search_finds_what_a_replay_of_its_rules_finds(answer: str) -> None:
     comparison = compare(
         shared("loopgain_w4"),
         ComparisonSettings(
-            rules=(rule.rule,),
-            metric="score",
-            answer=answer,
-            resamples=20,
-            cost="llm_calls",
+            rules=(rule.rule,), metric="score", answer=answer, resamples=20, cost="llm_calls"
         ),
     )
     replayed_rule = policy(comparison, rule.rule)

@@ -209,10 +209,7 @@ def with_usage(records: list[QuestionRecord], seed: int, complete: bool) -> list
 
 
 def run(
-    traces: TraceSet,
-    names: tuple[str, ...],
-    rules: tuple[str, ...],
-    model: CostModel | None = None,
+    traces: TraceSet, names: tuple[str, ...], rules: tuple[str, ...], model: CostModel | None = None
 ) -> tuple[Any, ReplayResult]:
     built = named_policies(traces, names, rules)
     settings = ReplaySettings(baseline=built[0].name, cost_model=model or CostModel())
@@ -393,12 +390,7 @@ def test_an_axis_weighs_what_a_policy_reads() -> None:
         dataclasses.replace(
             each,
             samples=(each.answer_text,),
-            usage=Usage(
-                llm_calls=2,
-                sample_calls=1,
-                prompt_tokens=tokens,
-                sample_prompt_tokens=50,
-            ),
+            usage=Usage(llm_calls=2, sample_calls=1, prompt_tokens=tokens, sample_prompt_tokens=50),
         )
         for each, tokens in zip(
             make_record("a", ["x", "x", "y"], gold=["y"]).rounds, (100, 120, 140), strict=True

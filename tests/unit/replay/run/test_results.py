@@ -51,13 +51,6 @@ def test_every_figure_is_the_results() -> None:
         ]
 
 
-def test_the_baseline_is_marked_and_compared_with_nothing() -> None:
-    table = build_report(oslo_records()).result.text()
-    assert "(baseline)" in cells(table, "fixed-1")
-    assert table.count("(baseline)") == 1
-    assert "against fixed-1" in table
-
-
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 140])
 def test_the_table_keeps_within_its_width_and_names_what_it_leaves_out(width: int) -> None:
     result = build_report(

@@ -14,8 +14,7 @@ from suffice.measures.measures import Measures
 from suffice.policies.fitting import fit_data
 from suffice.policies.registry import fit_method
 from suffice.replay.choose.search import search
-from suffice.replay.diagnose.diagnosis import breakdown
-from suffice.replay.diagnose.selective import SelectiveSettings, selective_prediction
+from suffice.replay.diagnose.diagnosis import SelectiveSettings, breakdown, selective_prediction
 from suffice.replay.diagnose.signal_diagnostics import diagnose
 from suffice.replay.run.compare import Comparison, compare
 from suffice.replay.run.macro import macro_means

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from suffice.report.draw.scatter import label_places
-from suffice.report.draw.svg import BADGE_RADIUS, FRAME
+from suffice.report.charts import label_places
+from suffice.report.svg import BADGE_RADIUS, FRAME
 
 Place = tuple[float, float]
 Segment = tuple[Place, Place]

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from suffice.replay.diagnose.question_histories import ReportData
-from suffice.report.draw.marks import label, marked, short_name
+from suffice.replay.diagnose.report_data import ReportData
+from suffice.report.section import label, marked, short_name
 from suffice.trace.rounds.records import QuestionRecord
 
 

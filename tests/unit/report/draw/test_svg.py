@@ -7,13 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from suffice.report.draw.svg import (
-    FRAME,
-    Scale,
-    enclosing,
-    log_ticks,
-    ticks,
-)
+from suffice.report.svg import FRAME, Scale, enclosing, log_ticks, ticks
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from suffice.errors import UsageError
-from suffice.replay.diagnose.question_histories import ReportData
-from suffice.report.draw.bars import Bar, BarRow, Bars, Segment, bars
-from suffice.report.page import report
-from suffice.report.page.report import SECTIONS, render_report
-from suffice.report.page.section import Chart, Material, Section, Shown
+from suffice.replay.diagnose.report_data import ReportData
+from suffice.report import report
+from suffice.report.charts import Bar, BarRow, Bars, Segment, bars
+from suffice.report.report import SECTIONS, render_report
+from suffice.report.section import Chart, Material, Section, Shown
 from suffice.results.markup import data_table
 from suffice.trace.rounds.records import QuestionRecord
 

@@ -12,13 +12,12 @@ from pathlib import Path
 import numpy as np
 from tests.html_reader import Page
 
-from suffice.replay.diagnose.question_histories import ReportData, report_data
-from suffice.replay.diagnose.report_parts import report_parts
+from suffice.replay.diagnose.report_data import ReportData, report_data, report_parts
 from suffice.replay.run.compare import compare
 from suffice.replay.run.named_policies import named_policies
 from suffice.replay.run.replay import ReplaySettings, replay
 from suffice.replay.settings import ComparisonSettings
-from suffice.report.page.report import render_report
+from suffice.report.report import render_report
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import Gold, Passage, QuestionRecord, Usage

@@ -6,18 +6,14 @@ from typing import Any
 
 from tests.html_reader import Page
 
-from suffice.report.sections.calibration import calibration_section
+from suffice.report.worth import calibration_section
 from suffice.results.formats import decimal, fraction, percent, points
 from suffice.stats.intervals.bootstrap import Interval
 
 
 def test_every_figure_is_the_studys(gathered: Any) -> None:
     study = gathered.parts["calibrators"]
-    tables = Page.of(calibration_section(study).html()).tables
-    scores, rules = (
-        tables["Calibrators by their probabilities"],
-        tables["Calibrators by the rule that reads them"],
-    )
+    scores, rules = Page.of(calibration_section(study).html()).tables.values()
     for number, (each, row, rule) in enumerate(
         zip(study.results, scores[1:], rules[1:], strict=True)
     ):

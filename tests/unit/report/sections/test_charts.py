@@ -4,10 +4,9 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from suffice.replay.diagnose.question_histories import ReportData
-from suffice.report.draw.marks import marked
-from suffice.report.page.section import Chart
-from suffice.report.sections.charts import cost_chart, score_charts, stops_chart
+from suffice.replay.diagnose.report_data import ReportData
+from suffice.report.comparison import cost_chart, score_charts, stops_chart
+from suffice.report.section import Chart, marked
 from suffice.results.formats import points
 from suffice.trace.rounds.records import QuestionRecord
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from tests.html_reader import Page
 
-from suffice.report.draw.marks import marked
-from suffice.report.sections.comparison import costs_section
+from suffice.report.comparison import costs_section
+from suffice.report.section import marked
 from suffice.results.formats import amount
 
 

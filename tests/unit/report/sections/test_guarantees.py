@@ -6,7 +6,8 @@ from typing import Any
 
 from tests.html_reader import Page
 
-from suffice.report.sections.guarantees import guarantees_section
+from suffice.replay.choose.bounds import allowed_in_words
+from suffice.report.promises import guarantees_section
 
 
 def test_falling_back_promises_nothing(gathered: Any) -> None:
@@ -32,6 +33,7 @@ def test_several_bounds_are_all_said(gathered: Any) -> None:
         bounds=bounds, max_loss=0.02, cost_label="calls", cost_counted_to=9.0, cost_above=2.0,
         min_rounds=2.0,
     )  # fmt: skip
+    several["allowed"] = allowed_in_words(several, "calls")
     section = guarantees_section([several], ())
     html = section.html()
     for said in (
@@ -44,6 +46,7 @@ def test_several_bounds_are_all_said(gathered: Any) -> None:
         assert said in html
     assert "all together, at confidence 50%" in str(section.finding)
     evil = {**several, "bounds": ({**bounds[0], "of": "<img src=x>", "at_most": None},)}
+    evil["allowed"] = allowed_in_words(evil, "<img src=x>")
     assert "img" not in Page.of(guarantees_section([evil], ()).html()).names
 
 
@@ -52,7 +55,7 @@ def test_missing_terms_and_hostile_ones(gathered: Any) -> None:
     each = dict(
         gathered.parts["guarantees"][0],
         policy=evil, rule=evil, path=evil, family=evil, correction=evil, cost_label=evil,
-        source=evil, split=evil, max_loss=None, p_value=None, members=None, elsewhere=True,
+        source=evil, split=evil, max_loss=None, allowed="", p_value=None, members=None, elsewhere=True,
         more={evil: evil},
     )  # fmt: skip
     section = guarantees_section([each, each], ())

@@ -4,19 +4,20 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from suffice.replay.diagnose.question_histories import ReportData
-from suffice.report.draw.marks import marked
-from suffice.report.sections.questions import explorer
+from suffice.replay.diagnose.report_data import ReportData
+from suffice.report.explorer import explorer
+from suffice.report.section import marked
 from suffice.trace.rounds.records import Passage, QuestionRecord
 
 Build = Callable[..., ReportData]
 
 
-def made(data: ReportData):  # type: ignore[no-untyped-def]
+def made(data: ReportData) -> tuple[dict[str, Any], list[str]]:
     return explorer(data, marked(data.result))
 
 
@@ -29,9 +30,9 @@ def test_the_document_holds_what_the_stories_hold(
     records: list[QuestionRecord], build_report: Build
 ) -> None:
     data = build_report(records, ["fixed-2", "tasr", "oracle-f1"])
-    found = made(data)
-    document = json.loads(json.dumps(found.document))
-    assert found.cuts == ()
+    document, cuts = made(data)
+    document = json.loads(json.dumps(document))
+    assert cuts == []
     for story, (name, text, type_, gold, rounds, stops) in zip(
         data.stories, document["questions"], strict=True
     ):
@@ -64,7 +65,7 @@ def test_passages_and_reasons_are_stored_once(
     records: list[QuestionRecord], build_report: Build
 ) -> None:
     shared = [with_passages(record, ["one text", "another"]) for record in records]
-    document = made(build_report(shared)).document
+    document, _ = made(build_report(shared))
     assert document["passages"] == [["T0", "one text"], ["T1", "another"]]
     assert len(document["reasons"]) == len(set(document["reasons"])) == 4
 
@@ -73,10 +74,10 @@ def test_long_texts_are_cut_and_the_cut_is_stated(
     records: list[QuestionRecord], build_report: Build
 ) -> None:
     long = with_passages(records[0], ["x" * 2_001, "y" * 2_000])
-    found = made(build_report([long, *records[1:]]))
-    texts = [text for _, text in found.document["passages"][:2]]
+    document, cuts = made(build_report([long, *records[1:]]))
+    texts = [text for _, text in document["passages"][:2]]
     assert texts == ["x" * 2_000 + "…", "y" * 2_000]
-    assert found.cuts == ("1 passage cut after 2,000 characters, marked with …",)
+    assert cuts == ["1 passage cut after 2,000 characters, marked with …"]
 
 
 def test_questions_that_do_not_fit_are_left_out_and_counted(
@@ -92,10 +93,10 @@ def test_questions_that_do_not_fit_are_left_out_and_counted(
         signals={name: np.zeros(50) for name in story.signals},
     )
     stories = (story,) * 100
-    found = made(replace(data, stories=stories, left_out=7))
-    shown = len(found.document["questions"])
+    document, cuts = made(replace(data, stories=stories, left_out=7))
+    shown = len(document["questions"])
     assert 0 < shown < 100
-    assert f"shows {shown} questions of 107: of every type and outcome" in found.cuts[0]
+    assert f"shows {shown} questions of 107: of every type and outcome" in cuts[0]
 
 
 def test_numbers_json_cannot_hold_become_words_or_null(
@@ -105,13 +106,13 @@ def test_numbers_json_cannot_hold_become_words_or_null(
     story = data.stories[0]
     values = {"a": math.inf, "b": -math.inf, "c": math.nan}
     odd = {name: np.full(len(story.record.rounds), value) for name, value in values.items()}
-    document = made(replace(data, stories=(replace(story, signals=odd),))).document
+    document, _ = made(replace(data, stories=(replace(story, signals=odd),)))
     assert document["signals"] == ["a", "b", "c"]
     assert document["questions"][0][4][0][4] == ["inf", "-inf", None]
 
 
 def test_long_lists_are_cut_and_counted(records: list[QuestionRecord], build_report: Build) -> None:
     long = with_passages(records[0], [f"text {i}" for i in range(25)])
-    found = made(build_report([long, *records[1:]]))
-    assert len(found.document["questions"][0][4][0][3]) == 20
-    assert len(found.cuts) == 1
+    document, cuts = made(build_report([long, *records[1:]]))
+    assert len(document["questions"][0][4][0][3]) == 20
+    assert len(cuts) == 1

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.html_reader import Page
 
-from suffice.report.sections.search import search_section
+from suffice.report.searches import search_section
 from suffice.results.formats import bracket, decimal, p_value, percent, signed
 from suffice.stats.intervals.bootstrap import Interval
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from tests.html_reader import Page
 
-from suffice.report.draw.marks import marked
-from suffice.report.sections.selective import selective_section
+from suffice.report.section import marked
+from suffice.report.worth import selective_section
 from suffice.results.formats import amount, estimated, percent
 from suffice.stats.auroc import auroc_use
 
@@ -17,12 +17,13 @@ def test_every_figure_is_the_results(gathered: Any) -> None:
     assert [each["policy"] for each in found] == ["tasr", "tasr-corrected"]
     html = selective_section(found, marked(gathered.comparison.result)).html()
     tables = Page.of(html).tables
-    for each, row in zip(found, tables["What each confidence is worth"][1:], strict=True):
+    (worth,) = (tables[name] for name in tables if name.startswith("Selective prediction"))
+    for each, row in zip(found, worth[1:], strict=True):
         assert row[0][1:] == each["policy"]
         assert row[1] == estimated(each["auroc"])
         assert row[2] == auroc_use(each["auroc"])
         assert row[3:] == [estimated(one) for one in (each["aurc"], each["excess_aurc"])]
-    for each, row in zip(found, tables["Answers above and below a confidence"][1:], strict=True):
+    for each, row in zip(found, tables["above and below"][1:], strict=True):
         expected = [amount(each["threshold"])]
         for group in (each["above"], each["below"]):
             em = group["em"]

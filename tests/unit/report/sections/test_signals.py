@@ -7,13 +7,11 @@ from typing import Any
 
 from tests.html_reader import Page
 
-from suffice.report.draw.marks import marked
-from suffice.report.sections.signals import signals_section
+from suffice.report.section import marked
+from suffice.report.worth import signals_section
 from suffice.results.formats import decimal, estimated, percent, points
 
-AREAS = "AUROC of every signal, all rounds pooled; low: low values speak for stopping; "
-AREAS += "uninformative: the interval holds 0.5"
-DISTANCES = "Cohen's d of every signal, positive where right answers have the higher values"
+TITLES = ("What are the signals worth here?", "Cohen's d")
 HOSTILE = "<img src=x onerror=alert(1)>"
 
 
@@ -22,7 +20,10 @@ def test_every_figure_is_the_diagnostics(gathered: Any) -> None:
     policies = marked(gathered.comparison.result)
     section = signals_section(parts["diagnostics"], parts["types"], policies)
     tables = Page.of(section.html()).tables
-    areas, distances = ({row[0]: row for row in tables[caption]} for caption in (AREAS, DISTANCES))
+    areas, distances = (
+        {row[0]: row for caption in tables if caption.startswith(title) for row in tables[caption]}
+        for title in TITLES
+    )
     assert len(areas) == len(distances) == len(parts["diagnostics"].signals) + 1
     low = any(signal["direction"] == "low" for signal in parts["diagnostics"].signals)
     for signal in parts["diagnostics"].signals:
@@ -63,7 +64,8 @@ def test_types_and_policies(gathered: Any) -> None:
     html = signals_section(
         parts["diagnostics"], parts["types"], marked(gathered.comparison.result)
     ).html()
-    rows = Page.of(html).tables["Policies by question type"][1:]
+    tables = Page.of(html).tables
+    (rows,) = (tables[name][1:] for name in tables if name.startswith("Policies by question type"))
     assert len(rows) == sum(len(kind["policies"]) for kind in parts["types"])
     kind, each = parts["types"][0], parts["types"][0]["policies"][1]
     assert rows[1] == [

@@ -7,13 +7,13 @@ from typing import Any
 
 from tests.html_reader import Page
 
-from suffice.report.sections.thresholds import thresholds_section
+from suffice.report.searches import thresholds_section
 from suffice.results.formats import decimal, percent, signed
 
 
 def test_every_threshold_stands_in_the_table(gathered: Any) -> None:
     sweep = gathered.parts["sweep"]
-    rows = Page.of(thresholds_section(sweep).html()).tables["Every threshold on both splits"]
+    rows = Page.of(thresholds_section(sweep).html()).tables[sweep.settings.rule]
     for each, row in zip(sweep.points, rows[1:], strict=True):
         assert row[0] == f"{each['threshold']:g}"
         assert ("chosen" in row[-1]) == (each["threshold"] == sweep.chosen)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from suffice.replay.diagnose.question_histories import ReportData, report_data
-from suffice.report.draw.marks import marked
-from suffice.report.page.report import first_screen, render_report
-from suffice.report.page.section import Material
+from suffice.replay.diagnose.report_data import ReportData, report_data
+from suffice.report.report import first_screen, render_report
+from suffice.report.section import Material, marked
 from suffice.results.formats import percent, points
 from suffice.results.markup import Html
 from suffice.trace.rounds.records import QuestionRecord
@@ -26,7 +25,7 @@ def test_it_stands_before_every_figure_and_says_what_the_result_says(gathered: A
     html = render_report(data)
     assert html.index(screen(data)) < html.index('class="facts"') < html.index("<main>")
     assert result.verdict in screen(data)
-    assert "the best is taken anew in each resample" in html
+    assert "takes the best anew in each resample" in html
     tasr = next(policy for policy in result.policies if policy.name == "tasr")
     own, full = tasr.costs[result.cost.name], result.full_costs[result.cost.name]
     assert own is not None

@@ -1,24 +1,161 @@
-"""Policies in pictures: scores against cost, where they stop, what they pay."""
+"""Policies side by side: the table, what each is and costs, the charts, and the same over several records."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import PurePath
 
 from suffice.measures.costs import CostAxis
+from suffice.replay.run.macro import CONFIDENCE, ByCorrectness, Cells
 from suffice.replay.run.results import PolicyResult, ReplayResult
-from suffice.report.draw.bars import Bar, BarRow, Bars, Segment, bars
-from suffice.report.draw.marks import Marked, label, legend
-from suffice.report.draw.scatter import Point, Scatter, scatter
-from suffice.report.draw.svg import outlying
-from suffice.report.page.section import Chart, Material, Shown, columns, plain
-from suffice.results.formats import UNKNOWN, amount, bracket, count, decimal, percent, points
+from suffice.report.charts import Bar, BarRow, Bars, Point, Scatter, Segment, bars, scatter
+from suffice.report.section import (
+    Block,
+    Chart,
+    Marked,
+    Material,
+    Shown,
+    columns,
+    folded,
+    label,
+    labelled,
+    legend,
+    listed,
+    marked,
+    plain,
+    short_name,
+    two_lines,
+)
+from suffice.report.svg import outlying
+from suffice.results.formats import (
+    UNKNOWN,
+    amount,
+    bracket,
+    count,
+    counted,
+    decimal,
+    percent,
+    points,
+)
 from suffice.results.markup import Html, data_table, element, join
 from suffice.stats.intervals.bootstrap import Interval
 
+_COSTS = ("llm_calls", "prompt_tokens", "cached_tokens", "completion_tokens")
+
+
+def comparison_section(result: ReplayResult, policies: Sequence[Marked]) -> Shown:
+    """Whether looping pays, the table, the policies' identities, the notes."""
+    baseline = next((policy for policy in policies if policy.baseline), None)
+    against = f" against {short_name(baseline)}" if baseline else ""
+    return Shown(
+        finding=f"{policies_in_words(len(policies))}{against}",
+        blocks=[
+            *_looping(result, policies),
+            element(
+                "div",
+                labelled(replace(result.table(), title="Policies side by side"), policies),
+                class_="comparison",
+            ),
+            *(table.html() for table in result.tables() if table.name == "cuts"),
+            _identities(policies),
+            element("h3", "Notes"),
+            listed(_notes(result)),
+        ],
+    )
+
+
+def policies_in_words(number: int) -> str:
+    """How many policies."""
+    return "1 policy" if number == 1 else f"{number:,} policies"
+
+
+def _looping(result: ReplayResult, policies: Sequence[Marked]) -> list[Html]:
+    """Whether looping pays at all, said first; nothing where no policy decides by what it reads."""
+    table = next((table for table in result.tables() if table.name == "looping"), None)
+    if table is None:
+        return []
+    adaptive = [policy for policy in policies if policy.result.against_fixed]
+    return [element("div", labelled(table, adaptive), class_="comparison looping")]
+
+
+def _identities(policies: Sequence[Marked]) -> Html:
+    table = columns(
+        "What each policy is",
+        policies,
+        ("policy", lambda policy: label(policy, policy.result.label)),
+        ("kind", lambda policy: policy.result.kind),
+        ("preset", lambda policy: policy.result.preset or UNKNOWN),
+        ("hash", lambda policy: element("code", policy.result.hash)),
+        ("rule", lambda policy: element("code", policy.facts.summary or UNKNOWN)),
+        (
+            two_lines("questions that", "end before its round"),
+            lambda policy: policy.result.beyond_record,
+        ),
+    )
+    summary = "What each policy is: names, hashes, rules"
+    return folded(summary, element("div", table, class_="identities"))
+
+
+def _notes(result: ReplayResult) -> list[str]:
+    notes = []
+    unlabelled = result.questions - result.labelled if result.metric.gold else 0
+    if result.labelled and unlabelled:
+        notes.append(
+            f"{counted(unlabelled, 'question')} without gold answers: counted in costs, not in scores."
+        )
+    for name in _COSTS:
+        without = [policy.label for policy in result.policies if policy.paid(name) == UNKNOWN]
+        if without:
+            whom = "any policy" if len(without) == len(result.policies) else ", ".join(without)
+            notes.append(f"{name} is not recorded for {whom}; unknown is shown as -.")
+    if any(policy.kind == "oracle" for policy in result.policies):
+        notes.append(
+            "Oracles read the gold answers: they bound what is possible and cannot be deployed."
+        )
+    if result.labelled:
+        notes.append(
+            "Intervals come from resampling these questions. They say nothing about another data set, "
+            "model, retriever or prompt, nor about what a rerun of this model would answer. With many "
+            "policies, some differ from the baseline by chance."
+        )
+    return notes
+
+
+# --- costs ---------------------------------------------------------------------------------------
+def costs_section(costs: Sequence[CostAxis], policies: Sequence[Marked]) -> Shown:
+    """Mean costs per question; those unknown for every policy are named below."""
+    known = [
+        cost
+        for cost in costs
+        if any(policy.result.paid(cost.name) != UNKNOWN for policy in policies)
+    ]
+    unknown = [cost.label for cost in costs if cost not in known]
+    rows = [
+        (label(policy), *(policy.result.paid(cost.name) for cost in known)) for policy in policies
+    ]
+    head = ("policy", *(_head(cost) for cost in known))
+    table = data_table("Every cost known here, mean per question", head, rows)
+    named = [plain(f"Unknown here: {', '.join(unknown)}.", small=True)] if unknown else []
+    return Shown(
+        finding=f"{len(known)} of {len(costs)} costs are known here",
+        blocks=[
+            plain("Means per question. A policy pays for what it reads; - is unknown."),
+            table,
+            *named,
+        ],
+    )
+
+
+def _head(cost: CostAxis) -> Html:
+    first, last = cost.head
+    return two_lines(first, last) if first else join([last])
+
+
 _MOST_ROWS = 12
 _LONGEST_HEAD = 13  # characters that fit above the bars of calls
-_IN_TABLE = frozenset({"llm_calls", "prompt_tokens", "cached_tokens", "completion_tokens"})
+
 _CALLS = CostAxis(name="llm_calls", label="calls", unit="")
 _TOKENS = {
     "evaluated": "prompt, uncached",
@@ -51,10 +188,7 @@ def charts_section(material: Material) -> Shown:
 
 # --- scores against cost -------------------------------------------------------------------------
 def score_charts(result: ReplayResult, policies: Sequence[Marked]) -> list[Chart]:
-    """The score with paired intervals and the line of fixed budgets, against mean cost; none without it.
-
-    Where one costs many times the others the axis is logarithmic.
-    """
+    """The score with paired intervals and the line of fixed budgets, against mean cost; none without it."""
     placed = [
         (policy, policy.result.score, _paid(policy, result))
         for policy in policies
@@ -226,10 +360,7 @@ def _left_to_table(policies: Sequence[Marked]) -> str:
 
 # --- what they pay -------------------------------------------------------------------------------
 def cost_chart(result: ReplayResult, policies: Sequence[Marked]) -> Chart:
-    """What a question costs and its tokens, split by what the model had to evaluate.
-
-    The first bars are those of the cost that policies are compared at; calls where that is rounds.
-    """
+    """What a question costs and its tokens, split by what the model had to evaluate."""
     cost = _CALLS if result.cost.name in (_CALLS.name, "rounds") else result.cost
     rows = [
         _row(policy, [_cost_bar(policy, cost), _token_bar(policy.result)])
@@ -274,7 +405,7 @@ def _cost_table(policies: Sequence[Marked], cost: CostAxis) -> Html:
         "Mean cost per question",
         policies,
         ("policy", lambda policy: policy.full_name),
-        *(() if cost.name in _IN_TABLE else (own,)),
+        *(() if cost.name in _COSTS else (own,)),
         ("calls", lambda policy: policy.result.paid("llm_calls", decimal)),
         ("prompt tokens", lambda policy: policy.result.paid("prompt_tokens", count)),
         ("of these cached", lambda policy: policy.result.paid("cached_tokens", count)),
@@ -318,3 +449,94 @@ def _token_parts(policy: PolicyResult) -> Iterator[Segment]:
         parts.append((completion, "output", "completion tokens"))
     for size, class_, name in parts:
         yield Segment(size=size, class_=class_, hint=f"{policy.name}: {count(size)} {name}")
+
+
+def cells_section(material: Material) -> Shown | None:
+    """Charts of several records, and means over them; ``None``: there is one record."""
+    cells: Cells | None = material.parts["cells"]
+    if cells is None:
+        return None
+    names = [PurePath(source).stem for source in cells.macro.sources]
+    numbered = "; ".join(f"{number}: {name}" for number, name in enumerate(names, start=1))
+    blocks: list[Block] = [
+        plain(f"Every record counts the same in the means. Cells: {numbered}."),
+        _macro(cells, material.policies),
+    ]
+    for number, (name, result) in enumerate(zip(names, cells.results, strict=True), start=1):
+        blocks += [
+            replace(
+                chart,
+                heading=f"{number}: {name}, {chart.heading}",
+                caption=chart.caption if number == 1 else "As for the first record.",
+            )
+            for chart in score_charts(result, marked(result))
+        ]
+    of_signals: dict[str, list[tuple[int, ByCorrectness]]] = {}
+    for number, signals in enumerate(cells.signals, start=1):
+        for signal in signals:
+            of_signals.setdefault(signal.signal, []).append((number, signal))
+    for rows in of_signals.values():
+        blocks.append(_by_correctness(rows))
+        blocks += [_right_by_margin(number, cell) for number, cell in rows if cell.buckets]
+    return Shown(finding=f"the same policies on {len(names)} records", blocks=blocks)
+
+
+def _macro(cells: Cells, policies: Sequence[Marked]) -> Chart:
+    macro, label = cells.macro, cells.macro.metric.label
+    placed = list(zip(macro.policies, policies, strict=True))
+    title = f"Mean {label} over {len(macro.sources)} records against mean rounds"
+    chart = Scatter(
+        title=title,
+        description=f"{len(placed)} policies; the key names the marks, the table has the numbers.",
+        x_name="mean rounds",
+        y_name=f"mean {label}, %",
+        points=[
+            Point(
+                mark=shown.mark,
+                family=shown.family,
+                name=shown.full_name,
+                said=f"{label} {percent(policy.score.estimate)}%, {decimal(policy.mean_rounds)} rounds",
+                x=policy.mean_rounds,
+                y=policy.score.estimate,
+            )
+            for policy, shown in placed
+        ],
+        frontier=cells.frontier,
+    )
+    return Chart(
+        heading=f"{label} at equal cost, over all records",
+        pictures=[scatter(chart)],
+        caption="Line: through the fixed budgets. Over these: by record, at equal rounds, then averaged.",
+        table=labelled(macro.table(), policies),
+    )
+
+
+def _by_correctness(cells: Sequence[tuple[int, ByCorrectness]]) -> Html:
+    first = cells[0][1]
+    rating = first.signal == CONFIDENCE
+    name = "Confidence" if rating else "Margin of the answer's first token"
+    unit = "rating" if rating else "margin in nats, from"
+    rows = [
+        (
+            *(f"{number}: {side}", sum(counts), *counts),
+            decimal(cell.mean_right if side == "right" else cell.mean_wrong),
+            *([decimal(cell.entropy_nats)] if rating else []),
+        )
+        for number, cell in cells
+        for side, counts in (("right", cell.right), ("wrong", cell.wrong))
+    ]
+    more = ("entropy of all, nats (at most 1.61)",) if rating else ()
+    head = ("record", "rounds", *(f"{unit} {start:g}" for start in first.starts), "mean", *more)
+    return data_table(f"{name} by correctness, rounds of labelled questions", head, rows)
+
+
+def _right_by_margin(number: int, cell: ByCorrectness) -> Html:
+    rows = [
+        (
+            *(decimal(each.predicted), percent(each.right)),
+            *(f"[{percent(each.low)}, {percent(each.high)}]", each.count),
+        )
+        for each in cell.buckets
+    ]
+    head = ("mean margin, nats", "right %", "95% interval", "rounds")
+    return data_table(f"{number}: right answers by margin", head, rows)

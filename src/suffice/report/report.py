@@ -11,22 +11,41 @@ from pathlib import PurePath
 from suffice._version import VERSION
 from suffice.errors import attempt
 from suffice.replay.choose.choice import Choice
-from suffice.replay.diagnose.question_histories import ReportData
+from suffice.replay.diagnose.report_data import ReportData
 from suffice.replay.run.results import ReplayResult
-from suffice.report.draw.marks import Marked, label, marked
-from suffice.report.page.frame import asset, markup, page
-from suffice.report.page.section import Material, Section, Shown, folded, listed, plain, stacked
-from suffice.report.sections.answer_sets import answer_sets_section
-from suffice.report.sections.calibration import calibration_section, reliability_section
-from suffice.report.sections.cells import cells_section
-from suffice.report.sections.charts import charts_section, score_charts, stops_chart
-from suffice.report.sections.comparison import comparison_section, costs_section, policies_in_words
-from suffice.report.sections.guarantees import guarantees_section, promises
-from suffice.report.sections.questions import questions_section
-from suffice.report.sections.search import search_section
-from suffice.report.sections.selective import selective_section
-from suffice.report.sections.signals import signals_section
-from suffice.report.sections.thresholds import thresholds_section
+from suffice.report.comparison import (
+    cells_section,
+    charts_section,
+    comparison_section,
+    costs_section,
+    policies_in_words,
+    score_charts,
+    stops_chart,
+)
+from suffice.report.explorer import questions_section
+from suffice.report.promises import answer_sets_section, guarantees_section, promises
+from suffice.report.searches import search_section, thresholds_section
+from suffice.report.section import (
+    Marked,
+    Material,
+    Section,
+    Shown,
+    asset,
+    folded,
+    label,
+    listed,
+    marked,
+    markup,
+    page,
+    plain,
+    stacked,
+)
+from suffice.report.worth import (
+    calibration_section,
+    reliability_section,
+    selective_section,
+    signals_section,
+)
 from suffice.results.formats import count, counted
 from suffice.results.markup import Html, data_table, element, join, shorten
 
@@ -230,12 +249,7 @@ _LONGEST_VALUE = 300
 
 
 def render_report(data: ReportData) -> str:
-    """The report as one HTML document.
-
-    It loads nothing: style, script and data stand in the file, and its own content security policy
-    forbids any other. Texts of the traces are escaped; without JavaScript only the question explorer
-    is missing. Five hundred questions stay below 5 MB: what is cut for that is stated in place.
-    """
+    """The report as one HTML document."""
     material = Material(data=data, policies=marked(data.result))
     sections = _shown(material)
     return page(
@@ -324,10 +338,7 @@ def _facts(data: ReportData) -> Html:
         ("Model", _value(data.run["model"]) if data.run.get("model") else "not stated"),
         ("Compared by", _compared_by(result)),
         ("Baseline", result.baseline_label),
-        (
-            "Intervals",
-            f"95%, {count(result.resamples)} {result.draws}, seed {result.seed}",
-        ),
+        ("Intervals", f"95%, {count(result.resamples)} {result.draws}, seed {result.seed}"),
         ("Suffice", VERSION),
     ]
     pairs = (element("div", element("dt", name), element("dd", value)) for name, value in facts)

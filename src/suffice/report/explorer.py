@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
-from suffice.replay.diagnose.question_histories import PolicyStop, QuestionStory, ReportData
-from suffice.report.draw.marks import Marked, short_name
-from suffice.report.page.frame import markup
-from suffice.report.page.section import Material, Shown, listed, plain
+from suffice.replay.diagnose.report_data import PolicyStop, QuestionStory, ReportData
+from suffice.report.section import Marked, Material, Shown, listed, markup, plain, short_name
 from suffice.results.formats import counted
-from suffice.results.markup import Html, element, join, json_for_script, visible
+from suffice.results.markup import element, json_for_script, visible
 from suffice.trace.rounds.records import Passage, Round, Usage
 
 # Most characters of a text, most entries of a list, most bytes of the data: a report stays below 5 MB.
@@ -26,23 +24,8 @@ _MOST_BYTES_WITHOUT_TEXTS = 3_000_000
 _USAGE_NAMES = {"llm_calls": "model calls", "latency_s": "seconds"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explorer:
-    """What the page embeds: ``document`` is JSON-ready, ``cuts`` says in sentences what is not in it."""
-
-    document: dict[str, Any]
-    cuts: tuple[str, ...]
-
-    def html(self) -> Html:
-        """The shell and the data."""
-        data = element(
-            "script", json_for_script(self.document), type="application/json", id="report-data"
-        )
-        return join([markup("explorer.html"), listed(self.cuts, small=True), data])
-
-
-def explorer(data: ReportData, policies: Sequence[Marked]) -> Explorer:
-    """Gather the stories, share what repeats, cut what is too long and say so."""
+def explorer(data: ReportData, policies: Sequence[Marked]) -> tuple[dict[str, Any], list[str]]:
+    """What the page embeds of the stories, ready for JSON, and in sentences what was cut from it."""
     packer = _Packer(data)
     questions = [packer.question(story) for story in data.stories]
     sizes = [*map(_bytes, questions)]
@@ -65,7 +48,7 @@ def explorer(data: ReportData, policies: Sequence[Marked]) -> Explorer:
         "questions": questions,
     }
     left_out = data.left_out + len(data.stories) - len(questions)
-    return Explorer(document=document, cuts=tuple(_cuts(packer, cap, left_out, len(questions))))
+    return document, _cuts(packer, cap, left_out, len(questions))
 
 
 def _first_turns(stories: Sequence[QuestionStory], sizes: Sequence[int], room: int) -> list[int]:
@@ -206,6 +189,8 @@ def _text_cap(passages: Sequence[tuple[str, str | None]] | dict[Any, int], room:
 
 def questions_section(material: Material) -> Shown:
     """Every question, round by round."""
+    document, cuts = explorer(material.data, material.policies)
+    embedded = json_for_script(document)
     return Shown(
         finding=f"{counted(len(material.data.stories), 'question')}, round by round",
         blocks=[
@@ -213,6 +198,8 @@ def questions_section(material: Material) -> Shown:
                 "Every question, round by round: what was retrieved and answered, and where each policy "
                 "stops and why. In the list, the arrow keys move from question to question."
             ),
-            explorer(material.data, material.policies).html(),
+            markup("explorer.html"),
+            listed(cuts, small=True),
+            element("script", embedded, type="application/json", id="report-data"),
         ],
     )

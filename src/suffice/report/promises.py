@@ -1,16 +1,27 @@
-"""What certified policies promise, in words and numbers."""
+"""What policies promise, of losses and of answer sets, and what was measured."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
-from suffice.report.draw.marks import Marked, label, label_of, short_name_of
-from suffice.report.page.section import Shown, plain, sentence
-from suffice.results.formats import amount, count, p_value, percent
+from suffice.replay.run.answers import AnswerSetResult
+from suffice.replay.run.results import ReplayResult
+from suffice.report.section import (
+    Marked,
+    Shown,
+    label,
+    label_of,
+    labelled,
+    listed,
+    plain,
+    sentence,
+    short_name,
+    short_name_of,
+)
+from suffice.results.formats import UNKNOWN, amount, count, decimal, p_value, percent
 from suffice.results.markup import Html, element, join, shorten, visible
-from suffice.scoring import METRICS
+from suffice.results.table import Table
 
 Terms = Mapping[str, Any]
 _LONGEST = 300
@@ -47,9 +58,11 @@ def _finding(guarantees: Sequence[Terms], policies: Sequence[Marked]) -> str:
     more = f"; {len(guarantees) - 1} more" if len(guarantees) > 1 else ""
     if first["fell_back"]:
         return f"{name}: nothing certified, takes the full budget{more}"
-    if not _stated(first) or first["confidence"] is None:
+    if not first["allowed"] or first["confidence"] is None:
         return f"{name}: carries a promise{more}"
-    return f"{name}: {_allowed(first)}, at confidence {100 * first['confidence']:g}%{more}"
+    return (
+        f"{name}: {visible(first['allowed'])}, at confidence {100 * first['confidence']:g}%{more}"
+    )
 
 
 def _block(guarantee: Terms, policies: Sequence[Marked]) -> Html:
@@ -68,50 +81,14 @@ def _block(guarantee: Terms, policies: Sequence[Marked]) -> Html:
     )
 
 
-def _stated(guarantee: Terms) -> bool:
-    """Whether it is known what is promised."""
-    return guarantee["max_loss"] is not None or bool(guarantee["bounds"])
-
-
-def _allowed(guarantee: Terms) -> str:
-    """All that is allowed, in words."""
-    if not guarantee["bounds"]:
-        return _loss_allowed(guarantee)
-    together = ", both together" if len(guarantee["bounds"]) == 2 else ", all together"
-    said = [_bound_allowed(bound, guarantee) for bound in guarantee["bounds"]]
-    return f"{', '.join(said[:-1])} and {said[-1]}{together}" if len(said) > 1 else said[0]
-
-
-def _bound_allowed(bound: Terms, guarantee: Terms) -> str:
-    if bound["of"] == "cost":
-        unit = f" {visible(guarantee['cost_label'])}" if guarantee["cost_label"] else ""
-        return f"at most {amount(bound['at_most'])}{unit} a question"
-    allowed = _loss_allowed({**guarantee, "loss": bound["of"], "max_loss": bound["at_most"]})
-    return allowed if bound["of"] == "wrong-stop" else f"{allowed} against the full budget"
-
-
-def _loss_allowed(guarantee: Terms) -> str:
-    """The loss allowed, in words."""
-    if guarantee["metric"] == METRICS["agreement"].key("em"):
-        return (
-            f"at most {percent(guarantee['max_loss'])}% of questions answered otherwise than by the full "
-            "budget, so EM and F1 fall by no more; no gold answer was read,"
-        )
-    if guarantee["loss"] == "wrong-stop":
-        return f"at most {percent(guarantee['max_loss'])}% of questions wrong though the full budget is right"
-    metric = {"f1": "F1", "em": "EM", "acc": "Acc"}.get(guarantee["metric"] or "", "score")
-    kind = " in drops that gains do not pay for" if guarantee["loss"] == "drop" else ""
-    return f"at most {percent(guarantee['max_loss'])} points of expected {metric} lost{kind}"
-
-
 def _promise(guarantee: Terms) -> str:
     if guarantee["fell_back"]:
         return "Nothing cheaper is proven, so the policy takes the full budget."
-    if not _stated(guarantee) or guarantee["confidence"] is None:
+    if not guarantee["allowed"] or guarantee["confidence"] is None:
         return "The policy file states a promise without its terms."
     return (
         f"With probability at least {100 * guarantee['confidence']:g}% over the questions it was tested on: "
-        f"{_allowed(guarantee)}{'' if guarantee['bounds'] else ' against the full budget'}."
+        f"{visible(guarantee['allowed'])}."
     )
 
 
@@ -154,9 +131,12 @@ _TERMS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
     "questions_needed": ("Labelled questions needed for a cheaper policy", count),
 }
 """The terms of a promise as they are called here."""
-_BOUND_NAMES = MappingProxyType(
-    {"signed": "Mean loss", "drop": "Mean drop", "wrong-stop": "Wrong stops", "cost": "Mean cost"}
-)
+_BOUND_NAMES = {
+    "signed": "Mean loss",
+    "drop": "Mean drop",
+    "wrong-stop": "Wrong stops",
+    "cost": "Mean cost",
+}
 
 
 def _facts(guarantee: Terms) -> Iterator[tuple[str, str]]:
@@ -173,3 +153,81 @@ def _facts(guarantee: Terms) -> Iterator[tuple[str, str]]:
         yield _BOUND_NAMES.get(bound["of"], "Another bound"), f"measured {told}"
     for name, term in guarantee["more"].items():
         yield shorten(visible(name), 60), shorten(visible(term), _LONGEST)
+
+
+_LONGEST_NOTE = 400
+
+
+Giving = Sequence[tuple[Marked, AnswerSetResult]]  # the policies that give sets, with their worth
+
+
+def answer_sets_section(result: ReplayResult, policies: Sequence[Marked]) -> Shown | None:
+    """A line for every policy that gives sets; ``None``: none does."""
+    giving = [(policy, sets) for policy in policies if (sets := policy.result.sets) is not None]
+    if not giving:
+        return None
+    return Shown(
+        finding=_answer_sets_finding(giving),
+        blocks=[
+            plain(
+                "These policies give a set of answers. A question is covered when its set holds the "
+                'right answer, or says "Can\'t Answer" where no recorded round sampled it. The promise '
+                "is about the mean over questions drawn like those that set the thresholds, and over "
+                "which questions those were; so a coverage somewhat below it can be chance."
+            ),
+            _table(result.table("answer sets"), giving),
+            *(_notes(policy, sets) for policy, sets in giving),
+        ],
+    )
+
+
+def _answer_sets_finding(giving: Giving) -> str:
+    policy, sets = giving[0]
+    more = f"; {len(giving) - 1} more" if len(giving) > 1 else ""
+    size = f"{decimal(sets.set_size.estimate)} answers a set"
+    if sets.coverage is None:
+        return f"{short_name(policy)}: {_promised(sets)}% promised, none measured; {size}{more}"
+    measured = percent(sets.coverage.estimate)
+    return f"{short_name(policy)}: {measured}% covered, {_promised(sets)}% promised; {size}{more}"
+
+
+def _promised(sets: AnswerSetResult) -> str:
+    return f"{100 * (1 - sets.alpha):.4g}"
+
+
+def _table(table: Table, giving: Giving) -> Html:
+    return labelled(
+        table,
+        [policy for policy, _ in giving],
+        {
+            "coverage": lambda number, shown: _coverage(giving[number][1], shown),
+            "mean_rounds": lambda number, shown: _rounds(giving[number][0], shown),
+        },
+    )
+
+
+def _coverage(sets: AnswerSetResult, shown: str) -> object:
+    if sets.coverage is None or sets.coverage.high >= 1 - sets.alpha:
+        return shown
+    return join([shown, " ", element("span", "below the promise", class_="tag")])
+
+
+def _rounds(policy: Marked, shown: str) -> str:
+    budget = policy.facts.max_rounds
+    return shown if budget is None else f"{shown} of {budget}"
+
+
+def _notes(policy: Marked, sets: AnswerSetResult) -> Html:
+    """The promise in words, and what goes with it."""
+    facts = policy.facts
+    notes = [
+        shorten(visible(note), _LONGEST_NOTE) for note in dict.fromkeys([*sets.notes, *facts.notes])
+    ]
+    return element(
+        "div",
+        element("h3", label(policy)),
+        element("p", element("code", facts.summary or UNKNOWN)),
+        element("p", sentence(facts.promise), class_="promise") if facts.promise else "",
+        listed(notes, small=True),
+        class_="guarantee",
+    )

@@ -1,29 +1,38 @@
-"""What a report shows beside the comparison, promises among it, each where the record allows it."""
+"""What a report shows: parts beside the comparison, promises among them, and what happened to questions."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import Any
 
-from suffice.contracts import Facts
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice.contracts import AnswerSet, CalibratedPolicy, Facts, StopPolicy
 from suffice.costs.usage import COSTS
 from suffice.errors import UsageError, attempt, unknown_name
 from suffice.measures.costs import CostAxis
 from suffice.measures.measures import Measures
+from suffice.measures.scores import Outcomes
+from suffice.measures.seen import record_banners
 from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT, TEMPLATE
+from suffice.replay.choose.bounds import allowed_in_words
 from suffice.replay.choose.search import SearchResult, search
 from suffice.replay.choose.sweep import SweepResult, sweep
-from suffice.replay.diagnose.calibrator_study import calibrator_study
-from suffice.replay.diagnose.diagnosis import breakdown
-from suffice.replay.diagnose.selective import SelectiveSettings, selective_prediction
+from suffice.replay.diagnose.diagnosis import SelectiveSettings, breakdown, selective_prediction
+from suffice.replay.diagnose.reliability import Reliability, calibrator_study, reliability
 from suffice.replay.diagnose.signal_diagnostics import diagnose
 from suffice.replay.run.compare import Comparison
-from suffice.replay.run.results import ReplayResult
+from suffice.replay.run.named_policies import CLOSED_BOOK
+from suffice.replay.run.results import PolicyResult, ReplayResult
 from suffice.replay.settings import DiagnosticsSettings, SearchSettings, SweepSettings
 from suffice.results.as_json import as_json
+from suffice.signals.available import given_signals
+from suffice.signals.columns.texts import Texts
+from suffice.signals.table import SignalTable, decide
+from suffice.trace.rounds.records import LoopView, QuestionRecord
 from suffice.trace.rounds.table import TraceSet
 
 _TEXTS = ("path", "loss", "metric", "family", "correction", "cost")
@@ -39,16 +48,7 @@ _KNOWN = frozenset(
 
 
 def guarantees(result: ReplayResult) -> tuple[dict[str, Any], ...]:
-    """The promise of every replayed policy that carries one, in the replay's order.
-
-    The terms are those of the policy file, see :meth:`suffice.replay.choose.proof.Row.document`, ``None``
-    where it does not say, or says what makes no sense; costs are means per question of the cost named
-    ``cost``, in words ``cost_label``. ``learn`` and ``test`` are the sizes of the halves of a learned family,
-    ``source`` and ``split`` where all questions were drawn, ``elsewhere`` on traces other than those
-    replayed. ``bounds`` are all that is promised together, empty where it is the loss alone; ``min_rounds``
-    is the first round at which it may stop. ``cost_counted_to`` is what a question counts at most in a
-    bounded cost, which ``cost_above`` tested ones passed. ``more`` are terms that this version does not know.
-    """
+    """The promise of every replayed policy that carries one, in the replay's order."""
     return tuple(
         _guarantee(one.name, one.policy.facts, result.source)
         for one in result.policies
@@ -63,11 +63,24 @@ def _guarantee(name: str, facts: Facts, replayed: str) -> dict[str, Any]:
     fell_back = terms.get("fell_back")
     source = _text(facts.fitted_on.get("source"))
     listed = terms.get("bounds")
+    bounds = [
+        {
+            "of": str(bound.get("of")),
+            "at_most": _number(bound.get("at_most")),
+            "measured": _number(bound.get("measured")),
+        }
+        for bound in (listed if isinstance(listed, list) else [])
+        if isinstance(bound, Mapping)
+    ]
     cost = _text(terms.get("cost"))
-    known = COSTS.get(cost or "")
-    return {
+    label = cost if (known := COSTS.get(cost or "")) is None else known.label
+    stated: dict[str, Any] = {
         **{key: _text(terms.get(key)) for key in _TEXTS},
         **{key: _number(terms.get(key)) for key in (*_NUMBERS, *_SELDOM)},
+        "bounds": bounds,
+    }
+    return {
+        **stated,
         "policy": name,
         "rule": facts.summary,
         "fell_back": fell_back if isinstance(fell_back, bool) else None,
@@ -75,18 +88,10 @@ def _guarantee(name: str, facts: Facts, replayed: str) -> dict[str, Any]:
         "test": _number(sizes.get("test")),
         "source": source,
         "split": _text(facts.fitted_on.get("split")),
-        "cost_label": cost if known is None else known.label,
+        "cost_label": label,
+        "allowed": allowed_in_words(stated, label),
         "elsewhere": source is not None and source != replayed,
         "more": {str(key): str(value) for key, value in terms.items() if key not in _KNOWN},
-        "bounds": [
-            {
-                "of": str(bound.get("of")),
-                "at_most": _number(bound.get("at_most")),
-                "measured": _number(bound.get("measured")),
-            }
-            for bound in (listed if isinstance(listed, list) else [])
-            if isinstance(bound, Mapping)
-        ],
     }
 
 
@@ -100,18 +105,16 @@ def _number(value: object) -> float | None:
     return value if math.isfinite(value) else None
 
 
-_PARTS: Mapping[str, tuple[()] | None] = MappingProxyType(
-    {
-        "guarantees": (),
-        "calibrators": None,
-        "sweep": None,
-        "search": None,
-        "diagnostics": None,
-        "types": (),
-        "selective": (),
-        "costs": (),
-    }
-)
+_PARTS: Mapping[str, tuple[()] | None] = {
+    "guarantees": (),
+    "calibrators": None,
+    "sweep": None,
+    "search": None,
+    "diagnostics": None,
+    "types": (),
+    "selective": (),
+    "costs": (),
+}
 """What stands for a part that is missing."""
 _OF_GOLD = frozenset({"calibrators", "diagnostics", "types", "selective"})
 """Those that say what something is worth against gold answers."""
@@ -121,12 +124,7 @@ PARTS: tuple[str, ...] = tuple(name for name in _PARTS if name != "types")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartsSettings:
-    """Which parts, by the names of :data:`PARTS`.
-
-    ``search`` says what to search (``None``: nothing; its eval split, F1, resamples and seed are the
-    comparison's), ``naive`` whether intervals that ignore the size of the search are shown as well.
-    ``confidence`` names a signal that stands in for the policies' own confidence.
-    """
+    """Which parts, by the names of :data:`PARTS`."""
 
     parts: tuple[str, ...] = field(default_factory=lambda: PARTS)
     search: SearchSettings | None = None
@@ -141,11 +139,7 @@ class PartsSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportParts:
-    """The parts by name; ``left_out`` says of the others that were wanted why they are not there.
-
-    ``parts["search"]`` is a part, or what stands for it where it is missing: ``None``, or ``()`` for a
-    part of several results. ``choice`` is what a report is of that a choice wrote.
-    """
+    """The parts by name; ``left_out`` says of the others that were wanted why they are not there."""
 
     contents: Mapping[str, Any] = field(default_factory=dict)
     left_out: Mapping[str, str] = field(default_factory=dict)
@@ -220,12 +214,6 @@ def report_parts(
             )
         return found
 
-    def costs() -> tuple[CostAxis, ...]:
-        """All there are, known or not."""
-        return tuple(
-            CostAxis(name=cost.name, label=cost.label, unit=cost.unit) for cost in COSTS.values()
-        )
-
     computed: dict[str, Callable[[], Any]] = {
         "guarantees": promises,
         "calibrators": lambda: calibrator_study(measures, eval_split=split),
@@ -234,7 +222,9 @@ def report_parts(
         "diagnostics": lambda: diagnose(measures, DiagnosticsSettings(eval_split=split, **drawn)),
         "types": types,
         "selective": selective,
-        "costs": costs,
+        "costs": lambda: tuple(
+            CostAxis(name=c.name, label=c.label, unit=c.unit) for c in COSTS.values()
+        ),
     }
     parts, left_out = {}, {}
     for name, compute in computed.items():
@@ -249,3 +239,149 @@ def report_parts(
         else:
             left_out["question types" if name == "types" else name] = why
     return ReportParts(contents=parts, left_out=left_out, naive=settings.naive)
+
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyStop:
+    """Where a policy stops on a question, and why, in words; ``answers`` if it gives a set of them."""
+
+    policy: str
+    round: int
+    reason: str
+    answers: AnswerSet | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionStory:
+    """A recorded question with every policy's stop."""
+
+    record: QuestionRecord
+    scores: Mapping[str, Array]
+    signals: Mapping[str, Array]
+    stops: tuple[PolicyStop, ...]
+    turn: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportData:
+    """Everything a report shows; it computes no number itself."""
+
+    result: ReplayResult
+    stories: tuple[QuestionStory, ...]
+    left_out: int
+    reliability: Mapping[str, tuple[Reliability, ...]]
+    run: Mapping[str, object]
+    parts: ReportParts = field(default_factory=ReportParts)
+    warnings: tuple[str, ...] = ()
+
+
+def report_data(
+    traces: TraceSet | Measures,
+    result: ReplayResult,
+    parts: ReportParts | None = None,
+    *,
+    most_stories: int = 500,
+) -> ReportData:
+    """Gather what the report shows of a replay of ``traces``; ``parts`` go with it."""
+    measures = Measures.of(traces).by(result.metric.name)
+    record, scored = measures.traces, measures.scores(result.f1_kind)
+    names = given_signals(record)
+    table = measures.signals(names)
+    shown = {name: of for name in names if np.isfinite(of := table.signal(name)).any()}
+    read = {
+        policy.name: measures.signals(policy.policy.specs)
+        for policy in result.policies
+        if policy.policy is not None
+    }
+    drawn = _in_turn(_kinds(record, result, scored), result.seed)[:most_stories]
+    turns = np.argsort(drawn).tolist()
+    told = record.take(np.isin(np.arange(record.n_questions), drawn)).records()
+    scores = {"em": scored.em, "f1": scored.f1} if scored.metric.gold else {}
+    stories = tuple(
+        QuestionStory(
+            record=one,
+            scores={name: of[index] for name, of in scores.items()},
+            signals={name: of[index] for name, of in shown.items()},
+            stops=tuple(
+                _stop(index, one, policy, read.get(policy.name)) for policy in result.policies
+            ),
+            turn=turn,
+        )
+        for index, turn, one in zip(np.sort(drawn).tolist(), turns, told, strict=True)
+    )
+    return ReportData(
+        result=result,
+        stories=stories,
+        left_out=record.n_questions - len(stories),
+        reliability={
+            policy.name: tuple(reliability(policy.policy, read[policy.name], scored))
+            for policy in result.policies
+            if isinstance(policy.policy, CalibratedPolicy)
+            and policy.policy.calibrators
+            and scored.metric.gold
+        },
+        run=record.origin.run,
+        parts=ReportParts() if parts is None else parts,
+        warnings=record_banners(record),
+    )
+
+
+_UNKNOWN = -1.0
+
+
+def _kinds(record: TraceSet, result: ReplayResult, scored: Outcomes) -> NDArray[np.int64]:
+    """Equal where questions are of one type and went alike, by these in words, (n_questions,)."""
+    adaptive = (policy for policy in result.policies if policy.adaptive)
+    deciding = next(adaptive, None)
+    rows = np.arange(record.n_questions)
+    ends = [record.last_rounds, *([] if deciding is None else [np.maximum(deciding.answers, 1)])]
+    types = Texts.of(record.first_rounds("question_type"))
+    went = np.column_stack([types.codes, *(scored.em[rows, at - 1] for at in ends)])
+    went[np.isnan(went)] = _UNKNOWN
+    kinds, of_question = np.unique(went, axis=0, return_inverse=True)
+    names = [*types.distinct.to_pylist(), None]
+    told = [
+        str((names[int(code)], *("" if one == _UNKNOWN else str(one) for one in outcome)))
+        for code, *outcome in kinds.tolist()
+    ]
+    return np.argsort(np.argsort(told))[of_question.reshape(-1)]
+
+
+def _in_turn(kinds: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
+    """All questions by index: one of each kind, then another of each, within a kind in drawn order."""
+    drawn = np.random.default_rng(seed).permutation(len(kinds))
+    drawn = drawn[np.argsort(kinds[drawn], kind="stable")]
+    kinds = kinds[drawn]
+    turn = np.arange(len(kinds)) - np.searchsorted(kinds, kinds)
+    return drawn[np.lexsort((kinds, turn))]
+
+
+def _stop(
+    index: int, record: QuestionRecord, policy: PolicyResult, table: SignalTable | None
+) -> PolicyStop:
+    stop = int(policy.stops[index])
+    if policy.kind == CLOSED_BOOK:
+        reason = "the answer without passages, round 0"
+    elif policy.policy is None or table is None:
+        reason = "the oracle knows the gold answers"
+    else:
+        read = {name: table.signal(name)[index, :stop].tolist() for name in policy.policy.signals}
+        reason = stop_reason(policy.policy, stop, read, record)
+    if (returned := int(policy.answers[index])) != stop:
+        reason = f"{reason}; the answer of round {returned} is returned"
+    answers = None if policy.sets is None else policy.sets.sets[index]
+    return PolicyStop(policy=policy.name, round=stop, reason=reason, answers=answers)
+
+
+def stop_reason(
+    policy: StopPolicy, stop: int, signals: Mapping[str, list[float]], record: QuestionRecord
+) -> str:
+    """Why a policy stops a question at a round, in words; ``signals`` are those it read up to there."""
+    loop = LoopView(record.question.text, record.rounds[:stop])
+    decision = decide(policy, SignalTable.of_loop(loop, signals, record.question.id))
+    if decision.stop:
+        return decision.reason
+    return f"the record or the budget ends here; {decision.reason}"

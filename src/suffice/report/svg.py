@@ -1,15 +1,15 @@
-"""Shapes, scales and label places for inline SVG. Lengths are in user units, y grows downwards."""
+"""Shapes, scales, panels of shares and rows of intervals as inline SVG, in user units, y downwards."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Literal
 
-from suffice.results.formats import tick
-from suffice.results.markup import Html, element, join
+from suffice.results.formats import UNKNOWN, tick
+from suffice.results.markup import Html, element, join, shorten, visible
 
 BADGE_RADIUS = 9.0
 _MOST_DECADES = 2  # with three marks each
@@ -239,3 +239,126 @@ def enclosing(across: Iterable[float], upwards: Iterable[float], *, log: bool = 
         x_ticks=x_ticks,
         y_ticks=y_ticks,
     )
+
+
+_SIZE = (220.0, 216.0)
+_FRAME = Box(36, 26, 210, 178)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spot:
+    """A point of ``weight`` (of the greatest, at most 1) with the interval of its height."""
+
+    x: float
+    y: float
+    hint: str
+    interval: Span
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitSquare:
+    """A panel with spots or a path; the dashed line is at ``level``, or the diagonal."""
+
+    title: str
+    description: str
+    x_name: str
+    y_name: str
+    name: str = ""
+    spots: Sequence[Spot] = ()
+    path: Sequence[tuple[float, float]] = ()
+    level: float | None = None
+    said: str = ""
+
+
+def unit_square(panel: UnitSquare) -> Html:
+    """One panel."""
+    x, y = Scale(0, 1, _FRAME.left, _FRAME.right), Scale(0, 1, _FRAME.bottom, _FRAME.top)
+    drawn = [text((_FRAME.left, 16), panel.name, "axis-name")] if panel.name else []
+    for value in (0.0, 0.5, 1.0):
+        label = f"{100 * value:g}"
+        drawn.append(line((x(0), y(value)), (x(1), y(value)), "grid"))
+        drawn.append(text((_FRAME.left - 5, y(value) + 4), label, "tick end"))
+        drawn.append(text((x(value), _FRAME.bottom + 15), label, "tick mid"))
+    low, high = (0, 1) if panel.level is None else (panel.level, panel.level)
+    drawn.append(line((x(0), y(low)), (x(1), y(high)), "diagonal"))
+    drawn.append(text((x(0.5), _FRAME.bottom + 32), panel.x_name, "tick mid"))
+    drawn.append(text((_FRAME.right, 16), panel.y_name, "tick end"))
+    for spot in panel.spots:
+        drawn += _spot(spot, x, y)
+    if panel.path:
+        drawn.append(polyline([(x(at), y(up)) for at, up in panel.path], "curve adaptive"))
+    if not panel.spots and not panel.path:
+        drawn.append(text((x(0.5), y(0.5)), panel.said, "value mid"))
+    return canvas(_SIZE, panel.title, panel.description, drawn)
+
+
+def _spot(spot: Spot, x: Scale, y: Scale) -> Iterator[Html]:
+    at = x(spot.x)
+    low, high = spot.interval
+    yield line((at, y(low)), (at, y(high)), "whisker adaptive")
+    yield element(
+        "circle",
+        element("title", spot.hint),
+        cx=f"{at:.1f}",
+        cy=f"{y(spot.y):.1f}",
+        r=f"{2.5 + 3 * math.sqrt(spot.weight):.1f}",
+        class_="dot adaptive",
+    )
+
+
+_WIDTH, _ROW, _TOP = 460.0, 30.0, 30.0
+_LETTER = 7.7  # user units that a letter of a name takes at most, on a phone
+_LONGEST = 28
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimated:
+    """A value, ``None`` where it is undefined."""
+
+    family: Family
+    value: float | None
+    hint: str
+    interval: Span | None = None
+
+
+Row = tuple[str, Sequence[Estimated]]  # a name and its estimates, one below the other
+
+
+def forest(title: str, description: str, rows: Sequence[Row], none: tuple[float, str]) -> Html:
+    """Names on the left, estimates over the axis on the right; ``none`` is the value of no effect, named."""
+    nothing, said = none
+    marked = ticks(*_ends(rows, nothing))
+    names = _LETTER * min(_LONGEST, max((len(name) for name, _ in rows), default=0))
+    x = Scale(marked[0], marked[-1], names + 12, _WIDTH - 12)
+    bottom = _TOP + _ROW * len(rows)
+    drawn = [line((x(value), _TOP - 6), (x(value), bottom), "grid") for value in marked]
+    drawn += [text((x(value), bottom + 16), tick(value), "tick mid") for value in marked]
+    drawn.append(line((x(nothing), _TOP - 6), (x(nothing), bottom), "diagonal"))
+    drawn.append(text((x(nothing), _TOP - 12), said, "tick mid"))
+    for number, (name, estimates) in enumerate(rows):
+        middle = _TOP + _ROW * (number + 0.5)
+        titled = join([element("title", visible(name)), shorten(visible(name), _LONGEST)])
+        drawn.append(text((names, middle + 4), titled, "row-name end"))
+        drawn += _row(estimates, x, middle, x(nothing))
+    return canvas((_WIDTH, bottom + 26), title, description, drawn)
+
+
+def _ends(rows: Sequence[Row], nothing: float) -> tuple[float, float]:
+    ends = [nothing]
+    for estimated in (estimated for _, estimates in rows for estimated in estimates):
+        known = () if estimated.value is None else (estimated.value,)
+        ends += [*known, *(estimated.interval or ())]
+    return min(ends), max(ends)
+
+
+def _row(estimates: Sequence[Estimated], x: Scale, middle: float, nothing: float) -> Iterator[Html]:
+    for number, estimated in enumerate(estimates):
+        height = middle + 11 * (number - (len(estimates) - 1) / 2)
+        if estimated.interval is not None:
+            low, high = map(x, estimated.interval)
+            yield whisker(((low, height), (high, height)), f"whisker {estimated.family}")
+        if estimated.value is None:
+            yield text((nothing + 6, height + 4), UNKNOWN, "value")
+        else:
+            yield dot((x(estimated.value), height), estimated.family, estimated.hint)

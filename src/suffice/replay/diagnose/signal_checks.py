@@ -1,0 +1,444 @@
+"""How far a signal sets right answers apart from wrong ones, and what speaks against it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice.errors import UsageError
+from suffice.measures.measures import Measures
+from suffice.policies.defaults import FIT_SPLIT
+from suffice.signals.available import lack
+from suffice.signals.registry import SIGNALS
+from suffice.signals.spec import SignalSpec
+from suffice.signals.table import declared
+from suffice.stats.auroc import ResampledAuroc, auroc, auroc_influence
+from suffice.stats.intervals.bootstrap import resampled_counts
+from suffice.stats.intervals.estimate import from_draws, undefined
+from suffice.stats.intervals.sums import Sums
+from suffice.trace.rounds.table import TraceSet
+
+Array = NDArray[np.float64]
+Figures = tuple[float, float, float]
+"""Signed d, Pearson's r and AUROC, NaN where undefined."""
+_NO_SPREAD = 1e-12  # a variance below this share of all rows' variance is rounding
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """Labelled rounds in which a signal is defined, each array (n_rows,)."""
+
+    values: Array
+    right: NDArray[np.bool_]
+    questions: NDArray[np.int64]
+    sign: float = 1.0
+
+
+class ResampledD:
+    """Signed Cohen's d of the same rows under many resamples of their questions, and Pearson's r."""
+
+    def __init__(self, rows: Rows, n_questions: int) -> None:
+        values = rows.values
+        usable = len(values) > 0 and bool(np.isfinite(values).all())
+        # d does not change with shift and scale, and squares of centred values lose no digits
+        spread = float(values.std()) if usable else 0.0
+        scaled = (values - values.mean()) / spread if spread > 0 else np.zeros(len(values))
+        moments = [
+            np.bincount(rows.questions[of], weights=column[of], minlength=n_questions)
+            for of in (rows.right, ~rows.right)
+            for column in (np.ones(len(values)), scaled, scaled * scaled)
+        ]
+        self.sums = np.stack(moments) if usable else np.zeros((0, n_questions))
+        """(n_sums, n_questions): what is summed over the questions drawn."""
+
+    def of(self, sums: Array, counts: Array) -> Array:
+        """Signed d of every resample, (n_draws,), from ``self.sums @ counts``, (n_sums, n_draws)."""
+        if len(sums) == 0:
+            return np.full(counts.shape[1], np.nan)
+        mean_right, sd_right = _mean_and_sd(*sums[:3])
+        mean_wrong, sd_wrong = _mean_and_sd(*sums[3:])
+        spread = (sd_right + sd_wrong) / 2
+        varies = spread > 0
+        d = (mean_right - mean_wrong) / np.where(varies, spread, 1.0)
+        return np.asarray(np.where(varies, d, np.nan))
+
+    def correlations(self, sums: Array, counts: Array) -> Array:
+        """Pearson's r with exact match, (n_draws,), of the sums that :meth:`of` takes."""
+        if len(sums) == 0:
+            return np.full(counts.shape[1], np.nan)
+        n_right, total_right, squares_right, n_wrong, total_wrong, squares_wrong = sums
+        n = n_right + n_wrong
+        safe = np.maximum(n, 1.0)
+        total = total_right + total_wrong
+        # n times the variances of signal and exact match, and n times their covariance
+        signal = squares_right + squares_wrong - total * total / safe
+        match = n_right * n_wrong / safe
+        both = total_right - n_right * total / safe
+        varies = (signal > _NO_SPREAD * safe) & (match > 0)
+        r = both / np.sqrt(np.where(varies, signal * match, 1.0))
+        return np.asarray(np.where(varies, np.clip(r, -1.0, 1.0), np.nan))
+
+
+def _mean_and_sd(count: Array, total: Array, squares: Array) -> tuple[Array, Array]:
+    """Means and sample standard deviations from sums, NaN below two rows."""
+    enough = count >= 2
+    safe = np.where(enough, count, 2.0)
+    mean = total / safe
+    variance = (squares - total * mean) / (safe - 1)
+    variance = np.where(variance > _NO_SPREAD, variance, 0.0)
+    return mean, np.where(enough, np.sqrt(variance), np.nan)
+
+
+def separations(
+    parts: Sequence[Rows], n_questions: int, *, resamples: int, seed: int, by_sums: bool = False
+) -> list[tuple[dict[str, Any], Array]]:
+    """How far right and wrong answers are apart in every part, and the draws of its :data:`Figures`."""
+    figures = [figures_of(rows) for rows in parts]
+    if n_questions == 0:
+        drawn = np.full((3, len(parts), resamples), np.nan)
+    elif by_sums:
+        drawn = _from_sums(parts, figures, n_questions, resamples=resamples, seed=seed)
+    else:
+        drawn = _from_resamples(parts, n_questions, resamples=resamples, seed=seed)
+    return [
+        (_separation(rows, own, of_rows), own)
+        for rows, own, of_rows in zip(parts, drawn.transpose(1, 0, 2), figures, strict=True)
+    ]
+
+
+def figures_of(rows: Rows) -> Figures:
+    """Those of the rows as they are."""
+    n_questions = int(rows.questions.max(initial=0)) + 1
+    resampled, once = ResampledD(rows, n_questions), np.ones((n_questions, 1))
+    sums = resampled.sums @ once
+    area = auroc(rows.sign * rows.values, rows.right)
+    return float(resampled.of(sums, once)[0]), float(resampled.correlations(sums, once)[0]), area
+
+
+def _from_resamples(parts: Sequence[Rows], n_questions: int, *, resamples: int, seed: int) -> Array:
+    """Signed d, r and AUROC of every part in every resample of the questions, (3, n_parts, resamples)."""
+    distances = [ResampledD(rows, n_questions) for rows in parts]
+    areas = [
+        ResampledAuroc(rows.sign * rows.values, rows.right, rows.questions, n_questions)
+        for rows in parts
+    ]
+    # one product serves them all
+    wanted = [*(distance.sums for distance in distances), *(area.sums for area in areas)]
+    together = np.concatenate(wanted)
+    ends = np.cumsum([len(rows) for rows in wanted])[:-1]
+    drawn = np.empty((3, len(parts), resamples))
+    start = 0
+    for block in resampled_counts(n_questions, resamples=resamples, seed=seed):
+        counts = block.T
+        sums = np.split(together @ counts, ends)
+        stop = start + len(block)
+        for number, (distance, area) in enumerate(zip(distances, areas, strict=True)):
+            drawn[0, number, start:stop] = distance.of(sums[number], counts)
+            drawn[1, number, start:stop] = distance.correlations(sums[number], counts)
+            drawn[2, number, start:stop] = area.of(sums[len(parts) + number], counts)
+        start = stop
+    return drawn
+
+
+def _from_sums(
+    parts: Sequence[Rows],
+    figures: Sequence[Figures],
+    n_questions: int,
+    *,
+    resamples: int,
+    seed: int,
+) -> Array:
+    """The same, to first order in what each question adds."""
+    added = [
+        column
+        for rows, of_rows in zip(parts, figures, strict=True)
+        for column in _influences(rows, of_rows, n_questions)
+    ]
+    off = Sums.of(np.column_stack(added)).draws(resamples=resamples, seed=seed)
+    plain = [figure for of_rows in figures for figure in of_rows]
+    drawn = (off + plain).T.reshape(len(parts), 3, resamples).transpose(1, 0, 2)
+    return np.stack([drawn[0], np.clip(drawn[1], -1.0, 1.0), np.clip(drawn[2], 0.0, 1.0)])
+
+
+def _influences(rows: Rows, figures: Figures, n_questions: int) -> tuple[Array, ...]:
+    """What each question adds to signed d, to r and to the AUROC, (n_questions,) each, of mean 0."""
+    undefined_everywhere = np.full(n_questions, math.nan)
+    area = auroc_influence(rows.sign * rows.values, rows.right, rows.questions, n_questions)
+    d, r, _ = figures
+    if math.isnan(r):
+        return undefined_everywhere, undefined_everywhere, area
+
+    def of_questions(added: Array) -> Array:
+        sums = np.bincount(rows.questions, weights=added, minlength=n_questions)
+        return np.asarray(n_questions * sums, np.float64)
+
+    signal, match = (
+        (column - column.mean()) / column.std()
+        for column in (rows.values, rows.right.astype(np.float64))
+    )
+    to_r = (signal * match - r * (signal**2 + match**2) / 2) / len(signal)
+    if math.isnan(d):
+        return undefined_everywhere, of_questions(to_r), area
+    spread, to_mean, to_spread = 0.0, np.empty(len(signal)), np.empty(len(signal))
+    for of, sign in ((rows.right, 1.0), (~rows.right, -1.0)):
+        off = signal[of] - signal[of].mean()
+        sd = signal[of].std(ddof=1)
+        spread += sd / 2
+        to_mean[of] = sign * off / len(off)
+        to_spread[of] = (off**2 - sd**2) / (4 * sd * (len(off) - 1)) if sd else 0.0
+    return of_questions((to_mean - d * to_spread) / spread), of_questions(to_r), area
+
+
+def _separation(rows: Rows, draws: Array, figures: Figures) -> dict[str, Any]:
+    why = _why_undefined(rows)
+    values, infinite = rows.values, "the signal is infinite in some of these rounds"
+    if not np.isfinite(values).all():
+        why_no_d = infinite
+    elif min(int(rows.right.sum()), int((~rows.right).sum())) < 2:
+        why_no_d = "a class with fewer than two rounds has no standard deviation"
+    else:
+        why_no_d = "the signal varies neither among right nor among wrong answers"
+    signed, r, area = (
+        undefined(why or reason) if why or math.isnan(value) else from_draws(value, drawn)
+        for value, drawn, reason in zip(figures, draws, (why_no_d, infinite, ""), strict=True)
+    )
+    d = signed if signed.estimate is None else from_draws(abs(figures[0]), np.abs(draws[0]))
+    classes = {"right": values[rows.right], "wrong": values[~rows.right]}
+    spread: dict[str, float | None] = {}
+    for name, of in classes.items():
+        finite = bool(np.isfinite(of).all())
+        spread[f"mean_{name}"] = float(of.mean()) if len(of) and finite else None
+        spread[f"sd_{name}"] = float(of.std(ddof=1)) if len(of) > 1 and finite else None
+    return {
+        **{name: len(of) for name, of in classes.items()},
+        **spread,
+        "d": d,
+        "d_signed": signed,
+        "pearson": r,
+        "auroc": area,
+    }
+
+
+def _why_undefined(rows: Rows) -> str | None:
+    if len(rows.values) == 0:
+        return "defined in no labelled round"
+    if not rows.right.any():
+        return "no right answer among these rounds"
+    if rows.right.all():
+        return "no wrong answer among these rounds"
+    if (rows.values == rows.values[0]).all():
+        return f"the signal is {rows.values[0]:g} in all of these rounds"
+    return None
+
+
+FlagKind = Literal[
+    "undefined",
+    "constant",
+    "constant_over_rounds",
+    "look_ahead",
+    "look_ahead_unchecked",
+    "equals_exact_match",
+]
+UNUSABLE: frozenset[FlagKind] = frozenset({"undefined", "constant", "look_ahead"})
+
+_TOLERANCE = 1e-5  # inputs are float32, and a z-score subtracts large ones
+_ENOUGH = 10  # rounds that tell later rounds from earlier ones
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flag:
+    """What was found, and in words what it means and what to do."""
+
+    kind: FlagKind
+    message: str
+
+
+def signal_flags(
+    traces: TraceSet | Measures, names: Iterable[str], *, tune_split: str = FIT_SPLIT
+) -> dict[str, tuple[Flag, ...]]:
+    """What speaks against each of the named signals."""
+    names = tuple(dict.fromkeys(names))
+    measures = Measures.of(traces)
+    record, table = measures.traces, measures.signals(names)
+    chosen, where = record.in_split(tune_split), f"split {tune_split}"
+    if not chosen.any():
+        chosen, where = np.ones(record.n_questions, bool), "the whole record"
+    recorded = [name for name in names if name in record.signal_names]
+    again = _computed(measures, [name for name in recorded if name in SIGNALS])
+    elsewhere = [name for name in recorded if name not in again]
+    others = [name for name in SIGNALS if name not in record.signal_names]
+    honest = {**_computed(measures, others), **again} if elsewhere else {}
+    flags_of: dict[str, tuple[Flag, ...]] = {}
+    for name in names:
+        values = table.signal(name)
+        flags = [*_variation(values, chosen, where)]
+        if name in again:
+            flags += _differs(name, values, again[name], record)
+        elif name in elsewhere:
+            flags += _from_elsewhere(values, honest, record, name)
+            flags += _equals_gold(values, measures.score("em"))
+        flags_of[name] = tuple(flags)
+    return flags_of
+
+
+def refuse_unusable(
+    traces: TraceSet | Measures, names: Iterable[str], *, tune_split: str = FIT_SPLIT
+) -> None:
+    """Refuse signals that are undefined or constant on the tune split, or know later rounds."""
+    flags = signal_flags(traces, names, tune_split=tune_split)
+    told = [
+        f"signal {name!r} {flag.message}"
+        for name, against in flags.items()
+        for flag in against
+        if flag.kind in UNUSABLE
+    ]
+    if told:
+        raise UsageError("; ".join(told))
+
+
+def _variation(values: Array, chosen: NDArray[np.bool_], where: str) -> Iterator[Flag]:
+    defined = values[chosen]
+    defined = defined[~np.isnan(defined)]
+    if len(defined) == 0:
+        yield Flag(
+            kind="undefined",
+            message=f"is undefined in every round of {where}: no rule on it can fire; leave it out",
+        )
+        return
+    if (defined == defined[0]).all():
+        yield Flag(
+            kind="constant",
+            message=f"is {defined[0]:g} in every round of {where} where it is defined: "
+            "no threshold on it can be chosen; leave it out",
+        )
+        return
+    several = (~np.isnan(values)).sum(axis=1) > 1
+    changing = values[several]
+    if (
+        len(changing)
+        and (np.fmax.reduce(changing, axis=1) == np.fmin.reduce(changing, axis=1)).all()
+    ):
+        yield Flag(
+            kind="constant_over_rounds",
+            message=f"never changes within a question ({int(several.sum())} questions with several "
+            "values): a rule on it alone fires at its first opportunity or never",
+        )
+
+
+def _computed(measures: Measures, names: Sequence[str]) -> dict[str, Array]:
+    """Those that the record allows to compute, from rounds 1..t and never read from the map."""
+    specs = [declared(name, measures.traces) for name in names if not SIGNALS[name].recorded_only]
+    specs = [
+        replace(spec, own_settings=True) if spec.name in measures.traces.signal_names else spec
+        for spec in specs
+    ]
+    computable = [spec for spec in specs if lack(spec, measures.traces) is None]
+    return dict(measures.signals(computable).values)
+
+
+def _equal(first: Array, second: Array) -> NDArray[np.bool_]:
+    """Equal up to float32; false where either is undefined."""
+    size = np.fmax(1.0, np.fmax(np.abs(first), np.abs(second)))
+    with np.errstate(invalid="ignore"):  # infinity minus infinity
+        close = np.abs(first - second) <= _TOLERANCE * size
+    return np.asarray(close | (first == second))
+
+
+def _differs(name: str, recorded: Array, computed: Array, traces: TraceSet) -> Iterator[Flag]:
+    both = ~np.isnan(recorded) & ~np.isnan(computed)
+    differs = both & ~_equal(recorded, computed)
+    if not differs.any():
+        return
+    question, number = (int(places[0]) for places in np.nonzero(differs))
+    later = sum(
+        (differs[:, t] & _equal(recorded[:, t : t + 1], computed[:, t + 1 :]).any(axis=1)).sum()
+        for t in range(recorded.shape[1] - 1)
+    )
+    yield Flag(
+        kind="look_ahead",
+        message=f"was recorded with values that rounds 1..t do not give in {int(differs.sum())} of "
+        f"{int(both.sum())} rounds (first: question {traces.question_ids[question]!r}, round "
+        f"{number + 1}, recorded {recorded[question, number]:.6g}, computed "
+        f"{computed[question, number]:.6g}); {int(later)} of them equal its value of a later round. It "
+        "looks ahead or means something else: leave it out of the signals map, so that it is computed "
+        f"from the record, or record it under a name other than {name}",
+    )
+
+
+def _running_mean(values: Array) -> Array:
+    defined = ~np.isnan(values)
+    counts = np.cumsum(defined, axis=1)
+    sums = np.cumsum(np.where(defined, values, 0.0), axis=1)
+    return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+
+
+def _last_defined(values: Array) -> Array:
+    """The newest defined value of rounds 1..t."""
+    newest = values.copy()
+    for t in range(1, values.shape[1]):
+        newest[:, t] = np.where(np.isnan(values[:, t]), newest[:, t - 1], values[:, t])
+    return newest
+
+
+_OVER_ALL_ROUNDS: Mapping[str, Callable[[Array], Array]] = {
+    "last value": _last_defined,
+    "maximum over all rounds": lambda values: np.fmax.accumulate(values, axis=1),
+    "minimum over all rounds": lambda values: np.fmin.accumulate(values, axis=1),
+    "mean over all rounds": _running_mean,
+}
+
+
+def _later_statistics(values: Array) -> Iterator[tuple[str, Array, Array]]:
+    """(name, what later rounds give, what rounds 1..t give), each (n_questions, n_rounds)."""
+    after = np.pad(values[:, 1:], ((0, 0), (0, 1)), constant_values=np.nan)
+    yield "next value", after, values
+    for name, running in _OVER_ALL_ROUNDS.items():
+        so_far = running(values)
+        yield name, np.broadcast_to(so_far[:, -1:], values.shape), so_far
+
+
+def _from_elsewhere(
+    values: Array, honest: Mapping[str, Array], traces: TraceSet, name: str
+) -> Iterator[Flag]:
+    for other, computed in honest.items():
+        for statistic, later, so_far in _later_statistics(computed):
+            both = traces.exists & ~np.isnan(values) & ~np.isnan(later)
+            telling = both & ~_equal(later, so_far)
+            count = int(telling.sum())
+            if count < _ENOUGH or (values[telling] == values[telling][0]).all():
+                continue  # a constant equals too much by chance
+            if _equal(values, later)[both].all():
+                yield Flag(
+                    kind="look_ahead",
+                    message=f"equals the {statistic} of {other} in all {int(both.sum())} rounds that "
+                    f"can be compared, {count} of which rounds 1..t do not give: it knows later "
+                    "rounds and cannot run live; record what is known after round t",
+                )
+                return
+    spec: SignalSpec | None = SIGNALS.get(name)
+    why = (
+        "the record does not hold what it is computed from"
+        if spec is not None and not spec.recorded_only
+        else "it was computed elsewhere"
+    )
+    yield Flag(
+        kind="look_ahead_unchecked",
+        message=f"is read from the record ({why}): whether it uses rounds 1..t only cannot be checked",
+    )
+
+
+def _equals_gold(values: Array, em: Array) -> Iterator[Flag]:
+    both = ~np.isnan(values) & ~np.isnan(em)
+    right = int((em[both] == 1.0).sum())
+    wrong = int(both.sum()) - right
+    if min(right, wrong) >= _ENOUGH and (values[both] == em[both]).all():
+        yield Flag(
+            kind="equals_exact_match",
+            message=f"equals exact match in all {int(both.sum())} labelled rounds: a signal that reads "
+            "gold answers cannot run live",
+        )

@@ -1,1 +1,0 @@
-"""One page that loads nothing, and the markup it is made of."""
