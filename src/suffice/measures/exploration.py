@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from suffice.measures.seen import Seen
 from suffice.results.formats import p_value, percent
-from suffice.stats.tests.tails import binomial_cdf, fisher_p_value, welch_p_value
+from suffice.stats.p_values import binomial_cdf, fisher_p_value, welch_p_value
 
 _ALARM = 0.01
 _DRAWS = 999

@@ -34,10 +34,13 @@ from suffice.signals.columns.texts import Texts
 from suffice.signals.registry import own_among, resolve
 from suffice.signals.spec import why_undefined
 from suffice.signals.table import SignalTable, read_columns
-from suffice.stats.maps.isotonic import fit_isotonic, fit_shrunken
-from suffice.stats.maps.per_round import PerRoundCalibrator
-from suffice.stats.maps.platt import fit_platt
-from suffice.stats.maps.venn_abers import fit_venn_abers
+from suffice.stats.maps import (
+    PerRoundCalibrator,
+    fit_isotonic,
+    fit_platt,
+    fit_shrunken,
+    fit_venn_abers,
+)
 from suffice.stats.units import numbered_units
 from suffice.trace.rounds.records import POLICY_STOP
 from suffice.trace.rounds.table import TraceSet

@@ -16,17 +16,19 @@ from suffice.errors import UsageError
 from suffice.measures.scores import Outcomes
 from suffice.policies.defaults import CalibratorKind
 from suffice.policies.fitting import FitData, base_rates_out_of_fold, out_of_fold
-from suffice.policies.rules.meaning import RuleColumns, comparisons, rule_fires
-from suffice.policies.rules.policy import rule_needs
-from suffice.policies.rules.syntax import (
+from suffice.policies.rules.language import (
     BaseRate,
     Calibrated,
     Compare,
     Number,
     Operand,
+    RuleColumns,
     SignalRef,
+    comparisons,
     parse,
+    rule_fires,
 )
+from suffice.policies.rules.policy import rule_needs
 from suffice.signals.registry import resolve
 from suffice.signals.spec import SignalSpec
 

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.stats.intervals.estimate import Estimate
+from suffice.stats.intervals import Estimate
 
 Use = Literal["useful", "uninformative", "misleading", "unknown"]
 USES: tuple[Use, ...] = ("useful", "uninformative", "misleading", "unknown")

@@ -15,16 +15,16 @@ from hypothesis import strategies as st
 from tests.properties import examples
 
 from suffice.errors import UsageError
-from suffice.policies.controls import (
+from suffice.policies.fitting import FitData, fit_data, out_of_fold
+from suffice.policies.method import Preset
+from suffice.policies.registry import fit_method, method_and_preset, method_names
+from suffice.policies.rules.policy import RulePolicy
+from suffice.policies.tasr import (
     EARLY_STOP,
     MARGIN_ALONE,
     OVERLAP_ALONE,
     STABLE_BASE_RATE,
 )
-from suffice.policies.fitting import FitData, fit_data, out_of_fold
-from suffice.policies.method import Preset
-from suffice.policies.registry import fit_method, method_and_preset, method_names
-from suffice.policies.rules.policy import RulePolicy
 from suffice.replay.run.replay import stop_rounds
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import Passage, QuestionRecord

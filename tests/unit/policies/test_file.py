@@ -17,12 +17,9 @@ from suffice.errors import DataError, UsageError
 from suffice.policies.defaults import CalibratorKind
 from suffice.policies.file import load_policy, policy_document, policy_hash, save_policy
 from suffice.policies.fitting import fit_data, fitted_rule
-from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
-from suffice.stats.maps.isotonic import IsotonicMap
-from suffice.stats.maps.per_round import PerRoundCalibrator
-from suffice.stats.maps.platt import LogisticMap
-from suffice.stats.maps.venn_abers import StepMap
+from suffice.policies.unfitted import FixedPolicy
+from suffice.stats.maps import IsotonicMap, LogisticMap, PerRoundCalibrator, StepMap
 from suffice.testing.traces import make_record, to_trace_set
 
 MAP = IsotonicMap(x=(0.1, 1 / 3), y=(0.2, 0.7), undefined=0.5)

@@ -28,9 +28,7 @@ from suffice.policies.fitting import (
 )
 from suffice.policies.registry import fit_method, method_and_preset
 from suffice.replay.run.replay import stop_rounds
-from suffice.stats.maps.isotonic import fit_isotonic, fit_per_round, fit_shrunken
-from suffice.stats.maps.platt import fit_platt
-from suffice.stats.maps.venn_abers import fit_venn_abers
+from suffice.stats.maps import fit_isotonic, fit_per_round, fit_platt, fit_shrunken, fit_venn_abers
 from suffice.testing.traces import answer_tokens, make_record, sampled_records, to_trace_set
 from suffice.trace.rounds.records import Gold, QuestionRecord
 

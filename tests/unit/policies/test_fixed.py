@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from suffice.contracts import StopPolicy
-from suffice.policies.fixed import FixedPolicy
+from suffice.policies.unfitted import FixedPolicy
 from suffice.signals.table import SignalTable, first_stops
 
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from suffice.results.formats import bracket, count, decimal, percent, points, signed
-from suffice.stats.intervals.bootstrap import Interval
+from suffice.stats.intervals import Interval
 
 
 def test_shares_become_percent_and_unknown_a_dash() -> None:

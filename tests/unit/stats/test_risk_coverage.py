@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from suffice.stats.intervals.bootstrap import resampled_counts
+from suffice.stats.intervals import resampled_counts
 from suffice.stats.risk_coverage import ResampledAurc, aurc, optimal_aurc, risk_coverage
 
 

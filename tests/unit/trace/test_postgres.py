@@ -27,7 +27,7 @@ from suffice.errors import (
 from suffice.live.watch import Watch
 from suffice.monitor.following import Following
 from suffice.monitor.production import Production
-from suffice.policies.fixed import FixedPolicy
+from suffice.policies.unfitted import FixedPolicy
 from suffice.serve.settings import RecordSettings
 from suffice.trace.postgres import Address, Connection, as_place
 from suffice.trace.recording import prune

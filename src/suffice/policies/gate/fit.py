@@ -13,8 +13,14 @@ from suffice.errors import SufficeWarning, UsageError
 from suffice.measures.measures import Measures
 from suffice.policies.fitting import fit_data
 from suffice.policies.gate.policy import PUBLISHED_CANDIDATES, GatePolicy, executes
-from suffice.policies.gate.risk import RiskModel, remaining_share
-from suffice.policies.gate.settings import DEFAULT_COSTS, MARKERS, GateCosts, GateSettings
+from suffice.policies.gate.settings import (
+    DEFAULT_COSTS,
+    MARKERS,
+    GateCosts,
+    GateSettings,
+    RiskModel,
+    remaining_share,
+)
 from suffice.signals.candidates import CANDIDATE_AGREEMENT, CONTRADICTION
 from suffice.signals.samples import sample_counts
 from suffice.stats.logistic import fit_rising_logistic

@@ -10,14 +10,16 @@ import numpy as np
 
 from suffice.contracts import ContradictionDetector
 from suffice.errors import UsageError
-from suffice.policies.gate.risk import RiskModel, remaining_share, retrieval_depth
 from suffice.policies.gate.settings import (
     MARKERS,
     GateCosts,
     GateSettings,
     PlanAction,
+    RiskModel,
     Unreachable,
     chosen_action,
+    remaining_share,
+    retrieval_depth,
 )
 from suffice.signals.candidates import MarkerDetector, agreement
 

@@ -26,26 +26,27 @@ from suffice.policies.micp.relevance_filter import (
     unrecorded_finds,
 )
 from suffice.policies.micp.samples import read_samples, samples_a_round
-from suffice.policies.micp.search import Allocation, search_allocations
 from suffice.policies.micp.settings import (
     CALIBRATE,
     DEFAULT_ALPHA_RETRIEVAL,
     DEFAULT_SHARE,
     OPTIMIZE,
     MiCPSettings,
+    Objective,
 )
 from suffice.policies.micp.stage2 import (
-    Objective,
+    Allocation,
     Sampled,
     Stage2,
     budget_spent,
     calibrate,
+    search_allocations,
 )
 from suffice.scoring import Match
 from suffice.signals.asking.meaning_clusters import clustered_by
 from suffice.signals.columns.rounds import asked_in_both
 from suffice.signals.samples import Clustering
-from suffice.stats.conformal.order_statistics import (
+from suffice.stats.conformal import (
     NEVER,
     exact_level,
     smallest_sample,

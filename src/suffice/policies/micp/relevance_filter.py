@@ -17,9 +17,8 @@ from suffice.policies.method import PRESETS, Preset
 from suffice.signals.columns.ragged import Ragged
 from suffice.signals.columns.rounds import RoundColumns, blocks, only_columns
 from suffice.signals.columns.texts import NONE, Texts
-from suffice.stats.conformal.order_statistics import lower_order_statistic
-from suffice.stats.fields import Fields, number
-from suffice.stats.tests.e_process import whole
+from suffice.stats.conformal import lower_order_statistic
+from suffice.stats.fields import Fields, number, whole
 from suffice.trace.lazy import LazyTable
 from suffice.trace.rounds.records import Passage
 from suffice.trace.rounds.table import TraceSet

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal, get_args
 
 from suffice.errors import UsageError
 from suffice.options import Option, as_share
-from suffice.policies.micp.policy import STOP_ON, UNSTATED_WEIGHT, StopOn
-from suffice.policies.micp.search import GRIDS, Grid
-from suffice.policies.micp.stage2 import OBJECTIVES, Objective
 from suffice.scoring import Match
 from suffice.signals.samples import CLUSTERINGS, Clustering
-from suffice.stats.conformal.order_statistics import exact_level
+from suffice.stats.conformal import exact_level
 
+StopOn = Literal["entropy", "top-confidence"]
+Grid = Literal["box", "shares"]
+Objective = Literal["rounds", "answer-rate", "composite", "composite-rates"]
+STOP_ON: tuple[StopOn, ...] = get_args(StopOn)
+GRIDS: tuple[Grid, ...] = get_args(Grid)
+OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
+UNSTATED_WEIGHT = 1.0
+"""lambda of the composite objectives, and of files that do not state it."""
 OPTIMIZE, CALIBRATE = "optimize", "calibrate"
 DEFAULT_SHARE = 1 / 3
 DEFAULT_ALPHA_RETRIEVAL = 0.1

@@ -6,41 +6,52 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from suffice.contracts import Explanation, Facts, LoopNeeds, PolicyTable
 from suffice.errors import UsageError
-from suffice.policies.method import loop_needs, read_abstention
-from suffice.policies.rules.meaning import (
-    RuleColumns,
-    can_hold,
-    check_reachable,
-    first_round,
-    operands,
-    rule_fires,
+from suffice.options import Option
+from suffice.policies.method import (
+    CalibratedSettings,
+    FitRun,
+    Method,
+    Preset,
+    RuleKind,
+    loop_needs,
+    read_abstention,
 )
-from suffice.policies.rules.syntax import (
+from suffice.policies.rules.language import (
     BaseRate,
     Calibrated,
     Coin,
     Number,
     RoundNumber,
+    RuleColumns,
     SignalRef,
+    can_hold,
+    check_reachable,
+    first_round,
+    operands,
     parse,
+    rule_fires,
 )
 from suffice.scoring import AnswerChoice
 from suffice.signals.abstained import abstained_signal
 from suffice.signals.registry import resolve
 from suffice.signals.spec import SignalSpec
 from suffice.stats.fields import Fields, known, probability_or_none
-from suffice.stats.maps.per_round import (
+from suffice.stats.maps import (
     PerRoundCalibrator,
     calibrator_document,
     read_calibrator,
 )
+
+if TYPE_CHECKING:
+    from suffice.measures.measures import Measures
+
 
 _Shown = SignalRef | Calibrated | RoundNumber | BaseRate | Coin
 
@@ -313,3 +324,47 @@ def read_rule(document: Mapping[str, Any]) -> RulePolicy:
         guarantee=fields.of("guarantee", dict, {}),
         answer=fields.of("answer", str, "latest"),
     )
+
+
+# --- a rule of one's own as a method --------------------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleSettings(CalibratedSettings):
+    """The rule, and how its maps are fitted."""
+
+    rule: Annotated[
+        str,
+        Option(
+            metavar="RULE",
+            positional=True,
+            help="its text, as in 'answer_stable and calibrated(answer_token_margin) > 0.25'",
+        ),
+    ]
+
+
+class Rule(RuleKind, Method):
+    """See :class:`suffice.policies.method.Method`."""
+
+    name = "rule"
+    summary = "a rule of your own with its calibrated(...) and base_rate() fitted"
+    presets = ("corrected",)
+    options = RuleSettings
+
+    def fit(
+        self,
+        measures: Measures,
+        preset: Preset,
+        settings: Any,
+        split: str,
+        run: FitRun | None = None,
+    ) -> RulePolicy:
+        """See :func:`suffice.policies.fitting.fit_rule`."""
+        from suffice.policies.fitting import fit_rule, warn_of_rule
+
+        del preset, run
+        policy = fit_rule(settings.rule, measures, split=split, calibrator=settings.calibrator)
+        read = measures.only_split(split) if policy.fitted_on else measures
+        warn_of_rule(policy, read, self.name)
+        return policy
+
+
+METHOD = Rule()

@@ -16,6 +16,7 @@ from suffice.measures.measures import Measures
 from suffice.policies.fitting import fit_questions, refuse_without_gold
 from suffice.policies.method import FitRun, Preset
 from suffice.policies.stop_rag.learning import train_network
+from suffice.policies.stop_rag.network import TextModel
 from suffice.policies.stop_rag.policy import StopRAGPolicy
 from suffice.policies.stop_rag.settings import (
     PACKAGED_ENCODER,
@@ -37,7 +38,6 @@ from suffice.policies.stop_rag.states import (
 from suffice.policies.stop_rag.targets import (
     informative,
 )
-from suffice.policies.stop_rag.text_model import TextModel
 from suffice.policies.stop_rag.training import Learned, Trajectories
 from suffice.stats.units import drawn_units
 from suffice.trace.rounds.table import TraceSet

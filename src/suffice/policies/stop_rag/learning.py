@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.policies.stop_rag.encoder import Batch, TextEncoder, torch_module
-from suffice.policies.stop_rag.encoding import Tokens
+from suffice.policies.stop_rag.encoder import Batch, TextEncoder, Tokens, torch_module
 from suffice.policies.stop_rag.network import QNetwork, build_network
 from suffice.policies.stop_rag.settings import TrainSettings
 from suffice.policies.stop_rag.states import States

@@ -27,7 +27,7 @@ from suffice.measures.seen import Seen
 from suffice.options import Option, as_share
 from suffice.replay.choose.rule_stops import RuleStops
 from suffice.replay.run.frontier import pareto_front
-from suffice.stats.tests.p_values import (
+from suffice.stats.p_values import (
     betting_p_values,
     binomial_p_values,
     hoeffding_bentkus_p_values,

@@ -13,8 +13,8 @@ import numpy as np
 
 from suffice.errors import UsageError
 from suffice.measures.measures import Measures
+from suffice.policies.rules.language import parse
 from suffice.policies.rules.policy import check_rule, not_before
-from suffice.policies.rules.syntax import parse
 from suffice.signals.available import lack
 from suffice.signals.registry import SIGNALS, resolve
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import UsageError, unknown_name
-from suffice.stats.intervals.sums import from_sums, question_blocks
+from suffice.stats.intervals import from_sums, question_blocks
 
 _MOST = {"or": 16, "and": 16, "dnf": 9, "vote": 14}
 

@@ -30,8 +30,8 @@ from suffice.results.table import Cell, Column, Table, Value
 from suffice.results.tabular import Tabular
 from suffice.signals.registry import own_among
 from suffice.signals.table import first_stops
-from suffice.stats.intervals.bootstrap import Interval, percentile_interval, resampled_means
-from suffice.stats.maps.quality import expected_calibration_error, log_loss, squared_errors
+from suffice.stats.intervals import Interval, percentile_interval, resampled_means
+from suffice.stats.quality import expected_calibration_error, log_loss, squared_errors
 from suffice.stats.units import unit_means
 from suffice.trace.rounds.table import TraceSet
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from suffice.contracts import CalibratedPolicy
 from suffice.measures.scores import Outcomes
 from suffice.signals.table import SignalTable
-from suffice.stats.maps.quality import equal_size_edges
+from suffice.stats.quality import equal_size_edges
 
 _Z = 1.959963984540054  # 97.5% quantile of the standard normal
 

@@ -32,8 +32,13 @@ from suffice.results.table import Cell, Column, Table
 from suffice.signals.abstained import ABSTAINED
 from suffice.signals.table import declared
 from suffice.stats.auroc import ResampledAuroc, auroc, auroc_use
-from suffice.stats.intervals.bootstrap import resampled_counts, resampled_means
-from suffice.stats.intervals.estimate import Estimate, from_draws, undefined
+from suffice.stats.intervals import (
+    Estimate,
+    from_draws,
+    resampled_counts,
+    resampled_means,
+    undefined,
+)
 from suffice.stats.risk_coverage import ResampledAurc, risk_coverage
 from suffice.stats.units import unit_means, unit_weights
 from suffice.trace.rounds.table import TraceSet

@@ -16,9 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.stats.auroc import ResampledAuroc, auroc, auroc_influence
-from suffice.stats.intervals.bootstrap import resampled_counts
-from suffice.stats.intervals.estimate import from_draws, undefined
-from suffice.stats.intervals.sums import Sums
+from suffice.stats.intervals import Sums, from_draws, resampled_counts, undefined
 
 Array = NDArray[np.float64]
 Figures = tuple[float, float, float]

@@ -26,7 +26,7 @@ from suffice.measures.scores import Outcomes
 from suffice.results.as_json import as_json, fields_as_json
 from suffice.scoring import AnswerChoice
 from suffice.signals.table import answer_votes, declared
-from suffice.stats.intervals.bootstrap import Interval, percentile_interval, resampled_means
+from suffice.stats.intervals import Interval, percentile_interval, resampled_means
 from suffice.stats.series import running_best
 from suffice.stats.units import unit_means
 

@@ -20,7 +20,7 @@ from suffice.replay.run.answers import Resampling
 from suffice.results.formats import amount, percent
 from suffice.results.table import Cell, Column, Table, Value
 from suffice.scoring import Metric, ScoreName, Weights
-from suffice.stats.intervals.bootstrap import resampled_means
+from suffice.stats.intervals import resampled_means
 from suffice.stats.units import unit_means
 from suffice.trace.rounds.records import POLICY_STOP
 

@@ -14,7 +14,7 @@ from suffice.report.draw.svg import outlying
 from suffice.report.page.section import Chart, Material, Shown, columns, plain
 from suffice.results.formats import UNKNOWN, amount, bracket, count, decimal, percent, points
 from suffice.results.markup import Html, data_table, element, join
-from suffice.stats.intervals.bootstrap import Interval
+from suffice.stats.intervals import Interval
 
 _MOST_ROWS = 12
 _LONGEST_HEAD = 13  # characters that fit above the bars of calls

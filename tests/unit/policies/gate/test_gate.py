@@ -12,8 +12,13 @@ from numpy.typing import NDArray
 
 from suffice.errors import SufficeWarning, UsageError
 from suffice.policies.gate.gate import Gate, GateDecision
-from suffice.policies.gate.risk import RiskModel
-from suffice.policies.gate.settings import GateCosts, GateSettings, PlanAction, chosen_action
+from suffice.policies.gate.settings import (
+    GateCosts,
+    GateSettings,
+    PlanAction,
+    RiskModel,
+    chosen_action,
+)
 
 ALIKE = ["Open port 443", "Open port 443"]
 APART = ["Open port 443", "Create the subnet"]

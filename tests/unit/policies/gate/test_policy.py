@@ -18,8 +18,7 @@ from suffice.live.chosen import choose_policy
 from suffice.live.controller import Controller
 from suffice.policies.file import load_policy, policy_document, policy_hash, save_policy
 from suffice.policies.gate.policy import GatePolicy
-from suffice.policies.gate.risk import RiskModel
-from suffice.policies.gate.settings import GateCosts, GateSettings
+from suffice.policies.gate.settings import GateCosts, GateSettings, RiskModel
 from suffice.replay.run.replay import stop_rounds
 from suffice.signals.table import first_stops, signal_table
 from suffice.testing.traces import make_record, to_trace_set

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from suffice.errors import UsageError
-from suffice.policies.gate.risk import RiskModel, remaining_share, retrieval_depth
+from suffice.policies.gate.settings import RiskModel, remaining_share, retrieval_depth
 
 
 def test_the_worked_example() -> None:

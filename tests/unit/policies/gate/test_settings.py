@@ -10,9 +10,14 @@ from typing import Any
 import pytest
 
 from suffice.errors import DataError, SufficeWarning, UsageError
-from suffice.policies.gate.method import read_settings
-from suffice.policies.gate.risk import RiskModel
-from suffice.policies.gate.settings import GateCosts, GateSettings, PlanAction, Unreachable
+from suffice.policies.gate.policy import read_settings
+from suffice.policies.gate.settings import (
+    GateCosts,
+    GateSettings,
+    PlanAction,
+    RiskModel,
+    Unreachable,
+)
 
 FITTED = RiskModel(disagreement=2.0, contradiction=1.0, remaining=0.5, intercept=1.5)
 

@@ -15,7 +15,7 @@ from suffice.policies.micp.policy import Clusters, MiCPPolicy
 from suffice.policies.micp.relevance_filter import RelevanceFilter
 from suffice.scoring import Match
 from suffice.signals.table import SignalTable, first_stops
-from suffice.stats.conformal.order_statistics import NEVER, Threshold
+from suffice.stats.conformal import NEVER, Threshold
 from suffice.stats.units import lots
 from suffice.trace.rounds.records import Round
 

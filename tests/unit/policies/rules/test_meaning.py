@@ -10,15 +10,16 @@ import numpy as np
 import pytest
 
 from suffice.errors import UsageError
-from suffice.policies.rules.meaning import (
+from suffice.policies.rules.language import (
     RuleColumns,
+    SignalRef,
     check_reachable,
     first_round,
     operands,
+    parse,
     rule_fires,
 )
 from suffice.policies.rules.policy import rule_needs
-from suffice.policies.rules.syntax import SignalRef, parse
 from suffice.signals.registry import SIGNALS
 from suffice.signals.spec import SignalSpec
 

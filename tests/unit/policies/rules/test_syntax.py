@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from suffice.errors import UsageError
-from suffice.policies.rules.syntax import (
+from suffice.policies.rules.language import (
     COMPARISONS,
     MAX_DEPTH,
     MAX_LENGTH,

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from suffice.errors import UsageError
-from suffice.policies.stop_rag.encoder import TextEncoder
-from suffice.policies.stop_rag.encoding import Tokenizer, Tokens
+from suffice.policies.stop_rag.encoder import TextEncoder, Tokenizer, Tokens
 
 torch = pytest.importorskip("torch", reason="the extra 'learn' is missing")
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from suffice.errors import UsageError
-from suffice.policies.stop_rag.encoding import Tokenizer
+from suffice.policies.stop_rag.encoder import Tokenizer
 from suffice.policies.stop_rag.states import StateTexts
 
 transformers = pytest.importorskip("transformers", reason="the extra 'learn' is missing")

@@ -21,7 +21,7 @@ from suffice.errors import DataError, StorageError, UsageError
 from suffice.live.controller import Controller
 from suffice.policies.file import load_policy, policy_hash, save_policy
 from suffice.policies.stop_rag.encoder import TextEncoder
-from suffice.policies.stop_rag.network import build_network
+from suffice.policies.stop_rag.network import TextModel, build_network
 from suffice.policies.stop_rag.policy import StopRAGPolicy
 from suffice.policies.stop_rag.settings import TrainSettings
 from suffice.policies.stop_rag.signal_network import (
@@ -29,7 +29,6 @@ from suffice.policies.stop_rag.signal_network import (
     free_inputs,
     weight_shapes,
 )
-from suffice.policies.stop_rag.text_model import TextModel
 from suffice.signals.registry import resolve
 from suffice.signals.table import first_stops, signal_table
 from suffice.testing.traces import to_trace_set

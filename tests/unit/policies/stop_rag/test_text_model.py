@@ -11,10 +11,9 @@ import pytest
 from tests.stop_rag_traces import stop_rag_records
 
 from suffice.policies.stop_rag.encoder import TextEncoder
-from suffice.policies.stop_rag.network import build_network
+from suffice.policies.stop_rag.network import TextScorer, build_network
 from suffice.policies.stop_rag.settings import Mode, TrainSettings
 from suffice.policies.stop_rag.states import texts_of_traces
-from suffice.policies.stop_rag.text_model import TextScorer
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import LoopView, QuestionRecord
 

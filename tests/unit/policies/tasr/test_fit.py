@@ -13,7 +13,7 @@ from suffice.policies.defaults import FLOORS, MARGIN, TEMPLATE
 from suffice.policies.fitting import FitData, fit_calibrator, fit_data, right_abstentions
 from suffice.policies.registry import fit_method
 from suffice.policies.rules.policy import RulePolicy
-from suffice.policies.tasr.method import SIGNALS_READ
+from suffice.policies.tasr import SIGNALS_READ
 from suffice.policies.thresholds import ThresholdScore, cheapest_within_one_error, sweep_rule
 from suffice.replay.run.replay import stop_rounds
 from suffice.signals.abstained import ABSTENTION_PHRASES

@@ -16,7 +16,7 @@ from suffice.replay.diagnose.signal_separation import (
     figures_of,
     separations,
 )
-from suffice.stats.intervals.bootstrap import resampled_counts
+from suffice.stats.intervals import resampled_counts
 
 
 def slow_d(values: NDArray[np.float64], right: NDArray[np.bool_]) -> float:
