@@ -33,10 +33,7 @@ def policy_document(policy: StopPolicy) -> dict[str, Any]:
 
 
 def policy_hash(policy: StopPolicy) -> str:
-    """Twelve hexadecimal digits over everything that decides.
-
-    Where it was fitted, what was promised of it and what is remarked do not count.
-    """
+    """Twelve hexadecimal digits over everything that decides."""
     document = policy_document(policy)
     for part in _DECIDES_NOTHING:
         document.pop(part, None)

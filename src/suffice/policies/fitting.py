@@ -191,11 +191,7 @@ def fit_data(
     fits: bool = True,
     abstention: tuple[str, ...] | None = None,
 ) -> FitData:
-    """The labelled questions of a split, ready to fit on, scored with that F1.
-
-    Those that :func:`fit_questions` leaves out count as unlabelled, unless nothing is fitted (``fits``).
-    ``abstention`` are the phrases by which an answer abstains; ``None``: those that the record states.
-    """
+    """The labelled questions of a split, ready to fit on, scored with that F1."""
     chosen = Measures.of(traces).only_split(split)
     record, scored = chosen.traces, chosen.scores(f1_kind)
     if not scored.labelled.any():
@@ -255,11 +251,7 @@ def refuse_without_gold(measures: Measures, who: str, why: str) -> None:
 
 
 def right_abstentions(questions: Measures) -> tuple[str, ...] | None:
-    """The phrases by which answers to these questions abstain; ``None``: the usual ones.
-
-    Those that the record states, else the usual ones, without those that a gold answer would abstain by: a
-    question may be answered by "none".
-    """
+    """The phrases by which answers to these questions abstain; ``None``: the usual ones."""
     stated = stated_phrases(questions.traces.origin.run)
     if not questions.metric.gold:
         return stated
@@ -311,11 +303,7 @@ def fit_calibrator(
     undefined: float | None = None,
     rows: NDArray[np.bool_] | None = None,
 ) -> PerRoundCalibrator:
-    """Fit ``signal`` to P(EM = 1).
-
-    Every isotonic kind takes high values for good ones: a signal that speaks for stopping when low
-    becomes a constant, unless it is fitted with ``platt``.
-    """
+    """Fit ``signal`` to P(EM = 1)."""
     if kind not in CALIBRATORS:
         raise UsageError(unknown_name("calibrator", kind, CALIBRATORS))
     values, em = data.table.signal(signal), data.outcomes.em
@@ -419,12 +407,7 @@ def fitted_rule(
     undefined: float | None = None,
     abstention: tuple[str, ...] | None = None,
 ) -> RulePolicy:
-    """A rule text with whatever it needs fitted on ``data``, which may be ``None`` where it needs nothing.
-
-    ``calibrator`` is the kind of every ``calibrated(signal)``; another than isotonic is named in the
-    policy's ``fitted_on``. ``undefined`` is what an undefined signal counts as in it. ``abstention`` are
-    the phrases by which an answer abstains; ``None``: those that the record of ``data`` states.
-    """
+    """A rule text with whatever it needs fitted on ``data``, which may be ``None`` where it needs nothing."""
     needs = rule_needs(rule)
     if abstention is None and data is not None:
         abstention = data.abstention
@@ -460,11 +443,7 @@ def out_of_fold(
     undefined: float | None = None,
     seed: int = 42,
 ) -> NDArray[np.float64]:
-    """Calibrated values of the fitting questions, each from maps fitted without its own fold.
-
-    Shape (n_questions, n_rounds); ``undefined`` is what an undefined signal maps to. With a single
-    question there is no other fold: its own fit is used.
-    """
+    """Calibrated values of the fitting questions, each from maps fitted without its own fold."""
     values = data.table.signal(signal)
     n_questions, n_rounds = values.shape
     warn_of_little(data, f"out of fold, calibrated({signal})")
@@ -506,10 +485,7 @@ def warn_of_undefined(
     *,
     at_least: int = 0,
 ) -> None:
-    """Say which signals of a policy are undefined in most of the rounds it was fitted on.
-
-    Round 1, in which nothing can repeat yet, does not count where there are later ones.
-    """
+    """Say which signals of a policy are undefined in most of the rounds it was fitted on."""
     traces = measures.traces
     counted, rounds = _counted(traces)
     absent = {

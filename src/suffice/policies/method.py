@@ -92,11 +92,7 @@ def read_abstention(fields: Fields) -> tuple[str, ...] | None:
 
 
 def loop_needs(specs: Iterable[Signal], *, samples: int = USUAL_SAMPLES, **own: Any) -> LoopNeeds:
-    """What a loop must give a policy that reads these signals.
-
-    ``samples`` is how many it wants where it reads any; ``own`` are further fields of
-    :class:`~suffice.contracts.LoopNeeds` that no signal tells.
-    """
+    """What a loop must give a policy that reads these signals."""
     read = tuple(map(given_by, specs))
     asks = {spec.asks for spec in read}
     columns = {column for spec in read for column in spec.needs}

@@ -179,10 +179,7 @@ def refuse_options(
     stated: Collection[str],
     takes: Mapping[Preset, Collection[str]],
 ) -> None:
-    """Refuse a preset that a method does not have, and options that its preset does not take.
-
-    ``takes`` holds the options of every preset.
-    """
+    """Refuse a preset that a method does not have, and options that its preset does not take."""
     if preset not in takes:
         raise UsageError(f"{name} has no preset {preset!r}; known: {', '.join(takes)}")
     allowed = takes[preset]

@@ -39,13 +39,9 @@ _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThresholdScore:
-    """What a threshold scores and costs; ``standard_error`` is of the mean ``score``.
+    """What a threshold scores and costs, means over labelled questions; ``other`` is read beside ``score``.
 
-    That is the score policies are compared by (:attr:`suffice.measures.scores.Outcomes.compared`),
-    ``other`` the one to read beside it.
-    ``stops`` (n_questions,) is the round every question stops at, unlabelled ones too, ``costs``
-    (n_questions, n_rounds) what stopping after each round costs (``None``: its number); ``cost`` is the mean
-    over labelled questions, as the scores are.
+    ``stops`` (n_questions,) are of all questions, ``costs`` (n_questions, n_rounds) of stopping after each round.
     """
 
     threshold: float
@@ -94,10 +90,7 @@ class OpenRule:
     def scores(
         self, thresholds: Sequence[float], ends: NDArray[np.int16] | None = None
     ) -> tuple[ThresholdScore, ...]:
-        """What every threshold scores.
-
-        ``ends`` (n_questions,) are the rounds of what never stops; ``None``: the last ones recorded.
-        """
+        """What every threshold scores."""
         data, scores = self.data, []
         ends = data.table.exists.sum(axis=1) if ends is None else ends
         for threshold in thresholds:
@@ -159,11 +152,7 @@ def open_rule(
     undefined: float | None = None,
     costs: NDArray[np.float64] | None = None,
 ) -> OpenRule:
-    """A rule whose swept number is written ``?``.
-
-    ``calibrated(signal)`` and ``base_rate()`` are out of fold: a question's values come from maps
-    fitted without its own fold.
-    """
+    """A rule whose swept number is written ``?``."""
     needs = rule_needs(fill(template, 0.0))
     return OpenRule(
         template=template,
@@ -207,10 +196,7 @@ def score_stops(
     outcomes: Outcomes,
     costs: NDArray[np.float64] | None = None,
 ) -> ThresholdScore:
-    """What stopping at ``stops`` (n_questions,) scores and costs on the labelled questions.
-
-    ``costs`` (n_questions, n_rounds) is what stopping after each round costs (``None``: its number).
-    """
+    """What stopping at ``stops`` (n_questions,) scores and costs on the labelled questions."""
     labelled = outcomes.labelled
     questions = np.arange(len(stops))
     scores = outcomes.compared[questions, stops - 1][labelled]

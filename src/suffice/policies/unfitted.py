@@ -132,10 +132,7 @@ class _ReadyRule(RuleKind, Method):
         """The rule of these settings."""
 
     def named(self, words: str) -> Any:
-        """The settings that a name's rest says, behind the method's own; ``None``: it is no such name.
-
-        The first field, behind a colon.
-        """
+        """The settings that a name's rest says, behind the method's own; ``None``: it is no such name."""
         if not words:
             return self.options()
         first, text = fields(self.options)[0].name, words[1:]
@@ -177,10 +174,7 @@ class _ReadyRule(RuleKind, Method):
 
 
 def _error(text: str, target: float) -> tuple[str, str, str]:
-    """An error as rules name it, that it is at most ``target``, and the choice of its least answer.
-
-    It is a signal, or how much less than a number one is.
-    """
+    """An error as rules name it, that it is at most ``target``, and the choice of its least answer."""
     try:
         name = DerivedName.parse(f"gain({text})")
     except UsageError:

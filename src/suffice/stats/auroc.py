@@ -21,11 +21,7 @@ _DRAWS_AT_ONCE = 32  # resamples whose weights of a few thousand rows stay in ca
 
 
 def average_ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Ranks from 1, equal values sharing the mean of theirs, (n,). No NaN.
-
-    >>> average_ranks(np.array([3.0, 1.0, 3.0])).tolist()
-    [2.5, 1.0, 2.5]
-    """
+    """Ranks from 1, equal values sharing the mean of theirs, (n,). No NaN."""
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)
     return np.asarray((ends - (counts - 1) / 2.0)[inverse.reshape(-1)], np.float64)
@@ -35,9 +31,6 @@ def auroc(values: NDArray[np.float64], right: NDArray[np.bool_]) -> float:
     """P(value of a right row > value of a wrong row) + half P(equal), in [0, 1]; high: it separates.
 
     NaN when no row is right or none is wrong.
-
-    >>> auroc(np.array([1.0, 2.0, 2.0]), np.array([False, True, False]))
-    0.75
     """
     n_right = int(right.sum())
     n_wrong = len(right) - n_right
@@ -72,11 +65,7 @@ def auroc_influence(
 
 
 def auroc_use(area: Estimate) -> Use:
-    """What an AUROC is worth by its interval: one that holds 0.5 tells nothing, whatever the estimate.
-
-    >>> auroc_use(Estimate(estimate=0.63, low=0.49, high=0.75))
-    'uninformative'
-    """
+    """What an AUROC is worth by its interval: one that holds 0.5 tells nothing, whatever the estimate."""
     if area.low is None or area.high is None:
         return "unknown"
     if area.low > 0.5:
@@ -111,10 +100,7 @@ class ResampledAuroc:
             self.sums = rows.reshape(-1, n_questions).astype(np.float64)
 
     def __call__(self, counts: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The AUROC of every resample, (n_draws,); NaN where it holds one class only.
-
-        ``counts`` (n_questions, n_draws) says how often each question was drawn.
-        """
+        """The AUROC of every resample, (n_draws,); NaN where it holds one class only."""
         return self.of(self.sums @ counts, counts)
 
     def of(self, sums: NDArray[np.float64], counts: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -19,10 +19,7 @@ from suffice.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """Fires below ``value``, and at ``value`` with probability ``share``.
-
-    ``value`` of -inf never fires. An undefined score (NaN) never does either.
-    """
+    """Fires below ``value``, and at ``value`` with probability ``share``."""
 
     value: float
     share: float = 0.0
@@ -39,11 +36,7 @@ NEVER = Threshold(-math.inf)
 
 
 def exact_level(level: float | str | Fraction, name: str = "alpha") -> Fraction:
-    """An error level as the decimal it is written as, 0.29 as 29/100.
-
-    >>> exact_level(0.29) * 100
-    Fraction(29, 1)
-    """
+    """An error level as the decimal it is written as, 0.29 as 29/100."""
     try:
         exact = level if isinstance(level, Fraction) else Fraction(Decimal(str(level)))
     except (ArithmeticError, ValueError) as error:
@@ -56,20 +49,12 @@ def exact_level(level: float | str | Fraction, name: str = "alpha") -> Fraction:
 
 
 def lower_rank(level: Fraction, n: int) -> int:
-    """floor(level (n + 1)): of n + 1 exchangeable scores at most a share ``level`` has a rank this low.
-
-    >>> lower_rank(Fraction(29, 100), 99)
-    29
-    """
+    """floor(level (n + 1)): of n + 1 exchangeable scores at most a share ``level`` has a rank this low."""
     return math.floor(level * (n + 1))
 
 
 def smallest_sample(level: Fraction) -> int:
-    """The least n whose rank at ``level`` is not 0.
-
-    >>> smallest_sample(Fraction(1, 10))
-    9
-    """
+    """The least n whose rank at ``level`` is not 0."""
     return math.ceil(1 / level) - 1
 
 
@@ -77,9 +62,6 @@ def lower_order_statistic(values: NDArray[np.float64], level: Fraction) -> float
     """The :func:`lower_rank`-th smallest of ``values`` (n,); -inf for rank 0, +inf for rank n + 1.
 
     A new exchangeable value lies strictly below it with probability at most ``level``.
-
-    >>> lower_order_statistic(np.array([3.0, 1.0, 2.0, 4.0]), Fraction(2, 5))
-    2.0
     """
     rank = lower_rank(level, len(values))
     if rank == 0:
@@ -97,9 +79,6 @@ def tied_threshold(values: NDArray[np.float64], level: Fraction, *, randomised: 
     then exactly k / (n + 1), however many are tied. Rank 0 never fires; rank n + 1 counts as rank n.
     ``values`` (n,) may be undefined (NaN) in part: those count in n as the largest, since they never
     fire.
-
-    >>> tied_threshold(np.array([0.0] * 4 + [0.5] * 5), Fraction(3, 10), randomised=True)
-    Threshold(value=0.0, share=0.6)
     """
     n = len(values)
     rank = min(lower_rank(level, n), n)

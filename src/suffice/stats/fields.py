@@ -87,11 +87,7 @@ def finite(value: object, column: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """An object of a document, read field by field.
-
-    A field that is absent is its default; one without a default may be null too. ``within`` is the
-    object's place in the document, for what is said of its fields.
-    """
+    """An object of a document, read field by field."""
 
     document: Mapping[str, Any]
     within: str = ""

@@ -48,11 +48,7 @@ def undefined(reason: str) -> Estimate:
 
 
 def from_draws(value: float, draws: NDArray[np.float64]) -> Estimate:
-    """The 2.5 and 97.5 percentiles of the draws (n_draws,) around ``value``.
-
-    Draws that are NaN, where the resample did not define the statistic, are left out; with more than
-    5% of them there is no interval.
-    """
+    """The 2.5 and 97.5 percentiles of the draws (n_draws,) around ``value``."""
     if math.isnan(value):
         return undefined("undefined")
     defined = draws[~np.isnan(draws)]
@@ -95,19 +91,12 @@ def from_sums(n_questions: int) -> bool:
 
 
 def draws_in_words(n_questions: int) -> str:
-    """What the draws behind intervals over so many questions are called.
-
-    >>> draws_in_words(300), draws_in_words(300_000)
-    ('paired resamples', 'draws by sums')
-    """
+    """What the draws behind intervals over so many questions are called."""
     return "draws by sums" if from_sums(n_questions) else "paired resamples"
 
 
 def question_blocks(n_questions: int, n_columns: int) -> Iterator[slice]:
-    """Questions to work on at a time: all up to :data:`SUMS_ABOVE`, else few enough for so many columns.
-
-    Up to there sums over questions are so in one order, to the last bit.
-    """
+    """Questions to work on at a time: all up to :data:`SUMS_ABOVE`, else few enough for so many columns."""
     few = max(64, _CELLS // max(n_columns, 1) // 64 * 64)  # bits of 64 questions are one word
     step = few if from_sums(n_questions) else max(1, n_questions)
     return (slice(start, min(start + step, n_questions)) for start in range(0, n_questions, step))
@@ -188,11 +177,7 @@ class Sums:
         return self.mean - self.mean[reference], np.sqrt(apart) / self.n
 
     def draws(self, *, resamples: int = 1000, seed: int = 42) -> Array:
-        """Draws of the means, (resamples, n_columns): normal, with the covariance of the bootstrap's.
-
-        A column without spread is constant, an unknown one NaN; columns that are equal in every question
-        are equal in every draw. They depend on how the record was split no more than sums do.
-        """
+        """Draws of the means, (resamples, n_columns): normal, with the covariance of the bootstrap's."""
         spread = np.sqrt(np.diagonal(self.products))
         known = np.flatnonzero(~np.isnan(spread))
         varied = known[~self._flat[known]]
@@ -211,11 +196,8 @@ class Sums:
 
 
 def _root(correlation: Array) -> Array:
-    """A matrix (n, rank) that times its own transpose is ``correlation`` (n, n), which may be singular.
-
-    Cholesky's with the greatest share left next: rounding turns it no further than itself, where it may
-    turn eigenvectors anywhere.
-    """
+    """A matrix (n, rank) that times its own transpose is ``correlation`` (n, n), which may be singular."""
+    # Cholesky, the greatest share left next: rounding turns it no further than itself, eigenvectors anywhere
     n = len(correlation)
     left, root = np.ones(n), np.zeros((n, n))
     for rank in range(n):
@@ -257,11 +239,7 @@ def resampled_counts(
     seed: int = 42,
     units: NDArray[np.intp] | None = None,
 ) -> Iterator[NDArray[np.float64]]:
-    """How often each question is drawn, in blocks of resamples (n_draws, n_questions).
-
-    The draws are those of :func:`resampled_means`, for statistics that are no means. Questions of one of
-    ``units`` (n_questions,) are drawn together.
-    """
+    """How often each question is drawn, in blocks of resamples (n_draws, n_questions)."""
     if units is not None:
         unit = numbered_units(units)
         for drawn in resampled_counts(int(unit.max()) + 1, resamples=resamples, seed=seed):

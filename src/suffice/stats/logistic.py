@@ -29,11 +29,8 @@ def sigmoid(logit: float) -> float:
 
 
 def sigmoids(logits: NDArray[np.float64]) -> NDArray[np.float64]:
-    """:func:`sigmoid` of every number, shape kept, bit for bit.
-
-    The exponentials are those of single numbers: an array's may differ in the last bit, and a replayed
-    decision must be the live one.
-    """
+    """:func:`sigmoid` of every number, shape kept, bit for bit."""
+    # of single numbers: an array's may differ in the last bit, and a replayed decision must be the live one
     flat = logits.ravel()
     shares = np.empty(flat.size)
     for start in range(0, flat.size, _BLOCK):
@@ -65,10 +62,6 @@ def fit_logistic(
     behind a ``StandardScaler``. A constant feature gets weight 0. With one class of outcome all
     weights are 0 and the intercept is the logit of ``(n1 + 1) / (n + 2)``. With ``row_weights`` a row
     counts so often, in means, spreads and cross-entropies alike.
-
-    >>> fit = fit_logistic([[0.0], [1.0], [0.0], [1.0]], [0, 1, 1, 1])
-    >>> fit.weights[0] > 0
-    True
     """
     x, targets = np.asarray(features, np.float64), np.asarray(y, np.float64)
     if x.ndim != 2 or targets.shape != (len(x),) or not len(x):
@@ -169,9 +162,6 @@ def fit_rising_logistic(
 
     The loss is convex, so the constrained optimum is the unconstrained one over the features whose
     weights are not 0 there: of all subsets whose own fit has no negative weight, the best one.
-
-    >>> fit_rising_logistic([[0.0], [1.0], [0.0], [1.0]], [1, 0, 1, 1]).weights
-    (0.0,)
     """
     x, targets = np.asarray(features, np.float64), np.asarray(y, np.float64)
     if x.ndim != 2 or x.shape[1] > _MOST_FEATURES:

@@ -61,17 +61,7 @@ class FittedMap:
 
 @dataclass(frozen=True, slots=True)
 class PerRoundCalibrator:
-    """Maps a signal to P(EM = 1), each round by its own fit.
-
-    Examples
-    --------
-    One fitted round, then nothing known:
-
-    >>> from suffice.stats.maps import IsotonicMap
-    >>> calibrator = PerRoundCalibrator(maps=(IsotonicMap(x=(0, 1), y=(0, 1)),), absent=0.5)
-    >>> calibrator.predict_rounds(np.array([[0.25, 0.9]])).tolist()
-    [[0.25, 0.5]]
-    """
+    """Maps a signal to P(EM = 1), each round by its own fit."""
 
     maps: tuple[Calibrator, ...] = ()
     absent: float | None = None
@@ -205,11 +195,7 @@ def _check_breakpoints(x: Sequence[float], y: Sequence[float]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitRows:
-    """The rows where signal and outcome are both defined, in the order given.
-
-    ``mean`` is the mean outcome over all labelled rows, those without a signal included; NaN without
-    a labelled row.
-    """
+    """The rows where signal and outcome are both defined, in the order given."""
 
     values: NDArray[np.float64]  # (n_usable,)
     outcomes: NDArray[np.float64]  # (n_usable,)
@@ -239,10 +225,7 @@ def fit_rows(x: ArrayLike, y: ArrayLike) -> FitRows:
 
 
 def constant_map(mean: float, undefined: float | None = None) -> IsotonicMap:
-    """The map of rounds that cannot be fitted: ``mean`` everywhere; an empty map for NaN.
-
-    When ``undefined`` is set, NaN maps to the constant too, as the published code of paper 0 does.
-    """
+    """The map of rounds that cannot be fitted: ``mean`` everywhere; an empty map for NaN."""
     if math.isnan(mean):
         return IsotonicMap(x=(), y=(), undefined=undefined)
     return IsotonicMap(x=(0.0,), y=(mean,), undefined=None if undefined is None else mean)
@@ -281,11 +264,8 @@ def fit_isotonic(
 
 
 def _pooled(sums: NDArray[np.float64], counts: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Pool adjacent violators, (n_distinct,): whatever does not rise is one block with what follows.
-
-    All runs that do not rise are pooled at once, again and again while they grow fewer; what is left, one
-    block after the other. Sums of outcomes 0 and 1 are whole, so the order changes no bit.
-    """
+    """Pool adjacent violators, (n_distinct,): whatever does not rise is one block with what follows."""
+    # runs at once while they grow fewer, then one by one; sums of 0 and 1 are whole: no order changes a bit
     lengths = np.ones(len(sums), np.int64)  # distinct x of each block
     while True:
         starts = np.flatnonzero(np.diff(sums / counts, prepend=-1.0) > 0.0)
@@ -324,14 +304,7 @@ def fit_per_round(
 
 
 def mix(first: IsotonicMap, second: IsotonicMap, weight: float) -> IsotonicMap:
-    """The map ``weight * first + (1 - weight) * second``, which is again an isotonic one.
-
-    Its breakpoints are those of both. ``undefined`` is mixed alike, and stays ``None`` where either
-    is. A map without breakpoints leaves the other as it is.
-
-    >>> mix(IsotonicMap(x=(0, 2), y=(0, 1)), IsotonicMap(x=(1,), y=(0.5,)), 0.5)
-    IsotonicMap(x=(0.0, 2.0), y=(0.25, 0.75), undefined=None)
-    """
+    """The map ``weight * first + (1 - weight) * second``, which is again an isotonic one."""
     if not 0.0 <= weight <= 1.0:
         raise UsageError(f"a weight must be in [0, 1], found {weight!r}")
     if not first.x or weight == 0.0:
@@ -357,13 +330,7 @@ def fit_shrunken(
     strength: float = STRENGTH,
     undefined: float | None = None,
 ) -> PerRoundCalibrator:
-    """Each round's isotonic map, mixed with the global one by ``n_t / (n_t + strength)``.
-
-    50: a share has a standard error of 0.07 on 50 rows, about what rounds differ by; 0: the per-round fit.
-
-    ``n_t`` counts the round's rows with signal and outcome. A round without any, and every round past
-    the last, has weight 0: the global map.
-    """
+    """Each round's isotonic map, mixed with the global one by ``n_t / (n_t + strength)``."""
     if not 0.0 <= strength < math.inf:
         raise UsageError(f"the strength must be a finite number from 0, found {strength!r}")
     own = fit_per_round(values, em, undefined=undefined)
@@ -382,10 +349,7 @@ _LARGEST = float(np.finfo(np.float64).max)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogisticMap(FittedMap):
-    """A fitted map ``1 / (1 + exp(-(slope * value + intercept)))``, into [0, 1].
-
-    Unlike a piecewise map it goes on towards 0 and 1 outside the values it was fitted on.
-    """
+    """A fitted map ``1 / (1 + exp(-(slope * value + intercept)))``, into [0, 1]."""
 
     kind: ClassVar[str] = "logistic"
     title: ClassVar[str] = "a logistic map"
@@ -512,14 +476,8 @@ _Blocks = tuple[float, float, Any] | None  # sum, count, and the next block furt
 def multiprobabilities(
     sums: NDArray[np.float64], counts: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """(p0, p1) in every gap between calibration values, each (n_distinct + 1,).
-
-    Notes
-    -----
-    Violators may be pooled in any order: the rows on either side of a gap are pooled once for all
-    gaps, and the added row then takes in blocks of either side. A row added exactly at value i is
-    pooled with it from the gap above when wrong, and from the gap below when right.
-    """
+    """(p0, p1) in every gap between calibration values, each (n_distinct + 1,)."""
+    # violators may be pooled in any order: those beside a gap once for all gaps, then the row that is added
     rows = list(zip(sums.tolist(), counts.tolist(), strict=True))
     below = _stacked(rows, falls=lambda outer, inner: outer >= inner)
     above = _stacked(rows[::-1], falls=lambda outer, inner: outer <= inner)[::-1]

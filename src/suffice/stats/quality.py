@@ -34,14 +34,7 @@ def brier(predicted: ArrayLike, outcome: ArrayLike) -> float:
 
 
 def log_loss(predicted: ArrayLike, outcome: ArrayLike) -> float:
-    """Mean negative log-likelihood in nats, from 0; NaN rows left out.
-
-    Probabilities are clipped to [1e-15, 1 - 1e-15]: a certain prediction that is wrong costs 34.5,
-    not infinity. An isotonic map gives 0 and 1 freely, so a few such rows can decide its log loss.
-
-    >>> round(log_loss([0.5, 0.25], [1, 0]), 4)
-    0.4904
-    """
+    """Mean negative log-likelihood in nats, from 0; NaN rows left out."""
     probabilities, outcomes = _usable(predicted, outcome)
     clipped = np.clip(probabilities, CLIP, 1 - CLIP)
     return _mean(-(outcomes * np.log(clipped) + (1 - outcomes) * np.log1p(-clipped)))
@@ -54,14 +47,7 @@ def expected_calibration_error(
     buckets: int = 10,
     kind: BucketKind = "equal-size",
 ) -> float:
-    """Mean over rows of ``|mean probability - share right|`` of their bucket; NaN rows left out.
-
-    It is biased upwards on few rows, and more buckets find more error: compare equal numbers of
-    both. A constant that equals the base rate scores 0.
-
-    >>> round(expected_calibration_error([0.2, 0.4, 0.6, 0.8], [0, 0, 1, 1], buckets=2), 9)
-    0.3
-    """
+    """Mean over rows of ``|mean probability - share right|`` of their bucket; NaN rows left out."""
     if buckets < 1:
         raise UsageError(f"buckets must be at least 1, found {buckets}")
     if kind not in get_args(BucketKind):
@@ -81,10 +67,7 @@ def expected_calibration_error(
 
 
 def equal_size_edges(ordered: NDArray[np.float64], count: int) -> tuple[int, ...]:
-    """Where ``count`` buckets of equal size begin, and the end, in increasing values.
-
-    An edge inside a run of equal values moves behind the run; edges that meet become one.
-    """
+    """Where ``count`` buckets of equal size begin, and the end, in increasing values."""
     size = len(ordered)
     edges = {0, size}
     for part in range(1, count):

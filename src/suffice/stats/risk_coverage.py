@@ -19,11 +19,7 @@ _MOST_POINTS = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RiskCoverage:
-    """Shares answered (n_questions,), 1/n to 1, and the risk there by the name of the score.
-
-    ``confidence`` (n_questions,) is that of the least confident answer given: declining below it gives
-    that coverage. NaN: answers without a confidence are among them.
-    """
+    """Shares answered (n_questions,), 1/n to 1, and the risk there by the name of the score."""
 
     coverage: NDArray[np.float64]
     confidence: NDArray[np.float64]
@@ -57,10 +53,7 @@ def risk_coverage(
     *,
     sign: float = 1.0,
 ) -> RiskCoverage:
-    """The curve of a confidence (n_questions,) for losses of that shape.
-
-    High is answered first, with ``sign`` -1 low; undefined ones come last.
-    """
+    """The curve of a confidence (n_questions,) for losses of that shape."""
     count = len(confidence)
     ordered = np.where(np.isnan(confidence), -np.inf, sign * confidence)
     return RiskCoverage(
@@ -84,20 +77,12 @@ def _risks(confidence: NDArray[np.float64], losses: NDArray[np.float64]) -> NDAr
 
 
 def aurc(confidence: NDArray[np.float64], losses: NDArray[np.float64]) -> float:
-    """Mean risk over coverages 1/n, 2/n, ..., 1, in [0, 1], low is good (Geifman et al., 2019, Eq. 2).
-
-    >>> aurc(np.array([0.9, 0.8]), np.array([0.0, 1.0])), aurc(np.ones(2), np.array([0.0, 1.0]))
-    (0.25, 0.5)
-    """
+    """Mean risk over coverages 1/n, 2/n, ..., 1, in [0, 1], low is good (Geifman et al., 2019, Eq. 2)."""
     return float(_risks(confidence, losses).mean())
 
 
 def optimal_aurc(losses: NDArray[np.float64]) -> float:
-    """The least area for these losses: every lower loss answered first.
-
-    >>> optimal_aurc(np.array([1.0, 0.0]))
-    0.25
-    """
+    """The least area for these losses: every lower loss answered first."""
     return aurc(-losses, losses)
 
 

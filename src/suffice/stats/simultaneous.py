@@ -73,20 +73,9 @@ def simultaneous_bands(
 
     ``columns(slice)`` gives some of them, (n_questions, n), asked for in blocks.
 
-    Notes
-    -----
     The maximum over the family follows White (2000), "A reality check for data snooping", with
     standardised deviations. A column without spread has an interval of width 0 and does not enter
     the maximum.
-
-    Examples
-    --------
-    Four questions and two policies, one right on half of them, one on all:
-
-    >>> em = np.array([[0.0, 1.0], [1.0, 1.0], [0.0, 1.0], [1.0, 1.0]])
-    >>> (band,) = simultaneous_bands(2, lambda columns: em[:, columns], [None])
-    >>> band.low.round(2).tolist(), band.high.round(2).tolist()
-    ([0.0, 1.0], [1.0, 1.0])
     """
     if n_columns < 1:
         raise UsageError("a family needs at least one member")
@@ -163,10 +152,7 @@ class _Part:
 
 
 def _part(draws: Array, centre: Array, *, error: Array | None = None) -> tuple[_Part, Array]:
-    """Estimate and errors of a block, and each resample's greatest standardised deviation.
-
-    ``error``: where that is known, and not taken from the draws.
-    """
+    """Estimate and errors of a block, and each resample's greatest standardised deviation."""
     if error is None:
         error = draws.std(axis=0, ddof=1) if len(draws) > 1 else np.zeros(draws.shape[1])
     spread = error > 1e-12  # rounding alone gives less
@@ -219,11 +205,6 @@ def paired_p_values(differences: Array) -> Array:
 
     ``differences`` (n_questions, n_columns). A column of zeros gives 1, a constant other one 0; one
     question gives 1.
-
-    Differences 0, 0.5, 1 have a mean of 0.5 and a standard error of 0.289, so t = 1.73 at two degrees:
-
-    >>> paired_p_values(np.array([[0.0, 0.0], [0.5, 0.0], [1.0, 0.0]])).round(3).tolist()
-    [0.225, 1.0]
     """
     n_questions = differences.shape[0]
     if n_questions < 2:

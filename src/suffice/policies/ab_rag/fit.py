@@ -155,14 +155,7 @@ def fit_ab_rag(
     threshold: float | None = None,
     f1_kind: F1Kind = "hotpotqa",
 ) -> ABRagPolicy:
-    """Learn the corrected preset's weights, and its threshold unless one is given.
-
-    Logistic regression (:func:`~suffice.stats.logistic.fit_logistic`) of exact match on the
-    three signals over all rounds of the labelled questions, abstentions left out. A signal that is
-    undefined in some of them (``answer_in_evidence`` for yes and no) gets an own number for that. The
-    threshold is the cheapest whose F1 with out-of-fold weights is within one standard error of the
-    best.
-    """
+    """Learn the corrected preset's weights, and its threshold unless one is given."""
     fitting = measures.only_split(split)
     held = _Held(fitting, (*CERTAINTIES, *SUPPORTS, SPREAD))
     (first, why_first), (second, why_second), _ = all_of(

@@ -32,11 +32,7 @@ _READ = ("candidate_agreement", "contradiction", "remaining_share")
 
 
 def fit_risk(values: ArrayLike, right: ArrayLike, group: ArrayLike) -> RiskModel:
-    """Weights (at least 0) and intercept under which c estimates P(right) (corrected; paper 4, Eq. 17).
-
-    Ridge logistic regression on -(1 - SC), -CD and -DR with non-negative weights. Every question or run
-    counts once, however many rows it has.
-    """
+    """Weights (at least 0) and intercept under which c estimates P(right) (corrected; paper 4, Eq. 17)."""
     features = np.asarray(values, np.float64) * np.array([1.0, -1.0, -1.0])
     features[:, 0] -= 1.0
     of = np.asarray(group, np.intp)
@@ -54,10 +50,7 @@ def fit_risk(values: ArrayLike, right: ArrayLike, group: ArrayLike) -> RiskModel
 
 # --- question answering ----------------------------------------------------------------------------
 def published_gate_policy(traces: TraceSet, costs: GateCosts | None = None) -> GatePolicy:
-    """The published numbers over the rounds that these traces hold; nothing is fitted.
-
-    ``costs`` give thresholds in place of 0.25 and 0.75.
-    """
+    """The published numbers over the rounds that these traces hold; nothing is fitted."""
     return GatePolicy(
         settings=GateSettings.published(costs=costs),
         rounds=_budget(traces),
@@ -68,11 +61,7 @@ def published_gate_policy(traces: TraceSet, costs: GateCosts | None = None) -> G
 def fit_gate_policy(
     traces: TraceSet | Measures, split: str, costs: GateCosts = DEFAULT_COSTS
 ) -> GatePolicy:
-    """Learn P(EM = 1) from SC, CD and DR on a split of question traces (corrected).
-
-    Rounds whose SC or CD is undefined are left out; each other round of a question weighs one over
-    their number. The loop stops where c exceeds 1 - c_r / L_f.
-    """
+    """Learn P(EM = 1) from SC, CD and DR on a split of question traces (corrected)."""
     measures = Measures.of(traces)
     whole = measures.traces
     data = fit_data(measures, (CANDIDATE_AGREEMENT, CONTRADICTION), split=split)
@@ -142,10 +131,7 @@ def _warn_of_constant(
 def labelled_steps(
     plans: Iterable[PlanRecord],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64], dict[str, int]]:
-    """Values, success and run of the steps to fit on, and what was counted.
-
-    Runs nobody judged and steps without one of the three values are counted only.
-    """
+    """Values, success and run of the steps to fit on, and what was counted."""
     rows: list[tuple[float, ...]] = []
     counts = {"runs": 0, "judged": 0, "steps": 0, "fitted_steps": 0}
     for number, record in enumerate(plans):
@@ -164,10 +150,7 @@ def labelled_steps(
 
 
 def fit_gate(plans: PlanSet, costs: GateCosts = DEFAULT_COSTS, **changes: Any) -> GateSettings:
-    """Learn P(semantic success of the run) from SC, CD and DR of its steps (corrected).
-
-    Each step of a run weighs one over the number of its steps fitted on.
-    """
+    """Learn P(semantic success of the run) from SC, CD and DR of its steps (corrected)."""
     stated = plans.run.get("detector", changes.get("detector", MARKERS))
     if changes.setdefault("detector", stated) != stated:
         raise UsageError(

@@ -50,10 +50,7 @@ _FOR_PLANS = (
 def executes(
     settings: GateSettings, confidence: NDArray[np.float64], contradiction: NDArray[np.float64]
 ) -> NDArray[np.bool_]:
-    """Where :func:`chosen_action` with every retrieval allowed is EXECUTE; never where undefined.
-
-    The arrays have one shape, which is the result's.
-    """
+    """Where :func:`chosen_action` with every retrieval allowed is EXECUTE; never where undefined."""
     calm = ~(contradiction > settings.kappa)
     wanted = confidence <= settings.tau_low
     fires: NDArray[np.bool_] = calm & ~wanted & (confidence >= settings.tau_high)

@@ -14,24 +14,14 @@ from suffice.stats.logistic import sigmoid
 
 
 def remaining_share(done: int, total: int) -> float:
-    """DR: the share of a task's steps still to come (Eq. 15), in [0, 1].
-
-    1 before the first step, ``1 / total`` before the last, 0 for a plan as long as the task or longer.
-    """
+    """DR: the share of a task's steps still to come (Eq. 15), in [0, 1]."""
     if total < 1:
         raise UsageError(f"a task has at least one step, found total_steps={total}")
     return max(0, total - done) / total
 
 
 def retrieval_depth(confidence: float, tau_low: float, k_max: int) -> int:
-    """How many documents a retrieval asks for: more the lower the confidence, in 1..``k_max``.
-
-    ``1 + round((k_max - 1) (1 - c / tau_low))``; the paper says only that it grows as confidence falls,
-    to at most 6. 1 where confidence reaches ``tau_low``.
-
-    >>> [retrieval_depth(c, 0.25, 6) for c in (0.25, 0.12, 0.02)]
-    [1, 4, 6]
-    """
+    """How many documents a retrieval asks for: more the lower the confidence, in 1..``k_max``."""
     if tau_low <= 0.0:
         return 1
     grown = 1 + round((k_max - 1) * (1.0 - confidence / tau_low))

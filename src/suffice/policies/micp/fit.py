@@ -62,11 +62,7 @@ LOOP_FACTS = ("model", "pipeline", "retriever", "pool", "prompt", "step", "tempe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitParts:
-    """Two disjoint sets of labelled questions: one divides the budget, the other sets thresholds.
-
-    ``splits`` are where they come from, ``how`` says it in words, ``cut`` what was left out of a record with
-    cut questions, as :func:`suffice.policies.fitting.fit_notes` reads it.
-    """
+    """Two disjoint sets of labelled questions: one divides the budget, the other sets thresholds."""
 
     optimize: Measures
     calibrate: Measures
@@ -86,10 +82,7 @@ class FitParts:
 
 
 def fit_parts(questions: TraceSet | Measures, split: str, settings: MiCPSettings) -> FitParts:
-    """The splits ``optimize`` and ``calibrate`` where the traces have both, else a division of ``split``.
-
-    A ``split`` other than tune is divided whatever other splits there are.
-    """
+    """The splits ``optimize`` and ``calibrate`` where the traces have both, else a division of ``split``."""
     measures = Measures.of(questions)
     refuse_without_gold(measures, "micp", "it promises how often its sets hold the right answer")
     traces = measures.traces
@@ -337,11 +330,7 @@ def few_notes(
     thresholds: Stage2,
     objective: Objective,
 ) -> list[str]:
-    """Where no threshold can fire before the last round, and what would change that.
-
-    ``sizes`` are the questions to optimise and to calibrate on, ``levels`` those of the rounds, and
-    ``objective`` what was minimised on the first.
-    """
+    """Where no threshold can fire before the last round, and what would change that."""
     if not thresholds.stops or any(stop.value > -math.inf for stop in thresholds.stops):
         return []
     budget = "the policy takes the full budget"

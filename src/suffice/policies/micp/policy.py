@@ -68,10 +68,7 @@ _ENTROPY, _TOP = "normalized_entropy", "top_cluster_confidence"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clusters:
-    """How samples are clustered: by normalised string, or by meaning as recorded.
-
-    ``cosine`` and ``encoder`` say by which measure, for a live loop; decide nothing on a record.
-    """
+    """How samples are clustered: by normalised string, or by meaning as recorded."""
 
     by: Clustering = "string"
     cosine: float | None = None

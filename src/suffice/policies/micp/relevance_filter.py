@@ -136,11 +136,7 @@ def unrecorded_finds(traces: TraceSet) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relevances:
-    """Relevance of the right passages that were retrieved and of all shown, best over rounds.
-
-    ``gold`` and ``shown`` stand beside the question each belongs to, of ``n``; ``unrecorded`` is
-    :func:`unrecorded_finds`.
-    """
+    """Relevance of the right passages that were retrieved and of all shown, best over rounds."""
 
     relevance: Relevance
     n: int
@@ -152,12 +148,7 @@ class Relevances:
 
     @classmethod
     def read(cls, traces: TraceSet, relevance: Relevance) -> Relevances:
-        """Of a record all of whose passages carry it; undefined ones count as the least.
-
-        A passage counts with its best relevance over the rounds that retrieved it (Eq. 9): the one that added
-        it, and those that found it again as far as that is recorded: of records without ``refound`` see
-        :func:`unrecorded_finds`.
-        """
+        """Of a record all of whose passages carry it; undefined ones count as the least."""
         parts, start = [], 0
         for block in _parts(traces, "passages", "refound", "gold_passage_ids"):
             parts.append(_best(block, relevance, start))
@@ -181,13 +172,9 @@ class Relevances:
         return np.ones(self.n, bool)
 
     def values(self, chosen: NDArray[np.bool_], preset: Preset) -> NDArray[np.float64]:
-        """What a filter is calibrated on, of the ``chosen`` questions (n,).
-
-        ``published`` pools the passages of all questions; ``corrected`` takes the least one of each
-        question, since passages of one question are not exchangeable with each other. Questions
-        without such a passage have no say.
-        """
+        """What a filter is calibrated on, of the ``chosen`` questions (n,)."""
         here = chosen[self.gold_question]
+        # passages of one question are not exchangeable with each other
         if preset == "published":
             return self.gold[here]
         least = np.full(self.n, np.inf)
@@ -270,10 +257,7 @@ def retention(traces: TraceSet, chosen: RelevanceFilter) -> Retention:
 
 
 def refound_notes(unrecorded: int) -> list[str]:
-    """Where later queries may have found passages again and the record does not say so.
-
-    ``unrecorded`` is :func:`unrecorded_finds`.
-    """
+    """Where later queries may have found passages again and the record does not say so."""
     if not unrecorded:
         return []
     return [

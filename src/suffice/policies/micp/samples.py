@@ -37,12 +37,7 @@ from suffice.trace.rounds.table import TraceSet
 def read_samples(
     questions: TraceSet | Measures, draft: MiCPPolicy, scores: NDArray[np.float64] | None = None
 ) -> Sampled:
-    """Scores and confidences of right clusters, for questions all of which are labelled.
-
-    A question that was recorded for fewer than T rounds never stops in, and samples nothing in, the
-    ones it lacks. ``scores`` (n_questions, n_rounds) are those that the policy gives the rounds, where
-    they are at hand.
-    """
+    """Scores and confidences of right clusters, for questions all of which are labelled."""
     measures = Measures.of(questions)
     traces = measures.traces
     if scores is None:
@@ -67,10 +62,7 @@ def read_samples(
 
 @dataclass(frozen=True, slots=True)
 class RightShares:
-    """The share of the largest right cluster among a round's samples, (n_questions, at most ``rounds``).
-
-    NaN where there is none. A cluster is right where any of its members matches a gold answer.
-    """
+    """The share of the largest right cluster among a round's samples, (n_questions, at most ``rounds``)."""
 
     by: Clustering
     match: Match
@@ -137,11 +129,7 @@ def samples_a_round(measures: Measures, rounds: int) -> int:
 def recorded_sets(
     policy: MiCPPolicy, traces: TraceSet, table: PolicyTable, stops: NDArray[np.int16]
 ) -> RecordedSets:
-    """The sets of every question at its stop round (n_questions,), and whether they held.
-
-    A set without the right answer holds all the same when it holds "Can't Answer" and no recorded
-    round up to the budget samples the right answer. The objective is paper 3's composite (Eq. 14).
-    """
+    """The sets of every question at its stop round (n_questions,), and whether they held."""
     fired = policy.fired(table)
     answerable = labelled(traces)
     covered = objective = None

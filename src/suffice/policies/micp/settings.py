@@ -27,12 +27,7 @@ DEFAULT_ALPHA_RETRIEVAL = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MiCPSettings:
-    """How MiCP is fitted; what each field means stands with it.
-
-    ``alpha`` and ``alpha_retrieval`` lie in (0, 1), the paper's value of the second is lost; ``rounds`` of
-    ``None`` are 3 (the paper's), or as many as the traces hold if fewer. ``stop_on``, ``penalty`` and
-    ``clusters`` are the policy's (:class:`suffice.policies.micp.policy.MiCPPolicy`).
-    """
+    """How MiCP is fitted; what each field means stands with it."""
 
     alpha: Annotated[
         float,

@@ -205,12 +205,7 @@ def budget_spent(data: Sampled, alpha_rounds: Sequence[Fraction], preset: Preset
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """What thresholds do to n questions.
-
-    ``stop`` (n,) is the round, 1-based; ``early`` whether a rule stopped there; ``covered`` whether the
-    answer set holds the right answer, or "Can't Answer" where no round samples it. ``answerable``
-    (n, T) as in :class:`Sampled`.
-    """
+    """What thresholds do to n questions."""
 
     stop: NDArray[np.int64]
     early: NDArray[np.bool_]
@@ -287,11 +282,7 @@ def evaluate_stops(
     *,
     at_most: NDArray[np.integer] | None = None,
 ) -> Evaluation:
-    """The same for the rounds (n,), 1-based, at which a threshold fired (0: none did).
-
-    ``final`` is the answer set's threshold, ``at_most`` (n,) the rounds at which something else ends
-    the loop.
-    """
+    """The same for the rounds (n,), 1-based, at which a threshold fired (0: none did)."""
     stop = np.where(fired > 0, fired, data.rounds).astype(np.int64)
     early = fired > 0
     if at_most is not None:
@@ -311,10 +302,7 @@ _MOST_POINTS = 11**3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
-    """The chosen error levels of rounds 1..T-1 and what they scored where they were chosen.
-
-    ``shares`` are the point of the grid, ``tried`` how many points were scored.
-    """
+    """The chosen error levels of rounds 1..T-1 and what they scored where they were chosen."""
 
     levels: tuple[Fraction, ...]
     shares: tuple[Fraction, ...]
@@ -323,22 +311,14 @@ class Allocation:
 
 
 def divisions(parts: int, steps: int) -> Iterator[tuple[Fraction, ...]]:
-    """Every way to give ``parts`` receivers multiples of 1 / steps that add up to at most 1.
-
-    >>> [[str(each) for each in shares] for shares in divisions(2, 2)]
-    [['0', '0'], ['0', '1/2'], ['0', '1'], ['1/2', '0'], ['1/2', '1/2'], ['1', '0']]
-    """
+    """Every way to give ``parts`` receivers multiples of 1 / steps that add up to at most 1."""
     for bars in itertools.combinations(range(steps + parts), parts):
         ends = (-1, *bars)
         yield tuple(Fraction(bar - end - 1, steps) for end, bar in itertools.pairwise(ends))
 
 
 def box(parts: int, steps: int) -> Iterator[tuple[Fraction, ...]]:
-    """Every combination of multiples of 1 / steps in [0, 1], of fewer steps where they are too many.
-
-    >>> len(list(box(2, 10))), len(list(box(9, 10)))
-    (121, 512)
-    """
+    """Every combination of multiples of 1 / steps in [0, 1], of fewer steps where they are too many."""
     most = max(int(_MOST_POINTS ** (1 / max(parts, 1)) + 1e-9) - 1, 1)
     steps = min(steps, most) if (steps + 1) ** parts > _MOST_POINTS else steps
     return itertools.product([Fraction(count, steps) for count in range(steps + 1)], repeat=parts)

@@ -367,10 +367,7 @@ def _holds(expression: Expression, specs: Mapping[str, SignalSpec], columns: Rul
 
 
 def can_hold(expression: Expression, columns: RuleColumns) -> Value:
-    """Whether the rule may be true where it compares what is defined, and false elsewhere.
-
-    A negation may always be: it holds where what it negates is undefined.
-    """
+    """Whether the rule may be true where it compares what is defined, and false elsewhere."""
     match expression:
         case Truth(signal):
             return ~np.isnan(columns.value(signal))

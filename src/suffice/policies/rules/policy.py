@@ -83,11 +83,7 @@ def rule_needs(rule: str) -> RuleNeeds:
 
 
 def not_before(rule: str, round_number: int) -> str:
-    """The rule from a round on.
-
-    >>> not_before("overlap > 0.5 or answer_stable", 3), not_before("answer_stable", 1)
-    ('round >= 3 and (overlap > 0.5 or answer_stable)', 'answer_stable')
-    """
+    """The rule from a round on."""
     return rule if round_number == 1 else f"round >= {round_number} and ({rule})"
 
 

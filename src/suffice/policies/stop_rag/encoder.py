@@ -23,11 +23,7 @@ _WORD = re.compile(r"\w+")
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """One text for the encoder: ids, and where question and documents lie in them, as (start, stop).
-
-    ``words`` numbers the words of the question from 0, and those of the documents from 0; tokens of
-    one word share its number, special tokens have -1.
-    """
+    """One text for the encoder: ids, and where question and documents lie in them, as (start, stop)."""
 
     ids: tuple[int, ...]
     types: tuple[int, ...]
@@ -215,10 +211,7 @@ class Batch:
 
 
 class TextEncoder:
-    """A tokenizer and a network that gives every token a vector. Without dropout, in float32.
-
-    Use :meth:`load`.
-    """
+    """A tokenizer and a network that gives every token a vector. Without dropout, in float32."""
 
     def __init__(self, tokenizer: Any, body: Any, *, name: str) -> None:
         self.tokenizer = tokenizer

@@ -54,11 +54,7 @@ def fit_stop_rag(
     settings: StopRAGSettings,
     run: FitRun | None = None,
 ) -> StopRAGPolicy:
-    """Learn on ``split``, and choose checkpoint and threshold on the split ``validation``.
-
-    Where the traces have no such split, a fifth of the usable questions of ``split`` validates, by seed.
-    A training that was killed goes on from the checkpoint of ``run``, which is removed at the end.
-    """
+    """Learn on ``split``, and choose checkpoint and threshold on the split ``validation``."""
     run = run or FitRun()
     started = time.monotonic()
     measures = Measures.of(traces)

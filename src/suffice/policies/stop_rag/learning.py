@@ -32,11 +32,7 @@ _EVALUATED_AT_ONCE = 8  # trajectories
 
 
 class TextLearner:
-    """Trains a :class:`QNetwork <suffice.policies.stop_rag.network.QNetwork>`.
-
-    The last round of a trajectory is no decision and never read. ``parameters()`` are what is trained at the
-    encoder's rate, and at the heads' rate; ``tokens`` those of a training trajectory, on average.
-    """
+    """Trains a :class:`QNetwork <suffice.policies.stop_rag.network.QNetwork>`."""
 
     def __init__(
         self,

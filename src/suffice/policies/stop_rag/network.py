@@ -136,10 +136,7 @@ class NetworkShape:
 
 
 class QNetwork:
-    """Two values of a state, of stopping and of going on, as tensors.
-
-    Use :func:`build_network`.
-    """
+    """Two values of a state, of stopping and of going on, as tensors."""
 
     def __init__(self, encoder: TextEncoder, shape: NetworkShape, *, dropout: float = 0.0) -> None:
         torch = torch_module()
@@ -194,11 +191,7 @@ class QNetwork:
         return self.heads["reader"](scaled) if self.shape.mode == "separate" else scaled
 
     def pool(self, read: Any, members: Any, documents: Any) -> Any:
-        """States (S, X) from texts (P, R).
-
-        ``members`` (S, M) are positions among the texts, -1 where there is none; ``documents`` (S,)
-        says how many a state has seen.
-        """
+        """States (S, X) from texts (P, R)."""
         torch = torch_module()
         if self.shape.mode == "joined":
             return read[members[:, 0]]

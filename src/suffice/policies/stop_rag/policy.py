@@ -33,11 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopRAGPolicy:
-    """Stops at the first round whose ``q_stop - q_cont`` exceeds a threshold, else at the last.
-
-    Section 5.3 of the paper: the threshold is tuned on validation questions, so this is not the greedy
-    policy of the network. The rounds decided are ``first`` to ``rounds`` - 1.
-    """
+    """Stops at the first round whose ``q_stop - q_cont`` exceeds a threshold, else at the last."""
 
     model: TextModel | SignalNetwork
     threshold: float

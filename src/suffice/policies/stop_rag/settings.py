@@ -152,12 +152,7 @@ SIGNAL_SETTINGS: Mapping[Preset, SignalTrainSettings] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopRAGSettings:
-    """What is learned, and from what; what each field means stands with it.
-
-    ``None``: as the preset has it. ``inputs`` of ``None`` are all that the questions define and that cost
-    no further call; ``("all",)`` adds those that cost calls, and the record's own. A record without sampled
-    answers is learned from by the scores of its rounds' own answers.
-    """
+    """What is learned, and from what; what each field means stands with it."""
 
     target: Annotated[
         Target,

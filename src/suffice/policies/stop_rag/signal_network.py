@@ -40,11 +40,7 @@ _PURPOSE = "Stop-RAG's network over signals"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SignalNetwork:
-    """Values of a state from the signals of its round; what a policy reads signals by.
-
-    A signal enters standardised, and as 1 where it is undefined. Arithmetic is float64, one addition
-    after the other, so that a state's values do not depend on what stands beside it.
-    """
+    """Values of a state from the signals of its round; what a policy reads signals by."""
 
     names: tuple[str, ...]
     tensors: Mapping[str, NDArray[np.float32]]
@@ -160,12 +156,7 @@ def _safetensors() -> Any:
 def free_inputs(
     questions: TraceSet | Measures, wanted: Sequence[str] | None = None
 ) -> tuple[str, ...]:
-    """The signals to learn from: those named, else all that take two values and cost no further call.
-
-    Left out are the values of a network itself, what needs sampled answers, a reranker's scores or
-    a judge's verdict, for a policy that reads those pays for them in every round, and the record's own
-    signals, which the loop must give. :data:`ALL` alone names these too, as far as the record has them.
-    """
+    """The signals to learn from: those named, else all that take two values and cost no further call."""
     from suffice.measures.measures import Measures
 
     measures = Measures.of(questions)

@@ -54,12 +54,7 @@ class Rewards:
 
 
 def read_rewards(questions: TraceSet | Measures, reward: str) -> Rewards:
-    """The rewards of stopping: the mean score of the answers sampled in each round.
-
-    Rounds with the same scores in another order have the same reward, to the bit.
-
-    Paper 1, equations 13 and 14, as published; the paper's reward is ``f1`` and it draws 8 samples a round.
-    """
+    """The rewards of stopping: the mean score of the answers sampled in each round."""
     from suffice.measures.measures import Measures  # deciding live loads no pyarrow
 
     measures = Measures.of(questions)
@@ -88,10 +83,7 @@ def read_rewards(questions: TraceSet | Measures, reward: str) -> Rewards:
 
 
 def answer_rewards(questions: TraceSet | Measures, reward: str) -> Rewards:
-    """The score of each round's own answer: one draw, where the paper takes the mean of 8.
-
-    For records without samples; under the metric ``score`` the record's own scores, whatever ``reward`` is.
-    """
+    """The score of each round's own answer: one draw, where the paper takes the mean of 8."""
     from suffice.measures.measures import Measures  # deciding live loads no pyarrow
 
     measures = Measures.of(questions)
@@ -185,13 +177,7 @@ class StateTexts:
 
 
 def texts_of_view(view: LoopView) -> StateTexts:
-    """The states of a loop so far; the last one is to be decided.
-
-    >>> from suffice.trace.rounds.records import Round
-    >>> rounds = (Round(answer="", passages=(Passage(id="1", title="Oslo", text="A city."),)),)
-    >>> texts_of_view(LoopView("Where?", rounds))
-    StateTexts(question='Where?', documents=(('Oslo A city.',),))
-    """
+    """The states of a loop so far; the last one is to be decided."""
     rounds = (
         [(passage.id, _text(passage)) for passage in one.passages or ()] for one in view.rounds
     )

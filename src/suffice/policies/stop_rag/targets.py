@@ -29,13 +29,7 @@ def rounds_left(lengths: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.int64]
 
 
 def monte_carlo(rewards: ArrayLike, lengths: ArrayLike) -> NDArray[np.float64]:
-    """The best reward that any later round of the trajectory earns: Q^(T-t)(s_t, CONT).
-
-    Paper 1, equations 10 and 17, as published.
-
-    >>> monte_carlo([[0.5, 0.25, 0.75, 0.0]], [4]).tolist()
-    [[0.75, 0.75, 0.0, nan]]
-    """
+    """The best reward that any later round of the trajectory earns: Q^(T-t)(s_t, CONT)."""
     rewards = np.asarray(rewards, np.float64)
     left = rounds_left(lengths, rewards.shape)
     earned = np.where(left >= 0, rewards, -np.inf)
@@ -55,10 +49,6 @@ def q_lambda(
     reward itself.
 
     Paper 1, equations 9 to 12, as published. The weights of the n-step targets sum to 1.
-
-    >>> estimate = [[0.5, 0.25, 0.0]]
-    >>> q_lambda([[0.5, 0.75, 1.0]], [3], estimate, estimate, 0.5).tolist()
-    [[0.625, 1.0, nan]]
     """
     rewards, q_stop, q_cont = (
         np.asarray(values, np.float64) for values in (rewards, q_stop, q_cont)
@@ -84,13 +74,7 @@ def q_lambda(
 
 
 def informative(rewards: ArrayLike, lengths: ArrayLike) -> NDArray[np.bool_]:
-    """Which states are trained on: decisions, unless neither stopping nor going on earns anything.
-
-    Paper 1, section 4.2, step 4, as published.
-
-    >>> informative([[0.5, 0.0, 0.0]], [3]).tolist()
-    [[True, False, False]]
-    """
+    """Which states are trained on: decisions, unless neither stopping nor going on earns anything."""
     going_on = monte_carlo(rewards, lengths)
     stopping = np.asarray(rewards, np.float64)
     undefined = np.isnan(going_on) | np.isnan(stopping)
@@ -98,13 +82,7 @@ def informative(rewards: ArrayLike, lengths: ArrayLike) -> NDArray[np.bool_]:
 
 
 def binary_labels(rewards: ArrayLike, lengths: ArrayLike) -> NDArray[np.float64]:
-    """Whether stopping earns more than the best of going on: 1, else 0; equal is 0.
-
-    Paper 1, equation 21, as published.
-
-    >>> binary_labels([[0.5, 0.25, 0.25]], [3]).tolist()
-    [[1.0, 0.0, nan]]
-    """
+    """Whether stopping earns more than the best of going on: 1, else 0; equal is 0."""
     going_on = monte_carlo(rewards, lengths)
     stopping = np.asarray(rewards, np.float64)
     undefined = np.isnan(going_on) | np.isnan(stopping)
@@ -204,11 +182,6 @@ def choose_threshold(
 
     Paper 1, section 5.3, tunes a threshold on validation questions and does not say among which;
     candidates and ties are ours. Cost O(n T log(n T)).
-
-    >>> differences, rewards = [[0.1, 0.3, 0.0], [0.2, 0.0, 0.0]], [[0.0, 1.0, 0.5], [1.0, 0.0, 0.5]]
-    >>> found = choose_threshold(differences, rewards, [3, 3], ends=False)
-    >>> round(found.threshold, 3), found.score, found.mean_rounds, found.candidates
-    (0.15, 1.0, 1.5, 3)
     """
     differences, rewards = (np.asarray(values, np.float64) for values in (differences, rewards))
     left = rounds_left(lengths, differences.shape)

@@ -44,10 +44,7 @@ _KEY = "suffice"  # of the header among a file's metadata
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trajectories:
-    """Recorded questions to learn from: rewards (n, T) in [0, 1], lengths (n,), and their states.
-
-    ``states`` are texts, or signals (n, T, k), NaN undefined.
-    """
+    """Recorded questions to learn from: rewards (n, T) in [0, 1], lengths (n,), and their states."""
 
     rewards: NDArray[np.float64]
     lengths: NDArray[np.int64]
@@ -74,10 +71,7 @@ class Trained:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learned:
-    """A trained network, what validation found, and what did not fit its window.
-
-    ``truncation`` counts texts, ``None`` where none are read; ``notes`` are sentences for people.
-    """
+    """A trained network, what validation found, and what did not fit its window."""
 
     network: Any
     fitted: Trained
