@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from types import MappingProxyType
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -41,7 +41,7 @@ from suffice.stats.maps import (
     fit_shrunken,
     fit_venn_abers,
 )
-from suffice.stats.units import numbered_units
+from suffice.stats.units import Array, Mask, numbered_units
 from suffice.trace.rounds.records import POLICY_STOP
 from suffice.trace.rounds.table import TraceSet
 
@@ -89,7 +89,7 @@ class FitData:
         return tuple(_mean_by_round(self.outcomes.em).tolist())
 
 
-def _mean_by_round(em: NDArray[np.float64]) -> NDArray[np.float64]:
+def _mean_by_round(em: Array) -> Array:
     """Column means of what is defined, (n_rounds,); NaN where nothing is."""
     counts = np.isfinite(em).sum(axis=0)
     means = np.nansum(em, axis=0) / np.maximum(counts, 1)
@@ -101,7 +101,7 @@ def _mean_by_round(em: NDArray[np.float64]) -> NDArray[np.float64]:
 class FitQuestions:
     """The questions of a part that a fit reads, (n_questions,), and what its file says of the others."""
 
-    read: NDArray[np.bool_]
+    read: Mask
     stated: Mapping[str, Any]
 
 
@@ -112,15 +112,16 @@ def fit_questions(part: Measures) -> FitQuestions:
     stopped ran on of themselves and are the hard ones: as large a share of them is kept, drawn by their ids.
     """
     seen, record = part.seen, part.recorded
+    everyone = FitQuestions(read=np.ones(record.n_questions, bool), stated={})
     if not record.has("stopped_by"):
-        return FitQuestions(read=np.ones(record.n_questions, bool), stated={})
+        return everyone
     last_rows = np.cumsum(record.last_rounds, dtype=np.int64) - 1
     ends = Texts.of(record.table.column("stopped_by")).take(last_rows)
     by_policy = ends.codes == ends.code_of("policy")
     if by_policy.all():
         raise UsageError(_all_cut(record))
     if seen is None or not (cut := seen.stood_for | (seen.unseen & by_policy)).any():
-        return FitQuestions(read=np.ones(record.n_questions, bool), stated={})
+        return everyone
     never = ~(cut | seen.explored) & np.isin(seen.propensity, seen.propensity[seen.stood_for])
     not_drawn = never.copy()
     names = record.first_rounds("question_id").filter(never)
@@ -147,7 +148,7 @@ def _all_cut(record: TraceSet, what: str = "questions") -> str:
     )
 
 
-def _between_0_and_1(ids: pa.ChunkedArray) -> NDArray[np.float64]:
+def _between_0_and_1(ids: pa.ChunkedArray) -> Array:
     """A number for every id as if drawn at random, the same whatever it stands among."""
     digests = b"".join(
         blake2b(name.as_buffer(), digest_size=8).digest() for name in ids.cast("large_binary")
@@ -160,10 +161,7 @@ def fit_notes(fitted_on: Mapping[str, Any]) -> list[str]:
     stated = fitted_on.get(CUT)
     if not isinstance(stated, Mapping):
         return []
-    known = {name: value for name, value in stated.items() if isinstance(value, int)}
-    counts = (
-        dict.fromkeys(("questions", "read", "cut", "not_drawn", "explored", "untold"), 0) | known
-    )
+    counts = Counter({name: value for name, value in stated.items() if isinstance(value, int)})
     note = (
         f"fitted on {counts['read']:,} of {counts['questions']:,} questions: the {counts['cut']:,} that the "
         "policy which ran cut were left out"
@@ -231,7 +229,7 @@ def fit_data(
     )
 
 
-def _only_of(scored: Outcomes, read: NDArray[np.bool_]) -> Outcomes:
+def _only_of(scored: Outcomes, read: Mask) -> Outcomes:
     """The same, questions that are not read unlabelled."""
     if read.all():
         return scored
@@ -263,36 +261,19 @@ def right_abstentions(questions: Measures) -> tuple[str, ...] | None:
     return stated if kept == phrases else kept
 
 
-_Fit = Callable[..., PerRoundCalibrator]
-
-
-def _each_round(fit: Callable[..., Calibrator]) -> _Fit:
-    """A map a round."""
-
-    def fitted(
-        values: NDArray[np.float64], em: NDArray[np.float64], *, undefined: float | None
-    ) -> PerRoundCalibrator:
-        maps = (fit(*pair, undefined=undefined) for pair in zip(values.T, em.T, strict=True))
-        return PerRoundCalibrator(maps=tuple(maps), absent=undefined)
-
-    return fitted
-
-
-def _isotonic_global(
-    values: NDArray[np.float64], em: NDArray[np.float64], *, undefined: float | None
-) -> PerRoundCalibrator:
-    return PerRoundCalibrator(beyond=fit_isotonic(values, em, undefined=undefined))
-
-
-CALIBRATORS: Mapping[str, _Fit] = MappingProxyType(
-    {
-        "isotonic": _each_round(fit_isotonic),
-        "isotonic-global": _isotonic_global,
-        "platt": _each_round(fit_platt),
-        "shrunken": fit_shrunken,
-        "venn-abers": _each_round(fit_venn_abers),
-    }
+_EACH_ROUND: Mapping[str, Callable[..., Calibrator]] = MappingProxyType(
+    {"isotonic": fit_isotonic, "platt": fit_platt, "venn-abers": fit_venn_abers}
 )
+
+
+def _fitted(kind: str, values: Array, em: Array, undefined: float | None) -> PerRoundCalibrator:
+    if kind == "shrunken":
+        return fit_shrunken(values, em, undefined=undefined)
+    if kind == "isotonic-global":
+        return PerRoundCalibrator(beyond=fit_isotonic(values, em, undefined=undefined))
+    rounds = zip(values.T, em.T, strict=True)
+    maps = tuple(_EACH_ROUND[kind](*column, undefined=undefined) for column in rounds)
+    return PerRoundCalibrator(maps=maps, absent=undefined)
 
 
 def fit_calibrator(
@@ -301,15 +282,15 @@ def fit_calibrator(
     *,
     kind: CalibratorKind = "isotonic",
     undefined: float | None = None,
-    rows: NDArray[np.bool_] | None = None,
+    rows: Mask | None = None,
 ) -> PerRoundCalibrator:
     """Fit ``signal`` to P(EM = 1)."""
-    if kind not in CALIBRATORS:
-        raise UsageError(unknown_name("calibrator", kind, CALIBRATORS))
+    if kind not in get_args(CalibratorKind):
+        raise UsageError(unknown_name("calibrator", kind, get_args(CalibratorKind)))
     values, em = data.table.signal(signal), data.outcomes.em
     if rows is not None:
-        return CALIBRATORS[kind](values[rows], em[rows], undefined=undefined)
-    calibrator = CALIBRATORS[kind](values, em, undefined=undefined)
+        return _fitted(kind, values[rows], em[rows], undefined)
+    calibrator = _fitted(kind, values, em, undefined)
     warn_of_little(data, f"calibrated({signal})")
     return calibrator
 
@@ -442,7 +423,7 @@ def out_of_fold(
     kind: CalibratorKind = "isotonic",
     undefined: float | None = None,
     seed: int = 42,
-) -> NDArray[np.float64]:
+) -> Array:
     """Calibrated values of the fitting questions, each from maps fitted without its own fold."""
     values = data.table.signal(signal)
     n_questions, n_rounds = values.shape
@@ -457,7 +438,7 @@ def out_of_fold(
     return calibrated
 
 
-def base_rates_out_of_fold(data: FitData, *, seed: int = 42) -> NDArray[np.float64]:
+def base_rates_out_of_fold(data: FitData, *, seed: int = 42) -> Array:
     """Mean EM of each round over the other folds' questions, (n_questions, n_rounds)."""
     em = data.outcomes.em
     fold = data.folds(seed)
@@ -520,7 +501,7 @@ def warn_of_rule(policy: RulePolicy, measures: Measures, name: str) -> None:
     warn_of_undefined(policy, measures, name, lambda _: idle, at_least=1)
 
 
-def _counted(traces: TraceSet) -> tuple[NDArray[np.bool_], str]:
+def _counted(traces: TraceSet) -> tuple[Mask, str]:
     """The rounds that a share counts, (n_questions, n_rounds), and what they are, in words."""
     counted = traces.exists.copy()
     if counted[:, 1:].any():
@@ -529,16 +510,14 @@ def _counted(traces: TraceSet) -> tuple[NDArray[np.bool_], str]:
     return counted, f"{which} of {traces.origin.source}"
 
 
-def _missing_input(spec: Signal, traces: TraceSet, absent: NDArray[np.bool_]) -> str:
+def _missing_input(spec: Signal, traces: TraceSet, absent: Mask) -> str:
     """What most often lacks where a signal is undefined, and what to type; may be empty."""
     some = np.asarray(absent.any(axis=1))
     some[np.flatnonzero(some)[_LOOKED_AT:]] = False
     absences = Counter(
         absence
         for views, rows in zip(
-            traces.take(some).views([*read_columns([spec]), "signals"]),
-            absent[some],
-            strict=True,
+            traces.take(some).views([*read_columns([spec]), "signals"]), absent[some], strict=True
         )
         for view, counts in zip(views, rows, strict=False)
         if counts and (absence := why_undefined(spec, view)) is not None

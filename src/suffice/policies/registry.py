@@ -79,17 +79,17 @@ def kind_names() -> tuple[str, ...]:
 
 def find_method(name: str) -> Method | None:
     """The method of a name; ``None``: there is none."""
-    if name in _METHODS:
-        method: Method = _load(_METHODS[name])
-        return method
-    return _load_entry(name) if name in _entries() else None
+    return _found(name, _METHODS)
 
 
 def find_kind(name: str) -> PolicyKind | None:
     """How a kind of policy is read from its file; ``None``: there is no such kind."""
-    if name in _KINDS:
-        kind: PolicyKind = _load(_KINDS[name])
-        return kind
+    return _found(name, _KINDS)
+
+
+def _found(name: str, homes: Mapping[str, str]) -> Any:
+    if name in homes:
+        return _load(homes[name])
     return _load_entry(name) if name in _entries() else None
 
 
@@ -174,10 +174,7 @@ def _needed(settings: type[Any]) -> list[str]:
 
 
 def refuse_options(
-    name: str,
-    preset: Preset,
-    stated: Collection[str],
-    takes: Mapping[Preset, Collection[str]],
+    name: str, preset: Preset, stated: Collection[str], takes: Mapping[Preset, Collection[str]]
 ) -> None:
     """Refuse a preset that a method does not have, and options that its preset does not take."""
     if preset not in takes:

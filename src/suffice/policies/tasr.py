@@ -49,6 +49,11 @@ SIGNALS_READ: dict[Preset, tuple[str, ...]] = {
 }
 
 
+def _data(measures: Measures, signals: tuple[str, ...], how: RuleFit) -> FitData:
+    abstention = right_abstentions(measures.only_split(how.split))
+    return fit_data(measures, signals, split=how.split, f1_kind=how.f1_kind, abstention=abstention)
+
+
 class TASR(RuleMethod):
     """See :class:`suffice.policies.method.Method`."""
 
@@ -59,13 +64,7 @@ class TASR(RuleMethod):
 
     def fit_rule(self, measures: Measures, how: RuleFit) -> RulePolicy:
         """Calibrated on the tune questions."""
-        data = fit_data(
-            measures,
-            SIGNALS_READ[how.preset],
-            split=how.split,
-            f1_kind=how.f1_kind,
-            abstention=right_abstentions(measures.only_split(how.split)),
-        )
+        data = _data(measures, SIGNALS_READ[how.preset], how)
         if how.preset == "published":
             return RulePolicy(
                 rule=PUBLISHED_RULE,
@@ -108,13 +107,7 @@ class Control(RuleMethod):
 
     def fit_rule(self, measures: Measures, how: RuleFit) -> RulePolicy:
         """The control's rule with its maps fitted."""
-        data = fit_data(
-            measures,
-            self.signals,
-            split=how.split,
-            f1_kind=how.f1_kind,
-            abstention=right_abstentions(measures.only_split(how.split)),
-        )
+        data = _data(measures, self.signals, how)
         fitted = fitted_rule(
             self.rule(data, how), data, calibrator=how.calibrator, undefined=_undefined(how.preset)
         )

@@ -18,7 +18,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from suffice.contracts import Certainty, Explanation, Facts, LoopNeeds, PolicyTable
 from suffice.errors import UsageError
@@ -30,6 +29,7 @@ from suffice.signals.derived import DerivedName
 from suffice.signals.registry import SIGNALS
 from suffice.signals.spec import SignalSpec
 from suffice.stats.fields import Fields
+from suffice.stats.units import Mask
 
 if TYPE_CHECKING:
     from suffice.measures.measures import Measures
@@ -48,6 +48,8 @@ class FixedPolicy:
     kind: ClassVar[str] = "fixed"
     preset: ClassVar[None] = None
     signals: ClassVar[tuple[str, ...]] = ()
+    specs: ClassVar[tuple[SignalSpec, ...]] = ()
+    needs: ClassVar[LoopNeeds] = LoopNeeds()
 
     def __post_init__(self) -> None:
         if not 1 <= self.rounds <= _MOST_ROUNDS:
@@ -60,22 +62,12 @@ class FixedPolicy:
         return None if match is None else cls(int(match.group(1)))
 
     @property
-    def needs(self) -> LoopNeeds:
-        """Nothing."""
-        return LoopNeeds()
-
-    @property
-    def specs(self) -> tuple[SignalSpec, ...]:
-        """It reads none."""
-        return ()
-
-    @property
     def facts(self) -> Facts:
         """Its number of rounds."""
         summary = f"always {self.rounds} rounds"
         return Facts(summary=summary, max_rounds=self.rounds, earliest=self.rounds)
 
-    def fires(self, table: PolicyTable) -> NDArray[np.bool_]:
+    def fires(self, table: PolicyTable) -> Mask:
         """From its number of rounds on."""
         held = np.arange(1, table.n_rounds + 1) >= self.rounds
         return np.broadcast_to(held, (table.n_questions, table.n_rounds))

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from suffice.errors import DataError, UsageError
 from suffice.stats.conformal import exact_level
 from suffice.stats.fields import map_fields, number, numbers, whole
+from suffice.stats.units import Array
 
 MONITOR_VERSION = 1
 
@@ -274,10 +274,7 @@ class MeanSequence:
         low = _limit(above, times, wanted)
         high = _limit(1.0 - above, times, wanted)
         return AnytimeMean(
-            count=count,
-            estimate=mean,
-            low=self._least + span * low,
-            high=self._most - span * high,
+            count=count, estimate=mean, low=self._least + span * low, high=self._most - span * high
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -299,9 +296,7 @@ class MeanSequence:
         return means
 
 
-def log_capital(
-    above: NDArray[np.float64], times: NDArray[np.float64], means: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def log_capital(above: Array, times: Array, means: Array) -> Array:
     """What a unit has become of bets that values in [0, 1] have a mean above each, its log, (n_means,).
 
     ``above`` (n,) are distinct values, ``times`` (n,) how often each came. A stake c of what could be lost
@@ -313,7 +308,7 @@ def log_capital(
     return np.asarray(best + np.log(np.exp(won - best[:, None]).mean(axis=1)))
 
 
-def _limit(above: NDArray[np.float64], times: NDArray[np.float64], wanted: float) -> float:
+def _limit(above: Array, times: Array, wanted: float) -> float:
     """The greatest mean in [0, 1] above which bets have won so much, from below; 0: none."""
     low, high = 0.0, float((above * times).sum() / times.sum())
     if high == 0.0:

@@ -12,9 +12,9 @@ from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from suffice.errors import UsageError
+from suffice.stats.units import Array, Mask
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +24,9 @@ class Threshold:
     value: float
     share: float = 0.0
 
-    def fires(self, scores: NDArray[np.float64], draws: NDArray[np.float64]) -> NDArray[np.bool_]:
+    def fires(self, scores: Array, draws: Array) -> Mask:
         """Where it fires; ``draws`` are uniform in [0, 1), of the scores' shape."""
-        below: NDArray[np.bool_] = scores < self.value
+        below: Mask = scores < self.value
         if not self.share:
             return below
         return np.asarray(below | ((scores == self.value) & (draws < self.share)))
@@ -58,7 +58,7 @@ def smallest_sample(level: Fraction) -> int:
     return math.ceil(1 / level) - 1
 
 
-def lower_order_statistic(values: NDArray[np.float64], level: Fraction) -> float:
+def lower_order_statistic(values: Array, level: Fraction) -> float:
     """The :func:`lower_rank`-th smallest of ``values`` (n,); -inf for rank 0, +inf for rank n + 1.
 
     A new exchangeable value lies strictly below it with probability at most ``level``.
@@ -71,7 +71,7 @@ def lower_order_statistic(values: NDArray[np.float64], level: Fraction) -> float
     return float(np.partition(values, rank - 1)[rank - 1])
 
 
-def tied_threshold(values: NDArray[np.float64], level: Fraction, *, randomised: bool) -> Threshold:
+def tied_threshold(values: Array, level: Fraction, *, randomised: bool) -> Threshold:
     """The threshold that fires on at most a share ``level`` of exchangeable values.
 
     With k the rank and v the k-th smallest, it fires below v; ``randomised`` also at v, with

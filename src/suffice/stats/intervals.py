@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.stats.units import numbered_units
+from suffice.stats.units import Array, Mask, numbered_units
 
 # --- a number and its interval --------------------------------------------------------------------
 _MOST_UNDEFINED = 0.05  # of the draws; beyond it the percentiles would describe a selected part
@@ -47,7 +47,7 @@ def undefined(reason: str) -> Estimate:
     return Estimate(estimate=None, reason=reason)
 
 
-def from_draws(value: float, draws: NDArray[np.float64]) -> Estimate:
+def from_draws(value: float, draws: Array) -> Estimate:
     """The 2.5 and 97.5 percentiles of the draws (n_draws,) around ``value``."""
     if math.isnan(value):
         return undefined("undefined")
@@ -61,9 +61,7 @@ def from_draws(value: float, draws: NDArray[np.float64]) -> Estimate:
     return Estimate(estimate=value, low=float(low), high=float(high))
 
 
-def difference(
-    later: tuple[Estimate, NDArray[np.float64]], earlier: tuple[Estimate, NDArray[np.float64]]
-) -> Estimate:
+def difference(later: tuple[Estimate, Array], earlier: tuple[Estimate, Array]) -> Estimate:
     """``later`` minus ``earlier``, each an estimate with its draws from independent resamples."""
     for estimate, _ in (later, earlier):
         if estimate.estimate is None:
@@ -82,7 +80,6 @@ _DEPENDENT = (
     1e-9  # share of a column's variance that other columns leave, below which they leave none
 )
 _DIGITS = 6  # in which shares differ when the next column is chosen: rounding must not decide
-Array = NDArray[np.float64]
 
 
 def from_sums(n_questions: int) -> bool:
@@ -147,9 +144,7 @@ class Sums:
         apart = other.mean - self.mean
         between = np.outer(apart, apart) * (self.n * other.n / n)
         return Sums(
-            n=n,
-            total=self.total + other.total,
-            products=self.products + other.products + between,
+            n=n, total=self.total + other.total, products=self.products + other.products + between
         )
 
     @property
@@ -164,7 +159,7 @@ class Sums:
         return np.where(self._flat, 0.0, error)
 
     @property
-    def _flat(self) -> NDArray[np.bool_]:
+    def _flat(self) -> Mask:
         spread = np.sqrt(np.diagonal(self.products) / self.n)
         return np.asarray(spread <= _FLAT * np.maximum(np.abs(self.mean), 1e-6))
 
@@ -238,7 +233,7 @@ def resampled_counts(
     resamples: int = 1000,
     seed: int = 42,
     units: NDArray[np.intp] | None = None,
-) -> Iterator[NDArray[np.float64]]:
+) -> Iterator[Array]:
     """How often each question is drawn, in blocks of resamples (n_draws, n_questions)."""
     if units is not None:
         unit = numbered_units(units)
@@ -257,9 +252,7 @@ def resampled_counts(
         yield counts.reshape(count, n_questions).astype(np.float64)
 
 
-def resampled_means(
-    values: NDArray[np.float64], *, resamples: int = 1000, seed: int = 42
-) -> NDArray[np.float64]:
+def resampled_means(values: Array, *, resamples: int = 1000, seed: int = 42) -> Array:
     """Column means over resampled questions, (resamples, n_columns), of values (n_questions, n_columns).
 
     Questions are sorted by id, and the draws ``default_rng(seed).integers(0, n, size=(resamples, n))``
@@ -278,13 +271,8 @@ def resampled_means(
 
 
 def with_rare_weights(
-    draws: NDArray[np.float64],
-    values: NDArray[np.float64],
-    largest: NDArray[np.float64],
-    *,
-    centred: bool = False,
-    seed: int = 42,
-) -> NDArray[np.float64]:
+    draws: Array, values: Array, largest: Array, *, centred: bool = False, seed: int = 42
+) -> Array:
     """Draws of weighted means as wide as what a few questions of great weight leave open.
 
     A resample holds no weighted question that the sample lacks, so where few stand for many its percentiles
@@ -304,7 +292,7 @@ def with_rare_weights(
     return np.asarray(draws + more[:, alike] * largest / len(values))
 
 
-def percentile_interval(estimate: float, draws: NDArray[np.float64]) -> Interval:
+def percentile_interval(estimate: float, draws: Array) -> Interval:
     """The 2.5 and 97.5 percentiles of the draws around the plain estimate."""
     low, high = np.percentile(draws, [2.5, 97.5])
     return Interval(estimate=estimate, low=float(low), high=float(high))

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from suffice.contracts import Calibrator
 from suffice.errors import DataError, UsageError
@@ -23,6 +23,7 @@ from suffice.stats.fields import (
     probability_or_none,
 )
 from suffice.stats.logistic import least_cross_entropy, sigmoids
+from suffice.stats.units import Array
 
 _PLAIN = "isotonic"  # what a map without a kind is
 
@@ -70,14 +71,14 @@ class PerRoundCalibrator:
     def _of(self, round_number: int) -> Calibrator | None:
         return self.maps[round_number - 1] if round_number <= len(self.maps) else self.beyond
 
-    def predict(self, round_number: int, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def predict(self, round_number: int, values: Array) -> Array:
         """Probabilities of one round's values, same shape, NaN where undefined."""
         fitted = self._of(round_number)
         if fitted is not None:
             return fitted.predict(values)
         return np.full(values.shape, math.nan if self.absent is None else self.absent)
 
-    def predict_rounds(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def predict_rounds(self, values: Array) -> Array:
         """Probabilities of every round's values, (n_questions, n_rounds), stored round-major."""
         predicted = np.empty(values.shape[::-1])
         for index, column in enumerate(values.T):
@@ -151,10 +152,21 @@ class IsotonicMap(FittedMap):
         # Adding 0.0 turns -0.0 into 0.0, which arithmetic would do on one path only.
         object.__setattr__(self, "x", tuple(float(value) + 0.0 for value in self.x))
         object.__setattr__(self, "y", tuple(float(value) + 0.0 for value in self.y))
-        _check_breakpoints(self.x, self.y)
+        x, y = self.x, self.y
+        if len(x) != len(y):
+            raise DataError(f"needs one y for each x, found {len(x)} x and {len(y)} y", column="y")
+        check_points(x)
+        for value in y:
+            if not 0.0 <= value <= 1.0:
+                raise DataError(f"must be in [0, 1], found {value!r}", column="y")
+        for before, after in pairwise(y):
+            if before > after:
+                raise DataError(f"must not decrease, found {after!r} after {before!r}", column="y")
+        if x and math.isinf(x[-1] - x[0]):
+            raise DataError(f"{x[0]!r} to {x[-1]!r} is wider than a float can say", column="x")
         probability_or_none(self.undefined, "undefined")
 
-    def predict(self, values: ArrayLike) -> NDArray[np.float64]:
+    def predict(self, values: ArrayLike) -> Array:
         """The map at every value, shape kept."""
         flat = np.asarray(values, np.float64)
         undefined = math.nan if self.undefined is None else self.undefined
@@ -167,7 +179,7 @@ class IsotonicMap(FittedMap):
                 result[np.isnan(source)] = undefined
         return result.reshape(flat.shape)
 
-    def _block(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _block(self, values: Array) -> Array:
         """NaN stays NaN. A flat segment of width 1 behind the last breakpoint ends the map."""
         x, y = np.array(self.x), np.array(self.y)
         width, height = np.append(np.diff(x), 1.0), np.append(np.diff(y), 0.0)
@@ -175,40 +187,12 @@ class IsotonicMap(FittedMap):
         left = np.minimum(np.searchsorted(x, values, side="right"), len(x)) - 1
         share = (values - x[left]) / width[left]
         rising = share * height[left] + y[left]
-        probabilities: NDArray[np.float64] = np.minimum(rising, np.append(y[1:], y[-1])[left])
+        probabilities: Array = np.minimum(rising, np.append(y[1:], y[-1])[left])
         return probabilities
 
 
-def _check_breakpoints(x: Sequence[float], y: Sequence[float]) -> None:
-    if len(x) != len(y):
-        raise DataError(f"needs one y for each x, found {len(x)} x and {len(y)} y", column="y")
-    check_points(x)
-    for value in y:
-        if not 0.0 <= value <= 1.0:
-            raise DataError(f"must be in [0, 1], found {value!r}", column="y")
-    for before, after in pairwise(y):
-        if before > after:
-            raise DataError(f"must not decrease, found {after!r} after {before!r}", column="y")
-    if x and math.isinf(x[-1] - x[0]):
-        raise DataError(f"{x[0]!r} to {x[-1]!r} is wider than a float can say", column="x")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FitRows:
-    """The rows where signal and outcome are both defined, in the order given."""
-
-    values: NDArray[np.float64]  # (n_usable,)
-    outcomes: NDArray[np.float64]  # (n_usable,)
-    mean: float
-
-    @property
-    def labelled(self) -> bool:
-        """Whether any row had an outcome."""
-        return not math.isnan(self.mean)
-
-
-def fit_rows(x: ArrayLike, y: ArrayLike) -> FitRows:
-    """Pair signal values with outcomes."""
+def _fit_rows(x: ArrayLike, y: ArrayLike) -> tuple[Array, Array, float]:
+    """Values and outcomes of rows that define both, (n_usable,), and the mean outcome of labelled ones."""
     values, outcomes = np.asarray(x, np.float64).ravel(), np.asarray(y, np.float64).ravel()
     if values.shape != outcomes.shape:
         raise DataError(f"{values.size} signal values for {outcomes.size} outcomes", column="y")
@@ -217,11 +201,8 @@ def fit_rows(x: ArrayLike, y: ArrayLike) -> FitRows:
     if outside.any():
         raise DataError(f"must be in [0, 1], found {float(outcomes[outside][0])!r}", column="y")
     usable = labelled & np.isfinite(values)
-    return FitRows(
-        values=values[usable],
-        outcomes=outcomes[usable],
-        mean=float(outcomes[labelled].mean()) if labelled.any() else math.nan,
-    )
+    mean = float(outcomes[labelled].mean()) if labelled.any() else math.nan
+    return values[usable], outcomes[usable], mean
 
 
 def constant_map(mean: float, undefined: float | None = None) -> IsotonicMap:
@@ -232,11 +213,7 @@ def constant_map(mean: float, undefined: float | None = None) -> IsotonicMap:
 
 
 def fit_isotonic(
-    x: ArrayLike,
-    y: ArrayLike,
-    *,
-    minimum_rows: int = MINIMUM_ROWS,
-    undefined: float | None = None,
+    x: ArrayLike, y: ArrayLike, *, minimum_rows: int = MINIMUM_ROWS, undefined: float | None = None
 ) -> IsotonicMap:
     """Least-squares non-decreasing fit of ``y`` on ``x``.
 
@@ -249,12 +226,12 @@ def fit_isotonic(
     >>> fit_isotonic([1, 2, 3, 4, 5], [0, 1, 0, 1, 1])
     IsotonicMap(x=(1.0, 2.0, 3.0, 4.0, 5.0), y=(0.0, 0.5, 0.5, 1.0, 1.0), undefined=None)
     """
-    rows = fit_rows(x, y)
-    distinct, group = np.unique(rows.values, return_inverse=True)
-    if len(rows.values) < minimum_rows or len(distinct) < 2:
-        return constant_map(rows.mean, undefined)
+    values, outcomes, mean = _fit_rows(x, y)
+    distinct, group = np.unique(values, return_inverse=True)
+    if len(values) < minimum_rows or len(distinct) < 2:
+        return constant_map(mean, undefined)
     counts = np.bincount(group).astype(np.float64)
-    sums = np.bincount(group, weights=rows.outcomes).astype(np.float64)
+    sums = np.bincount(group, weights=outcomes).astype(np.float64)
     fitted = _pooled(sums, counts)
     corner = np.ones(len(distinct), bool)
     corner[1:-1] = (fitted[1:-1] != fitted[:-2]) | (fitted[1:-1] != fitted[2:])
@@ -263,7 +240,7 @@ def fit_isotonic(
     )
 
 
-def _pooled(sums: NDArray[np.float64], counts: NDArray[np.float64]) -> NDArray[np.float64]:
+def _pooled(sums: Array, counts: Array) -> Array:
     """Pool adjacent violators, (n_distinct,): whatever does not rise is one block with what follows."""
     # runs at once while they grow fewer, then one by one; sums of 0 and 1 are whole: no order changes a bit
     lengths = np.ones(len(sums), np.int64)  # distinct x of each block
@@ -288,11 +265,7 @@ def _pooled(sums: NDArray[np.float64], counts: NDArray[np.float64]) -> NDArray[n
 
 
 def fit_per_round(
-    values: NDArray[np.float64],
-    em: NDArray[np.float64],
-    *,
-    minimum_rows: int = MINIMUM_ROWS,
-    undefined: float | None = None,
+    values: Array, em: Array, *, minimum_rows: int = MINIMUM_ROWS, undefined: float | None = None
 ) -> tuple[IsotonicMap, ...]:
     """One :func:`fit_isotonic` a round (paper 0)."""
     if values.shape != em.shape:
@@ -324,11 +297,7 @@ def mix(first: IsotonicMap, second: IsotonicMap, weight: float) -> IsotonicMap:
 
 
 def fit_shrunken(
-    values: NDArray[np.float64],
-    em: NDArray[np.float64],
-    *,
-    strength: float = STRENGTH,
-    undefined: float | None = None,
+    values: Array, em: Array, *, strength: float = STRENGTH, undefined: float | None = None
 ) -> PerRoundCalibrator:
     """Each round's isotonic map, mixed with the global one by ``n_t / (n_t + strength)``."""
     if not 0.0 <= strength < math.inf:
@@ -366,7 +335,7 @@ class LogisticMap(FittedMap):
                 raise DataError(f"must be finite, found {value!r}", column=column)
         probability_or_none(self.undefined, "undefined")
 
-    def predict(self, values: ArrayLike) -> NDArray[np.float64]:
+    def predict(self, values: ArrayLike) -> Array:
         """The map at every value, shape kept."""
         source = np.asarray(values, np.float64)
         within = np.clip(source, -_LARGEST, _LARGEST)
@@ -392,24 +361,24 @@ def fit_platt(
     >>> fit_platt([1, 2, 3, 4, 5, 6], [0, 0, 1, 0, 1, 1]).predict([1, 3.5, 6]).round(3).tolist()
     [0.208, 0.5, 0.792]
     """
-    rows = fit_rows(x, y)
-    fitted = _logistic(rows, undefined)
-    return constant_map(rows.mean, undefined) if fitted is None else fitted
+    values, outcomes, mean = _fit_rows(x, y)
+    fitted = _logistic(values, outcomes, undefined)
+    return constant_map(mean, undefined) if fitted is None else fitted
 
 
-def _logistic(rows: FitRows, undefined: float | None) -> LogisticMap | None:
-    right = float(rows.outcomes.sum())
-    wrong = len(rows.outcomes) - right
-    if len(rows.values) < MINIMUM_ROWS or right == 0 or wrong == 0:
+def _logistic(values: Array, outcomes: Array, undefined: float | None) -> LogisticMap | None:
+    right = float(outcomes.sum())
+    wrong = len(outcomes) - right
+    if len(values) < MINIMUM_ROWS or right == 0 or wrong == 0:
         return None
-    low, high = float(rows.values.min()), float(rows.values.max())
+    low, high = float(values.min()), float(values.max())
     # the fit runs on [-1, 1], where any unit of the signal is well conditioned
     centre, half = low / 2 + high / 2, high / 2 - low / 2
     if half == 0.0:
         return None
-    targets = rows.outcomes * ((right + 1) / (right + 2)) + (1 - rows.outcomes) / (wrong + 2)
+    targets = outcomes * ((right + 1) / (right + 2)) + (1 - outcomes) / (wrong + 2)
 
-    design = np.stack([(rows.values - centre) / half, np.ones_like(targets)])
+    design = np.stack([(values - centre) / half, np.ones_like(targets)])
     with np.errstate(over="ignore"):
         scaled_slope, offset = least_cross_entropy(design, targets, np.zeros(2)).tolist()
         slope = float(np.float64(scaled_slope) / half)
@@ -436,10 +405,6 @@ class StepMap(FittedMap):
         for column in ("x", "at", "between"):
             values = tuple(float(value) + 0.0 for value in getattr(self, column))
             object.__setattr__(self, column, values)
-        self._check()
-        probability_or_none(self.undefined, "undefined")
-
-    def _check(self) -> None:
         for column, wanted in (("at", len(self.x)), ("between", len(self.x) + 1)):
             if len(getattr(self, column)) != wanted:
                 raise DataError(
@@ -455,14 +420,15 @@ class StepMap(FittedMap):
                 raise DataError(
                     f"must not decrease, found {below!r}, {value!r}, {above!r}", column="at"
                 )
+        probability_or_none(self.undefined, "undefined")
 
-    def predict(self, values: ArrayLike) -> NDArray[np.float64]:
+    def predict(self, values: ArrayLike) -> Array:
         """The map at every value, shape kept."""
         flat = np.asarray(values, np.float64)
         source = flat.ravel()
         x, between = np.array(self.x), np.array(self.between)
         place = np.searchsorted(x, source, side="left")
-        probabilities: NDArray[np.float64] = between[place]
+        probabilities: Array = between[place]
         if self.x:
             near = np.minimum(place, len(x) - 1)
             probabilities = np.where(x[near] == source, np.array(self.at)[near], probabilities)
@@ -473,9 +439,7 @@ class StepMap(FittedMap):
 _Blocks = tuple[float, float, Any] | None  # sum, count, and the next block further out
 
 
-def multiprobabilities(
-    sums: NDArray[np.float64], counts: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def multiprobabilities(sums: Array, counts: Array) -> tuple[Array, Array]:
     """(p0, p1) in every gap between calibration values, each (n_distinct + 1,)."""
     # violators may be pooled in any order: those beside a gap once for all gaps, then the row that is added
     rows = list(zip(sums.tolist(), counts.tolist(), strict=True))
@@ -525,12 +489,12 @@ def fit_venn_abers(
     >>> fit_venn_abers([1, 2, 3, 4, 5], [0, 0, 0, 1, 1]).predict([0.0, 3.5, 9.0]).round(9).tolist()
     [0.2, 0.5, 0.75]
     """
-    rows = fit_rows(x, y)
-    distinct, group = np.unique(rows.values, return_inverse=True)
-    if len(rows.values) < MINIMUM_ROWS or len(distinct) < 2:
-        return constant_map(rows.mean, undefined)
+    values, outcomes, mean = _fit_rows(x, y)
+    distinct, group = np.unique(values, return_inverse=True)
+    if len(values) < MINIMUM_ROWS or len(distinct) < 2:
+        return constant_map(mean, undefined)
     p0, p1 = multiprobabilities(
-        np.bincount(group, weights=rows.outcomes).astype(np.float64),
+        np.bincount(group, weights=outcomes).astype(np.float64),
         np.bincount(group).astype(np.float64),
     )
     # running maxima take back what rounding may have lowered
@@ -547,7 +511,7 @@ def fit_venn_abers(
     )
 
 
-def _merged(p0: NDArray[np.float64], p1: NDArray[np.float64]) -> NDArray[np.float64]:
+def _merged(p0: Array, p1: Array) -> Array:
     return p1 / (1.0 - p0 + p1)
 
 

@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from suffice.errors import UsageError
+from suffice.stats.units import Array
 
 
-def holm(p_values: NDArray[np.float64]) -> NDArray[np.float64]:
+def holm(p_values: Array) -> Array:
     """Holm's step-down adjusted p-values, (n,), in the order given.
 
     Rejecting where they are at most delta keeps the chance of any false rejection at most delta,
@@ -31,15 +32,6 @@ def holm(p_values: NDArray[np.float64]) -> NDArray[np.float64]:
     return adjusted
 
 
-def fixed_sequence(p_values: NDArray[np.float64], delta: float) -> NDArray[np.bool_]:
-    """Which hypotheses are rejected when tested in the order given until the first failure, (n,).
-
-    The chance of any false rejection is at most delta, each test at the full level; the order must
-    not depend on the data of the tests (Angelopoulos et al. 2021, "Learn then Test", section 3).
-    """
-    return np.logical_and.accumulate(np.asarray(p_values, np.float64) <= delta)
-
-
 _MOST_STAKED = 0.98
 """Share of what ruin would take that is staked at most."""
 _PRIOR_VARIANCE, _PRIOR_WEIGHT = 0.03, 20.0
@@ -49,12 +41,8 @@ _CELLS = 1 << 14  # gamblers that stay in cache together
 
 
 def betting_p_values(
-    losses: NDArray[np.float64],
-    limit: float,
-    *,
-    delta: float = 0.05,
-    orders: NDArray[np.intp] | None = None,
-) -> NDArray[np.float64]:
+    losses: Array, limit: float, *, delta: float = 0.05, orders: NDArray[np.intp] | None = None
+) -> Array:
     """Test by betting on bounded losses.
 
     A gambler starts with one unit and bets before each question that its loss is below the limit; under H
@@ -83,9 +71,7 @@ def betting_p_values(
     return np.concatenate(parts) if parts else np.empty(0)
 
 
-def _betting(
-    losses: NDArray[np.float64], limit: float, target: float, orders: NDArray[np.intp]
-) -> NDArray[np.float64]:
+def _betting(losses: Array, limit: float, target: float, orders: NDArray[np.intp]) -> Array:
     n_questions = len(losses)
     shape = (len(orders), losses.shape[1])
     logs, total = np.zeros(shape), np.zeros(shape)
@@ -108,7 +94,7 @@ def _betting(
     return np.asarray(1.0 / np.maximum(means.max(axis=0), 1.0))
 
 
-def hoeffding_bentkus_p_values(losses: NDArray[np.float64], limit: float) -> NDArray[np.float64]:
+def hoeffding_bentkus_p_values(losses: Array, limit: float) -> Array:
     """The smaller of Hoeffding's (relative entropy) and Bentkus's bound on the mean loss.
 
     ``min(exp(-n h(min(R, limit), limit)), e P(Bin(n, limit) <= ceil(n R)))`` with R the mean loss
@@ -128,7 +114,7 @@ def hoeffding_bentkus_p_values(losses: NDArray[np.float64], limit: float) -> NDA
     return np.asarray(np.minimum(1.0, np.minimum(hoeffding, bentkus)))
 
 
-def _relative_entropy(mean: NDArray[np.float64], limit: float) -> NDArray[np.float64]:
+def _relative_entropy(mean: Array, limit: float) -> Array:
     """Of Bernoulli(mean) from Bernoulli(limit), with 0 log 0 = 0."""
     some = np.where(mean > 0, mean, 1.0)
     rest = np.where(mean < 1, 1.0 - mean, 1.0)
@@ -138,7 +124,7 @@ def _relative_entropy(mean: NDArray[np.float64], limit: float) -> NDArray[np.flo
     return np.asarray(np.maximum(value, 0.0))
 
 
-def binomial_p_values(losses: NDArray[np.float64], limit: float) -> NDArray[np.float64]:
+def binomial_p_values(losses: Array, limit: float) -> Array:
     """The exact test of losses that are 0 or 1: P(Bin(n, limit) <= number of losses).
 
     (n_members,), in (0, 1].
@@ -150,7 +136,7 @@ def binomial_p_values(losses: NDArray[np.float64], limit: float) -> NDArray[np.f
     return np.asarray(binomial_cdf(counts, losses.shape[0], limit)[member])
 
 
-def _check(losses: NDArray[np.float64], limit: float) -> None:
+def _check(losses: Array, limit: float) -> None:
     if not 0.0 < limit < 1.0:
         raise UsageError(f"the limit of a loss in [0, 1] must lie in (0, 1), found {limit!r}")
     if losses.ndim != 2 or losses.shape[0] == 0:
@@ -166,7 +152,7 @@ _PRECISION = 1e-15
 _GRID, _REFINEMENTS = 65, 6  # a quantile to 2e-11
 
 
-def regularised_beta(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> NDArray[np.float64]:
+def regularised_beta(a: ArrayLike, b: ArrayLike, x: ArrayLike) -> Array:
     """The regularised incomplete beta function I_x(a, b), broadcast; a, b > 0 and x in [0, 1]."""
     a, b, x = np.broadcast_arrays(
         np.asarray(a, np.float64), np.asarray(b, np.float64), np.asarray(x, np.float64)
@@ -206,14 +192,12 @@ def exact_interval(successes: int, trials: int, level: float) -> tuple[float, fl
     return low, high
 
 
-def _log_beta(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
+def _log_beta(a: Array, b: Array) -> Array:
     log_gamma = np.vectorize(lgamma, otypes=[np.float64])
     return np.asarray(log_gamma(a) + log_gamma(b) - log_gamma(a + b), np.float64)
 
 
-def _fraction(
-    a: NDArray[np.float64], b: NDArray[np.float64], x: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _fraction(a: Array, b: Array, x: Array) -> Array:
     c = np.ones_like(x)
     d = 1.0 / _away_from_zero(1.0 - (a + b) * x / (a + 1.0))
     value = d.copy()
@@ -230,11 +214,11 @@ def _fraction(
     return value
 
 
-def _away_from_zero(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _away_from_zero(values: Array) -> Array:
     return np.where(np.abs(values) < _TINY, _TINY, values)
 
 
-def binomial_cdf(successes: ArrayLike, trials: ArrayLike, p: ArrayLike) -> NDArray[np.float64]:
+def binomial_cdf(successes: ArrayLike, trials: ArrayLike, p: ArrayLike) -> Array:
     """P(Binomial(trials, p) <= successes), broadcast; p in [0, 1]."""
     k, n, p = np.broadcast_arrays(
         np.floor(np.asarray(successes, np.float64)),
@@ -247,7 +231,7 @@ def binomial_cdf(successes: ArrayLike, trials: ArrayLike, p: ArrayLike) -> NDArr
 
 
 def fisher_p_value(first: tuple[int, int], second: tuple[int, int]) -> float:
-    """Fisher's exact test, two-sided, that two groups have one share: of each how many have it, and its size."""
+    """Fisher's exact test, two-sided, that two groups have one share: how many have it, and the size."""
     with_it, size = first[0] + second[0], first[1] + second[1]
     has = np.arange(max(0, with_it - second[1]), min(first[1], with_it) + 1)
     # the hypergeometric law's logarithm, but for what all have in common
@@ -258,7 +242,7 @@ def fisher_p_value(first: tuple[int, int], second: tuple[int, int]) -> float:
     return float(chance[as_rare].sum() / chance.sum())
 
 
-def welch_p_value(some: NDArray[np.float64], others: NDArray[np.float64]) -> float:
+def welch_p_value(some: Array, others: Array) -> float:
     """Welch's t-test, two-sided, that two groups (n,) of at least two have one mean."""
     errors = np.array([group.var(ddof=1) / len(group) for group in (some, others)])
     apart = abs(float(some.mean() - others.mean()))
@@ -269,7 +253,7 @@ def welch_p_value(some: NDArray[np.float64], others: NDArray[np.float64]) -> flo
     return float(2.0 * student_t_upper(apart / np.sqrt(errors.sum()), degrees))
 
 
-def student_t_upper(t: ArrayLike, degrees: ArrayLike) -> NDArray[np.float64]:
+def student_t_upper(t: ArrayLike, degrees: ArrayLike) -> Array:
     """P(T > t) for Student's t with ``degrees`` of freedom, broadcast; 0 at infinity."""
     t, degrees = np.broadcast_arrays(np.asarray(t, np.float64), np.asarray(degrees, np.float64))
     finite = np.where(np.isfinite(t), t, 0.0)

@@ -9,15 +9,16 @@ from __future__ import annotations
 from typing import Literal, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from suffice.errors import DataError, UsageError
+from suffice.stats.units import Array
 
 BucketKind = Literal["equal-size", "equal-width"]
 CLIP = 1e-15
 
 
-def squared_errors(predicted: ArrayLike, outcome: ArrayLike) -> NDArray[np.float64]:
+def squared_errors(predicted: ArrayLike, outcome: ArrayLike) -> Array:
     """The squared difference of every row, in the shape given; NaN where either is."""
     probabilities, outcomes = _checked(predicted, outcome)
     return np.asarray((probabilities - outcomes) ** 2, np.float64)
@@ -41,11 +42,7 @@ def log_loss(predicted: ArrayLike, outcome: ArrayLike) -> float:
 
 
 def expected_calibration_error(
-    predicted: ArrayLike,
-    outcome: ArrayLike,
-    *,
-    buckets: int = 10,
-    kind: BucketKind = "equal-size",
+    predicted: ArrayLike, outcome: ArrayLike, *, buckets: int = 10, kind: BucketKind = "equal-size"
 ) -> float:
     """Mean over rows of ``|mean probability - share right|`` of their bucket; NaN rows left out."""
     if buckets < 1:
@@ -66,7 +63,7 @@ def expected_calibration_error(
     return float(np.abs(np.add.reduceat(gaps, edges[:-1])).sum() / len(gaps))
 
 
-def equal_size_edges(ordered: NDArray[np.float64], count: int) -> tuple[int, ...]:
+def equal_size_edges(ordered: Array, count: int) -> tuple[int, ...]:
     """Where ``count`` buckets of equal size begin, and the end, in increasing values."""
     size = len(ordered)
     edges = {0, size}
@@ -78,9 +75,7 @@ def equal_size_edges(ordered: NDArray[np.float64], count: int) -> tuple[int, ...
     return tuple(sorted(edges))
 
 
-def _checked(
-    predicted: ArrayLike, outcome: ArrayLike
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _checked(predicted: ArrayLike, outcome: ArrayLike) -> tuple[Array, Array]:
     probabilities, outcomes = np.asarray(predicted, np.float64), np.asarray(outcome, np.float64)
     if probabilities.shape != outcomes.shape:
         raise DataError(
@@ -95,13 +90,11 @@ def _checked(
     return probabilities, outcomes
 
 
-def _usable(
-    predicted: ArrayLike, outcome: ArrayLike
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _usable(predicted: ArrayLike, outcome: ArrayLike) -> tuple[Array, Array]:
     probabilities, outcomes = _checked(predicted, outcome)
     defined = ~(np.isnan(probabilities) | np.isnan(outcomes))
     return probabilities[defined], outcomes[defined]
 
 
-def _mean(values: NDArray[np.float64]) -> float:
+def _mean(values: Array) -> float:
     return float(values.mean()) if values.size else float("nan")

@@ -214,7 +214,7 @@ def _later(logs: Values, ratio: Values, improving: NDArray[np.bool_]) -> NDArray
 
 
 def _trend(logs: Values) -> tuple[Values, Values, NDArray[np.bool_]]:
-    """The slope of a least-squares line, the sum of squares about it, and whether the slope is significant."""
+    """The slope of a least-squares line, the sum of squares about it, and whether it is significant."""
     count = logs.shape[1]
     centre = (count - 1) / 2
     level = _summed(logs) / count

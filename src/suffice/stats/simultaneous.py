@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 
 import numpy as np
@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from suffice.errors import UsageError
 from suffice.stats.intervals import Interval, Sums, resampled_counts
 from suffice.stats.p_values import student_t_upper
+from suffice.stats.units import Array
 
 _BLOCK = 512  # columns resampled at a time
 _LEVEL = 0.95
 _KEPT_CELLS = 25_000_000  # resampling weights kept between blocks
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,14 +47,8 @@ class SimultaneousBand:
 
     def of(self, columns: NDArray[np.intp]) -> SimultaneousBand:
         """The same of columns that are equal to these, by number."""
-        return SimultaneousBand(
-            estimate=self.estimate[columns],
-            low=self.low[columns],
-            high=self.high[columns],
-            naive_low=self.naive_low[columns],
-            naive_high=self.naive_high[columns],
-            critical=self.critical,
-        )
+        names = ("estimate", "low", "high", "naive_low", "naive_high")
+        return replace(self, **{name: getattr(self, name)[columns] for name in names})
 
 
 def _interval(estimate: float, low: float, high: float) -> Interval:

@@ -21,16 +21,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
-from suffice.contracts import (
-    Certainty,
-    Explanation,
-    Facts,
-    LoopNeeds,
-    PolicyTable,
-    Signal,
-)
+from suffice.contracts import Certainty, Explanation, Facts, LoopNeeds, PolicyTable, Signal
 from suffice.errors import SufficeWarning, UsageError
 from suffice.options import Option
 from suffice.policies.method import (
@@ -46,7 +38,8 @@ from suffice.scoring import F1Kind
 from suffice.signals.abstained import abstained_signal
 from suffice.signals.registry import resolve
 from suffice.stats.fields import Fields, known, numbers
-from suffice.stats.logistic import sigmoid, sigmoids
+from suffice.stats.logistic import sigmoids
+from suffice.stats.units import Array, Mask
 
 if TYPE_CHECKING:
     from suffice.measures.measures import Measures
@@ -86,11 +79,14 @@ class Combination:
     undefined: Mapping[str, float]
     intercept: float
     link: Link
+    reads_abstention: bool
 
 
-def combined_confidence(
-    table: PolicyTable, parts: Combination, *, reads_abstention: bool
-) -> NDArray[np.float64]:
+def _linked(link: Link, total: Array) -> Array:
+    return sigmoids(total) if link == "logistic" else np.clip(total, 0.0, 1.0)
+
+
+def combined_confidence(table: PolicyTable, parts: Combination | ABRagPolicy) -> Array:
     """The confidence in every round, (n_questions, n_rounds), NaN where undefined."""
     # round by round, as signals are stored
     total = np.full((table.n_rounds, table.n_questions), parts.intercept)
@@ -100,11 +96,8 @@ def combined_confidence(
         if name in parts.undefined:
             part = np.where(np.isnan(values), parts.undefined[name], part)
         total += part
-    if parts.link == "logistic":
-        total = sigmoids(total)
-    else:
-        np.clip(total, 0.0, 1.0, out=total)
-    if reads_abstention:
+    total = _linked(parts.link, total)
+    if parts.reads_abstention:
         total[table.signal(_ABSTAINED).T == 1.0] = 0.0
     return total.T
 
@@ -283,8 +276,8 @@ class ABRagPolicy:
     @property
     def reachable(self) -> tuple[float, float]:
         """Lowest and highest confidence that its signals' ranges allow, abstentions left out."""
-        low, high = self._range(self.weights)
-        return self._linked(low), self._linked(high)
+        low, high = _linked(self.link, np.array(self._range(self.weights))).tolist()
+        return low, high
 
     def _range(self, names: Iterable[str]) -> tuple[float, float]:
         """Bounds of the sum over these signals, intercept included."""
@@ -305,17 +298,13 @@ class ABRagPolicy:
         low, high = self._range([signal for signal in self.weights if signal != name])
         plateaus = []
         for below, level in pairwise(sorted(self.levels)):
-            most, least = self._linked(high + weight * below), self._linked(low + weight * level)
+            ends = np.array([high + weight * below, low + weight * level])
+            most, least = _linked(self.link, ends).tolist()
             if most < least:
                 plateaus.append(Plateau(most, least, name, level))
         return tuple(plateaus)
 
     # --- deciding --------------------------------------------------------------------------------
-    def _linked(self, total: float) -> float:
-        if self.link == "logistic":
-            return sigmoid(total)
-        return total if math.isnan(total) else min(max(total, 0.0), 1.0)
-
     def explain(self, table: PolicyTable, question: int, round_number: int) -> Explanation:
         """The confidence against its threshold, with the signals behind it."""
         at = question, round_number - 1
@@ -334,15 +323,11 @@ class ABRagPolicy:
             values={**shown, "confidence": confidence},
         )
 
-    def confidence(self, table: PolicyTable) -> NDArray[np.float64]:
+    def confidence(self, table: PolicyTable) -> Array:
         """Conf (paper 2, Eq. 4), (n_questions, n_rounds) in [0, 1], NaN where undefined."""
-        return combined_confidence(
-            table,
-            Combination(self.weights, self.undefined, self.intercept, self.link),
-            reads_abstention=self.reads_abstention,
-        )
+        return combined_confidence(table, self)
 
-    def fires(self, table: PolicyTable) -> NDArray[np.bool_]:
+    def fires(self, table: PolicyTable) -> Mask:
         """Where the confidence reaches the threshold."""
         fires = self.confidence(table) >= self.threshold
         if self.reads_abstention:  # a threshold of 0 holds them too

@@ -24,6 +24,7 @@ from suffice.policies.gate.settings import (
 from suffice.signals.candidates import CANDIDATE_AGREEMENT, CONTRADICTION
 from suffice.signals.samples import sample_counts
 from suffice.stats.logistic import fit_rising_logistic
+from suffice.stats.units import Array, Mask
 from suffice.trace.plans.records import PlanRecord, PlanSet
 from suffice.trace.rounds.table import TraceSet
 
@@ -53,7 +54,7 @@ def published_gate_policy(traces: TraceSet, costs: GateCosts | None = None) -> G
     """The published numbers over the rounds that these traces hold; nothing is fitted."""
     return GatePolicy(
         settings=GateSettings.published(costs=costs),
-        rounds=_budget(traces),
+        rounds=max(1, traces.n_rounds),
         samples=_samples(Measures.of(traces)),
     )
 
@@ -66,7 +67,7 @@ def fit_gate_policy(
     whole = measures.traces
     data = fit_data(measures, (CANDIDATE_AGREEMENT, CONTRADICTION), split=split)
     agreed, conflict = (data.table.signal(name) for name in _READ[:2])
-    em, budget = data.outcomes.em, _budget(whole)
+    em, budget = data.outcomes.em, max(1, whole.n_rounds)
     used = np.isfinite(em) & np.isfinite(agreed) & np.isfinite(conflict)
     if not used.any():
         raise UsageError(
@@ -94,10 +95,6 @@ def fit_gate_policy(
     return policy
 
 
-def _budget(traces: TraceSet) -> int:
-    return max(1, traces.n_rounds)
-
-
 def _samples(measures: Measures) -> int:
     """How many samples most rounds hold."""
     (counts,) = measures.derived(sample_counts)
@@ -105,9 +102,7 @@ def _samples(measures: Measures) -> int:
     return int(np.bincount(held).argmax()) if held.size else PUBLISHED_CANDIDATES
 
 
-def _warn_of_constant(
-    fires: NDArray[np.bool_], exists: NDArray[np.bool_], policy: GatePolicy
-) -> None:
+def _warn_of_constant(fires: Mask, exists: Mask, policy: GatePolicy) -> None:
     early = fires[:, : (policy.rounds or 1) - 1] & exists[:, : (policy.rounds or 1) - 1]
     if not early.size:
         return
@@ -130,7 +125,7 @@ def _warn_of_constant(
 # --- planning --------------------------------------------------------------------------------------
 def labelled_steps(
     plans: Iterable[PlanRecord],
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64], dict[str, int]]:
+) -> tuple[Array, Array, NDArray[np.int64], dict[str, int]]:
     """Values, success and run of the steps to fit on, and what was counted."""
     rows: list[tuple[float, ...]] = []
     counts = {"runs": 0, "judged": 0, "steps": 0, "fitted_steps": 0}
@@ -182,7 +177,7 @@ def fit_gate(plans: PlanSet, costs: GateCosts = DEFAULT_COSTS, **changes: Any) -
     return GateSettings.corrected(model, costs, **{"fitted_on": fitted_on, **changes})
 
 
-def _warn_of_one_class(right: NDArray[np.float64], what: str, where: str) -> None:
+def _warn_of_one_class(right: Array, what: str, where: str) -> None:
     if right.min() == right.max():
         verdict = "right" if right[0] else "wrong"
         warnings.warn(

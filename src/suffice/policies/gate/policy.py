@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from suffice.contracts import Explanation, Facts, LoopNeeds, PolicyTable
 from suffice.errors import DataError, UsageError
 from suffice.options import Option
-from suffice.policies.gate.gate import Reading
 from suffice.policies.gate.settings import (
     BUDGET,
     DEFAULT_COSTS,
@@ -32,6 +30,7 @@ from suffice.signals.candidates import CANDIDATE_AGREEMENT, CONTRADICTION
 from suffice.signals.spec import SignalSpec
 from suffice.stats.fields import Fields, known
 from suffice.stats.logistic import sigmoids
+from suffice.stats.units import Array, Mask
 
 if TYPE_CHECKING:
     from suffice.measures.measures import Measures
@@ -47,13 +46,11 @@ _FOR_PLANS = (
 )
 
 
-def executes(
-    settings: GateSettings, confidence: NDArray[np.float64], contradiction: NDArray[np.float64]
-) -> NDArray[np.bool_]:
+def executes(settings: GateSettings, confidence: Array, contradiction: Array) -> Mask:
     """Where :func:`chosen_action` with every retrieval allowed is EXECUTE; never where undefined."""
     calm = ~(contradiction > settings.kappa)
     wanted = confidence <= settings.tau_low
-    fires: NDArray[np.bool_] = calm & ~wanted & (confidence >= settings.tau_high)
+    fires: Mask = calm & ~wanted & (confidence >= settings.tau_high)
     return fires
 
 
@@ -89,8 +86,7 @@ class GatePolicy:
 
     Examples
     --------
-    >>> from suffice.policies.gate.settings import RiskModel
-    >>> from suffice.policies.gate.settings import GateCosts
+    >>> from suffice.policies.gate.settings import GateCosts, RiskModel
     >>> settings = GateSettings.corrected(
     ...     RiskModel(disagreement=3.0, contradiction=1.0, remaining=0.5, intercept=1.0),
     ...     GateCosts(retrieval=1, failure=2),
@@ -103,6 +99,8 @@ class GatePolicy:
     rounds: int | None = None
     samples: int = PUBLISHED_CANDIDATES
     kind: ClassVar[str] = "gate"
+    specs: ClassVar[tuple[SignalSpec, ...]] = (CANDIDATE_AGREEMENT, CONTRADICTION)
+    signals: ClassVar[tuple[str, ...]] = (CANDIDATE_AGREEMENT.name, CONTRADICTION.name)
 
     def __post_init__(self) -> None:
         for name in ("rounds", "samples"):
@@ -124,16 +122,6 @@ class GatePolicy:
     def fitted_on(self) -> Mapping[str, Any]:
         """Where its numbers were learned; decides nothing."""
         return self.settings.fitted_on
-
-    @property
-    def specs(self) -> tuple[SignalSpec, ...]:
-        """SC and CD; DR follows from the round."""
-        return (CANDIDATE_AGREEMENT, CONTRADICTION)
-
-    @property
-    def signals(self) -> tuple[str, ...]:
-        """Their names."""
-        return tuple(spec.name for spec in self.specs)
 
     @property
     def needs(self) -> LoopNeeds:
@@ -207,7 +195,7 @@ class GatePolicy:
         at = question, round_number - 1
         agreed, conflict = (float(table.signal(name)[at]) for name in self.signals)
         remaining = remaining_share(round_number, self.full_budget())
-        seen = Reading.of(self.settings.risk, agreed, conflict, remaining).values
+        seen = self.settings.risk.values(agreed, conflict, remaining)
         confidence = seen["confidence"]
         values = {name: known(value) for name, value in seen.items()}
         if math.isnan(confidence):
@@ -237,7 +225,7 @@ class GatePolicy:
             + ("" if never is None else f"; {never}")
         )
 
-    def confidence(self, table: PolicyTable) -> NDArray[np.float64]:
+    def confidence(self, table: PolicyTable) -> Array:
         """C (paper 4, Eq. 17), (n_questions, n_rounds) in (0, 1), NaN where undefined."""
         model, budget = self.settings.risk, self.full_budget()
         agreed, conflict = (table.signal(name).T for name in self.signals)
@@ -251,7 +239,7 @@ class GatePolicy:
             confidence[index] = sigmoids(model.intercept - risk)
         return confidence.T
 
-    def fires(self, table: PolicyTable) -> NDArray[np.bool_]:
+    def fires(self, table: PolicyTable) -> Mask:
         """Where the gate would EXECUTE."""
         return executes(self.settings, self.confidence(table), table.signal(CONTRADICTION.name))
 

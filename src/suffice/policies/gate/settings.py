@@ -53,6 +53,17 @@ class RiskModel:
             + self.remaining * remaining
         )
 
+    def values(self, agreement: float, contradiction: float, remaining: float) -> dict[str, float]:
+        """SC, CD and DR with the risk and the confidence that they give, by the names of the signals."""
+        risk = self.risk(agreement=agreement, contradiction=contradiction, remaining=remaining)
+        return {
+            "candidate_agreement": agreement,
+            "contradiction": contradiction,
+            "remaining_share": remaining,
+            "risk": risk,
+            "confidence": self.confidence(risk),
+        }
+
     def confidence(self, risk: float) -> float:
         """C of a risk, in (0, 1), high for safe; NaN stays NaN."""
         return sigmoid(self.intercept - risk)

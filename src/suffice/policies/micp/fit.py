@@ -46,12 +46,7 @@ from suffice.scoring import Match
 from suffice.signals.asking.meaning_clusters import clustered_by
 from suffice.signals.columns.rounds import asked_in_both
 from suffice.signals.samples import Clustering
-from suffice.stats.conformal import (
-    NEVER,
-    exact_level,
-    smallest_sample,
-    tied_threshold,
-)
+from suffice.stats.conformal import NEVER, exact_level, smallest_sample, tied_threshold
 from suffice.stats.units import drawn_units
 from suffice.trace.rounds.labels import names_passages
 from suffice.trace.rounds.table import TraceSet

@@ -54,7 +54,7 @@ from suffice.signals.samples import (
 )
 from suffice.stats.conformal import Threshold
 from suffice.stats.fields import Fields, finite, known
-from suffice.stats.units import lots
+from suffice.stats.units import Array, Mask, lots
 from suffice.trace.rounds.records import Round
 
 if TYPE_CHECKING:
@@ -234,7 +234,7 @@ class MiCPPolicy:
         )
 
     # --- deciding --------------------------------------------------------------------------------
-    def scores(self, table: PolicyTable) -> NDArray[np.float64]:
+    def scores(self, table: PolicyTable) -> Array:
         """What its thresholds are compared with, (n_questions, n_rounds); low stops, NaN never."""
         if self.stop_on == "entropy":
             return table.signal(_ENTROPY)
@@ -272,7 +272,7 @@ class MiCPPolicy:
     def _score_name(self) -> str:
         return "normalized entropy" if self.stop_on == "entropy" else "-top confidence"
 
-    def fires(self, table: PolicyTable) -> NDArray[np.bool_]:
+    def fires(self, table: PolicyTable) -> Mask:
         """Where the round's threshold fires, and from the full budget on."""
         fires = self._below(table)
         fires[:, self.rounds - 1 :] = True
@@ -283,7 +283,7 @@ class MiCPPolicy:
         below = self._below(table)
         return np.where(below.any(axis=1), below.argmax(axis=1) + 1, 0).astype(np.int16)
 
-    def _below(self, table: PolicyTable) -> NDArray[np.bool_]:
+    def _below(self, table: PolicyTable) -> Mask:
         """Where a score is below its round's threshold, or tied with it and the lot says so."""
         scores = self.scores(table)
         below = np.zeros((table.n_rounds, table.n_questions), np.bool_).T
@@ -315,9 +315,23 @@ class MiCPPolicy:
         Clusters of different rounds are equal when they share a member. "Can't Answer" is added
         unless the policy ``stopped`` the loop before its full budget.
         """
-        members = tuple(member for member, _ in confident_clusters(self, rounds))
+        merged: list[tuple[SetMember, frozenset[str]]] = []  # with every normalised form of it
+        for number, finished in enumerate(rounds, start=1):
+            for cluster, confidence in self.confidences(finished):
+                if confidence < self.final:
+                    continue
+                best = SetMember(answer=cluster.answer, confidence=confidence, round=number)
+                forms = cluster.members
+                for entry in [kept for kept in merged if kept[1] & forms]:
+                    merged.remove(entry)
+                    forms |= entry[1]
+                    best = max(entry[0], best, key=lambda member: member.confidence)
+                merged.append((best, forms))
+        answers = sorted(
+            (best for best, _ in merged), key=lambda best: (-best.confidence, best.round)
+        )
         early = stopped and len(rounds) < self.rounds
-        return AnswerSet(answers=members, cannot_answer=not early)
+        return AnswerSet(answers=tuple(answers), cannot_answer=not early)
 
     def recorded_sets(
         self, traces: TraceSet, table: PolicyTable, stops: NDArray[np.int16]
@@ -367,25 +381,6 @@ def _shown(threshold: Threshold, name: str) -> str:
         return "never"
     tied = f" (or equal, in a random {threshold.share:.3g} of questions)" if threshold.share else ""
     return f"{name} < {threshold.value:.4g}{tied}"
-
-
-def confident_clusters(
-    policy: MiCPPolicy, rounds: Sequence[Round]
-) -> list[tuple[SetMember, frozenset[str]]]:
-    """The answer set's members, each with every normalised form it stands for."""
-    merged: list[tuple[SetMember, frozenset[str]]] = []
-    for number, finished in enumerate(rounds, start=1):
-        for cluster, confidence in policy.confidences(finished):
-            if confidence < policy.final:
-                continue
-            best = SetMember(answer=cluster.answer, confidence=confidence, round=number)
-            members = cluster.members
-            for entry in [kept for kept in merged if kept[1] & members]:
-                merged.remove(entry)
-                members |= entry[1]
-                best = max(entry[0], best, key=lambda member: member.confidence)
-            merged.append((best, members))
-    return sorted(merged, key=lambda kept: (-kept[0].confidence, kept[0].round))
 
 
 # --- the method -----------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Any, Literal, get_args
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from suffice.contracts import Retention
@@ -19,6 +20,7 @@ from suffice.signals.columns.rounds import RoundColumns, blocks, only_columns
 from suffice.signals.columns.texts import NONE, Texts
 from suffice.stats.conformal import lower_order_statistic
 from suffice.stats.fields import Fields, number, whole
+from suffice.stats.units import Array, Mask
 from suffice.trace.lazy import LazyTable
 from suffice.trace.rounds.records import Passage
 from suffice.trace.rounds.table import TraceSet
@@ -140,9 +142,9 @@ class Relevances:
 
     relevance: Relevance
     n: int
-    gold: NDArray[np.float64]
+    gold: Array
     gold_question: NDArray[np.intp]
-    shown: NDArray[np.float64]
+    shown: Array
     shown_question: NDArray[np.intp]
     unrecorded: int
 
@@ -167,11 +169,11 @@ class Relevances:
         )
 
     @property
-    def everybody(self) -> NDArray[np.bool_]:
+    def everybody(self) -> Mask:
         """Every question, (n,)."""
         return np.ones(self.n, bool)
 
-    def values(self, chosen: NDArray[np.bool_], preset: Preset) -> NDArray[np.float64]:
+    def values(self, chosen: Mask, preset: Preset) -> Array:
         """What a filter is calibrated on, of the ``chosen`` questions (n,)."""
         here = chosen[self.gold_question]
         # passages of one question are not exchangeable with each other
@@ -181,7 +183,7 @@ class Relevances:
         np.minimum.at(least, self.gold_question[here], self.gold[here])
         return least[least < np.inf]
 
-    def kept(self, chosen: NDArray[np.bool_], threshold: float) -> Retention:
+    def kept(self, chosen: Mask, threshold: float) -> Retention:
         """What a threshold leaves of the ``chosen`` questions (n,), each passage by its best turn."""
         here = chosen[self.gold_question]
         of = np.bincount(self.gold_question[here], minlength=self.n)
@@ -196,13 +198,11 @@ class Relevances:
         )
 
 
-_Best = tuple[NDArray[np.float64], NDArray[np.intp], NDArray[np.float64], NDArray[np.intp]]
+_Best = tuple[Array, NDArray[np.intp], Array, NDArray[np.intp]]
 
 
 def _best(traces: TraceSet, relevance: Relevance, start: int) -> _Best:
     """Right passages that were retrieved and all shown, each beside its question, counted from ``start``."""
-    import pyarrow as pa
-
     rounds = RoundColumns(traces)
     shown, again = rounds.lists("passages"), rounds.lists("refound")
     wanted = Ragged.of(traces.first_rounds("gold_passage_ids"))

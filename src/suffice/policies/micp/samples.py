@@ -30,12 +30,13 @@ from suffice.signals.samples import (
     sample_counts,
     sample_forms,
 )
+from suffice.stats.units import Array, Mask
 from suffice.trace.rounds.labels import labelled
 from suffice.trace.rounds.table import TraceSet
 
 
 def read_samples(
-    questions: TraceSet | Measures, draft: MiCPPolicy, scores: NDArray[np.float64] | None = None
+    questions: TraceSet | Measures, draft: MiCPPolicy, scores: Array | None = None
 ) -> Sampled:
     """Scores and confidences of right clusters, for questions all of which are labelled."""
     measures = Measures.of(questions)
@@ -68,7 +69,7 @@ class RightShares:
     match: Match
     rounds: int
 
-    def __call__(self, traces: TraceSet) -> NDArray[np.float64]:
+    def __call__(self, traces: TraceSet) -> Array:
         """Those of the rounds of a record."""
         shares = np.full((min(self.rounds, traces.n_rounds), traces.n_questions), np.nan).T
         start = 0
@@ -78,7 +79,7 @@ class RightShares:
             start += len(found)
         return shares
 
-    def _of(self, traces: TraceSet) -> NDArray[np.float64]:
+    def _of(self, traces: TraceSet) -> Array:
         table = traces.table
         early = replace(traces, table=table.filter(table.column("round").to_numpy() <= self.rounds))
         rounds = RoundColumns(early)
@@ -157,7 +158,7 @@ def recorded_sets(
 
 
 def _sets(
-    policy: MiCPPolicy, traces: TraceSet, stops: NDArray[np.int16], early: NDArray[np.bool_]
+    policy: MiCPPolicy, traces: TraceSet, stops: NDArray[np.int16], early: Mask
 ) -> Iterator[AnswerSet]:
     columns = ["samples", "sample_clusters", "signals"]
     for index, views in enumerate(traces.views(columns)):

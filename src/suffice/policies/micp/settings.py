@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, Literal, get_args
 
-from suffice.errors import UsageError
+from suffice.errors import UsageError, unknown_name
 from suffice.options import Option, as_share
 from suffice.scoring import Match
 from suffice.signals.samples import CLUSTERINGS, Clustering
@@ -50,7 +50,7 @@ class MiCPSettings:
         Option(
             help="what the division of the error budget minimizes: mean rounds, answer-rate (\"Can't "
             "Answer\" least often), composite (Eq. 14 as we read it; the paper's own is lost), or "
-            "composite-rates (another reading of it, a hypothesis)",
+            "composite-rates (another reading of it, a hypothesis)"
         ),
     ] = "rounds"
     allocation: Annotated[
@@ -74,8 +74,7 @@ class MiCPSettings:
     weight: Annotated[
         float,
         Option(
-            help="lambda of the composite objectives; the paper's is lost (default: 1)",
-            metavar="L",
+            help="lambda of the composite objectives; the paper's is lost (default: 1)", metavar="L"
         ),
     ] = UNSTATED_WEIGHT
     grid: Annotated[
@@ -117,10 +116,9 @@ class MiCPSettings:
     def __post_init__(self) -> None:
         exact_level(self.alpha, "alpha")
         exact_level(self.alpha_retrieval, "alpha_retrieval")
-        if self.rounds is not None and self.rounds < 1:
-            raise UsageError(f"rounds must be at least 1, found {self.rounds}")
-        if self.steps < 1:
-            raise UsageError(f"the grid needs at least 1 step, found {self.steps}")
+        for name in ("rounds", "steps"):
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise UsageError(f"{name} must be at least 1, found {value}")
         for name, known in (
             ("objective", OBJECTIVES),
             ("stop_on", STOP_ON),
@@ -128,10 +126,7 @@ class MiCPSettings:
             ("grid", GRIDS),
         ):
             if getattr(self, name) not in known:
-                by = "clusters by" if name == "clusters" else name
-                raise UsageError(
-                    f"no {by} {getattr(self, name)!r}; known: {', '.join(each for each in known if each)}"
-                )
+                raise UsageError(unknown_name(name, getattr(self, name), filter(None, known)))
         if not 0.0 < self.share < 1.0:
             raise UsageError(f"the share that optimises lies in (0, 1), found {self.share!r}")
         if not 0.0 <= self.weight < math.inf:

@@ -21,13 +21,8 @@ from numpy.typing import NDArray
 
 from suffice.policies.method import Preset
 from suffice.policies.micp.settings import Grid, Objective
-from suffice.stats.conformal import (
-    NEVER,
-    Threshold,
-    lower_order_statistic,
-    tied_threshold,
-)
-from suffice.stats.units import lots
+from suffice.stats.conformal import NEVER, Threshold, lower_order_statistic, tied_threshold
+from suffice.stats.units import Array, Mask, lots
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,9 +37,9 @@ class Lots:
 
     def __init__(self, question_ids: pa.ChunkedArray, seed: int) -> None:
         self._ids, self._seed = question_ids, seed
-        self._columns: dict[int, NDArray[np.float64]] = {}
+        self._columns: dict[int, Array] = {}
 
-    def __getitem__(self, place: tuple[slice, int]) -> NDArray[np.float64]:
+    def __getitem__(self, place: tuple[slice, int]) -> Array:
         """Those of all questions in a round counted from 0, (n,): of ``[:, t]`` only t is read."""
         _, number = place
         if number not in self._columns:
@@ -53,7 +48,7 @@ class Lots:
             self._columns[number] = np.concatenate([*drawn, np.empty(0)])
         return self._columns[number]
 
-    def take(self, chosen: NDArray[np.bool_] | NDArray[np.intp]) -> Lots:
+    def take(self, chosen: Mask | NDArray[np.intp]) -> Lots:
         """Those of some questions."""
         return Lots(self._ids.take(np.arange(len(self._ids))[chosen]), self._seed)
 
@@ -62,9 +57,9 @@ class Lots:
 class Sampled:
     """What the samples of n questions over T rounds say."""
 
-    score: NDArray[np.float64]
-    best_gold: NDArray[np.float64]
-    draws: NDArray[np.float64] | Lots
+    score: Array
+    best_gold: Array
+    draws: Array | Lots
 
     @property
     def n(self) -> int:
@@ -77,18 +72,18 @@ class Sampled:
         return int(self.score.shape[1])
 
     @property
-    def answerable(self) -> NDArray[np.bool_]:
+    def answerable(self) -> Mask:
         """(n, T): whether the right answer was sampled in rounds 1..t (A_i,t)."""
         return self.best_gold > -math.inf
 
     @property
-    def first_gold(self) -> NDArray[np.float64]:
+    def first_gold(self) -> Array:
         """(n,): its confidence at the first round that samples it; -inf where none does."""
         sampled = self.answerable
         first = np.where(sampled.any(axis=1), sampled.argmax(axis=1), self.rounds - 1)
         return np.asarray(self.best_gold[np.arange(self.n), first])
 
-    def take(self, chosen: NDArray[np.bool_] | NDArray[np.intp]) -> Sampled:
+    def take(self, chosen: Mask | NDArray[np.intp]) -> Sampled:
         """Those questions."""
         draws = self.draws
         return Sampled(
@@ -208,9 +203,9 @@ class Evaluation:
     """What thresholds do to n questions."""
 
     stop: NDArray[np.int64]
-    early: NDArray[np.bool_]
-    covered: NDArray[np.bool_]
-    answerable: NDArray[np.bool_]
+    early: Mask
+    covered: Mask
+    answerable: Mask
 
     @property
     def coverage(self) -> float:

@@ -26,11 +26,10 @@ from functools import cached_property, lru_cache, reduce
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from suffice.errors import UsageError, did_you_mean
 from suffice.signals.spec import SignalSpec
-from suffice.stats.units import lots
+from suffice.stats.units import Array, Mask, lots
 
 MAX_LENGTH = 10_000
 MAX_DEPTH = 50
@@ -508,13 +507,13 @@ class RuleColumns:
     """
 
     shape: tuple[int, int]
-    signals: Mapping[str, NDArray[np.float64]]
-    calibrations: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
-    base_rates: NDArray[np.float64] | None = None
+    signals: Mapping[str, Array]
+    calibrations: Mapping[str, Array] = field(default_factory=dict)
+    base_rates: Array | None = None
     question_ids: Sequence[str] = ()
 
     @cached_property
-    def coins(self) -> NDArray[np.float64]:
+    def coins(self) -> Array:
         """Every question's own draw, (n_questions,)."""
         return lots("coin", self.question_ids)
 
@@ -539,9 +538,7 @@ class RuleColumns:
         return np.broadcast_to(value, self.shape)
 
 
-def rule_fires(
-    rule: str, specs: Mapping[str, SignalSpec], columns: RuleColumns
-) -> NDArray[np.bool_]:
+def rule_fires(rule: str, specs: Mapping[str, SignalSpec], columns: RuleColumns) -> Mask:
     """Where the rule holds, (n_questions, n_rounds), stored round-major."""
     expression = parse(rule)
     check_reachable(expression, specs)

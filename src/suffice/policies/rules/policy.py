@@ -9,7 +9,6 @@ from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from suffice.contracts import Explanation, Facts, LoopNeeds, PolicyTable
 from suffice.errors import UsageError
@@ -43,11 +42,8 @@ from suffice.signals.abstained import abstained_signal
 from suffice.signals.registry import resolve
 from suffice.signals.spec import SignalSpec
 from suffice.stats.fields import Fields, known, probability_or_none
-from suffice.stats.maps import (
-    PerRoundCalibrator,
-    calibrator_document,
-    read_calibrator,
-)
+from suffice.stats.maps import PerRoundCalibrator, calibrator_document, read_calibrator
+from suffice.stats.units import Array, Mask
 
 if TYPE_CHECKING:
     from suffice.measures.measures import Measures
@@ -167,7 +163,12 @@ class RulePolicy:
     def specs(self) -> tuple[SignalSpec, ...]:
         """Declarations of those signals, with this policy's settings."""
         specs = (resolve(name, also=self.own_signals) for name in self.signals)
-        return tuple(self._with_settings(spec) for spec in specs)
+        if self.abstention is None:
+            return tuple(specs)
+        from suffice.signals.derived import with_meaning
+
+        own = abstained_signal(self.abstention)
+        return tuple(with_meaning(spec, own) for spec in specs)
 
     @property
     def needs(self) -> LoopNeeds:
@@ -194,20 +195,13 @@ class RulePolicy:
             f"where it is undefined no condition on it holds, so {self.rule!r} may never stop early"
         )
 
-    def _with_settings(self, spec: SignalSpec) -> SignalSpec:
-        if self.abstention is None:
-            return spec
-        from suffice.signals.derived import with_meaning
-
-        return with_meaning(spec, abstained_signal(self.abstention))
-
     @cached_property
     def _shown(self) -> Mapping[str, _Shown]:
         """What a decision shows of the rule, by its text, in reading order."""
         read = operands(parse(self.rule))
         return {str(operand): operand for operand in read if not isinstance(operand, Number)}
 
-    def fires(self, table: PolicyTable) -> NDArray[np.bool_]:
+    def fires(self, table: PolicyTable) -> Mask:
         """Where the rule holds."""
         return self._fires(self._columns(table))
 
@@ -238,7 +232,7 @@ class RulePolicy:
             reason=f"{self.rule} {verdict} at round {round_number}: {listed}", values=values
         )
 
-    def _fires(self, columns: RuleColumns) -> NDArray[np.bool_]:
+    def _fires(self, columns: RuleColumns) -> Mask:
         return rule_fires(self.rule, {spec.name: spec for spec in self.specs}, columns)
 
     def _columns(self, table: PolicyTable, rows: slice = slice(None)) -> RuleColumns:
@@ -265,7 +259,7 @@ class RulePolicy:
         shown = self._shown.items()
         return {name: part.name for name, part in shown if isinstance(part, Calibrated)}
 
-    def confidence(self, table: PolicyTable) -> NDArray[np.float64] | None:
+    def confidence(self, table: PolicyTable) -> Array | None:
         """The smallest of its calibrated values, P(EM = 1), (n_questions, n_rounds).
 
         NaN where one of them is undefined; ``None`` for a rule without ``calibrated``.
@@ -275,7 +269,7 @@ class RulePolicy:
         # NaN wins: an undefined part leaves no whole
         return reduce(np.minimum, self._columns(table).calibrations.values())
 
-    def can_hold(self, table: PolicyTable) -> NDArray[np.bool_]:
+    def can_hold(self, table: PolicyTable) -> Mask:
         """Whether what is defined in a round lets it hold there, (n_questions, n_rounds)."""
         columns = self._columns(table)
         return np.asarray(columns.whole(can_hold(parse(self.rule), columns)), np.bool_)

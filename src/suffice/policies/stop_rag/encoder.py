@@ -193,9 +193,14 @@ _WINDOWS: dict[Mode, int] = {"separate": 256, "joined": 2048}
 _UNLIMITED = 10**6  # a tokenizer without a limit states a number beyond any text
 
 
-def torch_module() -> Any:
-    """PyTorch, or the line that installs it."""
-    return require("torch", extra="learn", purpose=PURPOSE)
+class _Torch:
+    """PyTorch, imported when it is first used, or the line that installs it."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(require("torch", extra="learn", purpose=PURPOSE), name)
+
+
+torch: Any = _Torch()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,7 +231,6 @@ class TextEncoder:
     @classmethod
     def load(cls, name: str, *, device: str = "cpu") -> TextEncoder:
         """The packaged encoder, a folder that transformers reads, or a model of the Hub."""
-        torch = torch_module()
         transformers = require("transformers", extra="learn", purpose=PURPOSE)
         path = _packaged() if name == PACKAGED_ENCODER else name
         try:
@@ -289,7 +293,6 @@ class TextEncoder:
 
     def batch(self, texts: Sequence[Tokens]) -> Batch:
         """The texts as one padded batch."""
-        torch = torch_module()
         device = self.device
 
         def padded(rows: Iterable[tuple[int, ...]], value: int) -> Any:
@@ -327,7 +330,6 @@ class TextEncoder:
 
 def _layers(body: Any) -> Sequence[Any]:
     """The stack of layers: the first list of modules as long as the configuration says; else empty."""
-    torch = torch_module()
     depth = getattr(body.config, "num_hidden_layers", None)
     for module in body.modules():
         if isinstance(module, torch.nn.ModuleList) and len(module) == depth:
@@ -352,7 +354,6 @@ def _packaged() -> str:
 
 def _identity(tokenizer: Any, body: Any) -> str:
     """SHA-256 over weights and vocabulary, as loaded."""
-    torch = torch_module()
     digest = hashlib.sha256()
     for name, tensor in sorted(body.state_dict().items()):
         digest.update(f"{name} {tuple(tensor.shape)}".encode())

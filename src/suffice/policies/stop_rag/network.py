@@ -17,25 +17,16 @@ from dataclasses import asdict, dataclass, field, fields
 from functools import cache, partial
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from suffice._optional import require
 from suffice.contracts import Signal
 from suffice.errors import DataError, UsageError, first_line
-from suffice.policies.stop_rag.encoder import (
-    PURPOSE,
-    Batch,
-    TextEncoder,
-    Tokenizer,
-    Tokens,
-    torch_module,
-)
+from suffice.policies.stop_rag.encoder import PURPOSE, Batch, TextEncoder, Tokenizer, Tokens, torch
 from suffice.policies.stop_rag.settings import Mode, TrainSettings
 from suffice.policies.stop_rag.states import StateTexts, texts_of_view
 from suffice.signals.registry import Q_CONT, Q_STOP
 from suffice.signals.spec import SignalSpec
 from suffice.stats.fields import Fields
+from suffice.stats.units import Array
 from suffice.trace.rounds.records import LoopView
 
 MATCHES = 10  # numbers a pair gets at each depth
@@ -60,7 +51,6 @@ def matches(vectors: Any, batch: Batch) -> tuple[Any, Any]:
     exchanged the mean of w and the share above 0.95. Words matter because a long name is many tokens.
     The match of a question's token is the w of its word.
     """
-    torch = torch_module()
     question, document = batch.question, batch.document
     unit = torch.nn.functional.normalize(vectors, dim=-1)
     cosines = torch.matmul(unit, unit.transpose(1, 2))
@@ -89,7 +79,6 @@ def matches(vectors: Any, batch: Batch) -> tuple[Any, Any]:
 
 def _by_word(values: Any, words: Any, part: Any) -> tuple[Any, Any]:
     """The lowest value of each word's tokens, (P, W), and which words there are."""
-    torch = torch_module()
     there = part & (words >= 0)
     count = int(words.max()) + 1 if words.numel() else 0
     lowest = torch.full((len(values), max(1, count)), 2.0, dtype=values.dtype, device=values.device)
@@ -101,7 +90,6 @@ def _by_word(values: Any, words: Any, part: Any) -> tuple[Any, Any]:
 
 def _spread(values: Any, there: Any) -> list[Any]:
     """Mean, mean of the three lowest, and mean of (1 - value)^2 over what is there, each (P,)."""
-    torch = torch_module()
     count = there.sum(dim=1).clamp(min=1)
     low = values.masked_fill(~there, 2.0).topk(min(_LOWEST, values.shape[1]), largest=False).values
     low = torch.where(low > 1.5, torch.zeros_like(low), low)
@@ -139,7 +127,6 @@ class QNetwork:
     """Two values of a state, of stopping and of going on, as tensors."""
 
     def __init__(self, encoder: TextEncoder, shape: NetworkShape, *, dropout: float = 0.0) -> None:
-        torch = torch_module()
         self.encoder = encoder
         self.shape = shape
         self.tokenizer = Tokenizer(encoder.tokenizer, window=shape.window, mode=shape.mode)
@@ -171,7 +158,6 @@ class QNetwork:
 
     def features(self, batch: Batch, tokens: Any) -> Any:
         """What a text shows, (P, F), from its tokens' vectors (P, L, width)."""
-        torch = torch_module()
         mean = mean_vector(tokens, batch.mask)
         if self.shape.mode == "joined":
             return mean
@@ -192,7 +178,6 @@ class QNetwork:
 
     def pool(self, read: Any, members: Any, documents: Any) -> Any:
         """States (S, X) from texts (P, R)."""
-        torch = torch_module()
         if self.shape.mode == "joined":
             return read[members[:, 0]]
         there = (members >= 0).unsqueeze(-1)
@@ -217,7 +202,6 @@ class QNetwork:
 
     def set_scale(self, features: Any) -> None:
         """Standardise features as these (P, F) are spread; ``joined`` reads them as they are."""
-        torch = torch_module()
         if self.shape.mode == "separate" and len(features) > 1:
             self.centre = features.mean(dim=0)
             spread = features.std(dim=0)
@@ -242,7 +226,7 @@ class QNetwork:
 
     def load_tensors(self, tensors: Mapping[str, Any]) -> None:
         """Take over what :meth:`tensors` gave."""
-        torch, own = torch_module(), self.tensors()
+        own = self.tensors()
         wrong = sorted(
             name
             for name in {*own, *tensors}
@@ -299,7 +283,6 @@ class TextScorer:
 
     def score_texts(self, states: StateTexts, number: int) -> tuple[float, float]:
         """The same of state ``number``, 1-based."""
-        torch = torch_module()
         documents = states.seen(number)
         separate = self.network.shape.mode == "separate"
         texts = [(text,) for text in documents] if separate else [documents]
@@ -375,9 +358,7 @@ class TextModel:
         """What it reads with."""
         return f"the encoder {self.encoder} over question and documents"
 
-    def values(
-        self, columns: Mapping[str, NDArray[np.float64]]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def values(self, columns: Mapping[str, Array]) -> tuple[Array, Array]:
         """Its signals are the values."""
         return columns[Q_STOP.name], columns[Q_CONT.name]
 

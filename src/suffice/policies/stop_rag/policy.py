@@ -10,22 +10,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from suffice.contracts import (
-    Explanation,
-    Facts,
-    LoopNeeds,
-    PolicyTable,
-    Signal,
-)
+from suffice.contracts import Explanation, Facts, LoopNeeds, PolicyTable, Signal
 from suffice.errors import DataError, UsageError, plain_file
 from suffice.policies.method import FitRun, Method, Preset, loop_needs, read_told, weights_beside
 from suffice.policies.stop_rag.network import TextModel
 from suffice.policies.stop_rag.settings import TARGETS, StopRAGSettings, Target
 from suffice.policies.stop_rag.signal_network import SignalNetwork
 from suffice.stats.fields import Fields, known
+from suffice.stats.units import Array, Mask
 
 if TYPE_CHECKING:
     from suffice.measures.measures import Measures
@@ -87,7 +79,7 @@ class StopRAGPolicy:
             earliest=self.first,
         )
 
-    def fires(self, table: PolicyTable) -> NDArray[np.bool_]:
+    def fires(self, table: PolicyTable) -> Mask:
         """Where the difference of the values exceeds the threshold, and from the full budget on."""
         stop, cont = self.values(table)
         fires = stop - cont > self.threshold
@@ -125,7 +117,7 @@ class StopRAGPolicy:
         }
         return Explanation(reason=reason, values=values)
 
-    def values(self, table: PolicyTable) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def values(self, table: PolicyTable) -> tuple[Array, Array]:
         """``q_stop`` and ``q_cont`` of every recorded round, each (n_questions, n_rounds)."""
         return self.model.values({name: table.signal(name) for name in self.signals})
 
@@ -205,14 +197,10 @@ METHOD = StopRAG()
 def _weights(path: Path, expected: object) -> bytes:
     try:
         data = plain_file(path).read_bytes()
-    except FileNotFoundError:
-        raise DataError(
-            f"the network's weights are missing; they belong beside it in {path.name}",
-            column="network.weights_sha256",
-        ) from None
     except OSError as error:
         raise DataError(
-            f"the network's weights in {path.name} cannot be read: {error.strerror or error}",
+            f"the network's weights cannot be read ({error.strerror or error}); they belong beside it in "
+            f"{path.name}",
             column="network.weights_sha256",
         ) from error
     if hashlib.sha256(data).hexdigest() != expected:

@@ -158,14 +158,14 @@ class StopRAGSettings:
         Target,
         Option(
             help="what the value of going on is learned towards: q-lambda, mc and q0 (its lambda of 1 "
-            "and 0), or binary, whether stopping is better at all",
+            "and 0), or binary, whether stopping is better at all"
         ),
     ] = "q-lambda"
     features: Annotated[
         Features,
         Option(
             help="what the network reads: the text of question and documents, or the signals of each "
-            "round alone, the plain baseline",
+            "round alone, the plain baseline"
         ),
     ] = "text"
     encoder: Annotated[
@@ -195,7 +195,7 @@ class StopRAGSettings:
         Mode | None,
         Option(
             help="separate: each document is read with the question, and all are pooled; joined: "
-            "question and documents are one text (default: separate, published joined)",
+            "question and documents are one text (default: separate, published joined)"
         ),
     ] = None
     window: Annotated[
