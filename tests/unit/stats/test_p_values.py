@@ -9,9 +9,10 @@ from suffice.errors import UsageError
 from suffice.stats.p_values import (
     betting_p_values,
     binomial_p_values,
-    fixed_sequence,
+    fisher_p_value,
     hoeffding_bentkus_p_values,
     holm,
+    welch_p_value,
 )
 
 TESTS = (betting_p_values, hoeffding_bentkus_p_values, binomial_p_values)
@@ -92,10 +93,20 @@ def test_betting_is_valid_at_the_limit(values: tuple[float, ...], gamblers: int)
         assert (p <= delta).mean() <= delta + 3 * error
 
 
-def test_holm_and_fixed_sequence_keep_their_order() -> None:
+def test_holm_keeps_the_order() -> None:
     p = np.array([0.04, 0.001, 0.9])
     assert holm(p).tolist() == [0.08, 0.003, 0.9]
-    assert fixed_sequence(p, 0.05).tolist() == [True, True, False]
-    assert fixed_sequence(np.array([0.9, 0.0]), 0.05).tolist() == [False, False]
     with pytest.raises(UsageError, match=r"\[0, 1\]"):
         holm(np.array([np.nan]))
+
+
+def test_two_groups_are_compared_as_scipy_does() -> None:
+    stats = pytest.importorskip("scipy.stats")
+    for first, second in (((3, 4), (1, 4)), ((10, 40), (2, 50)), ((0, 5), (5, 5))):
+        table = [[has, size - has] for has, size in (first, second)]
+        expected = stats.fisher_exact(table).pvalue
+        assert fisher_p_value(first, second) == pytest.approx(expected)
+    generator = np.random.default_rng(4)
+    some, others = generator.normal(0.0, 1.0, 20), generator.normal(0.5, 2.0, 9)
+    expected = stats.ttest_ind(some, others, equal_var=False).pvalue
+    assert welch_p_value(some, others) == pytest.approx(expected)

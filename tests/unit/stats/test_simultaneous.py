@@ -83,11 +83,6 @@ def test_a_large_family_in_blocks_is_one_block(monkeypatch: pytest.MonkeyPatch) 
     assert blocks.critical == pytest.approx(whole.critical)
 
 
-def test_an_empty_family_is_refused() -> None:
-    with pytest.raises(UsageError, match="member"):
-        bands(np.zeros((5, 0)))
-
-
 def test_all_means_are_covered_at_once() -> None:
     """400 samples of 150 questions under 40 correlated columns with known means."""
     generator = np.random.default_rng(5)

@@ -93,11 +93,6 @@ class TestBudgetAndCoolDown:
         expected = ["RETRIEVE" if step % every == 0 else "ASK" for step in range(7)]
         assert found == expected
 
-    def test_a_cool_down_is_named(self) -> None:
-        gate = published(cooldown=2)
-        gate.act(APART, [], step=1, total_steps=6)
-        assert gate.act(APART, [], step=2, total_steps=6).blocked == "cool-down"
-
     @pytest.mark.parametrize("order", ["retrieve-first", "replan-first"])
     def test_a_blocked_retrieval_falls_through_to_replan(self, order: str) -> None:
         gate = published(Says(1.0), budget=0, order=order)
@@ -136,10 +131,6 @@ def test_algorithm_1_state_by_state(
 
 
 class TestOddInputs:
-    def test_a_plan_longer_than_the_task_has_nothing_left(self) -> None:
-        decision = published().act(ALIKE, ["a step"] * 9, step=10, total_steps=6)
-        assert decision.values["remaining_share"] == 0.0
-
     def test_empty_candidates_agree_on_nothing_and_contradict_nothing(self) -> None:
         detector = Says(1.0)
         decision = published(detector).act(["", ""], ["Open it"], step=2, total_steps=6)

@@ -77,11 +77,7 @@ def test_its_document_gives_it_back(threshold: float) -> None:
 
 
 def found_again(
-    name: str,
-    first: float,
-    again: float | None,
-    *,
-    queries: Sequence[str] = ("who?", "where?"),
+    name: str, first: float, again: float | None, *, queries: Sequence[str] = ("who?", "where?")
 ) -> QuestionRecord:
     """Right passage ``a`` is added by round 1; ``again``: its score for round 2's query, if recorded."""
     one, two = shown_record(name, [[("a", first), ("x", 0.5)], [("y", 9.0)]], ("a",)).rounds

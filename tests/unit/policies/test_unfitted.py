@@ -1,4 +1,4 @@
-"""Rules of other systems: their names, what they return, and LoopGain's own outcomes."""
+"""Policies that nothing fits: fixed budgets, and rules of other systems against LoopGain's own outcomes."""
 
 from __future__ import annotations
 
@@ -6,19 +6,33 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from suffice.contracts import StopPolicy
 from suffice.errors import UsageError
 from suffice.policies.file import load_policy, policy_document, save_policy
 from suffice.policies.registry import fit_method, unfitted_policy
 from suffice.policies.rules.policy import RulePolicy
+from suffice.policies.unfitted import FixedPolicy
 from suffice.replay.run.compare import compare
 from suffice.replay.settings import ComparisonSettings
+from suffice.signals.table import SignalTable, first_stops
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.table import TraceSet
 
 
+def test_it_stops_at_its_round_live_and_recorded() -> None:
+    policy: StopPolicy = FixedPolicy(2)
+    table = SignalTable(values={}, exists=np.ones((1, 3), bool))
+    assert policy.fires(table).tolist() == [[False, True, True]]
+    table = SignalTable(values={}, exists=np.ones((3, 1), bool))
+    assert first_stops(policy, table).tolist() == [2, 2, 2]
+    assert (policy.kind, policy.signals, policy.specs) == ("fixed", (), ())
+
+
+# --- rules of other systems -----------------------------------------------------------------------
 def rule_of(name: str) -> RulePolicy:
     policy = unfitted_policy(name)
     assert isinstance(policy, RulePolicy)
