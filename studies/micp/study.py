@@ -327,7 +327,7 @@ def _about_the_record(record: LabelledRecord) -> Iterator[str]:
     elif record.relevances is None:
         yield "no retention: the record holds no relevance of passages, or no gold passages"
     else:
-        yield from refound_notes(record.relevances.unrecorded)
+        yield from refound_notes(record.traces)
 
 
 def _few(sizes: Sequence[int], asked: Counter[Fraction], never: Counter[Fraction]) -> Iterator[str]:

@@ -23,7 +23,6 @@ from suffice.policies.micp.relevance_filter import (
     fit_filter,
     refound_notes,
     scored_by,
-    unrecorded_finds,
 )
 from suffice.policies.micp.samples import read_samples, samples_a_round
 from suffice.policies.micp.settings import (
@@ -178,7 +177,7 @@ def fit_on(parts: FitParts, preset: Preset, settings: MiCPSettings) -> MiCPPolic
         notes=(
             *warned,
             *filter_notes(draft),
-            *([] if chosen is None or filtered else refound_notes(unrecorded_finds(record))),
+            *([] if chosen is None or filtered else refound_notes(record)),
             *tie_notes(held, alpha, thresholds, preset),
             *cluster_notes(draft, settings.clusters),
         ),

@@ -146,7 +146,6 @@ class Relevances:
     gold_question: NDArray[np.intp]
     shown: Array
     shown_question: NDArray[np.intp]
-    unrecorded: int
 
     @classmethod
     def read(cls, traces: TraceSet, relevance: Relevance) -> Relevances:
@@ -165,7 +164,6 @@ class Relevances:
             gold_question=gold_question,
             shown=shown,
             shown_question=shown_question,
-            unrecorded=unrecorded_finds(traces),
         )
 
     @property
@@ -256,8 +254,9 @@ def retention(traces: TraceSet, chosen: RelevanceFilter) -> Retention:
     return held.kept(held.everybody, chosen.threshold)
 
 
-def refound_notes(unrecorded: int) -> list[str]:
+def refound_notes(traces: TraceSet) -> list[str]:
     """Where later queries may have found passages again and the record does not say so."""
+    unrecorded = unrecorded_finds(traces)
     if not unrecorded:
         return []
     return [

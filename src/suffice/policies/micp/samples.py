@@ -17,7 +17,6 @@ from suffice.policies.micp.relevance_filter import (
     refound_notes,
     retention,
     scored_by,
-    unrecorded_finds,
 )
 from suffice.policies.micp.stage2 import Lots, Sampled, evaluate_stops
 from suffice.scoring import Match
@@ -152,7 +151,7 @@ def recorded_sets(
         retention=kept,
         notes=(
             *_notes(policy, traces, table),
-            *([] if kept is None else refound_notes(unrecorded_finds(traces))),
+            *([] if kept is None else refound_notes(traces)),
         ),
     )
 
