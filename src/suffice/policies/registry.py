@@ -79,12 +79,14 @@ def kind_names() -> tuple[str, ...]:
 
 def find_method(name: str) -> Method | None:
     """The method of a name; ``None``: there is none."""
-    return _found(name, _METHODS)
+    method: Method | None = _found(name, _METHODS)
+    return method
 
 
 def find_kind(name: str) -> PolicyKind | None:
     """How a kind of policy is read from its file; ``None``: there is no such kind."""
-    return _found(name, _KINDS)
+    kind: PolicyKind | None = _found(name, _KINDS)
+    return kind
 
 
 def _found(name: str, homes: Mapping[str, str]) -> Any:
