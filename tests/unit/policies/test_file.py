@@ -236,11 +236,18 @@ FILTER = {"threshold": 1.0, "relevance": "score", "alpha": 0.1, "preset": "corre
 @pytest.mark.parametrize(
     ("changes", "field"),
     [
+        ({"alpha": "much"}, "alpha"),
         ({"rounds": None}, "rounds"),
+        ({"rounds": True}, "rounds"),
         ({"samples": None}, "samples"),
         ({"stops": None}, "stops"),
         ({"answer_set": None}, "answer_set"),
+        ({"stops": []}, "stops"),
+        ({"stops": [{"tied_share": 0.1}]}, "stops"),
         ({"stops": [{"value": math.inf}]}, "value"),
+        ({"answer_set": {"confidence": "x"}}, "confidence"),
+        ({"match": {"score": "f1"}}, "match"),
+        ({"filter": {**FILTER, "relevance": "taste"}}, "relevance"),
         ({"clusters": {"by": ["string"]}}, "clusters.by"),
         ({"clusters": {"by": "embedding", "cosine": "0.9"}}, "clusters.cosine"),
         ({"clusters": {"by": "embedding", "encoder": 3}}, "clusters.encoder"),
