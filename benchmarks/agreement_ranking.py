@@ -23,7 +23,7 @@ from scipy.stats import kendalltau, spearmanr
 from suffice.measures.measures import Measures
 from suffice.replay.choose.families import FamilySettings, build_family
 from suffice.replay.run.frontier import interpolate
-from suffice.stats.intervals.bootstrap import Interval, percentile_interval, resampled_means
+from suffice.stats.intervals import Interval, percentile_interval, resampled_means
 from suffice.trace.rounds.reader import read_traces
 
 RESAMPLES, SEED, FEWEST = 500, 42, 200

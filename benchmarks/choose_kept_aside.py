@@ -40,7 +40,7 @@ from suffice.replay.choose.choice import Choice
 from suffice.replay.choose.proof import Along, paths_of, prove
 from suffice.replay.run.replay import ReplaySettings, replay
 from suffice.replay.settings import LOSSES, ChoiceSettings
-from suffice.stats.tests.tails import student_t_upper
+from suffice.stats.p_values import student_t_upper
 from suffice.trace.rounds.reader import read_traces
 
 BOUNDS, DRAWS, DRAWN, COPIES = (0.02, 0.1), 60, 400, 20

@@ -24,7 +24,7 @@ from suffice.loops.answers.prompts import Prompt, SearchStep, render_prompt
 from suffice.loops.follow_up import parse_verdict
 from suffice.scoring import accuracy
 from suffice.signals.asking.judge_support import parse_rating, render_judge_prompt
-from suffice.stats.tests.tails import exact_interval
+from suffice.stats.p_values import exact_interval
 from suffice.trace.rounds.records import LoopView, Passage, Round
 
 WRONG = "Zanzibar"

@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from suffice.stats.intervals.simultaneous import questions_to_tell
+from suffice.stats.simultaneous import questions_to_tell
 
 COST = "evaluated_tokens"
 SIGNALS = ("self_consistency", "token_probability")

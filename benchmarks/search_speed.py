@@ -12,7 +12,7 @@ from suffice.replay.choose.rule_stops import (
     pack,
     stop_rounds_of_formulas,
 )
-from suffice.stats.intervals.simultaneous import simultaneous_bands
+from suffice.stats.simultaneous import simultaneous_bands
 
 SIGNALS, QUESTIONS, ROUNDS, RESAMPLES = 6, 300, 5, 1000
 

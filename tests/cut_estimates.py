@@ -9,7 +9,7 @@ from tests.cut_population import PROFILES, Array, Log, Population
 
 from suffice.measures.measures import Measures
 from suffice.scoring import Weights
-from suffice.stats.intervals.bootstrap import (
+from suffice.stats.intervals import (
     percentile_interval,
     resampled_means,
     with_rare_weights,

@@ -10,19 +10,15 @@ import numpy as np
 
 from suffice.contracts import StopPolicy
 from suffice.policies.ab_rag.policy import ABRagPolicy
-from suffice.policies.fixed import FixedPolicy
 from suffice.policies.gate.policy import GatePolicy
-from suffice.policies.gate.risk import RiskModel
-from suffice.policies.gate.settings import GateCosts, GateSettings
+from suffice.policies.gate.settings import GateCosts, GateSettings, RiskModel
 from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.stop_rag.policy import StopRAGPolicy
 from suffice.policies.stop_rag.signal_network import SignalNetwork, weight_shapes
-from suffice.stats.conformal.order_statistics import Threshold
-from suffice.stats.maps.isotonic import IsotonicMap, mix
-from suffice.stats.maps.per_round import PerRoundCalibrator
-from suffice.stats.maps.platt import LogisticMap
-from suffice.stats.maps.venn_abers import StepMap
+from suffice.policies.unfitted import FixedPolicy
+from suffice.stats.conformal import Threshold
+from suffice.stats.maps import IsotonicMap, LogisticMap, PerRoundCalibrator, StepMap, mix
 
 MARGIN = PerRoundCalibrator(
     maps=(

@@ -16,8 +16,8 @@ from fastapi import FastAPI
 
 from suffice.contracts import StopPolicy
 from suffice.policies.file import save_policy
-from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
+from suffice.policies.unfitted import FixedPolicy
 from suffice.serve.app import make_app
 from suffice.serve.service import Service
 

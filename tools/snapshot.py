@@ -327,7 +327,7 @@ def make_damaged_traces(folder: Path) -> None:
 def make_policies(folder: Path) -> None:
     """The policy files of :data:`FITTED`, a few by hand, and damaged ones."""
     import suffice
-    from suffice.stats.conformal.order_statistics import Threshold
+    from suffice.stats.conformal import Threshold
 
     out = folder / "policies"
     for name, command in FITTED.items():

@@ -70,7 +70,6 @@ if TYPE_CHECKING:
     from suffice.policies.file import load_policy as load_policy
     from suffice.policies.file import save_policy as save_policy
     from suffice.policies.fitting import fit_rule as fit_rule
-    from suffice.policies.fixed import FixedPolicy as FixedPolicy
     from suffice.policies.gate.gate import Gate as Gate
     from suffice.policies.gate.policy import GatePolicy as GatePolicy
     from suffice.policies.gate.settings import GateCosts as GateCosts
@@ -79,6 +78,7 @@ if TYPE_CHECKING:
     from suffice.policies.micp.policy import MiCPPolicy as MiCPPolicy
     from suffice.policies.registry import fit_method as fit_method
     from suffice.policies.rules.policy import RulePolicy as RulePolicy
+    from suffice.policies.unfitted import FixedPolicy as FixedPolicy
     from suffice.replay.choose.bounds import CertifySettings as CertifySettings
     from suffice.replay.choose.certified import CertifiedSettings as CertifiedSettings
     from suffice.replay.choose.certified import fit_certified as fit_certified
@@ -141,7 +141,7 @@ _HOMES = {
     "Draft": "trace.rounds.records",
     "ExchangeabilityMonitor": "monitor.alarms",
     "FamilySettings": "replay.choose.families",
-    "FixedPolicy": "policies.fixed",
+    "FixedPolicy": "policies.unfitted",
     "Gate": "policies.gate.gate",
     "GateCosts": "policies.gate.settings",
     "GatePolicy": "policies.gate.policy",

@@ -11,7 +11,7 @@ from suffice.replay.run.compare import Comparison
 from suffice.replay.run.results import PolicyResult
 from suffice.results.formats import amount
 from suffice.results.table import Column, Table, Value
-from suffice.stats.intervals.bootstrap import Interval
+from suffice.stats.intervals import Interval
 
 METHOD = "ab-rag"
 _SPENT = ("llm_calls", "prompt_tokens", "completion_tokens", "seconds", "usd")

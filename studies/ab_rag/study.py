@@ -32,13 +32,14 @@ from suffice.scoring import F1Kind, normalize_answer
 from suffice.signals.available import lack
 from suffice.signals.registry import resolve
 from suffice.stats.auroc import ResampledAuroc, auroc
-from suffice.stats.intervals.bootstrap import (
+from suffice.stats.intervals import (
     Interval,
+    from_draws,
     percentile_interval,
     resampled_counts,
     resampled_means,
+    undefined,
 )
-from suffice.stats.intervals.estimate import from_draws, undefined
 from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.rounds.table import TraceSet
 

@@ -35,7 +35,7 @@ from suffice.errors import UsageError
 from suffice.options import Option
 from suffice.results.formats import counted
 from suffice.results.table import Column, Table
-from suffice.stats.intervals.bootstrap import percentile_interval, resampled_counts
+from suffice.stats.intervals import percentile_interval, resampled_counts
 
 COMMANDS = ("sheet", "judge", "table7")
 TOGETHER = "together"

@@ -20,7 +20,7 @@ from studies.hidden_constraints.scores import Row
 from suffice.results.formats import UNKNOWN, counted, percent
 from suffice.results.markup import visible
 from suffice.results.table import Cell, Column, Table, Value
-from suffice.stats.intervals.bootstrap import Interval
+from suffice.stats.intervals import Interval
 
 Document = Mapping[str, Any]
 Settings = HiddenConstraintsSettings

@@ -20,8 +20,13 @@ from suffice.loops.planning.agent import PlanningAgent, PlanningSettings
 from suffice.loops.planning.controls import AGENTS, GATED, AgentControl, agent_control, gated
 from suffice.loops.planning.recorder import PlanJob
 from suffice.options import Option, read_names
-from suffice.policies.gate.risk import RiskModel
-from suffice.policies.gate.settings import DEFAULT_COSTS, MARKERS, GateCosts, GateSettings
+from suffice.policies.gate.settings import (
+    DEFAULT_COSTS,
+    MARKERS,
+    GateCosts,
+    GateSettings,
+    RiskModel,
+)
 from suffice.results.as_json import fields_as_json
 from suffice.retrieval.indexes import IndexMaker
 from suffice.retrieval.ranking import check_k, corpus_fingerprint

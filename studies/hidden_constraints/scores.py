@@ -15,9 +15,9 @@ from studies.hidden_constraints.checker import names_token, satisfies
 from studies.hidden_constraints.corpus.tasks import PlanningTask
 from suffice.policies.gate.settings import GateCosts, GateSettings
 from suffice.replay.run.answers import Resampling
-from suffice.stats.intervals.bootstrap import percentile_interval, resampled_means
-from suffice.stats.intervals.simultaneous import simultaneous_bands
-from suffice.stats.tests.tails import beta_quantile
+from suffice.stats.intervals import percentile_interval, resampled_means
+from suffice.stats.p_values import beta_quantile
+from suffice.stats.simultaneous import simultaneous_bands
 from suffice.trace.plans.records import PlanRecord, PlanSet
 
 Array = NDArray[np.float64]

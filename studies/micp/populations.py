@@ -15,7 +15,7 @@ from studies.command import Found, Options, Study
 from suffice.errors import UsageError
 from suffice.options import Option, read_grid
 from suffice.policies.method import Preset
-from suffice.policies.micp.search import GRIDS, search_allocations
+from suffice.policies.micp.settings import GRIDS
 from suffice.policies.micp.stage2 import (
     Evaluation,
     Sampled,
@@ -23,10 +23,11 @@ from suffice.policies.micp.stage2 import (
     calibrate,
     calibrate_without_stopping,
     evaluate,
+    search_allocations,
 )
 from suffice.results.table import Column, Table
-from suffice.stats.conformal.order_statistics import exact_level
-from suffice.stats.intervals.bootstrap import Interval, percentile_interval, resampled_means
+from suffice.stats.conformal import exact_level
+from suffice.stats.intervals import Interval, percentile_interval, resampled_means
 
 Array = NDArray[np.float64]
 Kind = Literal["continuous", "10 samples", "5 samples"]

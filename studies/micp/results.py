@@ -16,8 +16,8 @@ from suffice.policies.micp.settings import MiCPSettings
 from suffice.results.formats import counted, percent
 from suffice.results.markup import visible
 from suffice.results.table import Cell, Column, Table, Value
-from suffice.stats.conformal.order_statistics import exact_level
-from suffice.stats.intervals.bootstrap import Interval
+from suffice.stats.conformal import exact_level
+from suffice.stats.intervals import Interval
 
 Way = Literal["rounds", "no early stop", "answer-rate", "composite", "composite-rates"]
 WAYS: tuple[Way, ...] = get_args(Way)

@@ -30,22 +30,21 @@ from suffice.policies.micp.fit import draft_policy, few_notes, unsampled_notes
 from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.micp.relevance_filter import Relevances, refound_notes, scored_by
 from suffice.policies.micp.samples import read_samples
-from suffice.policies.micp.search import search_allocations
-from suffice.policies.micp.settings import MiCPSettings
+from suffice.policies.micp.settings import OBJECTIVES, MiCPSettings
 from suffice.policies.micp.stage2 import (
-    OBJECTIVES,
     Sampled,
     Stage2,
     calibrate,
     calibrate_without_stopping,
     evaluate,
+    search_allocations,
 )
-from suffice.stats.conformal.order_statistics import (
+from suffice.stats.conformal import (
     exact_level,
     lower_order_statistic,
     smallest_sample,
 )
-from suffice.stats.tests.tails import exact_interval
+from suffice.stats.p_values import exact_interval
 from suffice.stats.units import lots
 from suffice.trace.rounds.labels import names_passages
 from suffice.trace.rounds.table import TraceSet
@@ -328,7 +327,7 @@ def _about_the_record(record: LabelledRecord) -> Iterator[str]:
     elif record.relevances is None:
         yield "no retention: the record holds no relevance of passages, or no gold passages"
     else:
-        yield from refound_notes(record.relevances.unrecorded)
+        yield from refound_notes(record.traces)
 
 
 def _few(sizes: Sequence[int], asked: Counter[Fraction], never: Counter[Fraction]) -> Iterator[str]:

@@ -32,7 +32,7 @@ from suffice.retrieval.retrievers import (
     pooled_passages,
     reranks,
 )
-from suffice.stats.intervals.bootstrap import percentile_interval, resampled_means
+from suffice.stats.intervals import percentile_interval, resampled_means
 
 DEPTHS = (5, 10, 20, 50)
 NO_TRIVIAQA = (

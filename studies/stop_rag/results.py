@@ -23,7 +23,7 @@ from suffice.results.formats import amount, counted, points
 from suffice.results.markup import visible
 from suffice.results.table import Cell, Column, Table, Value
 from suffice.scoring import F1Kind
-from suffice.stats.intervals.bootstrap import Interval, percentile_interval, resampled_means
+from suffice.stats.intervals import Interval, percentile_interval, resampled_means
 
 Variant = Literal["q-lambda", "mc", "q0", "binary", "signals"]
 VARIANTS: tuple[Variant, ...] = get_args(Variant)

@@ -46,7 +46,7 @@ from suffice.results.formats import counted
 from suffice.scoring import F1Kind
 from suffice.signals.registry import LLM_STOP, MALFORMED_ACTIONS
 from suffice.signals.table import first_stops, signal_table
-from suffice.stats.intervals.simultaneous import simultaneous_bands
+from suffice.stats.simultaneous import simultaneous_bands
 from suffice.trace.rounds.labels import labelled
 from suffice.trace.rounds.table import TraceSet, is_veiled
 

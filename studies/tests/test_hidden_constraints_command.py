@@ -17,8 +17,7 @@ from studies.hidden_constraints.scripted import ScriptedPlanner
 
 from suffice.policies.file import save_policy
 from suffice.policies.gate.policy import GatePolicy
-from suffice.policies.gate.risk import RiskModel
-from suffice.policies.gate.settings import GateCosts, GateSettings
+from suffice.policies.gate.settings import GateCosts, GateSettings, RiskModel
 from suffice.trace.plans.file import read_plans
 
 BENCH = ["--llm", "scripted", "--subset", "hard-small"]

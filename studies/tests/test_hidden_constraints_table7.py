@@ -14,7 +14,7 @@ from studies.hidden_constraints.table7 import documents, expected
 
 from suffice.errors import SufficeWarning
 from suffice.policies.gate.gate import Gate
-from suffice.policies.gate.risk import RiskModel, retrieval_depth
+from suffice.policies.gate.settings import RiskModel, retrieval_depth
 
 
 def by_definition(

@@ -18,8 +18,8 @@ from suffice.policies.micp.fit import FitParts, fit_on
 from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.micp.relevance_filter import fit_filter, retention
 from suffice.policies.micp.samples import read_samples
-from suffice.policies.micp.settings import MiCPSettings
-from suffice.policies.micp.stage2 import Objective, calibrate_without_stopping
+from suffice.policies.micp.settings import MiCPSettings, Objective
+from suffice.policies.micp.stage2 import calibrate_without_stopping
 from suffice.replay.run.answers import AnswerSetResult, Resampling, answer_sets
 from suffice.signals.table import first_stops, signal_table
 from suffice.testing.traces import make_record, to_trace_set

@@ -35,7 +35,7 @@ from suffice.policies.stop_rag.policy import StopRAGPolicy
 from suffice.policies.stop_rag.settings import StopRAGSettings
 from suffice.replay.run.compare import compare
 from suffice.replay.settings import ComparisonSettings
-from suffice.stats.intervals.bootstrap import percentile_interval, resampled_means
+from suffice.stats.intervals import percentile_interval, resampled_means
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import Gold, QuestionRecord
 

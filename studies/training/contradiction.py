@@ -22,8 +22,7 @@ from suffice.retrieval.pairs.contradiction_features import pair_features
 from suffice.retrieval.pairs.contradiction_head import ContradictionHead, HeadWeights, kept_vectors
 from suffice.signals.candidates import MarkerDetector
 from suffice.stats.auroc import ResampledAuroc, auroc
-from suffice.stats.intervals.bootstrap import resampled_counts
-from suffice.stats.intervals.estimate import from_draws
+from suffice.stats.intervals import from_draws, resampled_counts
 from suffice.stats.logistic import least_cross_entropy
 from suffice.trace.durable import writable
 

@@ -29,12 +29,12 @@ from suffice.llm.cache import CachedModel
 from suffice.monitor.coverage import Watch, promise_of
 from suffice.policies.ab_rag.policy import ABRagPolicy
 from suffice.policies.file import load_policy, save_policy
-from suffice.policies.fixed import FixedPolicy
 from suffice.policies.method import Weighted, weights_beside
 from suffice.policies.registry import fit_method
 from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.stop_rag.policy import StopRAGPolicy
 from suffice.policies.stop_rag.signal_network import SignalNetwork, weight_shapes
+from suffice.policies.unfitted import FixedPolicy
 from suffice.retrieval.dense.index import DenseIndex
 from suffice.retrieval.lexical.bm25 import BM25Index
 from suffice.testing.encoders import HashingEncoder

@@ -23,8 +23,8 @@ from suffice.loops.follow_up import (
     parse_verdict,
 )
 from suffice.loops.registry import make_pipeline
-from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
+from suffice.policies.unfitted import FixedPolicy
 from suffice.replay.run.replay import stop_rounds
 from suffice.retrieval.retrievers import OwnParagraphs
 from suffice.signals.asking.verdicts import JUDGE_TOKENS

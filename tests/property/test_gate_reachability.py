@@ -11,13 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.properties import examples
 
-from suffice.policies.gate.risk import RiskModel, remaining_share
 from suffice.policies.gate.settings import (
     MARKERS,
     ORDERS,
     GateSettings,
     PlanAction,
+    RiskModel,
     chosen_action,
+    remaining_share,
 )
 
 GRID = np.linspace(0.0, 1.0, 21).tolist()

@@ -29,7 +29,7 @@ from suffice.loops.planning.parsing import parse_candidate, parse_plan, parse_ye
 from suffice.loops.react import parse_action
 from suffice.options import read_grid, read_names
 from suffice.policies.file import load_policy
-from suffice.policies.rules.syntax import parse as parse_rule
+from suffice.policies.rules.language import parse as parse_rule
 from suffice.results.markup import element, visible
 from suffice.results.table import Column, Table
 from suffice.retrieval.corpus import read_corpus

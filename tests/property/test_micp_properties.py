@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from tests.properties import examples
 
 from suffice.policies.method import Preset
-from suffice.policies.micp.policy import Clusters, MiCPPolicy, StopOn
+from suffice.policies.micp.policy import Clusters, MiCPPolicy
 from suffice.policies.micp.samples import read_samples
+from suffice.policies.micp.settings import StopOn
 from suffice.policies.micp.stage2 import (
     Sampled,
     Stage2,
@@ -24,7 +25,7 @@ from suffice.policies.micp.stage2 import (
 )
 from suffice.scoring import Match, normalize_answer
 from suffice.signals.table import signal_table
-from suffice.stats.conformal.order_statistics import Threshold, lower_rank, tied_threshold
+from suffice.stats.conformal import Threshold, lower_rank, tied_threshold
 from suffice.testing.traces import sampled_records, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord, Round
 

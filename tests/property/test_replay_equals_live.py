@@ -21,7 +21,7 @@ from suffice.live.controller import Controller
 from suffice.live.watch import Watch
 from suffice.measures.measures import Measures
 from suffice.policies.file import load_policy, policy_document, save_policy
-from suffice.policies.fixed import FixedPolicy
+from suffice.policies.unfitted import FixedPolicy
 from suffice.replay.run.answers import answer_rounds
 from suffice.replay.run.replay import stop_rounds
 from suffice.scoring import AnswerChoice

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from suffice.stats.maps.isotonic import fit_isotonic, fit_per_round
+from suffice.stats.maps import fit_isotonic, fit_per_round
 
 isotonic = pytest.importorskip("sklearn.isotonic", reason="scikit-learn is a development tool")
 

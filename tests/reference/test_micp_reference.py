@@ -17,15 +17,15 @@ from hypothesis import strategies as st
 from tests.properties import examples
 
 from suffice.policies.method import Preset
-from suffice.policies.micp.search import GRIDS, Grid, search_allocations
+from suffice.policies.micp.settings import GRIDS, OBJECTIVES, Grid
 from suffice.policies.micp.stage2 import (
-    OBJECTIVES,
     Sampled,
     budget_spent,
     calibrate,
     evaluate,
+    search_allocations,
 )
-from suffice.stats.conformal.order_statistics import (
+from suffice.stats.conformal import (
     Threshold,
     exact_level,
     lower_rank,

@@ -19,7 +19,7 @@ from suffice.policies.micp.stage2 import calibrate, evaluate
 from suffice.scoring import answer_form, normalize_answer
 from suffice.signals.registry import SIGNALS
 from suffice.signals.table import signal_table
-from suffice.stats.conformal.order_statistics import Threshold
+from suffice.stats.conformal import Threshold
 from suffice.testing.traces import sampled_records, to_trace_set
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import Gold, Passage, QuestionRecord, Round

@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 
 from suffice.monitor.alarms import miss_rate_limit
-from suffice.stats.tests.tails import beta_quantile, exact_interval
+from suffice.stats.p_values import beta_quantile, exact_interval
 
 scipy_stats = pytest.importorskip("scipy.stats")
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from suffice.stats.maps.platt import LogisticMap, fit_platt
+from suffice.stats.maps import LogisticMap, fit_platt
 
 calibration = pytest.importorskip(
     "sklearn.calibration", reason="scikit-learn is a development tool"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from suffice.stats.maps.quality import brier, expected_calibration_error, log_loss
+from suffice.stats.quality import brier, expected_calibration_error, log_loss
 
 metrics = pytest.importorskip("sklearn.metrics", reason="scikit-learn is a development tool")
 calibration = pytest.importorskip("sklearn.calibration")

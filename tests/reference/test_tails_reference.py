@@ -8,13 +8,11 @@ import pytest
 scipy_special = pytest.importorskip("scipy.special")
 scipy_stats = pytest.importorskip("scipy.stats")
 
-from suffice.stats.tests.p_values import (  # noqa: E402
+from suffice.stats.p_values import (  # noqa: E402  # noqa: E402
+    binomial_cdf,
     binomial_p_values,
     hoeffding_bentkus_p_values,
     holm,
-)
-from suffice.stats.tests.tails import (  # noqa: E402
-    binomial_cdf,
     regularised_beta,
     student_t_upper,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from suffice.stats.maps.venn_abers import fit_venn_abers
+from suffice.stats.maps import fit_venn_abers
 
 with np.errstate():  # importing it silences numpy's warnings for the whole process
     settings = np.geterr()

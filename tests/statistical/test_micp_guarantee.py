@@ -19,15 +19,15 @@ from studies.micp import populations
 from studies.micp.populations import KINDS, Kind
 
 from suffice.policies.method import Preset
-from suffice.policies.micp.search import search_allocations
 from suffice.policies.micp.stage2 import (
     Sampled,
     Stage2,
     calibrate,
     calibrate_without_stopping,
     evaluate,
+    search_allocations,
 )
-from suffice.stats.conformal.order_statistics import lower_order_statistic
+from suffice.stats.conformal import lower_order_statistic
 
 ALPHAS = tuple(map(Fraction, ("0.05", "0.1", "0.2", "0.3")))
 SIZES = (30, 100, 300, 1000)

@@ -12,8 +12,8 @@ import pytest
 from tests.choice_population import NARROW, Known, just_above, mixed, nothing_helps
 from tests.cut_population import PROFILES, ROUNDS, Population
 
+from suffice.policies.rules.language import parse
 from suffice.policies.rules.policy import RulePolicy
-from suffice.policies.rules.syntax import parse
 from suffice.replay.choose.bounds import CertifySettings
 from suffice.replay.choose.candidates import LATEST
 from suffice.replay.choose.proof import COINS, Along, OwnPath, Path, Step, paths_of, prove

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import DataError, UsageError
-from suffice.stats.conformal.order_statistics import exact_level, lower_rank
-from suffice.stats.fields import number
-from suffice.stats.tests.e_process import Monitor, built, saved_fields, whole
-from suffice.stats.tests.tails import beta_quantile
+from suffice.stats.betting import Monitor, built, saved_fields
+from suffice.stats.conformal import exact_level, lower_rank
+from suffice.stats.fields import number, whole
+from suffice.stats.p_values import beta_quantile
 
 _UNDEFINED = math.inf  # where NaN stands among scores: above every number
 _WORSE = (0.05, 0.1, 0.2, 0.4)  # miss rates bet on, as shares of the way from the limit to 1

@@ -21,9 +21,9 @@ from suffice.results.formats import percent
 from suffice.results.table import Cell, Column, Table, Value
 from suffice.results.tabular import Tabular
 from suffice.scoring import Match
-from suffice.stats.fields import map_fields, number
-from suffice.stats.tests.e_process import Monitor, whole
-from suffice.stats.tests.tails import exact_interval
+from suffice.stats.betting import Monitor
+from suffice.stats.fields import map_fields, number, whole
+from suffice.stats.p_values import exact_interval
 
 VERSION = 1
 """Of the state that a watch keeps."""

@@ -13,7 +13,7 @@ from suffice.errors import DataError
 from suffice.monitor.coverage import VERSION, opened, read_state, undamaged
 from suffice.monitor.production import Alarm, Production
 from suffice.monitor.questions import Asked
-from suffice.stats.tests.e_process import whole
+from suffice.stats.fields import whole
 from suffice.trace.durable import replace_file
 from suffice.trace.reader import StoredFile, parquet_files
 from suffice.trace.recording import live_store

@@ -21,9 +21,8 @@ from suffice.results.formats import counted, percent
 from suffice.results.table import Cell, Column, Table, Value
 from suffice.results.tabular import Tabular
 from suffice.scoring import METRICS, Metric, ScoreName, accuracy, exact_match, f1
-from suffice.stats.fields import number, numbers
-from suffice.stats.intervals.anytime import MeanSequence
-from suffice.stats.tests.e_process import Monitor, whole
+from suffice.stats.betting import MeanSequence, Monitor
+from suffice.stats.fields import number, numbers, whole
 from suffice.trace.rounds.labels import Label
 from suffice.trace.rounds.table import TraceSet
 

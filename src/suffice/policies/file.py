@@ -33,10 +33,7 @@ def policy_document(policy: StopPolicy) -> dict[str, Any]:
 
 
 def policy_hash(policy: StopPolicy) -> str:
-    """Twelve hexadecimal digits over everything that decides.
-
-    Where it was fitted, what was promised of it and what is remarked do not count.
-    """
+    """Twelve hexadecimal digits over everything that decides."""
     document = policy_document(policy)
     for part in _DECIDES_NOTHING:
         document.pop(part, None)
@@ -127,9 +124,7 @@ def _parsed(document: Mapping[str, Any], file: Path) -> PolicyFile:
     kind = find_kind(named) if isinstance(named, str) else None
     if kind is None:
         raise DataError(
-            unknown_name("policy kind", named, kind_names()),
-            file=str(file),
-            column="kind",
+            unknown_name("policy kind", named, kind_names()), file=str(file), column="kind"
         )
     max_rounds = document.get("max_rounds")
     if max_rounds is not None and (not _is_whole(max_rounds) or max_rounds < 1):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from types import MappingProxyType
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -34,11 +34,14 @@ from suffice.signals.columns.texts import Texts
 from suffice.signals.registry import own_among, resolve
 from suffice.signals.spec import why_undefined
 from suffice.signals.table import SignalTable, read_columns
-from suffice.stats.maps.isotonic import fit_isotonic, fit_shrunken
-from suffice.stats.maps.per_round import PerRoundCalibrator
-from suffice.stats.maps.platt import fit_platt
-from suffice.stats.maps.venn_abers import fit_venn_abers
-from suffice.stats.units import numbered_units
+from suffice.stats.maps import (
+    PerRoundCalibrator,
+    fit_isotonic,
+    fit_platt,
+    fit_shrunken,
+    fit_venn_abers,
+)
+from suffice.stats.units import Array, Mask, numbered_units
 from suffice.trace.rounds.records import POLICY_STOP
 from suffice.trace.rounds.table import TraceSet
 
@@ -86,7 +89,7 @@ class FitData:
         return tuple(_mean_by_round(self.outcomes.em).tolist())
 
 
-def _mean_by_round(em: NDArray[np.float64]) -> NDArray[np.float64]:
+def _mean_by_round(em: Array) -> Array:
     """Column means of what is defined, (n_rounds,); NaN where nothing is."""
     counts = np.isfinite(em).sum(axis=0)
     means = np.nansum(em, axis=0) / np.maximum(counts, 1)
@@ -98,7 +101,7 @@ def _mean_by_round(em: NDArray[np.float64]) -> NDArray[np.float64]:
 class FitQuestions:
     """The questions of a part that a fit reads, (n_questions,), and what its file says of the others."""
 
-    read: NDArray[np.bool_]
+    read: Mask
     stated: Mapping[str, Any]
 
 
@@ -109,15 +112,16 @@ def fit_questions(part: Measures) -> FitQuestions:
     stopped ran on of themselves and are the hard ones: as large a share of them is kept, drawn by their ids.
     """
     seen, record = part.seen, part.recorded
+    everyone = FitQuestions(read=np.ones(record.n_questions, bool), stated={})
     if not record.has("stopped_by"):
-        return FitQuestions(read=np.ones(record.n_questions, bool), stated={})
+        return everyone
     last_rows = np.cumsum(record.last_rounds, dtype=np.int64) - 1
     ends = Texts.of(record.table.column("stopped_by")).take(last_rows)
     by_policy = ends.codes == ends.code_of("policy")
     if by_policy.all():
         raise UsageError(_all_cut(record))
     if seen is None or not (cut := seen.stood_for | (seen.unseen & by_policy)).any():
-        return FitQuestions(read=np.ones(record.n_questions, bool), stated={})
+        return everyone
     never = ~(cut | seen.explored) & np.isin(seen.propensity, seen.propensity[seen.stood_for])
     not_drawn = never.copy()
     names = record.first_rounds("question_id").filter(never)
@@ -144,7 +148,7 @@ def _all_cut(record: TraceSet, what: str = "questions") -> str:
     )
 
 
-def _between_0_and_1(ids: pa.ChunkedArray) -> NDArray[np.float64]:
+def _between_0_and_1(ids: pa.ChunkedArray) -> Array:
     """A number for every id as if drawn at random, the same whatever it stands among."""
     digests = b"".join(
         blake2b(name.as_buffer(), digest_size=8).digest() for name in ids.cast("large_binary")
@@ -157,10 +161,7 @@ def fit_notes(fitted_on: Mapping[str, Any]) -> list[str]:
     stated = fitted_on.get(CUT)
     if not isinstance(stated, Mapping):
         return []
-    known = {name: value for name, value in stated.items() if isinstance(value, int)}
-    counts = (
-        dict.fromkeys(("questions", "read", "cut", "not_drawn", "explored", "untold"), 0) | known
-    )
+    counts = Counter({name: value for name, value in stated.items() if isinstance(value, int)})
     note = (
         f"fitted on {counts['read']:,} of {counts['questions']:,} questions: the {counts['cut']:,} that the "
         "policy which ran cut were left out"
@@ -188,11 +189,7 @@ def fit_data(
     fits: bool = True,
     abstention: tuple[str, ...] | None = None,
 ) -> FitData:
-    """The labelled questions of a split, ready to fit on, scored with that F1.
-
-    Those that :func:`fit_questions` leaves out count as unlabelled, unless nothing is fitted (``fits``).
-    ``abstention`` are the phrases by which an answer abstains; ``None``: those that the record states.
-    """
+    """The labelled questions of a split, ready to fit on, scored with that F1."""
     chosen = Measures.of(traces).only_split(split)
     record, scored = chosen.traces, chosen.scores(f1_kind)
     if not scored.labelled.any():
@@ -232,7 +229,7 @@ def fit_data(
     )
 
 
-def _only_of(scored: Outcomes, read: NDArray[np.bool_]) -> Outcomes:
+def _only_of(scored: Outcomes, read: Mask) -> Outcomes:
     """The same, questions that are not read unlabelled."""
     if read.all():
         return scored
@@ -252,11 +249,7 @@ def refuse_without_gold(measures: Measures, who: str, why: str) -> None:
 
 
 def right_abstentions(questions: Measures) -> tuple[str, ...] | None:
-    """The phrases by which answers to these questions abstain; ``None``: the usual ones.
-
-    Those that the record states, else the usual ones, without those that a gold answer would abstain by: a
-    question may be answered by "none".
-    """
+    """The phrases by which answers to these questions abstain; ``None``: the usual ones."""
     stated = stated_phrases(questions.traces.origin.run)
     if not questions.metric.gold:
         return stated
@@ -268,36 +261,19 @@ def right_abstentions(questions: Measures) -> tuple[str, ...] | None:
     return stated if kept == phrases else kept
 
 
-_Fit = Callable[..., PerRoundCalibrator]
-
-
-def _each_round(fit: Callable[..., Calibrator]) -> _Fit:
-    """A map a round."""
-
-    def fitted(
-        values: NDArray[np.float64], em: NDArray[np.float64], *, undefined: float | None
-    ) -> PerRoundCalibrator:
-        maps = (fit(*pair, undefined=undefined) for pair in zip(values.T, em.T, strict=True))
-        return PerRoundCalibrator(maps=tuple(maps), absent=undefined)
-
-    return fitted
-
-
-def _isotonic_global(
-    values: NDArray[np.float64], em: NDArray[np.float64], *, undefined: float | None
-) -> PerRoundCalibrator:
-    return PerRoundCalibrator(beyond=fit_isotonic(values, em, undefined=undefined))
-
-
-CALIBRATORS: Mapping[str, _Fit] = MappingProxyType(
-    {
-        "isotonic": _each_round(fit_isotonic),
-        "isotonic-global": _isotonic_global,
-        "platt": _each_round(fit_platt),
-        "shrunken": fit_shrunken,
-        "venn-abers": _each_round(fit_venn_abers),
-    }
+_EACH_ROUND: Mapping[str, Callable[..., Calibrator]] = MappingProxyType(
+    {"isotonic": fit_isotonic, "platt": fit_platt, "venn-abers": fit_venn_abers}
 )
+
+
+def _fitted(kind: str, values: Array, em: Array, undefined: float | None) -> PerRoundCalibrator:
+    if kind == "shrunken":
+        return fit_shrunken(values, em, undefined=undefined)
+    if kind == "isotonic-global":
+        return PerRoundCalibrator(beyond=fit_isotonic(values, em, undefined=undefined))
+    rounds = zip(values.T, em.T, strict=True)
+    maps = tuple(_EACH_ROUND[kind](*column, undefined=undefined) for column in rounds)
+    return PerRoundCalibrator(maps=maps, absent=undefined)
 
 
 def fit_calibrator(
@@ -306,19 +282,15 @@ def fit_calibrator(
     *,
     kind: CalibratorKind = "isotonic",
     undefined: float | None = None,
-    rows: NDArray[np.bool_] | None = None,
+    rows: Mask | None = None,
 ) -> PerRoundCalibrator:
-    """Fit ``signal`` to P(EM = 1).
-
-    Every isotonic kind takes high values for good ones: a signal that speaks for stopping when low
-    becomes a constant, unless it is fitted with ``platt``.
-    """
-    if kind not in CALIBRATORS:
-        raise UsageError(unknown_name("calibrator", kind, CALIBRATORS))
+    """Fit ``signal`` to P(EM = 1)."""
+    if kind not in get_args(CalibratorKind):
+        raise UsageError(unknown_name("calibrator", kind, get_args(CalibratorKind)))
     values, em = data.table.signal(signal), data.outcomes.em
     if rows is not None:
-        return CALIBRATORS[kind](values[rows], em[rows], undefined=undefined)
-    calibrator = CALIBRATORS[kind](values, em, undefined=undefined)
+        return _fitted(kind, values[rows], em[rows], undefined)
+    calibrator = _fitted(kind, values, em, undefined)
     warn_of_little(data, f"calibrated({signal})")
     return calibrator
 
@@ -416,12 +388,7 @@ def fitted_rule(
     undefined: float | None = None,
     abstention: tuple[str, ...] | None = None,
 ) -> RulePolicy:
-    """A rule text with whatever it needs fitted on ``data``, which may be ``None`` where it needs nothing.
-
-    ``calibrator`` is the kind of every ``calibrated(signal)``; another than isotonic is named in the
-    policy's ``fitted_on``. ``undefined`` is what an undefined signal counts as in it. ``abstention`` are
-    the phrases by which an answer abstains; ``None``: those that the record of ``data`` states.
-    """
+    """A rule text with whatever it needs fitted on ``data``, which may be ``None`` where it needs nothing."""
     needs = rule_needs(rule)
     if abstention is None and data is not None:
         abstention = data.abstention
@@ -456,12 +423,8 @@ def out_of_fold(
     kind: CalibratorKind = "isotonic",
     undefined: float | None = None,
     seed: int = 42,
-) -> NDArray[np.float64]:
-    """Calibrated values of the fitting questions, each from maps fitted without its own fold.
-
-    Shape (n_questions, n_rounds); ``undefined`` is what an undefined signal maps to. With a single
-    question there is no other fold: its own fit is used.
-    """
+) -> Array:
+    """Calibrated values of the fitting questions, each from maps fitted without its own fold."""
     values = data.table.signal(signal)
     n_questions, n_rounds = values.shape
     warn_of_little(data, f"out of fold, calibrated({signal})")
@@ -475,7 +438,7 @@ def out_of_fold(
     return calibrated
 
 
-def base_rates_out_of_fold(data: FitData, *, seed: int = 42) -> NDArray[np.float64]:
+def base_rates_out_of_fold(data: FitData, *, seed: int = 42) -> Array:
     """Mean EM of each round over the other folds' questions, (n_questions, n_rounds)."""
     em = data.outcomes.em
     fold = data.folds(seed)
@@ -503,10 +466,7 @@ def warn_of_undefined(
     *,
     at_least: int = 0,
 ) -> None:
-    """Say which signals of a policy are undefined in most of the rounds it was fitted on.
-
-    Round 1, in which nothing can repeat yet, does not count where there are later ones.
-    """
+    """Say which signals of a policy are undefined in most of the rounds it was fitted on."""
     traces = measures.traces
     counted, rounds = _counted(traces)
     absent = {
@@ -541,7 +501,7 @@ def warn_of_rule(policy: RulePolicy, measures: Measures, name: str) -> None:
     warn_of_undefined(policy, measures, name, lambda _: idle, at_least=1)
 
 
-def _counted(traces: TraceSet) -> tuple[NDArray[np.bool_], str]:
+def _counted(traces: TraceSet) -> tuple[Mask, str]:
     """The rounds that a share counts, (n_questions, n_rounds), and what they are, in words."""
     counted = traces.exists.copy()
     if counted[:, 1:].any():
@@ -550,16 +510,14 @@ def _counted(traces: TraceSet) -> tuple[NDArray[np.bool_], str]:
     return counted, f"{which} of {traces.origin.source}"
 
 
-def _missing_input(spec: Signal, traces: TraceSet, absent: NDArray[np.bool_]) -> str:
+def _missing_input(spec: Signal, traces: TraceSet, absent: Mask) -> str:
     """What most often lacks where a signal is undefined, and what to type; may be empty."""
     some = np.asarray(absent.any(axis=1))
     some[np.flatnonzero(some)[_LOOKED_AT:]] = False
     absences = Counter(
         absence
         for views, rows in zip(
-            traces.take(some).views([*read_columns([spec]), "signals"]),
-            absent[some],
-            strict=True,
+            traces.take(some).views([*read_columns([spec]), "signals"]), absent[some], strict=True
         )
         for view, counts in zip(views, rows, strict=False)
         if counts and (absence := why_undefined(spec, view)) is not None

@@ -92,11 +92,7 @@ def read_abstention(fields: Fields) -> tuple[str, ...] | None:
 
 
 def loop_needs(specs: Iterable[Signal], *, samples: int = USUAL_SAMPLES, **own: Any) -> LoopNeeds:
-    """What a loop must give a policy that reads these signals.
-
-    ``samples`` is how many it wants where it reads any; ``own`` are further fields of
-    :class:`~suffice.contracts.LoopNeeds` that no signal tells.
-    """
+    """What a loop must give a policy that reads these signals."""
     read = tuple(map(given_by, specs))
     asks = {spec.asks for spec in read}
     columns = {column for spec in read for column in spec.needs}
@@ -137,18 +133,8 @@ class FitRun:
 class Fitted:
     """A fitted policy with what ``suffice fit`` says of it.
 
-    Parameters
-    ----------
-    policy
-        What goes to its file.
-    max_rounds
-        The budget its file states; ``None``: none.
-    lines
-        For people, after where it was written; ``{traces}`` and ``{policy}`` stand for the two paths.
-    document
-        What ``--json`` says beyond the policy.
-    notes
-        Remarks on the fit, for stderr.
+    ``max_rounds`` is the budget that its file states; ``lines`` are for people, with ``{traces}`` and
+    ``{policy}`` for the two paths; ``document`` is what ``--json`` adds, ``notes`` go to stderr.
     """
 
     policy: StopPolicy
@@ -262,9 +248,7 @@ class CalibratedSettings:
 
     calibrator: Annotated[
         CalibratorKind,
-        Option(
-            help="how calibrated(...) is fitted (default: isotonic, one map a round)",
-        ),
+        Option(help="how calibrated(...) is fitted (default: isotonic, one map a round)"),
     ] = "isotonic"
 
 

@@ -24,30 +24,30 @@ if TYPE_CHECKING:
 ENTRY_POINTS = "suffice.methods"
 _CONTROLS: Mapping[str, str] = MappingProxyType(
     {
-        "margin-alone": "suffice.policies.controls:MARGIN_ALONE",
-        "overlap-alone": "suffice.policies.controls:OVERLAP_ALONE",
-        "stable-base-rate": "suffice.policies.controls:STABLE_BASE_RATE",
-        "early-stop": "suffice.policies.controls:EARLY_STOP",
+        "margin-alone": "suffice.policies.tasr:MARGIN_ALONE",
+        "overlap-alone": "suffice.policies.tasr:OVERLAP_ALONE",
+        "stable-base-rate": "suffice.policies.tasr:STABLE_BASE_RATE",
+        "early-stop": "suffice.policies.tasr:EARLY_STOP",
     }
 )
 _METHODS: Mapping[str, str] = MappingProxyType(
     {
-        "tasr": "suffice.policies.tasr.method:METHOD",
-        "ab-rag": "suffice.policies.ab_rag.method:METHOD",
-        "micp": "suffice.policies.micp.method:METHOD",
-        "gate": "suffice.policies.gate.method:METHOD",
-        "stop-rag": "suffice.policies.stop_rag.method:METHOD",
-        "rule": "suffice.policies.rules.method:METHOD",
+        "tasr": "suffice.policies.tasr:METHOD",
+        "ab-rag": "suffice.policies.ab_rag.policy:METHOD",
+        "micp": "suffice.policies.micp.policy:METHOD",
+        "gate": "suffice.policies.gate.policy:METHOD",
+        "stop-rag": "suffice.policies.stop_rag.policy:METHOD",
+        "rule": "suffice.policies.rules.policy:METHOD",
         **_CONTROLS,
-        "loopgain": "suffice.policies.peers:LOOPGAIN",
-        "loopgain-bands": "suffice.policies.peers:LOOPGAIN_BANDS",
-        "optillm-deep-research": "suffice.policies.peers:OPTILLM",
-        "patience": "suffice.policies.peers:PATIENCE",
+        "loopgain": "suffice.policies.unfitted:LOOPGAIN",
+        "loopgain-bands": "suffice.policies.unfitted:LOOPGAIN_BANDS",
+        "optillm-deep-research": "suffice.policies.unfitted:OPTILLM",
+        "patience": "suffice.policies.unfitted:PATIENCE",
     }
 )
 _KINDS: Mapping[str, str] = MappingProxyType(
     {
-        "fixed": "suffice.policies.fixed:KIND",
+        "fixed": "suffice.policies.unfitted:KIND",
         **{name: home for name, home in _METHODS.items() if name not in _CONTROLS},
         **dict.fromkeys(("tasr", "rule", "certified"), "suffice.policies.method:RULE_KIND"),
     }
@@ -79,17 +79,19 @@ def kind_names() -> tuple[str, ...]:
 
 def find_method(name: str) -> Method | None:
     """The method of a name; ``None``: there is none."""
-    if name in _METHODS:
-        method: Method = _load(_METHODS[name])
-        return method
-    return _load_entry(name) if name in _entries() else None
+    method: Method | None = _found(name, _METHODS)
+    return method
 
 
 def find_kind(name: str) -> PolicyKind | None:
     """How a kind of policy is read from its file; ``None``: there is no such kind."""
-    if name in _KINDS:
-        kind: PolicyKind = _load(_KINDS[name])
-        return kind
+    kind: PolicyKind | None = _found(name, _KINDS)
+    return kind
+
+
+def _found(name: str, homes: Mapping[str, str]) -> Any:
+    if name in homes:
+        return _load(homes[name])
     return _load_entry(name) if name in _entries() else None
 
 
@@ -107,8 +109,7 @@ def method_and_preset(name: str) -> tuple[Method, Preset] | None:
 
 def unfitted_policy(name: str) -> StopPolicy | None:
     """The policy that a name alone says, such as ``fixed-3`` or ``patience-2``; ``None`` for other names."""
-    from suffice.policies.fixed import FixedPolicy
-    from suffice.policies.peers import ready_rule
+    from suffice.policies.unfitted import FixedPolicy, ready_rule
 
     fixed = FixedPolicy.named(name)
     return ready_rule(name) if fixed is None else fixed
@@ -175,15 +176,9 @@ def _needed(settings: type[Any]) -> list[str]:
 
 
 def refuse_options(
-    name: str,
-    preset: Preset,
-    stated: Collection[str],
-    takes: Mapping[Preset, Collection[str]],
+    name: str, preset: Preset, stated: Collection[str], takes: Mapping[Preset, Collection[str]]
 ) -> None:
-    """Refuse a preset that a method does not have, and options that its preset does not take.
-
-    ``takes`` holds the options of every preset.
-    """
+    """Refuse a preset that a method does not have, and options that its preset does not take."""
     if preset not in takes:
         raise UsageError(f"{name} has no preset {preset!r}; known: {', '.join(takes)}")
     allowed = takes[preset]

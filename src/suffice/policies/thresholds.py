@@ -16,19 +16,21 @@ from suffice.errors import UsageError
 from suffice.measures.scores import Outcomes
 from suffice.policies.defaults import CalibratorKind
 from suffice.policies.fitting import FitData, base_rates_out_of_fold, out_of_fold
-from suffice.policies.rules.meaning import RuleColumns, comparisons, rule_fires
-from suffice.policies.rules.policy import rule_needs
-from suffice.policies.rules.syntax import (
+from suffice.policies.rules.language import (
     BaseRate,
     Calibrated,
-    Compare,
     Number,
     Operand,
+    RuleColumns,
     SignalRef,
+    comparisons,
     parse,
+    rule_fires,
 )
+from suffice.policies.rules.policy import rule_needs
 from suffice.signals.registry import resolve
 from suffice.signals.spec import SignalSpec
+from suffice.stats.units import Array, Mask
 
 PLACEHOLDER = "?"
 _STAND_IN = 0.1234567890123457  # for the open number, where a rule is read before it is chosen
@@ -37,13 +39,9 @@ _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThresholdScore:
-    """What a threshold scores and costs; ``standard_error`` is of the mean ``score``.
+    """What a threshold scores and costs, means of labelled questions.
 
-    That is the score policies are compared by (:attr:`suffice.measures.scores.Outcomes.compared`),
-    ``other`` the one to read beside it.
-    ``stops`` (n_questions,) is the round every question stops at, unlabelled ones too, ``costs``
-    (n_questions, n_rounds) what stopping after each round costs (``None``: its number); ``cost`` is the mean
-    over labelled questions, as the scores are.
+    ``stops`` (n_questions,) are of all, ``costs`` (n_questions, n_rounds) of stopping after each round.
     """
 
     threshold: float
@@ -53,18 +51,7 @@ class ThresholdScore:
     mean_rounds: float
     cost: float
     stops: NDArray[np.int16] = field(compare=False, repr=False)
-    costs: NDArray[np.float64] | None = field(compare=False, repr=False)
-
-    @property
-    def paid(self) -> NDArray[np.float64]:
-        """What every question costs at its stop, (n_questions,)."""
-        return _paid(self.stops, self.costs)
-
-
-def _paid(stops: NDArray[np.int16], costs: NDArray[np.float64] | None) -> NDArray[np.float64]:
-    if costs is None:
-        return stops.astype(np.float64)
-    return np.asarray(costs[np.arange(len(stops)), stops - 1])
+    costs: Array | None = field(default=None, compare=False, repr=False)
 
 
 def fill(template: str, threshold: float) -> str:
@@ -87,15 +74,12 @@ class OpenRule:
     data: FitData
     specs: Mapping[str, SignalSpec]
     columns: RuleColumns
-    costs: NDArray[np.float64] | None = None
+    costs: Array | None = None
 
     def scores(
         self, thresholds: Sequence[float], ends: NDArray[np.int16] | None = None
     ) -> tuple[ThresholdScore, ...]:
-        """What every threshold scores.
-
-        ``ends`` (n_questions,) are the rounds of what never stops; ``None``: the last ones recorded.
-        """
+        """What every threshold scores."""
         data, scores = self.data, []
         ends = data.table.exists.sum(axis=1) if ends is None else ends
         for threshold in thresholds:
@@ -106,14 +90,14 @@ class OpenRule:
 
     def shortest(self, threshold: float) -> float:
         """The shortest number under which the rule decides every recorded round as under this one."""
-        rule = parse(fill(self.template, _STAND_IN))
-        open_one = [
-            comparison
-            for comparison in comparisons(rule)
-            if Number(_STAND_IN) in (comparison.left, comparison.right)
-        ]
-        for comparison in open_one:  # one, or none where '?' stands elsewhere
-            operand, symbol = _turned(comparison)
+        stand_in = Number(_STAND_IN)
+        for comparison in comparisons(parse(fill(self.template, _STAND_IN))):
+            if comparison.right == stand_in:
+                operand, symbol = comparison.left, comparison.operator
+            elif comparison.left == stand_in:
+                operand, symbol = comparison.right, _TURNED[comparison.operator]
+            else:
+                continue
             if (values := self._values(operand)) is not None:
                 return shortest_threshold(threshold, values, symbol)
         return threshold
@@ -127,7 +111,7 @@ class OpenRule:
         score = choose(self.scores(thresholds))
         return replace(score, threshold=self.shortest(score.threshold))
 
-    def _values(self, operand: Operand) -> NDArray[np.float64] | None:
+    def _values(self, operand: Operand) -> Array | None:
         """What the open number is compared with in recorded rounds, and its bounds, which it keeps to."""
         exists = self.data.table.exists
         match operand:
@@ -142,26 +126,15 @@ class OpenRule:
                 return None
 
 
-def _turned(comparison: Compare) -> tuple[Operand, str]:
-    """What the open number is compared with, and how, the number on the right."""
-    if comparison.right == Number(_STAND_IN):
-        return comparison.left, comparison.operator
-    return comparison.right, _TURNED[comparison.operator]
-
-
 def open_rule(
     template: str,
     data: FitData,
     *,
     calibrator: CalibratorKind = "isotonic",
     undefined: float | None = None,
-    costs: NDArray[np.float64] | None = None,
+    costs: Array | None = None,
 ) -> OpenRule:
-    """A rule whose swept number is written ``?``.
-
-    ``calibrated(signal)`` and ``base_rate()`` are out of fold: a question's values come from maps
-    fitted without its own fold.
-    """
+    """A rule whose swept number is written ``?``."""
     needs = rule_needs(fill(template, 0.0))
     return OpenRule(
         template=template,
@@ -193,27 +166,21 @@ def sweep_rule(
     return open_rule(template, data, calibrator=calibrator).scores(thresholds, ends)
 
 
-def first_stops(fires: NDArray[np.bool_], ends: NDArray[np.integer[Any]]) -> NDArray[np.int16]:
+def first_stops(fires: Mask, ends: NDArray[np.integer[Any]]) -> NDArray[np.int16]:
     """The first round that fires, at most and else that of ``ends`` (n_questions,), 1-based."""
     first = np.where(fires.any(axis=1), fires.argmax(axis=1) + 1, ends)
     return np.asarray(np.minimum(first, ends), np.int16)
 
 
 def score_stops(
-    threshold: float,
-    stops: NDArray[np.int16],
-    outcomes: Outcomes,
-    costs: NDArray[np.float64] | None = None,
+    threshold: float, stops: NDArray[np.int16], outcomes: Outcomes, costs: Array | None = None
 ) -> ThresholdScore:
-    """What stopping at ``stops`` (n_questions,) scores and costs on the labelled questions.
-
-    ``costs`` (n_questions, n_rounds) is what stopping after each round costs (``None``: its number).
-    """
+    """What stopping at ``stops`` (n_questions,) scores and costs on the labelled questions."""
     labelled = outcomes.labelled
     questions = np.arange(len(stops))
     scores = outcomes.compared[questions, stops - 1][labelled]
-    paid = _paid(stops, costs)
-    beside: NDArray[np.float64] = getattr(outcomes, outcomes.metric.beside)
+    paid = stops.astype(np.float64) if costs is None else costs[questions, stops - 1]
+    beside: Array = getattr(outcomes, outcomes.metric.beside)
     spread = float(scores.std(ddof=1)) if len(scores) > 1 else 0.0
     return ThresholdScore(
         threshold=threshold,

@@ -98,7 +98,7 @@ def counted(number: int, noun: str) -> str:
 def estimated(figure: Measured | None, *, sign: bool = False) -> str:
     """An estimate with its interval, two decimals; ``sign``: as a difference.
 
-    >>> from suffice.stats.intervals.estimate import Estimate
+    >>> from suffice.stats.intervals import Estimate
     >>> estimated(Estimate(estimate=0.71, low=0.65, high=0.78)), estimated(Estimate(estimate=0.5))
     ('0.71 [0.65, 0.78]', '0.50 [-]')
     """

@@ -23,7 +23,7 @@ from suffice.monitor.following import Following
 from suffice.monitor.hook import WebHook
 from suffice.monitor.production import KINDS, Production, ProductionSettings
 from suffice.policies.file import file_of, names_policy_file
-from suffice.policies.fixed import FixedPolicy
+from suffice.policies.unfitted import FixedPolicy
 from suffice.serve.events import Event, QuestionBegun, RoundEnded
 from suffice.serve.guard import Door, check_exposed, read_tokens
 from suffice.serve.listen import Listening, open_at_once

@@ -12,7 +12,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.stats.intervals.estimate import Estimate
+from suffice.stats.intervals import Estimate
+from suffice.stats.units import Array, Mask
 
 Use = Literal["useful", "uninformative", "misleading", "unknown"]
 USES: tuple[Use, ...] = ("useful", "uninformative", "misleading", "unknown")
@@ -20,24 +21,17 @@ _FEW = 32  # distinct values up to which sums a value are cheaper than sorted ro
 _DRAWS_AT_ONCE = 32  # resamples whose weights of a few thousand rows stay in cache
 
 
-def average_ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Ranks from 1, equal values sharing the mean of theirs, (n,). No NaN.
-
-    >>> average_ranks(np.array([3.0, 1.0, 3.0])).tolist()
-    [2.5, 1.0, 2.5]
-    """
+def average_ranks(values: Array) -> Array:
+    """Ranks from 1, equal values sharing the mean of theirs, (n,). No NaN."""
     _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)
     return np.asarray((ends - (counts - 1) / 2.0)[inverse.reshape(-1)], np.float64)
 
 
-def auroc(values: NDArray[np.float64], right: NDArray[np.bool_]) -> float:
+def auroc(values: Array, right: Mask) -> float:
     """P(value of a right row > value of a wrong row) + half P(equal), in [0, 1]; high: it separates.
 
     NaN when no row is right or none is wrong.
-
-    >>> auroc(np.array([1.0, 2.0, 2.0]), np.array([False, True, False]))
-    0.75
     """
     n_right = int(right.sum())
     n_wrong = len(right) - n_right
@@ -48,11 +42,8 @@ def auroc(values: NDArray[np.float64], right: NDArray[np.bool_]) -> float:
 
 
 def auroc_influence(
-    values: NDArray[np.float64],
-    right: NDArray[np.bool_],
-    questions: NDArray[np.int64],
-    n_questions: int,
-) -> NDArray[np.float64]:
+    values: Array, right: Mask, questions: NDArray[np.int64], n_questions: int
+) -> Array:
     """What each question adds to the AUROC, (n_questions,), as :class:`ResampledAuroc` takes its rows.
 
     To first order a resample's AUROC is that of all plus the mean of these over the questions drawn (the
@@ -72,11 +63,7 @@ def auroc_influence(
 
 
 def auroc_use(area: Estimate) -> Use:
-    """What an AUROC is worth by its interval: one that holds 0.5 tells nothing, whatever the estimate.
-
-    >>> auroc_use(Estimate(estimate=0.63, low=0.49, high=0.75))
-    'uninformative'
-    """
+    """What an AUROC is worth by its interval: one that holds 0.5 tells nothing, whatever the estimate."""
     if area.low is None or area.high is None:
         return "unknown"
     if area.low > 0.5:
@@ -88,11 +75,7 @@ class ResampledAuroc:
     """AUROC of the same rows under many resamples of the questions they belong to."""
 
     def __init__(
-        self,
-        values: NDArray[np.float64],
-        right: NDArray[np.bool_],
-        questions: NDArray[np.int64],
-        n_questions: int,
+        self, values: Array, right: Mask, questions: NDArray[np.int64], n_questions: int
     ) -> None:
         order = np.argsort(values, kind="stable")
         values, right, questions = values[order], right[order], questions[order]
@@ -110,14 +93,11 @@ class ResampledAuroc:
             rows = np.bincount(kind * n_questions + questions, minlength=size)
             self.sums = rows.reshape(-1, n_questions).astype(np.float64)
 
-    def __call__(self, counts: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The AUROC of every resample, (n_draws,); NaN where it holds one class only.
-
-        ``counts`` (n_questions, n_draws) says how often each question was drawn.
-        """
+    def __call__(self, counts: Array) -> Array:
+        """The AUROC of every resample, (n_draws,); NaN where it holds one class only."""
         return self.of(self.sums @ counts, counts)
 
-    def of(self, sums: NDArray[np.float64], counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    def of(self, sums: Array, counts: Array) -> Array:
         """The same where ``self.sums @ counts`` (n_sums, n_draws) is at hand."""
         if len(self._right) == 0 or len(self._wrong) == 0:
             return np.full(counts.shape[1], np.nan)
@@ -131,7 +111,7 @@ class ResampledAuroc:
         ]
         return np.concatenate(parts)
 
-    def _by_row(self, counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _by_row(self, counts: Array) -> Array:
         drawn = counts[self._right]  # (n_right, n_draws)
         below = np.zeros((len(self._wrong) + 1, counts.shape[1]))
         np.cumsum(counts[self._wrong], axis=0, out=below[1:])
@@ -140,8 +120,6 @@ class ResampledAuroc:
         return _share(pairs / 2, drawn.sum(axis=0), below[-1])
 
 
-def _share(
-    pairs: NDArray[np.float64], right: NDArray[np.float64], wrong: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _share(pairs: Array, right: Array, wrong: Array) -> Array:
     of = right * wrong
     return np.asarray(np.where(of > 0, pairs / np.where(of > 0, of, 1.0), np.nan))

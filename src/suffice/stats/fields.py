@@ -35,6 +35,13 @@ def number(value: object, column: str) -> float:
         raise DataError(f"{value!r} is too large", column=column) from None
 
 
+def whole(value: object, column: str, least: int = 0) -> int:
+    """A whole number from ``least`` to 2^53; JSON's true and false are none."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= 2**53:
+        raise DataError(f"must be a whole number from {least}, found {value!r}", column=column)
+    return value
+
+
 def number_or_none(value: object, column: str) -> float | None:
     """A number or null."""
     return None if value is None else number(value, column)
@@ -80,11 +87,7 @@ def finite(value: object, column: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """An object of a document, read field by field.
-
-    A field that is absent is its default; one without a default may be null too. ``within`` is the
-    object's place in the document, for what is said of its fields.
-    """
+    """An object of a document, read field by field."""
 
     document: Mapping[str, Any]
     within: str = ""

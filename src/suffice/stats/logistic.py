@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from suffice.errors import DataError
+from suffice.stats.units import Array, Mask
 
 _STEPS = 100
 _PENALTY = 5.0  # squared slopes, of ridge regression
@@ -28,12 +29,9 @@ def sigmoid(logit: float) -> float:
     return 1.0 / (1.0 + math.exp(-logit))
 
 
-def sigmoids(logits: NDArray[np.float64]) -> NDArray[np.float64]:
-    """:func:`sigmoid` of every number, shape kept, bit for bit.
-
-    The exponentials are those of single numbers: an array's may differ in the last bit, and a replayed
-    decision must be the live one.
-    """
+def sigmoids(logits: Array) -> Array:
+    """:func:`sigmoid` of every number, shape kept, bit for bit."""
+    # of single numbers: an array's may differ in the last bit, and a replayed decision must be the live one
     flat = logits.ravel()
     shares = np.empty(flat.size)
     for start in range(0, flat.size, _BLOCK):
@@ -52,11 +50,7 @@ class LogisticFit:
 
 
 def fit_logistic(
-    features: ArrayLike,
-    y: ArrayLike,
-    *,
-    penalty: float = 1.0,
-    row_weights: ArrayLike | None = None,
+    features: ArrayLike, y: ArrayLike, *, penalty: float = 1.0, row_weights: ArrayLike | None = None
 ) -> LogisticFit:
     """Ridge logistic regression of ``y`` on standardised features.
 
@@ -65,10 +59,6 @@ def fit_logistic(
     behind a ``StandardScaler``. A constant feature gets weight 0. With one class of outcome all
     weights are 0 and the intercept is the logit of ``(n1 + 1) / (n + 2)``. With ``row_weights`` a row
     counts so often, in means, spreads and cross-entropies alike.
-
-    >>> fit = fit_logistic([[0.0], [1.0], [0.0], [1.0]], [0, 1, 1, 1])
-    >>> fit.weights[0] > 0
-    True
     """
     x, targets = np.asarray(features, np.float64), np.asarray(y, np.float64)
     if x.ndim != 2 or targets.shape != (len(x),) or not len(x):
@@ -83,12 +73,7 @@ def fit_logistic(
     return _fit(x, targets, penalty, counts)
 
 
-def _fit(
-    x: NDArray[np.float64],
-    targets: NDArray[np.float64],
-    penalty: float,
-    counts: NDArray[np.float64],
-) -> LogisticFit:
+def _fit(x: Array, targets: Array, penalty: float, counts: Array) -> LogisticFit:
     total, right = float(counts.sum()), float(counts @ targets)
     if not targets.any() or (targets == 1.0).all():
         share = (right + 1) / (total + 2)
@@ -108,7 +93,7 @@ def _fit(
     return LogisticFit(float(fitted[-1] - weights @ centre), tuple(weights.tolist()))
 
 
-def _row_weights(counts: ArrayLike | None, n: int) -> NDArray[np.float64]:
+def _row_weights(counts: ArrayLike | None, n: int) -> Array:
     if counts is None:
         return np.ones(n)
     weights = np.asarray(counts, np.float64)
@@ -118,18 +103,15 @@ def _row_weights(counts: ArrayLike | None, n: int) -> NDArray[np.float64]:
 
 
 def least_cross_entropy(
-    design: NDArray[np.float64],
-    targets: NDArray[np.float64],
-    ridge: NDArray[np.float64],
-    row_weights: NDArray[np.float64] | None = None,
-) -> NDArray[np.float64]:
+    design: Array, targets: Array, ridge: Array, row_weights: Array | None = None
+) -> Array:
     """Weights (k,) of least penalised cross-entropy for ``design`` (k, n); the loss falls at every step."""
     counts = np.ones(len(targets)) if row_weights is None else row_weights
     mean = np.average(targets, weights=counts)
     weights = np.zeros(len(ridge))
     weights[-1] = np.log(mean / (1 - mean))
 
-    def loss_of(weights: NDArray[np.float64]) -> float:
+    def loss_of(weights: Array) -> float:
         penalties = 0.5 * (ridge * weights * weights).sum()
         return float(_cross_entropy(targets, weights @ design, counts) + penalties)
 
@@ -159,19 +141,12 @@ _MOST_FEATURES = 8
 
 
 def fit_rising_logistic(
-    features: ArrayLike,
-    y: ArrayLike,
-    *,
-    penalty: float = 1.0,
-    row_weights: ArrayLike | None = None,
+    features: ArrayLike, y: ArrayLike, *, penalty: float = 1.0, row_weights: ArrayLike | None = None
 ) -> LogisticFit:
     """:func:`suffice.stats.logistic.fit_logistic` with every weight at least 0.
 
     The loss is convex, so the constrained optimum is the unconstrained one over the features whose
     weights are not 0 there: of all subsets whose own fit has no negative weight, the best one.
-
-    >>> fit_rising_logistic([[0.0], [1.0], [0.0], [1.0]], [1, 0, 1, 1]).weights
-    (0.0,)
     """
     x, targets = np.asarray(features, np.float64), np.asarray(y, np.float64)
     if x.ndim != 2 or x.shape[1] > _MOST_FEATURES:
@@ -193,26 +168,17 @@ def fit_rising_logistic(
     return best
 
 
-def _centre_and_spread(
-    x: NDArray[np.float64], counts: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _centre_and_spread(x: Array, counts: Array) -> tuple[Array, Array]:
     """Of every feature over all rows, (k,)."""
     centre = np.average(x, axis=0, weights=counts)
     return centre, np.sqrt(np.average((x - centre) ** 2, axis=0, weights=counts))
 
 
-def _cross_entropy(
-    targets: NDArray[np.float64], logits: NDArray[np.float64], counts: NDArray[np.float64]
-) -> float:
+def _cross_entropy(targets: Array, logits: Array, counts: Array) -> float:
     return float(counts @ (np.logaddexp(0.0, logits) - targets * logits))
 
 
-def predicted_by_others(
-    inputs: NDArray[np.float64],
-    targets: NDArray[np.float64],
-    known: NDArray[np.bool_],
-    otherwise: NDArray[np.float64],
-) -> NDArray[np.float64]:
+def predicted_by_others(inputs: Array, targets: Array, known: Mask, otherwise: Array) -> Array:
     """What ridge regression on ``inputs`` (n, n_inputs) predicts of each of ``targets`` (n,), (n,).
 
     Those ``known`` are learnt from, and none is for its own prediction (leaving one out, in closed form), so

@@ -14,20 +14,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from suffice.stats.units import Array
+
 _MOST_POINTS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RiskCoverage:
-    """Shares answered (n_questions,), 1/n to 1, and the risk there by the name of the score.
+    """Shares answered (n_questions,), 1/n to 1, and the risk there by the name of the score."""
 
-    ``confidence`` (n_questions,) is that of the least confident answer given: declining below it gives
-    that coverage. NaN: answers without a confidence are among them.
-    """
-
-    coverage: NDArray[np.float64]
-    confidence: NDArray[np.float64]
-    risk: Mapping[str, NDArray[np.float64]]
+    coverage: Array
+    confidence: Array
+    risk: Mapping[str, Array]
 
     def thinned(self) -> RiskCoverage:
         """The curve at about 100 evenly spaced points at most, the last among them."""
@@ -52,15 +50,9 @@ class RiskCoverage:
 
 
 def risk_coverage(
-    confidence: NDArray[np.float64],
-    losses: Mapping[str, NDArray[np.float64]],
-    *,
-    sign: float = 1.0,
+    confidence: Array, losses: Mapping[str, Array], *, sign: float = 1.0
 ) -> RiskCoverage:
-    """The curve of a confidence (n_questions,) for losses of that shape.
-
-    High is answered first, with ``sign`` -1 low; undefined ones come last.
-    """
+    """The curve of a confidence (n_questions,) for losses of that shape."""
     count = len(confidence)
     ordered = np.where(np.isnan(confidence), -np.inf, sign * confidence)
     return RiskCoverage(
@@ -70,49 +62,38 @@ def risk_coverage(
     )
 
 
-def _groups(confidence: NDArray[np.float64]) -> NDArray[np.int64]:
+def _groups(confidence: Array) -> NDArray[np.int64]:
     """The number of each answer's group of equal confidence, the most confident first."""
     _, inverse = np.unique(-confidence, return_inverse=True)
     return np.asarray(inverse.reshape(-1), np.int64)
 
 
-def _risks(confidence: NDArray[np.float64], losses: NDArray[np.float64]) -> NDArray[np.float64]:
+def _risks(confidence: Array, losses: Array) -> Array:
     groups = _groups(confidence)
     sizes = np.bincount(groups)
     means = np.bincount(groups, weights=losses) / sizes
     return np.asarray(np.cumsum(np.repeat(means, sizes)) / np.arange(1, len(losses) + 1))
 
 
-def aurc(confidence: NDArray[np.float64], losses: NDArray[np.float64]) -> float:
-    """Mean risk over coverages 1/n, 2/n, ..., 1, in [0, 1], low is good (Geifman et al., 2019, Eq. 2).
-
-    >>> aurc(np.array([0.9, 0.8]), np.array([0.0, 1.0])), aurc(np.ones(2), np.array([0.0, 1.0]))
-    (0.25, 0.5)
-    """
+def aurc(confidence: Array, losses: Array) -> float:
+    """Mean risk over coverages 1/n, 2/n, ..., 1, in [0, 1], low is good (Geifman et al., 2019, Eq. 2)."""
     return float(_risks(confidence, losses).mean())
 
 
-def optimal_aurc(losses: NDArray[np.float64]) -> float:
-    """The least area for these losses: every lower loss answered first.
-
-    >>> optimal_aurc(np.array([1.0, 0.0]))
-    0.25
-    """
+def optimal_aurc(losses: Array) -> float:
+    """The least area for these losses: every lower loss answered first."""
     return aurc(-losses, losses)
 
 
 class ResampledAurc:
     """The area and its excess over the optimal one, of the same answers under many resamples."""
 
-    def __init__(self, confidence: NDArray[np.float64], losses: NDArray[np.float64]) -> None:
+    def __init__(self, confidence: Array, losses: Array) -> None:
         area = aurc(confidence, losses)
         self.plain = (area, area - optimal_aurc(losses))
-        self._orders = (
-            (_groups(confidence), losses),
-            (_groups(-losses), losses),
-        )
+        self._orders = ((_groups(confidence), losses), (_groups(-losses), losses))
 
-    def __call__(self, counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    def __call__(self, counts: Array) -> Array:
         """(2, n_draws): area and excess for ``counts`` (n_draws, n_questions)."""
         areas = np.empty((2, len(counts)))
         coverage = np.arange(1, counts.shape[1] + 1)
@@ -125,9 +106,7 @@ class ResampledAurc:
         return areas
 
 
-def _drawn(
-    groups: NDArray[np.int64], losses: NDArray[np.float64], weights: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _drawn(groups: NDArray[np.int64], losses: Array, weights: Array) -> Array:
     """Expected losses in the order of answering, (n_questions,): as many as were drawn."""
     sizes = np.bincount(groups, weights=weights)
     sums = np.bincount(groups, weights=weights * losses)

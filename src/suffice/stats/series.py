@@ -33,21 +33,13 @@ _CONVERGING, _STALLING, _OSCILLATING, _DIVERGING = 1, 2, 3, 4
 
 
 def change(values: Values) -> Values:
-    """The value less the previous round's; undefined in round 1.
-
-    >>> change(np.array([[0.5, 0.75, 0.25]]))
-    array([[  nan,  0.25, -0.5 ]])
-    """
+    """The value less the previous round's; undefined in round 1."""
     with np.errstate(invalid="ignore"):  # infinity less infinity: undefined
         return np.diff(values, prepend=np.nan)
 
 
 def occurrences(values: Values) -> Values:
-    """How many rounds so far had the round's own value; undefined where that is.
-
-    >>> occurrences(np.array([[7.0, 3.0, 7.0, np.nan, 7.0, 3.0]]))
-    array([[ 1.,  1.,  2., nan,  3.,  2.]])
-    """
+    """How many rounds so far had the round's own value; undefined where that is."""
     counts = np.full(values.shape, np.nan)
     rows, columns = np.nonzero(~np.isnan(values))
     order = np.lexsort(
@@ -62,13 +54,7 @@ def occurrences(values: Values) -> Values:
 
 
 def running_best(values: Values, *, first: bool = False) -> NDArray[np.int16]:
-    """For every round the one up to it with the greatest value, from 1; NaN is none, of equals the latest.
-
-    With ``first``, of equals the first.
-
-    >>> running_best(np.array([[np.nan, 2.0, 1.0, 2.0, np.nan]]))
-    array([[1, 2, 2, 4, 4]], dtype=int16)
-    """
+    """For every round the one up to it with the greatest value, from 1; NaN is none, of equals the latest."""
     best = np.full(len(values), -np.inf)
     at = np.zeros(len(values), np.int16)
     rounds = np.empty(values.shape, np.int16)
@@ -83,9 +69,6 @@ def since_highest(values: Values) -> Values:
     """Rounds since the first with the highest value so far: 0 where the round is better than all before.
 
     Undefined where the round's value is; earlier undefined rounds count as rounds without a better value.
-
-    >>> since_highest(np.array([[1.0, 3.0, 3.0, np.nan, 2.0, 4.0]]))
-    array([[ 0.,  0.,  1., nan,  3.,  0.]])
     """
     best = np.full(len(values), -np.inf)
     at = np.zeros(len(values))
@@ -105,11 +88,7 @@ def since_lowest(values: Values) -> Values:
 
 
 def rounds_with(values: Values) -> Values:
-    """Rounds in a row, up to this one, in which the value is not 0; undefined where it is.
-
-    >>> rounds_with(np.array([[np.nan, 1.0, 0.0, 1.0, 1.0]]))
-    array([[nan,  1.,  0.,  1.,  2.]])
-    """
+    """Rounds in a row, up to this one, in which the value is not 0; undefined where it is."""
     return _in_a_row(values, values != 0)
 
 
@@ -129,9 +108,6 @@ def gain(values: Values) -> Values:
     """What a round multiplies the error by, halfway between this round's ratio and the rounds before.
 
     Below 1 the error falls. The first ratio counts whole; an error of 0 that stays has ratio 0.
-
-    >>> gain(np.array([[4.0, 2.0, 3.0]]))
-    array([[nan, 0.5, 1. ]])
     """
     gains = np.full(values.shape, np.nan)
     defined = _an_error(values)
@@ -150,9 +126,6 @@ def diverging(values: Values) -> Values:
     """1.0 where the error rises: the slope of its logarithm is significant, and it is 10% above the first.
 
     In round 2 the 10% decide.
-
-    >>> diverging(np.array([[1.0, 1.2, 1.5]]))
-    array([[nan,  1.,  1.]])
     """
     return _is(_DIVERGING, values)
 
@@ -170,9 +143,6 @@ def stalling(values: Values) -> Values:
 
     Converging is a tenth of the first error, or a falling trend that is significant or has halved it;
     but not after 3 rounds without a new lowest error.
-
-    >>> stalling(np.array([[1.0, 1.0, 1.0, 0.0]]))
-    array([[nan,  1.,  2.,  0.]])
     """
     states = _states(values)
     counts = np.full(values.shape, np.nan)
@@ -244,11 +214,7 @@ def _later(logs: Values, ratio: Values, improving: NDArray[np.bool_]) -> NDArray
 
 
 def _trend(logs: Values) -> tuple[Values, Values, NDArray[np.bool_]]:
-    """The slope of a least-squares line, the sum of squares about it, and whether the slope is significant.
-
-    Sums run from round to round, so that a question's do not hang on the others. From four degrees of
-    freedom on, and with three, Student's t is read as LoopGain does, by a normal approximation.
-    """
+    """The slope of a least-squares line, the sum of squares about it, and whether it is significant."""
     count = logs.shape[1]
     centre = (count - 1) / 2
     level = _summed(logs) / count

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from suffice.errors import UsageError
 
 Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 Units = NDArray[np.intp]
 
 
-def numbered_units(keys: NDArray[np.float64] | Units) -> Units:
+def numbered_units(keys: Array | Units) -> Units:
     """Units by number from 0 in the order in which they first occur, (n,), given a number of each (n,).
 
     >>> numbered_units(np.array([7.0, 3.0, 7.0, 5.0])).tolist()
@@ -53,7 +54,7 @@ def unit_means(values: Array, units: Units) -> Array:
     return np.asarray(sums / sizes.reshape(-1, *[1] * (values.ndim - 1)))
 
 
-def drawn_units(units: Units, count: int, seed: int) -> NDArray[np.bool_]:
+def drawn_units(units: Units, count: int, seed: int) -> Mask:
     """Which observations (n,) are drawn where whole units are, until there are ``count`` of them."""
     unit = numbered_units(units)
     sizes = np.bincount(unit)

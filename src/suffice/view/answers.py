@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.errors import DataError, UsageError
-from suffice.policies.rules.syntax import parse
+from suffice.policies.rules.language import parse
 from suffice.replay.diagnose.report_data import stop_reason
 from suffice.replay.run.named_policies import NamedPolicy
 from suffice.report.charts import Point, Scatter, scatter

@@ -41,8 +41,7 @@ from suffice.scoring import MetricName
 from suffice.signals.available import given_signals
 from suffice.signals.columns.texts import Texts
 from suffice.signals.table import specs_for
-from suffice.stats.intervals.bootstrap import Interval, percentile_interval, resampled_counts
-from suffice.stats.intervals.sums import Sums
+from suffice.stats.intervals import Interval, Sums, percentile_interval, resampled_counts
 from suffice.stats.units import unit_means
 
 Array = NDArray[np.float64]

@@ -12,8 +12,8 @@ import pytest
 from suffice.cli.main import COMMANDS, build_app, main
 from suffice.cli.options import write_policy
 from suffice.policies.file import load_policy
-from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
+from suffice.policies.unfitted import FixedPolicy
 from suffice.testing.traces import make_record, to_trace_set
 
 

@@ -12,7 +12,7 @@ import pytest
 from suffice.cli import output
 from suffice.cli.output import in_form, print_json, print_lines, say, waiting
 from suffice.results.table import Column, Table
-from suffice.stats.intervals.bootstrap import Interval
+from suffice.stats.intervals import Interval
 
 
 def test_json_is_strict(capsys: pytest.CaptureFixture[str]) -> None:

@@ -36,8 +36,8 @@ from suffice.live.loop import Loop
 from suffice.llm.cache import CachedModel
 from suffice.loops.ranked import CumulativeSettings
 from suffice.loops.registry import LOOPS, make_pipeline
-from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
+from suffice.policies.unfitted import FixedPolicy
 from suffice.retrieval.retrievers import OwnParagraphs
 from suffice.testing.models import Failures, ScriptedModel
 from suffice.trace.rounds.records import Passage, Round

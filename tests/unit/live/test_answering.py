@@ -23,8 +23,8 @@ from suffice.live.budgets import Budgets
 from suffice.live.loop import Loop
 from suffice.live.requirements import LoopOutput, check_policy
 from suffice.loops.ranked import CumulativeSettings
-from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
+from suffice.policies.unfitted import FixedPolicy
 from suffice.retrieval.retrievers import OwnParagraphs
 from suffice.testing.models import Failures, ScriptedModel
 from suffice.trace.rounds.records import Passage

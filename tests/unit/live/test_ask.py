@@ -15,14 +15,13 @@ from suffice.live.chosen import choose_policy
 from suffice.loops.settings import LoopSettings
 from suffice.policies.ab_rag.policy import ABRagPolicy
 from suffice.policies.file import save_policy
-from suffice.policies.fixed import FixedPolicy
 from suffice.policies.gate.policy import GatePolicy
-from suffice.policies.gate.risk import RiskModel
-from suffice.policies.gate.settings import GateCosts, GateSettings
+from suffice.policies.gate.settings import GateCosts, GateSettings, RiskModel
 from suffice.policies.micp.policy import Clusters, MiCPPolicy
 from suffice.policies.micp.relevance_filter import RelevanceFilter
 from suffice.policies.rules.policy import RulePolicy
-from suffice.stats.conformal.order_statistics import Threshold
+from suffice.policies.unfitted import FixedPolicy
+from suffice.stats.conformal import Threshold
 from suffice.testing.encoders import HashingEncoder
 from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.records import Passage

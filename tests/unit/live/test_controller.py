@@ -11,8 +11,8 @@ from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.live.chosen import choose_policy
 from suffice.live.controller import Controller
 from suffice.policies.file import save_policy
-from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
+from suffice.policies.unfitted import FixedPolicy
 from suffice.signals.spec import SignalSpec
 from suffice.trace.rounds.records import LoopView, Passage, Round, Token
 

@@ -16,8 +16,8 @@ import pytest
 from suffice.contracts import Decision
 from suffice.errors import DataError, UsageError
 from suffice.live.controller import Controller
-from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
+from suffice.policies.unfitted import FixedPolicy
 from suffice.signals.spec import SignalSpec
 from suffice.trace.rounds.records import LoopView, Passage, Round
 

@@ -26,12 +26,12 @@ from suffice.loops.registry import LOOPS, make_pipeline
 from suffice.loops.settings import LoopSettings
 from suffice.measures.costs import policy_reads
 from suffice.measures.measures import Measures
-from suffice.policies.fixed import FixedPolicy
 from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.rules.policy import RulePolicy
+from suffice.policies.unfitted import FixedPolicy
 from suffice.replay.run.replay import stop_rounds
 from suffice.retrieval.retrievers import OwnParagraphs
-from suffice.stats.conformal.order_statistics import Threshold
+from suffice.stats.conformal import Threshold
 from suffice.testing.models import Failures, ScriptedModel
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import Passage, QuestionRecord

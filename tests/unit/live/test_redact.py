@@ -16,7 +16,7 @@ from suffice.measures.measures import Measures
 from suffice.policies.micp.policy import MiCPPolicy
 from suffice.signals.registry import SIGNALS
 from suffice.signals.table import signal_table
-from suffice.stats.conformal.order_statistics import NEVER
+from suffice.stats.conformal import NEVER
 from suffice.testing.traces import sampled_records
 from suffice.trace.rounds.derive import TraceFilter, filter_traces, merge_traces
 from suffice.trace.rounds.writer import write_traces

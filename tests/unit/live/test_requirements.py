@@ -11,10 +11,9 @@ from suffice.live.requirements import LoopOutput, check_policy, has_confidence
 from suffice.loops.ranked import BudgetedSettings, CumulativeSettings
 from suffice.loops.react import ReactSettings
 from suffice.policies.ab_rag.policy import ABRagPolicy
-from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
-from suffice.stats.maps.isotonic import IsotonicMap
-from suffice.stats.maps.per_round import PerRoundCalibrator
+from suffice.policies.unfitted import FixedPolicy
+from suffice.stats.maps import IsotonicMap, PerRoundCalibrator
 
 BUDGETED = BudgetedSettings(certainty="token_probability")
 VOTING = BudgetedSettings(certainty="self_consistency", samples=3)

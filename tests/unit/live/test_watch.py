@@ -24,8 +24,8 @@ from suffice.live.loop import Loop
 from suffice.live.watch import Watch
 from suffice.policies.ab_rag.policy import ABRagPolicy
 from suffice.policies.file import policy_hash, save_policy
-from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
+from suffice.policies.unfitted import FixedPolicy
 from suffice.replay.run.compare import compare
 from suffice.replay.settings import ComparisonSettings
 from suffice.trace.engines import SQLite

@@ -24,8 +24,8 @@ from suffice.loops.ranked import (
 from suffice.loops.record.dataset_run import RecorderSettings, Task, record
 from suffice.loops.registry import make_pipeline
 from suffice.policies.ab_rag.policy import ABRagPolicy
-from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
+from suffice.policies.unfitted import FixedPolicy
 from suffice.replay.run.replay import stop_rounds
 from suffice.retrieval.retrievers import OwnParagraphs
 from suffice.signals.asking.reranking import RERANK_VARIANCE

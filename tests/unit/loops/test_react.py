@@ -17,8 +17,8 @@ from suffice.loops.answers.prompts import SearchStep
 from suffice.loops.query_loop import QueryChoice
 from suffice.loops.react import ReactPipeline, ReactSettings
 from suffice.loops.record.dataset_run import Recording, record_examples
-from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
+from suffice.policies.unfitted import FixedPolicy
 from suffice.replay.run.replay import stop_rounds
 from suffice.retrieval.retrievers import OwnParagraphs
 from suffice.signals.asking.verdicts import JUDGE_TOKENS

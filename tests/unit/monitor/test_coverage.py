@@ -11,10 +11,10 @@ import pytest
 
 from suffice.errors import DataError, UsageError
 from suffice.monitor.coverage import Arrived, Promise, Watch, promise_of
-from suffice.policies.fixed import FixedPolicy
 from suffice.policies.micp.policy import Clusters, MiCPPolicy
+from suffice.policies.unfitted import FixedPolicy
 from suffice.scoring import Match
-from suffice.stats.conformal.order_statistics import Threshold
+from suffice.stats.conformal import Threshold
 
 
 def policy(**fields: Any) -> MiCPPolicy:

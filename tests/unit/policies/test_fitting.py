@@ -17,7 +17,6 @@ from suffice.errors import SufficeWarning, UsageError
 from suffice.policies.defaults import CalibratorKind
 from suffice.policies.file import policy_document
 from suffice.policies.fitting import (
-    CALIBRATORS,
     fit_calibrator,
     fit_data,
     fit_notes,
@@ -28,9 +27,7 @@ from suffice.policies.fitting import (
 )
 from suffice.policies.registry import fit_method, method_and_preset
 from suffice.replay.run.replay import stop_rounds
-from suffice.stats.maps.isotonic import fit_isotonic, fit_per_round, fit_shrunken
-from suffice.stats.maps.platt import fit_platt
-from suffice.stats.maps.venn_abers import fit_venn_abers
+from suffice.stats.maps import fit_isotonic, fit_per_round, fit_platt, fit_shrunken, fit_venn_abers
 from suffice.testing.traces import answer_tokens, make_record, sampled_records, to_trace_set
 from suffice.trace.rounds.records import Gold, QuestionRecord
 
@@ -130,8 +127,7 @@ def test_a_question_never_sees_its_own_fold() -> None:
 KINDS: tuple[CalibratorKind, ...] = get_args(CalibratorKind)
 
 
-def test_every_kind_has_its_fit_and_no_other() -> None:
-    assert tuple(CALIBRATORS) == KINDS
+def test_an_unknown_kind_is_refused() -> None:
     data = fit_data(to_trace_set(tune_records(9)), [MARGIN])
     for call in (fit_calibrator, out_of_fold):
         with pytest.raises(
@@ -172,22 +168,13 @@ def test_a_rule_is_fitted_with_the_kind_asked_for_and_says_so() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("count", [1, 2, 4])
+@pytest.mark.parametrize("count", [1, 4])
 def test_fewer_questions_than_folds_warn_and_work(kind: CalibratorKind, count: int) -> None:
     data = fit_data(to_trace_set(tune_records(count)), [MARGIN])
     with pytest.warns(SufficeWarning, match=f"calibrated.{MARGIN}. "):
         fit_calibrator(data, MARGIN, kind=kind)
     with pytest.warns(SufficeWarning, match=rf"only {count} .* fewer than the 5 folds"):
         assert np.isfinite(out_of_fold(data, MARGIN, kind=kind)).all()
-
-
-def test_enough_questions_of_both_classes_pass_without_a_word() -> None:
-    data = fit_data(to_trace_set(tune_records(5)), [MARGIN])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for kind in KINDS:
-            fit_calibrator(data, MARGIN, kind=kind)
-            out_of_fold(data, MARGIN, kind=kind)
 
 
 @pytest.mark.parametrize(
@@ -233,8 +220,7 @@ def test_questions_that_the_policy_cut_are_not_fitted_on() -> None:
 
 
 @pytest.mark.parametrize(
-    "method",
-    ["micp", "gate", "ab-rag", "tasr", pytest.param("stop-rag", marks=pytest.mark.slow)],
+    "method", ["micp", "gate", "ab-rag", "tasr", pytest.param("stop-rag", marks=pytest.mark.slow)]
 )
 def test_every_method_says_what_was_cut(method: str) -> None:
     whole = sampled_records(240, splits=("tune",))

@@ -89,7 +89,6 @@ def scored(*rows: tuple[float, float, float]) -> tuple[ThresholdScore, ...]:
             mean_rounds=rounds,
             cost=rounds,
             stops=np.ones(1, np.int16),
-            costs=None,
         )
         for n, (f1, error, rounds) in enumerate(rows)
     )

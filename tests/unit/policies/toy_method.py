@@ -10,13 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.contracts import (
-    Explanation,
-    Facts,
-    LoopNeeds,
-    PolicyTable,
-    Signal,
-)
+from suffice.contracts import Explanation, Facts, LoopNeeds, PolicyTable, Signal
 from suffice.measures.measures import Measures
 from suffice.options import Option
 from suffice.policies.method import FitRun, Method, Preset

@@ -15,8 +15,7 @@ from tests.properties import examples
 from suffice.errors import InternalError, MissingExtra
 from suffice.results.markup import visible
 from suffice.results.table import Cell, Column, Kind, Table, Value
-from suffice.stats.intervals.bootstrap import Interval
-from suffice.stats.intervals.estimate import Estimate
+from suffice.stats.intervals import Estimate, Interval
 
 HOSTILE = 'a|b "c"\n<script>alert(1)</script> \\cmd{x}_y 100% & #1 ~^ é 漢 \u202e=1+1'
 

@@ -14,7 +14,7 @@ from tests.loop_service import Clock, loop_app, loop_service
 from tests.serving import Heard
 
 from suffice.policies.file import save_policy
-from suffice.policies.fixed import FixedPolicy
+from suffice.policies.unfitted import FixedPolicy
 from suffice.serve.app import make_app
 from suffice.serve.events import QuestionBegun, QuestionEnded, RoundEnded
 from suffice.serve.settings import LimitSettings, LoopSettings

@@ -25,8 +25,8 @@ from suffice.errors import UsageError
 from suffice.monitor.following import Following
 from suffice.monitor.production import KINDS
 from suffice.policies.file import save_policy
-from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
+from suffice.policies.unfitted import FixedPolicy
 from suffice.serve import operation
 from suffice.serve.app import make_app
 from suffice.serve.guard import new_token

@@ -15,8 +15,8 @@ from suffice.contracts import Generation, GenerationRequest
 from suffice.live.ask import AskSettings, LiveLoop
 from suffice.live.chosen import choose_policy
 from suffice.policies.file import save_policy
-from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
+from suffice.policies.unfitted import FixedPolicy
 from suffice.serve.events import QuestionBegun, QuestionEnded, RoundEnded
 from suffice.serve.replies import Refusal
 from suffice.serve.service import Service, Wanted

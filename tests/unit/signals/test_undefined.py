@@ -12,8 +12,7 @@ from suffice.live.controller import Controller
 from suffice.policies.rules.policy import RulePolicy
 from suffice.signals.registry import SIGNALS, resolve
 from suffice.signals.spec import undefined_in_words, why_undefined
-from suffice.stats.maps.isotonic import fit_per_round
-from suffice.stats.maps.per_round import PerRoundCalibrator
+from suffice.stats.maps import PerRoundCalibrator, fit_per_round
 from suffice.testing.traces import answer_tokens
 from suffice.trace.rounds.records import LoopView, Passage, Round, Token
 

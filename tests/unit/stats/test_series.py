@@ -16,8 +16,7 @@ from tests.properties import examples
 from suffice.stats import series
 
 ERRORS = st.one_of(
-    st.sampled_from([0.0, 1.0, 2.0, 4.0, 0.05, 1e6, math.nan, -1.0, math.inf]),
-    st.floats(0.0, 10.0),
+    st.sampled_from([0.0, 1.0, 2.0, 4.0, 0.05, 1e6, math.nan, -1.0, math.inf]), st.floats(0.0, 10.0)
 )
 RECORDS = st.integers(1, 7).flatmap(
     lambda rounds: st.lists(

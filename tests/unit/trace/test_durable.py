@@ -12,7 +12,7 @@ import pytest
 
 from suffice.errors import BackendError, DataError, StorageError, UsageError
 from suffice.policies.file import save_policy
-from suffice.policies.fixed import FixedPolicy
+from suffice.policies.unfitted import FixedPolicy
 from suffice.trace.durable import (
     Shard,
     in_turn,

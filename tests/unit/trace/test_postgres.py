@@ -22,7 +22,7 @@ from suffice.errors import (
     UsageError,
 )
 from suffice.live.watch import Watch
-from suffice.policies.fixed import FixedPolicy
+from suffice.policies.unfitted import FixedPolicy
 from suffice.serve.settings import RecordSettings
 from suffice.trace.engines import VERSION, Address, Connection, as_place
 from suffice.trace.recording import prune

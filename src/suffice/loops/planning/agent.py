@@ -28,8 +28,7 @@ from suffice.loops.planning.parsing import (
 )
 from suffice.options import Option
 from suffice.policies.gate.gate import Gate, GateDecision, read_step
-from suffice.policies.gate.risk import RiskModel
-from suffice.policies.gate.settings import MOST_STEPS, PlanAction
+from suffice.policies.gate.settings import MOST_STEPS, PlanAction, RiskModel
 from suffice.signals.candidates import MarkerDetector
 from suffice.signals.evidence import one_line
 from suffice.trace.plans.records import Candidate, PlanOutcome, PlanStep, PlanTask

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from suffice.contracts import Certainty
 from suffice.errors import UsageError, all_of
@@ -34,6 +33,7 @@ from suffice.signals.abstained import ABSTAINED
 from suffice.signals.available import lack, remedy
 from suffice.signals.registry import resolve
 from suffice.stats.logistic import fit_logistic
+from suffice.stats.units import Array, Mask
 from suffice.trace.rounds.table import TraceSet
 
 THRESHOLDS = tuple(round(0.02 * step, 2) for step in range(1, 51))  # at 1 it never stops
@@ -52,7 +52,7 @@ class _Held:
         table = measures.signals([name for name in names if self._lacks[name] is None])
         self._values = {name: values[traces.exists] for name, values in table.values.items()}
 
-    def values(self, name: str) -> NDArray[np.float64]:
+    def values(self, name: str) -> Array:
         """Of the recorded rounds, defined ones only; none where it cannot be computed."""
         values = self._values.get(name, np.empty(0))
         return values[np.isfinite(values)]
@@ -155,14 +155,7 @@ def fit_ab_rag(
     threshold: float | None = None,
     f1_kind: F1Kind = "hotpotqa",
 ) -> ABRagPolicy:
-    """Learn the corrected preset's weights, and its threshold unless one is given.
-
-    Logistic regression (:func:`~suffice.stats.logistic.fit_logistic`) of exact match on the
-    three signals over all rounds of the labelled questions, abstentions left out. A signal that is
-    undefined in some of them (``answer_in_evidence`` for yes and no) gets an own number for that. The
-    threshold is the cheapest whose F1 with out-of-fold weights is within one standard error of the
-    best.
-    """
+    """Learn the corrected preset's weights, and its threshold unless one is given."""
     fitting = measures.only_split(split)
     held = _Held(fitting, (*CERTAINTIES, *SUPPORTS, SPREAD))
     (first, why_first), (second, why_second), _ = all_of(
@@ -202,12 +195,12 @@ def fit_ab_rag(
     )
 
 
-def _fit(data: FitData, names: Sequence[str], rows: NDArray[np.bool_]) -> Combination:
+def _fit(data: FitData, names: Sequence[str], rows: Mask) -> Combination:
     """Weights over all rounds of the questions in ``rows`` (n_questions,)."""
     em, table = data.outcomes.em, data.table
     used = rows[:, None] & np.isfinite(em) & (table.signal(ABSTAINED.name) != 1.0)
     if not used.any():
-        return Combination(dict.fromkeys(names, 0.0), {}, 0.0, "logistic")
+        return Combination(dict.fromkeys(names, 0.0), {}, 0.0, "logistic", reads_abstention=True)
     absent = {name: np.isnan(table.signal(name)) for name in names}
     some = [name for name in names if (absent[name] & used).any()]
     features = np.empty((int(used.sum()), len(names) + len(some)))  # a column at a time, for memory
@@ -218,23 +211,23 @@ def _fit(data: FitData, names: Sequence[str], rows: NDArray[np.bool_]) -> Combin
     fitted = fit_logistic(features, em[used], penalty=_PENALTY)
     undefined = dict(zip(some, fitted.weights[len(names) :], strict=True))
     weights = dict(zip(names, fitted.weights, strict=False))
-    return Combination(weights, undefined, fitted.intercept, "logistic")
+    return Combination(weights, undefined, fitted.intercept, "logistic", reads_abstention=True)
 
 
-def _out_of_fold(data: FitData, names: Sequence[str], whole: Combination) -> NDArray[np.float64]:
+def _out_of_fold(data: FitData, names: Sequence[str], whole: Combination) -> Array:
     """Confidence of every question from weights fitted without its fold, (n_questions, n_rounds)."""
     fold = data.folds()
     out_of_fold = np.full((data.table.n_questions, data.table.n_rounds), np.nan)
     for number in np.unique(fold):
         held_out = fold == number
         fitted = whole if held_out.all() else _fit(data, names, ~held_out)
-        confidence = combined_confidence(data.table, fitted, reads_abstention=True)
+        confidence = combined_confidence(data.table, fitted)
         out_of_fold[held_out] = confidence[held_out]
     return out_of_fold
 
 
 def sweep_confidence(
-    confidence: NDArray[np.float64], data: FitData, thresholds: Sequence[float]
+    confidence: Array, data: FitData, thresholds: Sequence[float]
 ) -> tuple[ThresholdScore, ...]:
     """What stopping at each threshold, above 0, of a confidence (n_questions, n_rounds) scores."""
     ends = data.table.exists.sum(axis=1)

@@ -16,25 +16,34 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, ClassVar, Literal, get_args
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
-from suffice.contracts import (
-    Certainty,
-    Explanation,
-    Facts,
-    LoopNeeds,
-    PolicyTable,
-    Signal,
-)
+from suffice.contracts import Certainty, Explanation, Facts, LoopNeeds, PolicyTable, Signal
 from suffice.errors import SufficeWarning, UsageError
-from suffice.policies.method import USUAL_SAMPLES, loop_needs
+from suffice.options import Option
+from suffice.policies.method import (
+    USUAL_SAMPLES,
+    FitRun,
+    Method,
+    Preset,
+    loop_needs,
+    read_abstention,
+    read_told,
+)
+from suffice.scoring import F1Kind
 from suffice.signals.abstained import abstained_signal
 from suffice.signals.registry import resolve
-from suffice.stats.fields import known
-from suffice.stats.logistic import sigmoid, sigmoids
+from suffice.stats.fields import Fields, known, numbers
+from suffice.stats.logistic import sigmoids
+from suffice.stats.units import Array, Mask
+
+if TYPE_CHECKING:
+    from suffice.measures.measures import Measures
+
 
 Support = Literal["answer_in_evidence", "evidence_entailment", "evidence_consistency"]
 Link = Literal["clip", "logistic"]
@@ -70,11 +79,14 @@ class Combination:
     undefined: Mapping[str, float]
     intercept: float
     link: Link
+    reads_abstention: bool
 
 
-def combined_confidence(
-    table: PolicyTable, parts: Combination, *, reads_abstention: bool
-) -> NDArray[np.float64]:
+def _linked(link: Link, total: Array) -> Array:
+    return sigmoids(total) if link == "logistic" else np.clip(total, 0.0, 1.0)
+
+
+def combined_confidence(table: PolicyTable, parts: Combination | ABRagPolicy) -> Array:
     """The confidence in every round, (n_questions, n_rounds), NaN where undefined."""
     # round by round, as signals are stored
     total = np.full((table.n_rounds, table.n_questions), parts.intercept)
@@ -84,11 +96,8 @@ def combined_confidence(
         if name in parts.undefined:
             part = np.where(np.isnan(values), parts.undefined[name], part)
         total += part
-    if parts.link == "logistic":
-        total = sigmoids(total)
-    else:
-        np.clip(total, 0.0, 1.0, out=total)
-    if reads_abstention:
+    total = _linked(parts.link, total)
+    if parts.reads_abstention:
         total[table.signal(_ABSTAINED).T == 1.0] = 0.0
     return total.T
 
@@ -267,8 +276,8 @@ class ABRagPolicy:
     @property
     def reachable(self) -> tuple[float, float]:
         """Lowest and highest confidence that its signals' ranges allow, abstentions left out."""
-        low, high = self._range(self.weights)
-        return self._linked(low), self._linked(high)
+        low, high = _linked(self.link, np.array(self._range(self.weights))).tolist()
+        return low, high
 
     def _range(self, names: Iterable[str]) -> tuple[float, float]:
         """Bounds of the sum over these signals, intercept included."""
@@ -289,17 +298,13 @@ class ABRagPolicy:
         low, high = self._range([signal for signal in self.weights if signal != name])
         plateaus = []
         for below, level in pairwise(sorted(self.levels)):
-            most, least = self._linked(high + weight * below), self._linked(low + weight * level)
+            ends = np.array([high + weight * below, low + weight * level])
+            most, least = _linked(self.link, ends).tolist()
             if most < least:
                 plateaus.append(Plateau(most, least, name, level))
         return tuple(plateaus)
 
     # --- deciding --------------------------------------------------------------------------------
-    def _linked(self, total: float) -> float:
-        if self.link == "logistic":
-            return sigmoid(total)
-        return total if math.isnan(total) else min(max(total, 0.0), 1.0)
-
     def explain(self, table: PolicyTable, question: int, round_number: int) -> Explanation:
         """The confidence against its threshold, with the signals behind it."""
         at = question, round_number - 1
@@ -318,15 +323,11 @@ class ABRagPolicy:
             values={**shown, "confidence": confidence},
         )
 
-    def confidence(self, table: PolicyTable) -> NDArray[np.float64]:
+    def confidence(self, table: PolicyTable) -> Array:
         """Conf (paper 2, Eq. 4), (n_questions, n_rounds) in [0, 1], NaN where undefined."""
-        return combined_confidence(
-            table,
-            Combination(self.weights, self.undefined, self.intercept, self.link),
-            reads_abstention=self.reads_abstention,
-        )
+        return combined_confidence(table, self)
 
-    def fires(self, table: PolicyTable) -> NDArray[np.bool_]:
+    def fires(self, table: PolicyTable) -> Mask:
         """Where the confidence reaches the threshold."""
         fires = self.confidence(table) >= self.threshold
         if self.reads_abstention:  # a threshold of 0 holds them too
@@ -352,3 +353,114 @@ class ABRagPolicy:
         return {
             name: value for name, value in body.items() if value is not None and name not in unsaid
         }
+
+
+# --- the method -----------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedSettings:
+    """What the published preset leaves open."""
+
+    certainty: Annotated[
+        Certainty | None,
+        Option(
+            help="what says how sure the model is, S1 of the paper "
+            "(default: token_probability where the trace holds tokens, else self_consistency)"
+        ),
+    ] = None
+    threshold: Annotated[
+        float | None,
+        Option(
+            help="stop at this confidence (default: published 0.6, corrected chosen on the split)",
+            metavar="TAU",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CorrectedSettings(PublishedSettings):
+    """The same, the corrected S2, and the F1 that the threshold is chosen by."""
+
+    f1_kind: Annotated[
+        F1Kind | None,
+        Option(name="f1", help="which F1 the threshold is chosen by (default: hotpotqa)"),
+    ] = None
+
+    def __post_init__(self) -> None:
+        if self.f1_kind is not None and self.threshold is not None:
+            raise UsageError("f1 is what a threshold is chosen by, and one is given; leave one out")
+
+    support: Annotated[
+        Support | None,
+        Option(
+            help="S2 of the corrected preset (default: the first of these that the trace gives)"
+        ),
+    ] = None
+
+
+class ABRag(Method):
+    """See :class:`suffice.policies.method.Method`."""
+
+    name = "ab-rag"
+    summary = (
+        "stop when a confidence made of model certainty, evidence and reranker scores "
+        "reaches a threshold"
+    )
+    source = "paper 2"
+    about = "what its confidence is made of, and where it stops"
+    fitted = frozenset({"corrected"})
+    unfitted = MappingProxyType({"published": ABRagPolicy.published})
+    main_field = "weights"
+
+    def settings(self, preset: Preset) -> type[Any]:
+        """The corrected preset also has a choice of S2."""
+        return CorrectedSettings if preset == "corrected" else PublishedSettings
+
+    def fit(
+        self,
+        measures: Measures,
+        preset: Preset,
+        settings: Any,
+        split: str,
+        run: FitRun | None = None,
+    ) -> ABRagPolicy:
+        """See :mod:`suffice.policies.ab_rag.fit`."""
+        from suffice.policies.ab_rag.fit import fit_ab_rag, published_ab_rag
+        from suffice.policies.fitting import warn_of_undefined
+
+        del run
+        if preset == "published":
+            policy = published_ab_rag(
+                measures, certainty=settings.certainty, threshold=settings.threshold
+            )
+            warn_of_undefined(policy, measures, self.name, policy.where_undefined)
+            return policy
+        policy = fit_ab_rag(
+            measures,
+            split,
+            certainty=settings.certainty,
+            support=settings.support,
+            threshold=settings.threshold,
+            f1_kind=settings.f1_kind or "hotpotqa",
+        )
+        warn_of_undefined(policy, measures.only_split(split), self.name, policy.where_undefined)
+        return policy
+
+    def read(self, document: Mapping[str, Any], file: Path) -> ABRagPolicy:
+        """See :meth:`suffice.policies.method.PolicyKind.read`."""
+        del file
+        fields = Fields(document)
+        fields.need("weights", "threshold", "link")
+        return ABRagPolicy(
+            weights=fields.numbers("weights"),
+            threshold=fields.number("threshold"),
+            link=document["link"],
+            intercept=fields.number("intercept", 0.0),
+            undefined=fields.numbers("undefined"),
+            reads_abstention=fields.of("reads_abstention", bool, default=False),
+            abstention=read_abstention(fields),
+            levels=numbers(document.get("levels", []), "levels"),
+            **read_told(fields),
+        )
+
+
+METHOD = ABRag()

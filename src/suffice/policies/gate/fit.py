@@ -13,11 +13,18 @@ from suffice.errors import SufficeWarning, UsageError
 from suffice.measures.measures import Measures
 from suffice.policies.fitting import fit_data
 from suffice.policies.gate.policy import PUBLISHED_CANDIDATES, GatePolicy, executes
-from suffice.policies.gate.risk import RiskModel, remaining_share
-from suffice.policies.gate.settings import DEFAULT_COSTS, MARKERS, GateCosts, GateSettings
+from suffice.policies.gate.settings import (
+    DEFAULT_COSTS,
+    MARKERS,
+    GateCosts,
+    GateSettings,
+    RiskModel,
+    remaining_share,
+)
 from suffice.signals.candidates import CANDIDATE_AGREEMENT, CONTRADICTION
 from suffice.signals.samples import sample_counts
 from suffice.stats.logistic import fit_rising_logistic
+from suffice.stats.units import Array, Mask
 from suffice.trace.plans.records import PlanRecord, PlanSet
 from suffice.trace.rounds.table import TraceSet
 
@@ -26,11 +33,7 @@ _READ = ("candidate_agreement", "contradiction", "remaining_share")
 
 
 def fit_risk(values: ArrayLike, right: ArrayLike, group: ArrayLike) -> RiskModel:
-    """Weights (at least 0) and intercept under which c estimates P(right) (corrected; paper 4, Eq. 17).
-
-    Ridge logistic regression on -(1 - SC), -CD and -DR with non-negative weights. Every question or run
-    counts once, however many rows it has.
-    """
+    """Weights (at least 0) and intercept under which c estimates P(right) (corrected; paper 4, Eq. 17)."""
     features = np.asarray(values, np.float64) * np.array([1.0, -1.0, -1.0])
     features[:, 0] -= 1.0
     of = np.asarray(group, np.intp)
@@ -48,13 +51,10 @@ def fit_risk(values: ArrayLike, right: ArrayLike, group: ArrayLike) -> RiskModel
 
 # --- question answering ----------------------------------------------------------------------------
 def published_gate_policy(traces: TraceSet, costs: GateCosts | None = None) -> GatePolicy:
-    """The published numbers over the rounds that these traces hold; nothing is fitted.
-
-    ``costs`` give thresholds in place of 0.25 and 0.75.
-    """
+    """The published numbers over the rounds that these traces hold; nothing is fitted."""
     return GatePolicy(
         settings=GateSettings.published(costs=costs),
-        rounds=_budget(traces),
+        rounds=max(1, traces.n_rounds),
         samples=_samples(Measures.of(traces)),
     )
 
@@ -62,16 +62,12 @@ def published_gate_policy(traces: TraceSet, costs: GateCosts | None = None) -> G
 def fit_gate_policy(
     traces: TraceSet | Measures, split: str, costs: GateCosts = DEFAULT_COSTS
 ) -> GatePolicy:
-    """Learn P(EM = 1) from SC, CD and DR on a split of question traces (corrected).
-
-    Rounds whose SC or CD is undefined are left out; each other round of a question weighs one over
-    their number. The loop stops where c exceeds 1 - c_r / L_f.
-    """
+    """Learn P(EM = 1) from SC, CD and DR on a split of question traces (corrected)."""
     measures = Measures.of(traces)
     whole = measures.traces
     data = fit_data(measures, (CANDIDATE_AGREEMENT, CONTRADICTION), split=split)
     agreed, conflict = (data.table.signal(name) for name in _READ[:2])
-    em, budget = data.outcomes.em, _budget(whole)
+    em, budget = data.outcomes.em, max(1, whole.n_rounds)
     used = np.isfinite(em) & np.isfinite(agreed) & np.isfinite(conflict)
     if not used.any():
         raise UsageError(
@@ -99,10 +95,6 @@ def fit_gate_policy(
     return policy
 
 
-def _budget(traces: TraceSet) -> int:
-    return max(1, traces.n_rounds)
-
-
 def _samples(measures: Measures) -> int:
     """How many samples most rounds hold."""
     (counts,) = measures.derived(sample_counts)
@@ -110,9 +102,7 @@ def _samples(measures: Measures) -> int:
     return int(np.bincount(held).argmax()) if held.size else PUBLISHED_CANDIDATES
 
 
-def _warn_of_constant(
-    fires: NDArray[np.bool_], exists: NDArray[np.bool_], policy: GatePolicy
-) -> None:
+def _warn_of_constant(fires: Mask, exists: Mask, policy: GatePolicy) -> None:
     early = fires[:, : (policy.rounds or 1) - 1] & exists[:, : (policy.rounds or 1) - 1]
     if not early.size:
         return
@@ -135,11 +125,8 @@ def _warn_of_constant(
 # --- planning --------------------------------------------------------------------------------------
 def labelled_steps(
     plans: Iterable[PlanRecord],
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.int64], dict[str, int]]:
-    """Values, success and run of the steps to fit on, and what was counted.
-
-    Runs nobody judged and steps without one of the three values are counted only.
-    """
+) -> tuple[Array, Array, NDArray[np.int64], dict[str, int]]:
+    """Values, success and run of the steps to fit on, and what was counted."""
     rows: list[tuple[float, ...]] = []
     counts = {"runs": 0, "judged": 0, "steps": 0, "fitted_steps": 0}
     for number, record in enumerate(plans):
@@ -158,10 +145,7 @@ def labelled_steps(
 
 
 def fit_gate(plans: PlanSet, costs: GateCosts = DEFAULT_COSTS, **changes: Any) -> GateSettings:
-    """Learn P(semantic success of the run) from SC, CD and DR of its steps (corrected).
-
-    Each step of a run weighs one over the number of its steps fitted on.
-    """
+    """Learn P(semantic success of the run) from SC, CD and DR of its steps (corrected)."""
     stated = plans.run.get("detector", changes.get("detector", MARKERS))
     if changes.setdefault("detector", stated) != stated:
         raise UsageError(
@@ -193,7 +177,7 @@ def fit_gate(plans: PlanSet, costs: GateCosts = DEFAULT_COSTS, **changes: Any) -
     return GateSettings.corrected(model, costs, **{"fitted_on": fitted_on, **changes})
 
 
-def _warn_of_one_class(right: NDArray[np.float64], what: str, where: str) -> None:
+def _warn_of_one_class(right: Array, what: str, where: str) -> None:
     if right.min() == right.max():
         verdict = "right" if right[0] else "wrong"
         warnings.warn(

@@ -10,61 +10,28 @@ import numpy as np
 
 from suffice.contracts import ContradictionDetector
 from suffice.errors import UsageError
-from suffice.policies.gate.risk import RiskModel, remaining_share, retrieval_depth
 from suffice.policies.gate.settings import (
     MARKERS,
     GateCosts,
     GateSettings,
     PlanAction,
+    RiskModel,
     Unreachable,
     chosen_action,
+    remaining_share,
+    retrieval_depth,
 )
 from suffice.signals.candidates import MarkerDetector, agreement
 
 Blocked = Literal["budget", "cool-down"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Reading:
-    """What the gate sees in a step."""
+    """What the gate sees in a step, by the names of the signals; which step of the plan is contradicted."""
 
-    agreement: float
-    contradiction: float
-    remaining: float
-    risk: float
-    confidence: float
+    values: Mapping[str, float]
     conflict: int | None = None
-
-    @classmethod
-    def of(
-        cls,
-        model: RiskModel,
-        agreement: float,
-        contradiction: float,
-        remaining: float,
-        conflict: int | None = None,
-    ) -> Self:
-        """With the risk and the confidence that SC, CD and DR give."""
-        risk = model.risk(agreement=agreement, contradiction=contradiction, remaining=remaining)
-        return cls(
-            agreement=agreement,
-            contradiction=contradiction,
-            remaining=remaining,
-            risk=risk,
-            confidence=model.confidence(risk),
-            conflict=conflict,
-        )
-
-    @property
-    def values(self) -> dict[str, float]:
-        """By the names of the signals."""
-        return {
-            "candidate_agreement": self.agreement,
-            "contradiction": self.contradiction,
-            "remaining_share": self.remaining,
-            "risk": self.risk,
-            "confidence": self.confidence,
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +64,7 @@ def read_step(
         contradiction = float(scores[strongest])
         conflict = strongest % len(plan) if contradiction > 0.0 else None
     remaining = remaining_share(len(plan), total_steps)
-    return Reading.of(model, agreement(candidates), contradiction, remaining, conflict)
+    return Reading(model.values(agreement(candidates), contradiction, remaining), conflict)
 
 
 class Gate:
@@ -209,24 +176,19 @@ class Gate:
         seen = self.read(candidates, plan, total_steps)
         chosen = self.settings
         blocked = self._blocked(step)
-        action = chosen_action(
-            chosen, seen.confidence, seen.contradiction, may_retrieve=blocked is None
-        )
+        confidence, contradiction = seen.values["confidence"], seen.values["contradiction"]
+        action = chosen_action(chosen, confidence, contradiction, may_retrieve=blocked is None)
         self._last = step
         k = 0
         if action is PlanAction.RETRIEVE:
-            k = retrieval_depth(seen.confidence, chosen.tau_low, chosen.k_max)
+            k = retrieval_depth(confidence, chosen.tau_low, chosen.k_max)
             self._retrievals += 1
             self._next = step + chosen.cooldown
-        missed = (
-            blocked
-            if seen.confidence <= chosen.tau_low
-            and not (action is PlanAction.REPLAN and chosen.order == "replan-first")
-            else None
-        )
+        asked_first = action is PlanAction.REPLAN and chosen.order == "replan-first"
+        missed = blocked if confidence <= chosen.tau_low and not asked_first else None
         return GateDecision(
             action=action,
-            reason=_reason(action, seen, chosen, missed),
+            reason=_reason(action, seen.values, chosen, missed),
             values=seen.values,
             k=k,
             blocked=missed,
@@ -240,12 +202,12 @@ class Gate:
 
 
 def _reason(
-    action: PlanAction, seen: Reading, settings: GateSettings, missed: Blocked | None
+    action: PlanAction, seen: Mapping[str, float], settings: GateSettings, missed: Blocked | None
 ) -> str:
-    confidence = f"confidence {seen.confidence:.3g}"
+    confidence = f"confidence {seen['confidence']:.3g}"
     because = {
         PlanAction.RETRIEVE: f"{confidence} is at or below tau_low {settings.tau_low:g}",
-        PlanAction.REPLAN: f"contradiction {seen.contradiction:.3g} is above kappa {settings.kappa:g}",
+        PlanAction.REPLAN: f"contradiction {seen['contradiction']:.3g} is above kappa {settings.kappa:g}",
         PlanAction.EXECUTE: f"{confidence} reaches tau_high {settings.tau_high:g}",
         PlanAction.ASK: f"{confidence} is below tau_high {settings.tau_high:g}",
         PlanAction.STOP: f"{confidence} is at or below tau_stop",

@@ -4,22 +4,38 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from suffice.contracts import Explanation, Facts, LoopNeeds, PolicyTable
-from suffice.errors import UsageError
-from suffice.policies.gate.gate import Reading
-from suffice.policies.gate.risk import remaining_share
-from suffice.policies.gate.settings import MARKERS, GateSettings, PlanAction, chosen_action
-from suffice.policies.method import loop_needs
+from suffice.errors import DataError, UsageError
+from suffice.options import Option
+from suffice.policies.gate.settings import (
+    BUDGET,
+    DEFAULT_COSTS,
+    MARKERS,
+    ORDERS,
+    GateCosts,
+    GateSettings,
+    PlanAction,
+    RiskModel,
+    chosen_action,
+    remaining_share,
+)
+from suffice.policies.method import FitRun, Fitted, Method, Preset, loop_needs
 from suffice.signals.candidates import CANDIDATE_AGREEMENT, CONTRADICTION
 from suffice.signals.spec import SignalSpec
-from suffice.stats.fields import known
+from suffice.stats.fields import Fields, known
 from suffice.stats.logistic import sigmoids
+from suffice.stats.units import Array, Mask
+
+if TYPE_CHECKING:
+    from suffice.measures.measures import Measures
+    from suffice.trace.plans.records import PlanSet
+
 
 _REMAINING = "remaining_share"
 _MOST_ROUNDS = int(np.iinfo(np.int16).max)
@@ -30,16 +46,11 @@ _FOR_PLANS = (
 )
 
 
-def executes(
-    settings: GateSettings, confidence: NDArray[np.float64], contradiction: NDArray[np.float64]
-) -> NDArray[np.bool_]:
-    """Where :func:`chosen_action` with every retrieval allowed is EXECUTE; never where undefined.
-
-    The arrays have one shape, which is the result's.
-    """
+def executes(settings: GateSettings, confidence: Array, contradiction: Array) -> Mask:
+    """Where :func:`chosen_action` with every retrieval allowed is EXECUTE; never where undefined."""
     calm = ~(contradiction > settings.kappa)
     wanted = confidence <= settings.tau_low
-    fires: NDArray[np.bool_] = calm & ~wanted & (confidence >= settings.tau_high)
+    fires: Mask = calm & ~wanted & (confidence >= settings.tau_high)
     return fires
 
 
@@ -75,8 +86,7 @@ class GatePolicy:
 
     Examples
     --------
-    >>> from suffice.policies.gate.risk import RiskModel
-    >>> from suffice.policies.gate.settings import GateCosts
+    >>> from suffice.policies.gate.settings import GateCosts, RiskModel
     >>> settings = GateSettings.corrected(
     ...     RiskModel(disagreement=3.0, contradiction=1.0, remaining=0.5, intercept=1.0),
     ...     GateCosts(retrieval=1, failure=2),
@@ -89,6 +99,8 @@ class GatePolicy:
     rounds: int | None = None
     samples: int = PUBLISHED_CANDIDATES
     kind: ClassVar[str] = "gate"
+    specs: ClassVar[tuple[SignalSpec, ...]] = (CANDIDATE_AGREEMENT, CONTRADICTION)
+    signals: ClassVar[tuple[str, ...]] = (CANDIDATE_AGREEMENT.name, CONTRADICTION.name)
 
     def __post_init__(self) -> None:
         for name in ("rounds", "samples"):
@@ -110,16 +122,6 @@ class GatePolicy:
     def fitted_on(self) -> Mapping[str, Any]:
         """Where its numbers were learned; decides nothing."""
         return self.settings.fitted_on
-
-    @property
-    def specs(self) -> tuple[SignalSpec, ...]:
-        """SC and CD; DR follows from the round."""
-        return (CANDIDATE_AGREEMENT, CONTRADICTION)
-
-    @property
-    def signals(self) -> tuple[str, ...]:
-        """Their names."""
-        return tuple(spec.name for spec in self.specs)
 
     @property
     def needs(self) -> LoopNeeds:
@@ -193,7 +195,7 @@ class GatePolicy:
         at = question, round_number - 1
         agreed, conflict = (float(table.signal(name)[at]) for name in self.signals)
         remaining = remaining_share(round_number, self.full_budget())
-        seen = Reading.of(self.settings.risk, agreed, conflict, remaining).values
+        seen = self.settings.risk.values(agreed, conflict, remaining)
         confidence = seen["confidence"]
         values = {name: known(value) for name, value in seen.items()}
         if math.isnan(confidence):
@@ -223,7 +225,7 @@ class GatePolicy:
             + ("" if never is None else f"; {never}")
         )
 
-    def confidence(self, table: PolicyTable) -> NDArray[np.float64]:
+    def confidence(self, table: PolicyTable) -> Array:
         """C (paper 4, Eq. 17), (n_questions, n_rounds) in (0, 1), NaN where undefined."""
         model, budget = self.settings.risk, self.full_budget()
         agreed, conflict = (table.signal(name).T for name in self.signals)
@@ -237,7 +239,7 @@ class GatePolicy:
             confidence[index] = sigmoids(model.intercept - risk)
         return confidence.T
 
-    def fires(self, table: PolicyTable) -> NDArray[np.bool_]:
+    def fires(self, table: PolicyTable) -> Mask:
         """Where the gate would EXECUTE."""
         return executes(self.settings, self.confidence(table), table.signal(CONTRADICTION.name))
 
@@ -251,3 +253,179 @@ class GatePolicy:
             "settings": settings,
             **{name: value for name, value in beside.items() if value},
         }
+
+
+# --- the method -----------------------------------------------------------------------------------
+_WEIGHTS = ("disagreement", "contradiction", "remaining")
+_THRESHOLDS = ("tau_low", "tau_high", "kappa")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundCosts:
+    """What acting costs in a loop that answers questions; ``None``: as the fit has it."""
+
+    retrieval_cost: Annotated[
+        float | None,
+        Option(
+            help="of looking something up (default: 1; published thresholds where no cost is given)",
+            metavar="C",
+        ),
+    ] = None
+    failure_loss: Annotated[
+        float | None,
+        Option(
+            help="of a wrong answer or a failed plan (default: 2, act when more likely right than wrong)",
+            metavar="L",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanCosts(RoundCosts):
+    """What acting costs a planning agent, and who found the contradictions of its runs."""
+
+    ask_cost: Annotated[
+        float | None,
+        Option(
+            help="on plan traces: of asking the user, who is asked where c is below 1 - C / L and no "
+            "retrieval is left (default: as a retrieval)",
+            metavar="C",
+        ),
+    ] = None
+    stop_cost: Annotated[
+        float | None,
+        Option(help="on plan traces: of ending early (default: never worth it)", metavar="C"),
+    ] = None
+    detector: Annotated[
+        str | None,
+        Option(
+            help="on plan traces: who found their contradictions (default: markers, the published words)",
+            metavar="NAME",
+        ),
+    ] = None
+
+
+def _costs(settings: RoundCosts) -> GateCosts | None:
+    """The costs that are stated, the others as :data:`DEFAULT_COSTS` has them; ``None``: none is."""
+    names = {"retrieval_cost": "retrieval", "failure_loss": "failure"}
+    names |= {"ask_cost": "ask", "stop_cost": "stop"}
+    stated: dict[str, Any] = {
+        own: value
+        for name, own in names.items()
+        if (value := getattr(settings, name, None)) is not None
+    }
+    return replace(DEFAULT_COSTS, **stated) if stated else None
+
+
+class GateMethod(Method):
+    """See :class:`suffice.policies.method.Method`."""
+
+    name = "gate"
+    summary = (
+        "stop when samples agree and answers do not contradict each other, by a risk that falls round "
+        "by round"
+    )
+    source = "paper 4"
+    about = (
+        "on question traces it stops a loop, on plan traces it guides a planning agent; it acts where "
+        "its confidence exceeds 1 - C / L"
+    )
+    fitted = frozenset({"corrected"})
+    main_field = "settings"
+    options = RoundCosts
+
+    def fit(
+        self,
+        measures: Measures,
+        preset: Preset,
+        settings: Any,
+        split: str,
+        run: FitRun | None = None,
+    ) -> GatePolicy:
+        """A gate that stops loops."""
+        from suffice.policies.gate.fit import fit_gate_policy, published_gate_policy
+
+        del run
+        costs = _costs(settings)
+        if preset == "published":
+            return published_gate_policy(measures.traces, costs)
+        return fit_gate_policy(measures, split, costs or DEFAULT_COSTS)
+
+    def plan_settings(self, preset: Preset) -> type[Any]:
+        """What the thresholds are made of, and the detector."""
+        del preset
+        return PlanCosts
+
+    def fit_plans(self, plans: PlanSet, preset: Preset, settings: Any) -> Fitted:
+        """A gate that guides a planning agent."""
+        from suffice.policies.gate.fit import fit_gate
+
+        costs = _costs(settings)
+        changes = {} if settings.detector is None else {"detector": settings.detector}
+        if preset == "published":
+            chosen = GateSettings.published(costs=costs, **changes)
+        else:
+            chosen = fit_gate(plans, costs or DEFAULT_COSTS, **changes)
+        lines = [f"gate   {chosen.summary}"]
+        lines += [f"note   {action}" for action in chosen.unreachable]
+        if fitted := chosen.fitted_on:
+            lines.append(
+                f"fitted on {fitted['fitted_steps']} steps of {fitted['labelled']} judged runs"
+            )
+        lines.append("use    Gate(load_policy('{policy}').policy.settings), in a planning agent")
+        return Fitted(policy=GatePolicy(settings=chosen), lines=tuple(lines))
+
+    def read(self, document: Mapping[str, Any], file: Path) -> GatePolicy:
+        """See :meth:`suffice.policies.method.PolicyKind.read`."""
+        del file
+        fields = Fields(document)
+        fields.need("settings")
+        settings = fields.of("settings", dict)
+        beside = {name: document.get(name) for name in ("preset", "costs", "fitted_on")}
+        rounds, samples = fields.of("rounds", int), fields.of("samples", int)
+        try:
+            return GatePolicy(
+                settings=read_settings({**settings, **beside}),
+                rounds=rounds,
+                samples=PUBLISHED_CANDIDATES if samples is None else samples,
+            )
+        except UsageError as error:
+            raise DataError(str(error), column="settings") from error
+
+
+METHOD = GateMethod()
+
+
+def read_settings(document: Mapping[str, Any]) -> GateSettings:
+    """The settings that :meth:`GateSettings.to_json` wrote."""
+    fields = Fields(document)
+    fields.need("weights", *_THRESHOLDS)
+    weights = fields.part("weights")
+    weights.need(*_WEIGHTS)
+    return GateSettings(
+        risk=RiskModel(
+            **{name: weights.number(name) for name in _WEIGHTS},
+            intercept=fields.number("intercept", 0.0),
+        ),
+        **{name: fields.number(name) for name in _THRESHOLDS},
+        tau_stop=fields.number_or_none("tau_stop"),
+        budget=fields.of("budget", int) if "budget" in document else BUDGET,
+        cooldown=fields.of("cooldown", int, 1),
+        k_max=fields.of("k_max", int, 6),
+        order=fields.one_of("order", ORDERS, ORDERS[0]),
+        revises=fields.of("revises", bool, default=False),
+        detector=fields.of("detector", str, MARKERS),
+        costs=None if document.get("costs") is None else _read_costs(fields.part("costs")),
+        preset=fields.of("preset", str),
+        fitted_on=fields.of("fitted_on", dict) or {},
+    )
+
+
+def _read_costs(fields: Fields) -> GateCosts:
+    fields.need("retrieval", "failure")
+    return GateCosts(
+        retrieval=fields.number("retrieval"),
+        failure=fields.number("failure"),
+        ask=fields.number_or_none("ask"),
+        stop=fields.number_or_none("stop"),
+    )

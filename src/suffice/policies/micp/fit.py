@@ -23,34 +23,29 @@ from suffice.policies.micp.relevance_filter import (
     fit_filter,
     refound_notes,
     scored_by,
-    unrecorded_finds,
 )
 from suffice.policies.micp.samples import read_samples, samples_a_round
-from suffice.policies.micp.search import Allocation, search_allocations
 from suffice.policies.micp.settings import (
     CALIBRATE,
     DEFAULT_ALPHA_RETRIEVAL,
     DEFAULT_SHARE,
     OPTIMIZE,
     MiCPSettings,
+    Objective,
 )
 from suffice.policies.micp.stage2 import (
-    Objective,
+    Allocation,
     Sampled,
     Stage2,
     budget_spent,
     calibrate,
+    search_allocations,
 )
 from suffice.scoring import Match
 from suffice.signals.asking.meaning_clusters import clustered_by
 from suffice.signals.columns.rounds import asked_in_both
 from suffice.signals.samples import Clustering
-from suffice.stats.conformal.order_statistics import (
-    NEVER,
-    exact_level,
-    smallest_sample,
-    tied_threshold,
-)
+from suffice.stats.conformal import NEVER, exact_level, smallest_sample, tied_threshold
 from suffice.stats.units import drawn_units
 from suffice.trace.rounds.labels import names_passages
 from suffice.trace.rounds.table import TraceSet
@@ -61,11 +56,7 @@ LOOP_FACTS = ("model", "pipeline", "retriever", "pool", "prompt", "step", "tempe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitParts:
-    """Two disjoint sets of labelled questions: one divides the budget, the other sets thresholds.
-
-    ``splits`` are where they come from, ``how`` says it in words, ``cut`` what was left out of a record with
-    cut questions, as :func:`suffice.policies.fitting.fit_notes` reads it.
-    """
+    """Two disjoint sets of labelled questions: one divides the budget, the other sets thresholds."""
 
     optimize: Measures
     calibrate: Measures
@@ -85,10 +76,7 @@ class FitParts:
 
 
 def fit_parts(questions: TraceSet | Measures, split: str, settings: MiCPSettings) -> FitParts:
-    """The splits ``optimize`` and ``calibrate`` where the traces have both, else a division of ``split``.
-
-    A ``split`` other than tune is divided whatever other splits there are.
-    """
+    """The splits ``optimize`` and ``calibrate`` where the traces have both, else a division of ``split``."""
     measures = Measures.of(questions)
     refuse_without_gold(measures, "micp", "it promises how often its sets hold the right answer")
     traces = measures.traces
@@ -189,7 +177,7 @@ def fit_on(parts: FitParts, preset: Preset, settings: MiCPSettings) -> MiCPPolic
         notes=(
             *warned,
             *filter_notes(draft),
-            *([] if chosen is None or filtered else refound_notes(unrecorded_finds(record))),
+            *([] if chosen is None or filtered else refound_notes(record)),
             *tie_notes(held, alpha, thresholds, preset),
             *cluster_notes(draft, settings.clusters),
         ),
@@ -336,11 +324,7 @@ def few_notes(
     thresholds: Stage2,
     objective: Objective,
 ) -> list[str]:
-    """Where no threshold can fire before the last round, and what would change that.
-
-    ``sizes`` are the questions to optimise and to calibrate on, ``levels`` those of the rounds, and
-    ``objective`` what was minimised on the first.
-    """
+    """Where no threshold can fire before the last round, and what would change that."""
     if not thresholds.stops or any(stop.value > -math.inf for stop in thresholds.stops):
         return []
     budget = "the policy takes the full budget"

@@ -12,7 +12,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,11 +30,21 @@ from suffice.contracts import (
     SetMember,
     Signal,
 )
-from suffice.errors import UsageError
-from suffice.policies.method import loop_needs
+from suffice.errors import DataError, UsageError
+from suffice.policies.defaults import FIT_SPLIT
+from suffice.policies.method import FitRun, Method, Preset, loop_needs, read_told
 from suffice.policies.micp.relevance_filter import RelevanceFilter
+from suffice.policies.micp.settings import (
+    CALIBRATE,
+    OPTIMIZE,
+    STOP_ON,
+    UNSTATED_WEIGHT,
+    MiCPSettings,
+    StopOn,
+)
 from suffice.scoring import Match
 from suffice.signals.samples import (
+    CLUSTERINGS,
     Clustering,
     SampleCluster,
     entropy_of_counts,
@@ -41,28 +52,23 @@ from suffice.signals.samples import (
     sample_clusters,
     top_cluster_signal,
 )
-from suffice.stats.conformal.order_statistics import Threshold
-from suffice.stats.fields import known
-from suffice.stats.units import lots
+from suffice.stats.conformal import Threshold
+from suffice.stats.fields import Fields, finite, known
+from suffice.stats.units import Array, Mask, lots
 from suffice.trace.rounds.records import Round
 
 if TYPE_CHECKING:
+    from suffice.measures.measures import Measures
     from suffice.trace.rounds.table import TraceSet
 
-StopOn = Literal["entropy", "top-confidence"]
-STOP_ON: tuple[StopOn, ...] = get_args(StopOn)
-UNSTATED_WEIGHT = 1.0
-"""lambda of the composite objectives, and of files that do not state it."""
+
 _MOST = 10_000  # rounds, and samples a round
 _ENTROPY, _TOP = "normalized_entropy", "top_cluster_confidence"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clusters:
-    """How samples are clustered: by normalised string, or by meaning as recorded.
-
-    ``cosine`` and ``encoder`` say by which measure, for a live loop; decide nothing on a record.
-    """
+    """How samples are clustered: by normalised string, or by meaning as recorded."""
 
     by: Clustering = "string"
     cosine: float | None = None
@@ -228,7 +234,7 @@ class MiCPPolicy:
         )
 
     # --- deciding --------------------------------------------------------------------------------
-    def scores(self, table: PolicyTable) -> NDArray[np.float64]:
+    def scores(self, table: PolicyTable) -> Array:
         """What its thresholds are compared with, (n_questions, n_rounds); low stops, NaN never."""
         if self.stop_on == "entropy":
             return table.signal(_ENTROPY)
@@ -266,7 +272,7 @@ class MiCPPolicy:
     def _score_name(self) -> str:
         return "normalized entropy" if self.stop_on == "entropy" else "-top confidence"
 
-    def fires(self, table: PolicyTable) -> NDArray[np.bool_]:
+    def fires(self, table: PolicyTable) -> Mask:
         """Where the round's threshold fires, and from the full budget on."""
         fires = self._below(table)
         fires[:, self.rounds - 1 :] = True
@@ -277,7 +283,7 @@ class MiCPPolicy:
         below = self._below(table)
         return np.where(below.any(axis=1), below.argmax(axis=1) + 1, 0).astype(np.int16)
 
-    def _below(self, table: PolicyTable) -> NDArray[np.bool_]:
+    def _below(self, table: PolicyTable) -> Mask:
         """Where a score is below its round's threshold, or tied with it and the lot says so."""
         scores = self.scores(table)
         below = np.zeros((table.n_rounds, table.n_questions), np.bool_).T
@@ -309,9 +315,23 @@ class MiCPPolicy:
         Clusters of different rounds are equal when they share a member. "Can't Answer" is added
         unless the policy ``stopped`` the loop before its full budget.
         """
-        members = tuple(member for member, _ in confident_clusters(self, rounds))
+        merged: list[tuple[SetMember, frozenset[str]]] = []  # with every normalised form of it
+        for number, finished in enumerate(rounds, start=1):
+            for cluster, confidence in self.confidences(finished):
+                if confidence < self.final:
+                    continue
+                best = SetMember(answer=cluster.answer, confidence=confidence, round=number)
+                forms = cluster.members
+                for entry in [kept for kept in merged if kept[1] & forms]:
+                    merged.remove(entry)
+                    forms |= entry[1]
+                    best = max(entry[0], best, key=lambda member: member.confidence)
+                merged.append((best, forms))
+        answers = sorted(
+            (best for best, _ in merged), key=lambda best: (-best.confidence, best.round)
+        )
         early = stopped and len(rounds) < self.rounds
-        return AnswerSet(answers=members, cannot_answer=not early)
+        return AnswerSet(answers=tuple(answers), cannot_answer=not early)
 
     def recorded_sets(
         self, traces: TraceSet, table: PolicyTable, stops: NDArray[np.int16]
@@ -363,20 +383,82 @@ def _shown(threshold: Threshold, name: str) -> str:
     return f"{name} < {threshold.value:.4g}{tied}"
 
 
-def confident_clusters(
-    policy: MiCPPolicy, rounds: Sequence[Round]
-) -> list[tuple[SetMember, frozenset[str]]]:
-    """The answer set's members, each with every normalised form it stands for."""
-    merged: list[tuple[SetMember, frozenset[str]]] = []
-    for number, finished in enumerate(rounds, start=1):
-        for cluster, confidence in policy.confidences(finished):
-            if confidence < policy.final:
-                continue
-            best = SetMember(answer=cluster.answer, confidence=confidence, round=number)
-            members = cluster.members
-            for entry in [kept for kept in merged if kept[1] & members]:
-                merged.remove(entry)
-                members |= entry[1]
-                best = max(entry[0], best, key=lambda member: member.confidence)
-            merged.append((best, members))
-    return sorted(merged, key=lambda kept: (-kept[0].confidence, kept[0].round))
+# --- the method -----------------------------------------------------------------------------------
+class MiCP(Method):
+    """See :class:`suffice.policies.method.Method`."""
+
+    name = "micp"
+    summary = "stop when samples agree, and give a set of answers with a promised coverage"
+    source = "paper 3"
+    about = (
+        "fitted on the splits optimize and calibrate where the traces have both, else, or with another "
+        "--split than tune, on a division of that"
+    )
+    reads = (frozenset({OPTIMIZE, CALIBRATE}), frozenset({FIT_SPLIT}))
+    main_field = "stops"
+    options = MiCPSettings
+
+    def fit(
+        self,
+        measures: Measures,
+        preset: Preset,
+        settings: Any,
+        split: str,
+        run: FitRun | None = None,
+    ) -> MiCPPolicy:
+        """See :func:`suffice.policies.micp.fit.fit_micp`."""
+        from suffice.policies.micp.fit import fit_micp
+
+        del run
+        return fit_micp(measures, preset, split, settings)
+
+    def read(self, document: Mapping[str, Any], file: Path) -> MiCPPolicy:
+        """See :meth:`suffice.policies.method.PolicyKind.read`."""
+        del file
+        fields = Fields(document)
+        fields.need("alpha", "rounds", "samples", "stops", "answer_set")
+        match = fields.of("match", dict, {"score": "em"})
+        chosen = fields.of("filter", dict)
+        budget, clusters = fields.part("budget"), fields.part("clusters")
+        budget.number("weight", UNSTATED_WEIGHT)
+        fields.part("fitted_on").part("loop")
+        return MiCPPolicy(
+            alpha=fields.number("alpha"),
+            rounds=fields.of("rounds", int),
+            samples=fields.of("samples", int),
+            stops=tuple(_read_stop(stop) for stop in fields.of("stops", list)),
+            final=_or_below_all(fields.of("answer_set", dict), "confidence"),
+            stop_on=document.get("stop_on", "entropy"),
+            penalty=fields.number("penalty", 0.0),
+            clusters=Clusters(
+                by=clusters.one_of("by", CLUSTERINGS, "string"),
+                cosine=clusters.number_or_none("cosine"),
+                encoder=clusters.of("encoder", str),
+            ),
+            match=Match(
+                f1=None if match.get("score") == "em" else finite(match.get("at_least"), "match")
+            ),
+            filter=None if chosen is None else RelevanceFilter.from_json(chosen),
+            filtered=fields.of("filtered", bool, default=False),
+            seed=fields.of("seed", int, 42),
+            budget=budget.document,
+            **read_told(fields),
+        )
+
+
+def _read_stop(stop: object) -> Threshold:
+    if not isinstance(stop, dict) or "value" not in stop:
+        raise DataError(
+            f'must hold objects with "value" and "tied_share", found {stop!r}', column="stops"
+        )
+    share = Fields(stop, "stops").number("tied_share", 0.0)
+    return Threshold(_or_below_all(stop, "value"), share)
+
+
+def _or_below_all(document: Mapping[str, Any], name: str) -> float:
+    """A threshold; null lies below everything."""
+    value = document.get(name)
+    return -math.inf if value is None else finite(value, name)
+
+
+METHOD = MiCP()

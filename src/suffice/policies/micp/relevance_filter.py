@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Any, Literal, get_args
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from suffice.contracts import Retention
@@ -17,9 +18,9 @@ from suffice.policies.method import PRESETS, Preset
 from suffice.signals.columns.ragged import Ragged
 from suffice.signals.columns.rounds import RoundColumns, blocks, only_columns
 from suffice.signals.columns.texts import NONE, Texts
-from suffice.stats.conformal.order_statistics import lower_order_statistic
-from suffice.stats.fields import Fields, number
-from suffice.stats.tests.e_process import whole
+from suffice.stats.conformal import lower_order_statistic
+from suffice.stats.fields import Fields, number, whole
+from suffice.stats.units import Array, Mask
 from suffice.trace.lazy import LazyTable
 from suffice.trace.rounds.records import Passage
 from suffice.trace.rounds.table import TraceSet
@@ -137,28 +138,18 @@ def unrecorded_finds(traces: TraceSet) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relevances:
-    """Relevance of the right passages that were retrieved and of all shown, best over rounds.
-
-    ``gold`` and ``shown`` stand beside the question each belongs to, of ``n``; ``unrecorded`` is
-    :func:`unrecorded_finds`.
-    """
+    """Relevance of the right passages that were retrieved and of all shown, best over rounds."""
 
     relevance: Relevance
     n: int
-    gold: NDArray[np.float64]
+    gold: Array
     gold_question: NDArray[np.intp]
-    shown: NDArray[np.float64]
+    shown: Array
     shown_question: NDArray[np.intp]
-    unrecorded: int
 
     @classmethod
     def read(cls, traces: TraceSet, relevance: Relevance) -> Relevances:
-        """Of a record all of whose passages carry it; undefined ones count as the least.
-
-        A passage counts with its best relevance over the rounds that retrieved it (Eq. 9): the one that added
-        it, and those that found it again as far as that is recorded: of records without ``refound`` see
-        :func:`unrecorded_finds`.
-        """
+        """Of a record all of whose passages carry it; undefined ones count as the least."""
         parts, start = [], 0
         for block in _parts(traces, "passages", "refound", "gold_passage_ids"):
             parts.append(_best(block, relevance, start))
@@ -173,29 +164,24 @@ class Relevances:
             gold_question=gold_question,
             shown=shown,
             shown_question=shown_question,
-            unrecorded=unrecorded_finds(traces),
         )
 
     @property
-    def everybody(self) -> NDArray[np.bool_]:
+    def everybody(self) -> Mask:
         """Every question, (n,)."""
         return np.ones(self.n, bool)
 
-    def values(self, chosen: NDArray[np.bool_], preset: Preset) -> NDArray[np.float64]:
-        """What a filter is calibrated on, of the ``chosen`` questions (n,).
-
-        ``published`` pools the passages of all questions; ``corrected`` takes the least one of each
-        question, since passages of one question are not exchangeable with each other. Questions
-        without such a passage have no say.
-        """
+    def values(self, chosen: Mask, preset: Preset) -> Array:
+        """What a filter is calibrated on, of the ``chosen`` questions (n,)."""
         here = chosen[self.gold_question]
+        # passages of one question are not exchangeable with each other
         if preset == "published":
             return self.gold[here]
         least = np.full(self.n, np.inf)
         np.minimum.at(least, self.gold_question[here], self.gold[here])
         return least[least < np.inf]
 
-    def kept(self, chosen: NDArray[np.bool_], threshold: float) -> Retention:
+    def kept(self, chosen: Mask, threshold: float) -> Retention:
         """What a threshold leaves of the ``chosen`` questions (n,), each passage by its best turn."""
         here = chosen[self.gold_question]
         of = np.bincount(self.gold_question[here], minlength=self.n)
@@ -210,13 +196,11 @@ class Relevances:
         )
 
 
-_Best = tuple[NDArray[np.float64], NDArray[np.intp], NDArray[np.float64], NDArray[np.intp]]
+_Best = tuple[Array, NDArray[np.intp], Array, NDArray[np.intp]]
 
 
 def _best(traces: TraceSet, relevance: Relevance, start: int) -> _Best:
     """Right passages that were retrieved and all shown, each beside its question, counted from ``start``."""
-    import pyarrow as pa
-
     rounds = RoundColumns(traces)
     shown, again = rounds.lists("passages"), rounds.lists("refound")
     wanted = Ragged.of(traces.first_rounds("gold_passage_ids"))
@@ -270,11 +254,9 @@ def retention(traces: TraceSet, chosen: RelevanceFilter) -> Retention:
     return held.kept(held.everybody, chosen.threshold)
 
 
-def refound_notes(unrecorded: int) -> list[str]:
-    """Where later queries may have found passages again and the record does not say so.
-
-    ``unrecorded`` is :func:`unrecorded_finds`.
-    """
+def refound_notes(traces: TraceSet) -> list[str]:
+    """Where later queries may have found passages again and the record does not say so."""
+    unrecorded = unrecorded_finds(traces)
     if not unrecorded:
         return []
     return [

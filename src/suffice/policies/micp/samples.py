@@ -17,7 +17,6 @@ from suffice.policies.micp.relevance_filter import (
     refound_notes,
     retention,
     scored_by,
-    unrecorded_finds,
 )
 from suffice.policies.micp.stage2 import Lots, Sampled, evaluate_stops
 from suffice.scoring import Match
@@ -30,19 +29,15 @@ from suffice.signals.samples import (
     sample_counts,
     sample_forms,
 )
+from suffice.stats.units import Array, Mask
 from suffice.trace.rounds.labels import labelled
 from suffice.trace.rounds.table import TraceSet
 
 
 def read_samples(
-    questions: TraceSet | Measures, draft: MiCPPolicy, scores: NDArray[np.float64] | None = None
+    questions: TraceSet | Measures, draft: MiCPPolicy, scores: Array | None = None
 ) -> Sampled:
-    """Scores and confidences of right clusters, for questions all of which are labelled.
-
-    A question that was recorded for fewer than T rounds never stops in, and samples nothing in, the
-    ones it lacks. ``scores`` (n_questions, n_rounds) are those that the policy gives the rounds, where
-    they are at hand.
-    """
+    """Scores and confidences of right clusters, for questions all of which are labelled."""
     measures = Measures.of(questions)
     traces = measures.traces
     if scores is None:
@@ -67,16 +62,13 @@ def read_samples(
 
 @dataclass(frozen=True, slots=True)
 class RightShares:
-    """The share of the largest right cluster among a round's samples, (n_questions, at most ``rounds``).
-
-    NaN where there is none. A cluster is right where any of its members matches a gold answer.
-    """
+    """The share of the largest right cluster among a round's samples, (n_questions, at most ``rounds``)."""
 
     by: Clustering
     match: Match
     rounds: int
 
-    def __call__(self, traces: TraceSet) -> NDArray[np.float64]:
+    def __call__(self, traces: TraceSet) -> Array:
         """Those of the rounds of a record."""
         shares = np.full((min(self.rounds, traces.n_rounds), traces.n_questions), np.nan).T
         start = 0
@@ -86,7 +78,7 @@ class RightShares:
             start += len(found)
         return shares
 
-    def _of(self, traces: TraceSet) -> NDArray[np.float64]:
+    def _of(self, traces: TraceSet) -> Array:
         table = traces.table
         early = replace(traces, table=table.filter(table.column("round").to_numpy() <= self.rounds))
         rounds = RoundColumns(early)
@@ -137,11 +129,7 @@ def samples_a_round(measures: Measures, rounds: int) -> int:
 def recorded_sets(
     policy: MiCPPolicy, traces: TraceSet, table: PolicyTable, stops: NDArray[np.int16]
 ) -> RecordedSets:
-    """The sets of every question at its stop round (n_questions,), and whether they held.
-
-    A set without the right answer holds all the same when it holds "Can't Answer" and no recorded
-    round up to the budget samples the right answer. The objective is paper 3's composite (Eq. 14).
-    """
+    """The sets of every question at its stop round (n_questions,), and whether they held."""
     fired = policy.fired(table)
     answerable = labelled(traces)
     covered = objective = None
@@ -163,13 +151,13 @@ def recorded_sets(
         retention=kept,
         notes=(
             *_notes(policy, traces, table),
-            *([] if kept is None else refound_notes(unrecorded_finds(traces))),
+            *([] if kept is None else refound_notes(traces)),
         ),
     )
 
 
 def _sets(
-    policy: MiCPPolicy, traces: TraceSet, stops: NDArray[np.int16], early: NDArray[np.bool_]
+    policy: MiCPPolicy, traces: TraceSet, stops: NDArray[np.int16], early: Mask
 ) -> Iterator[AnswerSet]:
     columns = ["samples", "sample_clusters", "signals"]
     for index, views in enumerate(traces.views(columns)):

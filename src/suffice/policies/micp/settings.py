@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal, get_args
 
-from suffice.errors import UsageError
+from suffice.errors import UsageError, unknown_name
 from suffice.options import Option, as_share
-from suffice.policies.micp.policy import STOP_ON, UNSTATED_WEIGHT, StopOn
-from suffice.policies.micp.search import GRIDS, Grid
-from suffice.policies.micp.stage2 import OBJECTIVES, Objective
 from suffice.scoring import Match
 from suffice.signals.samples import CLUSTERINGS, Clustering
-from suffice.stats.conformal.order_statistics import exact_level
+from suffice.stats.conformal import exact_level
 
+StopOn = Literal["entropy", "top-confidence"]
+Grid = Literal["box", "shares"]
+Objective = Literal["rounds", "answer-rate", "composite", "composite-rates"]
+STOP_ON: tuple[StopOn, ...] = get_args(StopOn)
+GRIDS: tuple[Grid, ...] = get_args(Grid)
+OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
+UNSTATED_WEIGHT = 1.0
+"""lambda of the composite objectives, and of files that do not state it."""
 OPTIMIZE, CALIBRATE = "optimize", "calibrate"
 DEFAULT_SHARE = 1 / 3
 DEFAULT_ALPHA_RETRIEVAL = 0.1
@@ -22,12 +27,7 @@ DEFAULT_ALPHA_RETRIEVAL = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MiCPSettings:
-    """How MiCP is fitted; what each field means stands with it.
-
-    ``alpha`` and ``alpha_retrieval`` lie in (0, 1), the paper's value of the second is lost; ``rounds`` of
-    ``None`` are 3 (the paper's), or as many as the traces hold if fewer. ``stop_on``, ``penalty`` and
-    ``clusters`` are the policy's (:class:`suffice.policies.micp.policy.MiCPPolicy`).
-    """
+    """How MiCP is fitted; what each field means stands with it."""
 
     alpha: Annotated[
         float,
@@ -50,7 +50,7 @@ class MiCPSettings:
         Option(
             help="what the division of the error budget minimizes: mean rounds, answer-rate (\"Can't "
             "Answer\" least often), composite (Eq. 14 as we read it; the paper's own is lost), or "
-            "composite-rates (another reading of it, a hypothesis)",
+            "composite-rates (another reading of it, a hypothesis)"
         ),
     ] = "rounds"
     allocation: Annotated[
@@ -74,8 +74,7 @@ class MiCPSettings:
     weight: Annotated[
         float,
         Option(
-            help="lambda of the composite objectives; the paper's is lost (default: 1)",
-            metavar="L",
+            help="lambda of the composite objectives; the paper's is lost (default: 1)", metavar="L"
         ),
     ] = UNSTATED_WEIGHT
     grid: Annotated[
@@ -117,10 +116,9 @@ class MiCPSettings:
     def __post_init__(self) -> None:
         exact_level(self.alpha, "alpha")
         exact_level(self.alpha_retrieval, "alpha_retrieval")
-        if self.rounds is not None and self.rounds < 1:
-            raise UsageError(f"rounds must be at least 1, found {self.rounds}")
-        if self.steps < 1:
-            raise UsageError(f"the grid needs at least 1 step, found {self.steps}")
+        for name in ("rounds", "steps"):
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise UsageError(f"{name} must be at least 1, found {value}")
         for name, known in (
             ("objective", OBJECTIVES),
             ("stop_on", STOP_ON),
@@ -128,10 +126,7 @@ class MiCPSettings:
             ("grid", GRIDS),
         ):
             if getattr(self, name) not in known:
-                by = "clusters by" if name == "clusters" else name
-                raise UsageError(
-                    f"no {by} {getattr(self, name)!r}; known: {', '.join(each for each in known if each)}"
-                )
+                raise UsageError(unknown_name(name, getattr(self, name), filter(None, known)))
         if not 0.0 < self.share < 1.0:
             raise UsageError(f"the share that optimises lies in (0, 1), found {self.share!r}")
         if not 0.0 <= self.weight < math.inf:

@@ -9,29 +9,25 @@ no stop selects, so that each order statistic is exact and the errors add up.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from suffice.policies.method import Preset
-from suffice.stats.conformal.order_statistics import (
-    NEVER,
-    Threshold,
-    lower_order_statistic,
-    tied_threshold,
-)
-from suffice.stats.units import lots
+from suffice.policies.micp.settings import Grid, Objective
+from suffice.stats.conformal import NEVER, Threshold, lower_order_statistic, tied_threshold
+from suffice.stats.units import Array, Mask, lots
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Objective = Literal["rounds", "answer-rate", "composite", "composite-rates"]
-OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
+
 _MOST_SCALINGS, _DECIMALS = 60, 10**9
 _NAMES = 50_000  # question ids held as objects at a time
 
@@ -41,9 +37,9 @@ class Lots:
 
     def __init__(self, question_ids: pa.ChunkedArray, seed: int) -> None:
         self._ids, self._seed = question_ids, seed
-        self._columns: dict[int, NDArray[np.float64]] = {}
+        self._columns: dict[int, Array] = {}
 
-    def __getitem__(self, place: tuple[slice, int]) -> NDArray[np.float64]:
+    def __getitem__(self, place: tuple[slice, int]) -> Array:
         """Those of all questions in a round counted from 0, (n,): of ``[:, t]`` only t is read."""
         _, number = place
         if number not in self._columns:
@@ -52,7 +48,7 @@ class Lots:
             self._columns[number] = np.concatenate([*drawn, np.empty(0)])
         return self._columns[number]
 
-    def take(self, chosen: NDArray[np.bool_] | NDArray[np.intp]) -> Lots:
+    def take(self, chosen: Mask | NDArray[np.intp]) -> Lots:
         """Those of some questions."""
         return Lots(self._ids.take(np.arange(len(self._ids))[chosen]), self._seed)
 
@@ -61,9 +57,9 @@ class Lots:
 class Sampled:
     """What the samples of n questions over T rounds say."""
 
-    score: NDArray[np.float64]
-    best_gold: NDArray[np.float64]
-    draws: NDArray[np.float64] | Lots
+    score: Array
+    best_gold: Array
+    draws: Array | Lots
 
     @property
     def n(self) -> int:
@@ -76,18 +72,18 @@ class Sampled:
         return int(self.score.shape[1])
 
     @property
-    def answerable(self) -> NDArray[np.bool_]:
+    def answerable(self) -> Mask:
         """(n, T): whether the right answer was sampled in rounds 1..t (A_i,t)."""
         return self.best_gold > -math.inf
 
     @property
-    def first_gold(self) -> NDArray[np.float64]:
+    def first_gold(self) -> Array:
         """(n,): its confidence at the first round that samples it; -inf where none does."""
         sampled = self.answerable
         first = np.where(sampled.any(axis=1), sampled.argmax(axis=1), self.rounds - 1)
         return np.asarray(self.best_gold[np.arange(self.n), first])
 
-    def take(self, chosen: NDArray[np.bool_] | NDArray[np.intp]) -> Sampled:
+    def take(self, chosen: Mask | NDArray[np.intp]) -> Sampled:
         """Those questions."""
         draws = self.draws
         return Sampled(
@@ -204,17 +200,12 @@ def budget_spent(data: Sampled, alpha_rounds: Sequence[Fraction], preset: Preset
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """What thresholds do to n questions.
-
-    ``stop`` (n,) is the round, 1-based; ``early`` whether a rule stopped there; ``covered`` whether the
-    answer set holds the right answer, or "Can't Answer" where no round samples it. ``answerable``
-    (n, T) as in :class:`Sampled`.
-    """
+    """What thresholds do to n questions."""
 
     stop: NDArray[np.int64]
-    early: NDArray[np.bool_]
-    covered: NDArray[np.bool_]
-    answerable: NDArray[np.bool_]
+    early: Mask
+    covered: Mask
+    answerable: Mask
 
     @property
     def coverage(self) -> float:
@@ -286,11 +277,7 @@ def evaluate_stops(
     *,
     at_most: NDArray[np.integer] | None = None,
 ) -> Evaluation:
-    """The same for the rounds (n,), 1-based, at which a threshold fired (0: none did).
-
-    ``final`` is the answer set's threshold, ``at_most`` (n,) the rounds at which something else ends
-    the loop.
-    """
+    """The same for the rounds (n,), 1-based, at which a threshold fired (0: none did)."""
     stop = np.where(fired > 0, fired, data.rounds).astype(np.int64)
     early = fired > 0
     if at_most is not None:
@@ -301,3 +288,104 @@ def evaluate_stops(
     covered = (confidence > -math.inf) & (confidence >= final)
     covered |= ~early & ~answerable[:, -1]
     return Evaluation(stop=stop, early=early, covered=covered, answerable=answerable)
+
+
+# --- how the budget is divided --------------------------------------------------------------------
+_CUT = 10**6
+_MOST_POINTS = 11**3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allocation:
+    """The chosen error levels of rounds 1..T-1 and what they scored where they were chosen."""
+
+    levels: tuple[Fraction, ...]
+    shares: tuple[Fraction, ...]
+    objective: float
+    tried: int = 0
+
+
+def divisions(parts: int, steps: int) -> Iterator[tuple[Fraction, ...]]:
+    """Every way to give ``parts`` receivers multiples of 1 / steps that add up to at most 1."""
+    for bars in itertools.combinations(range(steps + parts), parts):
+        ends = (-1, *bars)
+        yield tuple(Fraction(bar - end - 1, steps) for end, bar in itertools.pairwise(ends))
+
+
+def box(parts: int, steps: int) -> Iterator[tuple[Fraction, ...]]:
+    """Every combination of multiples of 1 / steps in [0, 1], of fewer steps where they are too many."""
+    most = max(int(_MOST_POINTS ** (1 / max(parts, 1)) + 1e-9) - 1, 1)
+    steps = min(steps, most) if (steps + 1) ** parts > _MOST_POINTS else steps
+    return itertools.product([Fraction(count, steps) for count in range(steps + 1)], repeat=parts)
+
+
+def levels_of_shares(
+    data: Sampled, alpha: Fraction, shares: Sequence[Fraction], preset: Preset
+) -> tuple[Fraction, ...]:
+    """The error levels by which rounds spend these shares of ``alpha`` on these questions.
+
+    A level counts only the questions whose right answer has not been sampled: the fewer they are, the
+    higher a level the same share buys. Levels are cut to six decimals, downwards, and to 1.
+    """
+    running = np.ones(data.n, bool)
+    answerable = data.answerable
+    levels = []
+    for t, share in enumerate(shares):
+        group = running & ~answerable[:, t] if preset == "published" else ~answerable[:, t]
+        size = int(group.sum())
+        if preset == "published":
+            among = Fraction(size, int(running.sum())) if running.any() else Fraction(1)
+        else:
+            among = Fraction(size + 1, data.n + 1)
+        # nobody left to wrong: any level spends nothing, and no threshold comes of it
+        decimals = math.floor(share * alpha / among * _CUT) if among else 0
+        level = min(Fraction(decimals, _CUT), Fraction(1))
+        levels.append(level)
+        if preset == "published":
+            threshold = tied_threshold(data.score[group, t], level, randomised=False)
+            running &= ~threshold.fires(data.score[:, t], data.draws[:, t])
+    return tuple(levels)
+
+
+def search_allocations(
+    data: Sampled,
+    alpha: Fraction,
+    preset: Preset,
+    objectives: Sequence[Objective],
+    *,
+    weight: float,
+    steps: int = 10,
+    grid: Grid = "box",
+) -> dict[Objective, Allocation]:
+    """The levels with the least objective, calibrated and scored on ``data`` alone, for each objective.
+
+    ``box``: every round's level is a multiple of ``alpha / steps`` up to ``alpha``, however the others
+    are, unless they overspend; fewer steps where more than 1,331 points would be tried. ``shares``:
+    ``alpha`` is divided in ``steps`` parts among rounds 1..T-1 and the answer set. Of equal ones that
+    wins which leaves the answer set most, then the first.
+    """
+    best: dict[Objective, tuple[tuple[float, Fraction], Allocation]] = {}
+    tried, parts = 0, data.rounds - 1
+    for shares in box(parts, steps) if grid == "box" else divisions(parts, steps):
+        levels = tuple(alpha * share for share in shares)
+        if grid == "shares":
+            levels = levels_of_shares(data, alpha, shares, preset)
+        found = calibrate(data, alpha, levels, preset)
+        if any(
+            used not in (0, level) for used, level in zip(found.alpha_rounds, levels, strict=True)
+        ):
+            continue  # they overspend
+        tried += 1
+        scored = evaluate(data, found)
+        kept = tuple(
+            share if used else Fraction(0)
+            for share, used in zip(shares, found.alpha_rounds, strict=True)
+        )
+        for name in objectives:
+            key = scored.objective(name, weight), -found.alpha_final
+            if name not in best or key < best[name][0]:
+                best[name] = (
+                    key,
+                    Allocation(levels=found.alpha_rounds, shares=kept, objective=key[0]),
+                )
+    return {name: replace(allocation, tried=tried) for name, (_, allocation) in best.items()}

@@ -6,41 +6,48 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from suffice.contracts import Explanation, Facts, LoopNeeds, PolicyTable
 from suffice.errors import UsageError
-from suffice.policies.method import loop_needs, read_abstention
-from suffice.policies.rules.meaning import (
-    RuleColumns,
-    can_hold,
-    check_reachable,
-    first_round,
-    operands,
-    rule_fires,
+from suffice.options import Option
+from suffice.policies.method import (
+    CalibratedSettings,
+    FitRun,
+    Method,
+    Preset,
+    RuleKind,
+    loop_needs,
+    read_abstention,
 )
-from suffice.policies.rules.syntax import (
+from suffice.policies.rules.language import (
     BaseRate,
     Calibrated,
     Coin,
     Number,
     RoundNumber,
+    RuleColumns,
     SignalRef,
+    can_hold,
+    check_reachable,
+    first_round,
+    operands,
     parse,
+    rule_fires,
 )
 from suffice.scoring import AnswerChoice
 from suffice.signals.abstained import abstained_signal
 from suffice.signals.registry import resolve
 from suffice.signals.spec import SignalSpec
 from suffice.stats.fields import Fields, known, probability_or_none
-from suffice.stats.maps.per_round import (
-    PerRoundCalibrator,
-    calibrator_document,
-    read_calibrator,
-)
+from suffice.stats.maps import PerRoundCalibrator, calibrator_document, read_calibrator
+from suffice.stats.units import Array, Mask
+
+if TYPE_CHECKING:
+    from suffice.measures.measures import Measures
+
 
 _Shown = SignalRef | Calibrated | RoundNumber | BaseRate | Coin
 
@@ -72,11 +79,7 @@ def rule_needs(rule: str) -> RuleNeeds:
 
 
 def not_before(rule: str, round_number: int) -> str:
-    """The rule from a round on.
-
-    >>> not_before("overlap > 0.5 or answer_stable", 3), not_before("answer_stable", 1)
-    ('round >= 3 and (overlap > 0.5 or answer_stable)', 'answer_stable')
-    """
+    """The rule from a round on."""
     return rule if round_number == 1 else f"round >= {round_number} and ({rule})"
 
 
@@ -160,7 +163,12 @@ class RulePolicy:
     def specs(self) -> tuple[SignalSpec, ...]:
         """Declarations of those signals, with this policy's settings."""
         specs = (resolve(name, also=self.own_signals) for name in self.signals)
-        return tuple(self._with_settings(spec) for spec in specs)
+        if self.abstention is None:
+            return tuple(specs)
+        from suffice.signals.derived import with_meaning
+
+        own = abstained_signal(self.abstention)
+        return tuple(with_meaning(spec, own) for spec in specs)
 
     @property
     def needs(self) -> LoopNeeds:
@@ -187,20 +195,13 @@ class RulePolicy:
             f"where it is undefined no condition on it holds, so {self.rule!r} may never stop early"
         )
 
-    def _with_settings(self, spec: SignalSpec) -> SignalSpec:
-        if self.abstention is None:
-            return spec
-        from suffice.signals.derived import with_meaning
-
-        return with_meaning(spec, abstained_signal(self.abstention))
-
     @cached_property
     def _shown(self) -> Mapping[str, _Shown]:
         """What a decision shows of the rule, by its text, in reading order."""
         read = operands(parse(self.rule))
         return {str(operand): operand for operand in read if not isinstance(operand, Number)}
 
-    def fires(self, table: PolicyTable) -> NDArray[np.bool_]:
+    def fires(self, table: PolicyTable) -> Mask:
         """Where the rule holds."""
         return self._fires(self._columns(table))
 
@@ -231,7 +232,7 @@ class RulePolicy:
             reason=f"{self.rule} {verdict} at round {round_number}: {listed}", values=values
         )
 
-    def _fires(self, columns: RuleColumns) -> NDArray[np.bool_]:
+    def _fires(self, columns: RuleColumns) -> Mask:
         return rule_fires(self.rule, {spec.name: spec for spec in self.specs}, columns)
 
     def _columns(self, table: PolicyTable, rows: slice = slice(None)) -> RuleColumns:
@@ -258,7 +259,7 @@ class RulePolicy:
         shown = self._shown.items()
         return {name: part.name for name, part in shown if isinstance(part, Calibrated)}
 
-    def confidence(self, table: PolicyTable) -> NDArray[np.float64] | None:
+    def confidence(self, table: PolicyTable) -> Array | None:
         """The smallest of its calibrated values, P(EM = 1), (n_questions, n_rounds).
 
         NaN where one of them is undefined; ``None`` for a rule without ``calibrated``.
@@ -268,7 +269,7 @@ class RulePolicy:
         # NaN wins: an undefined part leaves no whole
         return reduce(np.minimum, self._columns(table).calibrations.values())
 
-    def can_hold(self, table: PolicyTable) -> NDArray[np.bool_]:
+    def can_hold(self, table: PolicyTable) -> Mask:
         """Whether what is defined in a round lets it hold there, (n_questions, n_rounds)."""
         columns = self._columns(table)
         return np.asarray(columns.whole(can_hold(parse(self.rule), columns)), np.bool_)
@@ -313,3 +314,47 @@ def read_rule(document: Mapping[str, Any]) -> RulePolicy:
         guarantee=fields.of("guarantee", dict, {}),
         answer=fields.of("answer", str, "latest"),
     )
+
+
+# --- a rule of one's own as a method --------------------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleSettings(CalibratedSettings):
+    """The rule, and how its maps are fitted."""
+
+    rule: Annotated[
+        str,
+        Option(
+            metavar="RULE",
+            positional=True,
+            help="its text, as in 'answer_stable and calibrated(answer_token_margin) > 0.25'",
+        ),
+    ]
+
+
+class Rule(RuleKind, Method):
+    """See :class:`suffice.policies.method.Method`."""
+
+    name = "rule"
+    summary = "a rule of your own with its calibrated(...) and base_rate() fitted"
+    presets = ("corrected",)
+    options = RuleSettings
+
+    def fit(
+        self,
+        measures: Measures,
+        preset: Preset,
+        settings: Any,
+        split: str,
+        run: FitRun | None = None,
+    ) -> RulePolicy:
+        """See :func:`suffice.policies.fitting.fit_rule`."""
+        from suffice.policies.fitting import fit_rule, warn_of_rule
+
+        del preset, run
+        policy = fit_rule(settings.rule, measures, split=split, calibrator=settings.calibrator)
+        read = measures.only_split(split) if policy.fitted_on else measures
+        warn_of_rule(policy, read, self.name)
+        return policy
+
+
+METHOD = Rule()

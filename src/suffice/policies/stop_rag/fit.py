@@ -16,6 +16,7 @@ from suffice.measures.measures import Measures
 from suffice.policies.fitting import fit_questions, refuse_without_gold
 from suffice.policies.method import FitRun, Preset
 from suffice.policies.stop_rag.learning import train_network
+from suffice.policies.stop_rag.network import TextModel
 from suffice.policies.stop_rag.policy import StopRAGPolicy
 from suffice.policies.stop_rag.settings import (
     PACKAGED_ENCODER,
@@ -29,17 +30,10 @@ from suffice.policies.stop_rag.signal_network import (
     free_inputs,
     train_signal_network,
 )
-from suffice.policies.stop_rag.states import (
-    answer_rewards,
-    read_rewards,
-    texts_of_traces,
-)
-from suffice.policies.stop_rag.targets import (
-    informative,
-)
-from suffice.policies.stop_rag.text_model import TextModel
+from suffice.policies.stop_rag.states import answer_rewards, read_rewards, texts_of_traces
+from suffice.policies.stop_rag.targets import informative
 from suffice.policies.stop_rag.training import Learned, Trajectories
-from suffice.stats.units import drawn_units
+from suffice.stats.units import Array, Mask, drawn_units
 from suffice.trace.rounds.table import TraceSet
 
 VALIDATION_SPLIT = "validation"
@@ -54,11 +48,7 @@ def fit_stop_rag(
     settings: StopRAGSettings,
     run: FitRun | None = None,
 ) -> StopRAGPolicy:
-    """Learn on ``split``, and choose checkpoint and threshold on the split ``validation``.
-
-    Where the traces have no such split, a fifth of the usable questions of ``split`` validates, by seed.
-    A training that was killed goes on from the checkpoint of ``run``, which is removed at the end.
-    """
+    """Learn on ``split``, and choose checkpoint and threshold on the split ``validation``."""
     run = run or FitRun()
     started = time.monotonic()
     measures = Measures.of(traces)
@@ -67,10 +57,22 @@ def fit_stop_rag(
     schedule = settings.schedule(preset, dataset)
     model: TextModel | SignalNetwork
     if isinstance(schedule, TrainSettings):
-        learned = _learn_text(training, validation, schedule, run)
+        learning, choosing = (
+            part.trajectories(texts_of_traces(part.traces)) for part in (training, validation)
+        )
+        learned = train_network(learning, choosing, schedule, run)
         model = TextModel.of(learned.network)
     else:
-        learned = _learn_signals(training, validation, schedule, run, settings.inputs)
+        names = free_inputs(training.measures, settings.inputs)
+        if not names:
+            raise UsageError(
+                f"no signal varies over the questions of {training.name} without further calls; name some "
+                "with --inputs, or learn from text"
+            )
+        tables = (part.measures.signals(names) for part in (training, validation))
+        signals = (np.stack([table.signal(name) for name in names], -1) for table in tables)
+        learning, choosing = map(_Part.trajectories, (training, validation), signals)
+        learned = train_signal_network(names, learning, choosing, schedule, run)
         model = learned.network
     if run.checkpoint is not None:
         run.checkpoint.unlink(missing_ok=True)
@@ -106,7 +108,7 @@ class _Part:
 
     name: str
     measures: Measures
-    values: NDArray[np.float64]
+    values: Array
     lengths: NDArray[np.int64]
     cut: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -116,7 +118,7 @@ class _Part:
         """The questions' record."""
         return self.measures.traces
 
-    def take(self, chosen: NDArray[np.bool_], name: str) -> _Part:
+    def take(self, chosen: Mask, name: str) -> _Part:
         """Some of the questions, without remarks."""
         return _Part(
             name=name,
@@ -125,6 +127,10 @@ class _Part:
             lengths=self.lengths[chosen],
             cut=self.cut,
         )
+
+    def trajectories(self, states: Any) -> Trajectories:
+        """To learn from these states."""
+        return Trajectories(states=states, rewards=self.values, lengths=self.lengths)
 
     def stated(self) -> dict[str, Any]:
         """What the policy file says of it."""
@@ -180,11 +186,7 @@ def _provenance(training: _Part, validation: _Part, learned: Learned) -> dict[st
         "labelled": count,
         "rounds": training.traces.n_rounds,
         **training.cut,
-        "training": {
-            **training.stated(),
-            "steps": learned.fitted.steps,
-            "best_step": best.step,
-        },
+        "training": {**training.stated(), "steps": learned.fitted.steps, "best_step": best.step},
         "validation": {
             **validation.stated(),
             "split": validation.name,
@@ -197,46 +199,6 @@ def _provenance(training: _Part, validation: _Part, learned: Learned) -> dict[st
     if validation.name == VALIDATION_SPLIT:
         fitted_on["splits"] = [training.name, VALIDATION_SPLIT]
     return fitted_on
-
-
-def _learn_text(
-    training: _Part, validation: _Part, schedule: TrainSettings, run: FitRun
-) -> Learned:
-    learning, choosing = (
-        Trajectories(states=texts_of_traces(part.traces), rewards=part.values, lengths=part.lengths)
-        for part in (training, validation)
-    )
-    return train_network(
-        learning, choosing, schedule, progress=run.progress, checkpoint=run.checkpoint
-    )
-
-
-def _learn_signals(
-    training: _Part,
-    validation: _Part,
-    schedule: SignalTrainSettings,
-    run: FitRun,
-    inputs: tuple[str, ...] | None,
-) -> Learned:
-    names = free_inputs(training.measures, inputs)
-    if not names:
-        raise UsageError(
-            f"no signal varies over the questions of {training.name} without further calls; name some with "
-            "--inputs, or learn from text"
-        )
-    learning, choosing = (_columns(part, names) for part in (training, validation))
-    return train_signal_network(
-        names, learning, choosing, schedule, progress=run.progress, checkpoint=run.checkpoint
-    )
-
-
-def _columns(part: _Part, names: tuple[str, ...]) -> Trajectories:
-    table = part.measures.signals(names)
-    return Trajectories(
-        states=np.stack([table.signal(name) for name in names], axis=-1),
-        rewards=part.values,
-        lengths=part.lengths,
-    )
 
 
 def _stand_ins(schedule: TrainSettings | SignalTrainSettings) -> tuple[str, ...]:

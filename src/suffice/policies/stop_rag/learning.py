@@ -7,14 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.policies.stop_rag.encoder import Batch, TextEncoder, torch_module
-from suffice.policies.stop_rag.encoding import Tokens
+from suffice.policies.method import FitRun
+from suffice.policies.stop_rag.encoder import Batch, TextEncoder, Tokens, torch
 from suffice.policies.stop_rag.network import QNetwork, build_network
 from suffice.policies.stop_rag.settings import TrainSettings
 from suffice.policies.stop_rag.states import States
@@ -26,6 +25,7 @@ from suffice.policies.stop_rag.training import (
     Values,
     train,
 )
+from suffice.stats.units import Array
 
 _READ_AT_ONCE = 32
 _SCALE_TEXTS = 512  # texts whose spread the features are standardised by
@@ -33,11 +33,7 @@ _EVALUATED_AT_ONCE = 8  # trajectories
 
 
 class TextLearner:
-    """Trains a :class:`QNetwork <suffice.policies.stop_rag.network.QNetwork>`.
-
-    The last round of a trajectory is no decision and never read. ``parameters()`` are what is trained at the
-    encoder's rate, and at the heads' rate; ``tokens`` those of a training trajectory, on average.
-    """
+    """Trains a :class:`QNetwork <suffice.policies.stop_rag.network.QNetwork>`."""
 
     def __init__(
         self,
@@ -45,14 +41,14 @@ class TextLearner:
         parts: tuple[States, States],
         *,
         cache_bytes: int,
-        on_read: Callable[[int, int], None] | None = None,
+        progress: Callable[[Any], None] | None = None,
     ) -> None:
         self.network = network
         self.encoded = network.tokenizer.encode(
             replace(states, documents=states.documents[:-1]) for states in chain(*parts)
         )
         self._starts = (0, len(parts[0]))
-        self._kept = _Kept(network, self.encoded.texts, cache_bytes, on_read)
+        self._kept = _Kept(network, self.encoded.texts, cache_bytes, progress)
         self.device = network.encoder.device
         self.tokens = self._tokens()
         self.parameters = network.parameters
@@ -79,7 +75,6 @@ class TextLearner:
         self, rows: NDArray[np.int64], shape: tuple[int, int]
     ) -> tuple[Values, Values]:
         """Those of the training trajectories ``rows``; only the heads drop out, so they alone run twice."""
-        torch = torch_module()
         heads = self.network.heads
         pooled, decisions = self._states(rows + self._starts[0], shape, gradients=True)
         heads.eval()
@@ -88,11 +83,8 @@ class TextLearner:
         heads.train()
         return self._values(pooled, decisions), estimates
 
-    def validation_values(
-        self, shape: tuple[int, int]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def validation_values(self, shape: tuple[int, int]) -> tuple[Array, Array]:
         """Values of all validation trajectories, each (n, T), without gradients."""
-        torch = torch_module()
         self.network.heads.eval()
         kept: tuple[list[Any], list[Any]] = ([], [])
         with torch.no_grad():
@@ -109,7 +101,6 @@ class TextLearner:
         self, rows: NDArray[np.int64], shape: tuple[int, int], *, gradients: bool
     ) -> tuple[Any, Any]:
         """The heads' inputs (S, X), and which places (b, T) are decisions, S of them."""
-        torch = torch_module()
         reads = [self.encoded.reads[row] for row in rows]
         needed = sorted({place for states in reads for state in states for place in state})
         local = {place: number for number, place in enumerate(needed)}
@@ -134,14 +125,12 @@ class TextLearner:
         return pooled, decisions.to(self.device)
 
     def _values(self, pooled: Any, decisions: Any) -> Values:
-        torch = torch_module()
         dense = [torch.zeros(decisions.shape, device=self.device) for _ in range(2)]
         for into, values in zip(dense, self.network.values(pooled), strict=True):
             into[decisions] = values
         return dense[0], dense[1]
 
     def _features(self, places: Sequence[int]) -> Any:
-        torch = torch_module()
         if not places:
             return torch.zeros((0, len(self.network.centre)), device=self.device)
         batch = self.network.encoder.batch([self.encoded.texts[place] for place in places])
@@ -151,7 +140,6 @@ class TextLearner:
 
     def _sample(self) -> Any:
         """Features of texts spread over all there are, (P, F)."""
-        torch = torch_module()
         count = len(self.encoded.texts)
         chosen = np.unique(np.linspace(0, count - 1, min(count, _SCALE_TEXTS)).astype(int))
         with torch.no_grad():
@@ -170,7 +158,7 @@ class _Kept:
         network: QNetwork,
         texts: Sequence[Tokens],
         cache_bytes: int,
-        on_read: Callable[[int, int], None] | None,
+        progress: Callable[[Any], None] | None,
     ) -> None:
         self._encoder, self._texts, self._fixed = network.encoder, texts, network.reads_alike
         self._vectors: dict[int, Any] = {}
@@ -181,12 +169,13 @@ class _Kept:
         for start in range(0, len(order), _READ_AT_ONCE):
             places = order[start : start + _READ_AT_ONCE]
             self._vectors |= self._read(places)
-            if on_read:
-                on_read(start + len(places), len(order))
+            if progress:
+                done = start + len(places)
+                progress(TrainingProgress(stage="read", done=done, total=len(order)))
 
     def _read(self, places: Sequence[int]) -> dict[int, Any]:
         texts = [self._texts[place] for place in places]
-        with torch_module().no_grad():
+        with torch.no_grad():
             vectors = self._encoder.tokens(self._encoder.batch(texts)).half()
         return {
             place: vectors[row, : len(text.ids)].clone()
@@ -199,14 +188,13 @@ class _Kept:
             return self._encoder.tokens(batch)
         held = self._vectors or self._read(places)
         size = (*batch.ids.shape, self._encoder.width)
-        vectors = torch_module().zeros(size, device=self._encoder.device)
+        vectors = torch.zeros(size, device=self._encoder.device)
         for row, place in enumerate(places):
             vectors[row, : len(held[place])] = held[place]
         return vectors
 
 
 def _autocast(device: Any, *, on: bool) -> AbstractContextManager[Any]:
-    torch = torch_module()
     context: AbstractContextManager[Any] = torch.autocast(device.type, torch.bfloat16, enabled=on)
     return context
 
@@ -218,36 +206,22 @@ def train_network(
     training: Trajectories,
     validation: Trajectories,
     settings: TrainSettings,
-    *,
-    progress: Callable[[TrainingProgress], None] | None = None,
-    checkpoint: Path | None = None,
+    run: FitRun | None = None,
 ) -> Learned:
     """Build a network and train it; the same inputs on the same machine give the same weights."""
     check_learnable(training.rewards, training.lengths, validation.lengths, settings.target)
-    torch = torch_module()
     automatic = "cuda" if torch.cuda.is_available() else "cpu"
     device = automatic if settings.device == "auto" else settings.device
     encoder = TextEncoder.load(settings.encoder, device=device)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         network = build_network(encoder, settings)
-    learner = TextLearner(
-        network,
-        (training.states, validation.states),
-        cache_bytes=settings.cache_bytes,
-        on_read=None
-        if progress is None
-        else lambda done, total: progress(TrainingProgress(stage="read", done=done, total=total)),
-    )
-    run = {name: value for name, value in asdict(settings).items() if name not in _PLACES}
-    fitted = train(
-        learner,
-        (training, validation),
-        settings,
-        run | {"encoder": encoder.identity},
-        progress=progress,
-        checkpoint=checkpoint,
-    )
+    run = run or FitRun()
+    parts = training.states, validation.states
+    learner = TextLearner(network, parts, cache_bytes=settings.cache_bytes, progress=run.progress)
+    stated = {name: value for name, value in asdict(settings).items() if name not in _PLACES}
+    stated["encoder"] = encoder.identity
+    fitted = train(learner, (training, validation), settings, stated, run)
     return Learned(
         network=network,
         fitted=fitted,

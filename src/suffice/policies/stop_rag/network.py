@@ -9,14 +9,25 @@ is given rather than learned: a few hundred questions cannot teach it. Which wor
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from functools import cache, partial
 from typing import Any
 
-from suffice.errors import DataError
-from suffice.policies.stop_rag.encoder import Batch, TextEncoder, torch_module
-from suffice.policies.stop_rag.encoding import Tokenizer, Tokens
+from suffice._optional import require
+from suffice.contracts import Signal
+from suffice.errors import DataError, UsageError, first_line
+from suffice.policies.stop_rag.encoder import PURPOSE, Batch, TextEncoder, Tokenizer, Tokens, torch
 from suffice.policies.stop_rag.settings import Mode, TrainSettings
+from suffice.policies.stop_rag.states import StateTexts, texts_of_view
+from suffice.signals.registry import Q_CONT, Q_STOP
+from suffice.signals.spec import SignalSpec
+from suffice.stats.fields import Fields
+from suffice.stats.units import Array
+from suffice.trace.rounds.records import LoopView
 
 MATCHES = 10  # numbers a pair gets at each depth
 _LOWEST = 3  # the question's tokens, or words, that are matched worst
@@ -40,7 +51,6 @@ def matches(vectors: Any, batch: Batch) -> tuple[Any, Any]:
     exchanged the mean of w and the share above 0.95. Words matter because a long name is many tokens.
     The match of a question's token is the w of its word.
     """
-    torch = torch_module()
     question, document = batch.question, batch.document
     unit = torch.nn.functional.normalize(vectors, dim=-1)
     cosines = torch.matmul(unit, unit.transpose(1, 2))
@@ -69,7 +79,6 @@ def matches(vectors: Any, batch: Batch) -> tuple[Any, Any]:
 
 def _by_word(values: Any, words: Any, part: Any) -> tuple[Any, Any]:
     """The lowest value of each word's tokens, (P, W), and which words there are."""
-    torch = torch_module()
     there = part & (words >= 0)
     count = int(words.max()) + 1 if words.numel() else 0
     lowest = torch.full((len(values), max(1, count)), 2.0, dtype=values.dtype, device=values.device)
@@ -81,7 +90,6 @@ def _by_word(values: Any, words: Any, part: Any) -> tuple[Any, Any]:
 
 def _spread(values: Any, there: Any) -> list[Any]:
     """Mean, mean of the three lowest, and mean of (1 - value)^2 over what is there, each (P,)."""
-    torch = torch_module()
     count = there.sum(dim=1).clamp(min=1)
     low = values.masked_fill(~there, 2.0).topk(min(_LOWEST, values.shape[1]), largest=False).values
     low = torch.where(low > 1.5, torch.zeros_like(low), low)
@@ -116,13 +124,9 @@ class NetworkShape:
 
 
 class QNetwork:
-    """Two values of a state, of stopping and of going on, as tensors.
-
-    Use :func:`build_network`.
-    """
+    """Two values of a state, of stopping and of going on, as tensors."""
 
     def __init__(self, encoder: TextEncoder, shape: NetworkShape, *, dropout: float = 0.0) -> None:
-        torch = torch_module()
         self.encoder = encoder
         self.shape = shape
         self.tokenizer = Tokenizer(encoder.tokenizer, window=shape.window, mode=shape.mode)
@@ -154,7 +158,6 @@ class QNetwork:
 
     def features(self, batch: Batch, tokens: Any) -> Any:
         """What a text shows, (P, F), from its tokens' vectors (P, L, width)."""
-        torch = torch_module()
         mean = mean_vector(tokens, batch.mask)
         if self.shape.mode == "joined":
             return mean
@@ -174,12 +177,7 @@ class QNetwork:
         return self.heads["reader"](scaled) if self.shape.mode == "separate" else scaled
 
     def pool(self, read: Any, members: Any, documents: Any) -> Any:
-        """States (S, X) from texts (P, R).
-
-        ``members`` (S, M) are positions among the texts, -1 where there is none; ``documents`` (S,)
-        says how many a state has seen.
-        """
-        torch = torch_module()
+        """States (S, X) from texts (P, R)."""
         if self.shape.mode == "joined":
             return read[members[:, 0]]
         there = (members >= 0).unsqueeze(-1)
@@ -204,7 +202,6 @@ class QNetwork:
 
     def set_scale(self, features: Any) -> None:
         """Standardise features as these (P, F) are spread; ``joined`` reads them as they are."""
-        torch = torch_module()
         if self.shape.mode == "separate" and len(features) > 1:
             self.centre = features.mean(dim=0)
             spread = features.std(dim=0)
@@ -229,7 +226,7 @@ class QNetwork:
 
     def load_tensors(self, tensors: Mapping[str, Any]) -> None:
         """Take over what :meth:`tensors` gave."""
-        torch, own = torch_module(), self.tensors()
+        own = self.tensors()
         wrong = sorted(
             name
             for name in {*own, *tensors}
@@ -260,3 +257,164 @@ def build_network(encoder: TextEncoder, settings: TrainSettings) -> QNetwork:
         reader_width=settings.reader_width,
     )
     return QNetwork(encoder, shape, dropout=settings.dropout)
+
+
+# --- in a policy: loaded when it first decides ----------------------------------------------------
+_KEPT = 4096  # texts of a few dozen to a thousand numbers each
+
+
+class TextScorer:
+    """Values of a loop's states. Safe to use from several threads, which take turns.
+
+    Every text goes through the encoder alone, in float32 and without padding, so that its numbers do
+    not depend on what else is scored. What was read is kept: a further round costs its own documents
+    only, in mode ``separate``.
+    """
+
+    def __init__(self, network: QNetwork) -> None:
+        self.network = network
+        network.heads.eval()
+        self._kept: OrderedDict[tuple[str, tuple[str, ...]], Any] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def score(self, view: LoopView) -> tuple[float, float]:
+        """Values of stopping and of going on after the view's last round, as float32 numbers."""
+        return self.score_texts(texts_of_view(view), len(view.rounds))
+
+    def score_texts(self, states: StateTexts, number: int) -> tuple[float, float]:
+        """The same of state ``number``, 1-based."""
+        documents = states.seen(number)
+        separate = self.network.shape.mode == "separate"
+        texts = [(text,) for text in documents] if separate else [documents]
+        network = self.network
+        with self._lock, torch.inference_mode():
+            read = [self._read(states.question, text) for text in texts]
+            device = network.encoder.device
+            stacked = (
+                torch.stack(read)
+                if read
+                else torch.zeros((0, network.shape.reader_width), device=device)
+            )
+            members = torch.arange(max(1, len(read)), device=device).unsqueeze(0)
+            if not read:
+                members = members - 1
+            seen = torch.tensor([float(len(documents))], device=device)
+            stop, cont = network.values(network.pool(stacked, members, seen))
+            return float(stop[0]), float(cont[0])
+
+    def _read(self, question: str, documents: tuple[str, ...]) -> Any:
+        """What the network keeps of a text, (R,); from memory where it was read before."""
+        key = (question, documents)
+        if key in self._kept:
+            self._kept.move_to_end(key)
+            return self._kept[key]
+        vector = self.network.encode(self.network.tokenizer.read(question, documents))[0]
+        self._kept[key] = vector
+        if len(self._kept) > _KEPT:
+            self._kept.popitem(last=False)
+        return vector
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextModel:
+    """A network over texts, in a policy."""
+
+    encoder: str
+    encoder_sha256: str
+    shape: NetworkShape
+    data: bytes = field(repr=False)
+    specs: tuple[Signal, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        ready = cache(lambda: TextScorer(self.network()))  # built when it is first asked
+        # signals of this network's own: a recorded one may be another network's
+        specs = (
+            SignalSpec(
+                name=named.name,
+                summary=named.summary,
+                needs=("passages",),
+                answers=False,
+                compute=partial(_value, ready, which),
+                own_settings=True,
+            )
+            for which, named in enumerate((Q_STOP, Q_CONT))
+        )
+        object.__setattr__(self, "specs", tuple(specs))
+
+    @classmethod
+    def of(cls, network: QNetwork) -> TextModel:
+        """A trained network."""
+        weights = require("safetensors.torch", extra="learn", purpose=PURPOSE)
+        tensors = {name: tensor.cpu().contiguous() for name, tensor in network.tensors().items()}
+        return cls(
+            encoder=network.encoder.name,
+            encoder_sha256=network.encoder.identity,
+            shape=network.shape,
+            data=weights.save(tensors),
+        )
+
+    @property
+    def summary(self) -> str:
+        """What it reads with."""
+        return f"the encoder {self.encoder} over question and documents"
+
+    def values(self, columns: Mapping[str, Array]) -> tuple[Array, Array]:
+        """Its signals are the values."""
+        return columns[Q_STOP.name], columns[Q_CONT.name]
+
+    def to_json(self) -> dict[str, Any]:
+        """Its part of a policy file."""
+        return {
+            "features": "text",
+            "encoder": self.encoder,
+            "encoder_sha256": self.encoder_sha256,
+            "shape": asdict(self.shape),
+            "weights_sha256": hashlib.sha256(self.data).hexdigest(),
+        }
+
+    @classmethod
+    def read(cls, part: Fields, data: bytes) -> TextModel:
+        """What :meth:`to_json` wrote, with its weights."""
+        shape = part.of("shape", dict) or {}
+        names = {size.name for size in fields(NetworkShape)}
+        if set(shape) != names:
+            raise DataError(f"must hold {', '.join(sorted(names))}", column=part.column("shape"))
+        for name in ("encoder", "encoder_sha256"):
+            if not part.of(name, str):
+                raise DataError("is missing", column=part.column(name))
+        return cls(
+            encoder=part.of("encoder", str),
+            encoder_sha256=part.of("encoder_sha256", str),
+            shape=NetworkShape(**shape),
+            data=data,
+        )
+
+    def weights(self) -> bytes:
+        """The weights as a safetensors file."""
+        return self.data
+
+    def network(self) -> QNetwork:
+        """The network with its weights, on the processor."""
+        encoder = TextEncoder.load(self.encoder)
+        if encoder.identity != self.encoder_sha256:
+            raise UsageError(
+                f"the encoder {self.encoder!r} is not the one the policy was trained on: its weights or "
+                "vocabulary differ; install that one, or fit again"
+            )
+        weights = require("safetensors.torch", extra="learn", purpose=PURPOSE)
+        errors = require("safetensors", extra="learn", purpose=PURPOSE)
+        if self.shape.frozen is None:
+            encoder.train_only(None)
+        else:
+            encoder.train_only(encoder.depth - self.shape.frozen)
+        network = QNetwork(encoder, self.shape)
+        try:
+            tensors = weights.load(self.data)
+        except errors.SafetensorError as error:
+            raise DataError(f"the weights are damaged ({first_line(error)})") from error
+        network.load_tensors(tensors)
+        return network
+
+
+def _value(ready: Callable[[], TextScorer], which: int, view: LoopView) -> float:
+    return ready().score(view)[which]

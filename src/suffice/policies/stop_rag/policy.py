@@ -2,38 +2,30 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from suffice.contracts import (
-    Explanation,
-    Facts,
-    LoopNeeds,
-    PolicyTable,
-    Signal,
-)
-from suffice.errors import UsageError
-from suffice.policies.method import Preset, loop_needs
-from suffice.policies.stop_rag.settings import TARGETS, Target
-from suffice.stats.fields import known
+from suffice.contracts import Explanation, Facts, LoopNeeds, PolicyTable, Signal
+from suffice.errors import DataError, UsageError, plain_file
+from suffice.policies.method import FitRun, Method, Preset, loop_needs, read_told, weights_beside
+from suffice.policies.stop_rag.network import TextModel
+from suffice.policies.stop_rag.settings import TARGETS, StopRAGSettings, Target
+from suffice.policies.stop_rag.signal_network import SignalNetwork
+from suffice.stats.fields import Fields, known
+from suffice.stats.units import Array, Mask
 
 if TYPE_CHECKING:
-    from suffice.policies.stop_rag.signal_network import SignalNetwork
-    from suffice.policies.stop_rag.text_model import TextModel
+    from suffice.measures.measures import Measures
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopRAGPolicy:
-    """Stops at the first round whose ``q_stop - q_cont`` exceeds a threshold, else at the last.
-
-    Section 5.3 of the paper: the threshold is tuned on validation questions, so this is not the greedy
-    policy of the network. The rounds decided are ``first`` to ``rounds`` - 1.
-    """
+    """Stops at the first round whose ``q_stop - q_cont`` exceeds a threshold, else at the last."""
 
     model: TextModel | SignalNetwork
     threshold: float
@@ -87,7 +79,7 @@ class StopRAGPolicy:
             earliest=self.first,
         )
 
-    def fires(self, table: PolicyTable) -> NDArray[np.bool_]:
+    def fires(self, table: PolicyTable) -> Mask:
         """Where the difference of the values exceeds the threshold, and from the full budget on."""
         stop, cont = self.values(table)
         fires = stop - cont > self.threshold
@@ -125,7 +117,7 @@ class StopRAGPolicy:
         }
         return Explanation(reason=reason, values=values)
 
-    def values(self, table: PolicyTable) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def values(self, table: PolicyTable) -> tuple[Array, Array]:
         """``q_stop`` and ``q_cont`` of every recorded round, each (n_questions, n_rounds)."""
         return self.model.values({name: table.signal(name) for name in self.signals})
 
@@ -146,3 +138,75 @@ class StopRAGPolicy:
             "notes": list(self.notes) or None,
         }
         return {name: value for name, value in body.items() if value is not None}
+
+
+# --- the method -----------------------------------------------------------------------------------
+_MODELS: Mapping[str, Callable[[Fields, bytes], TextModel | SignalNetwork]] = MappingProxyType(
+    {"text": TextModel.read, "signals": SignalNetwork.read}
+)
+
+
+class StopRAG(Method):
+    """See :class:`suffice.policies.method.Method`."""
+
+    name = "stop-rag"
+    summary = "stop when a network that reads question and documents values it above going on"
+    source = "paper 1"
+    about = (
+        "learned on --split from sampled answers, or each round's own where none were sampled; checkpoint "
+        "and threshold are chosen on the split validation where the traces have it, else on 20% of --split"
+    )
+    main_field = "network"
+    options = StopRAGSettings
+    quick = False
+    variants = MappingProxyType({"signals": MappingProxyType({"features": "signals"})})
+
+    def fit(
+        self,
+        measures: Measures,
+        preset: Preset,
+        settings: Any,
+        split: str,
+        run: FitRun | None = None,
+    ) -> StopRAGPolicy:
+        """See :func:`suffice.policies.stop_rag.fit.fit_stop_rag`."""
+        from suffice.policies.stop_rag.fit import fit_stop_rag
+
+        return fit_stop_rag(measures, preset, split, settings, run)
+
+    def read(self, document: Mapping[str, Any], file: Path) -> StopRAGPolicy:
+        """The policy of a document; its network is built when it first decides."""
+        fields = Fields(document)
+        fields.need("threshold", "rounds", "network")
+        network = fields.part("network")
+        features = network.one_of("features", _MODELS)
+        data = _weights(weights_beside(file), network.document.get("weights_sha256"))
+        return StopRAGPolicy(
+            model=_MODELS[features](network, data),
+            threshold=fields.number("threshold"),
+            rounds=fields.of("rounds", int),
+            first=fields.of("first", int, default=1),
+            target=document.get("target", "q-lambda"),
+            **read_told(fields),
+        )
+
+
+METHOD = StopRAG()
+
+
+def _weights(path: Path, expected: object) -> bytes:
+    try:
+        data = plain_file(path).read_bytes()
+    except OSError as error:
+        raise DataError(
+            f"the network's weights cannot be read ({error.strerror or error}); they belong beside it in "
+            f"{path.name}",
+            column="network.weights_sha256",
+        ) from error
+    if hashlib.sha256(data).hexdigest() != expected:
+        raise DataError(
+            f"{path.name} holds other weights than this file was written with; copy both together, or fit "
+            "again",
+            column="network.weights_sha256",
+        )
+    return data

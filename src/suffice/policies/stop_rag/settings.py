@@ -152,25 +152,20 @@ SIGNAL_SETTINGS: Mapping[Preset, SignalTrainSettings] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopRAGSettings:
-    """What is learned, and from what; what each field means stands with it.
-
-    ``None``: as the preset has it. ``inputs`` of ``None`` are all that the questions define and that cost
-    no further call; ``("all",)`` adds those that cost calls, and the record's own. A record without sampled
-    answers is learned from by the scores of its rounds' own answers.
-    """
+    """What is learned, and from what; what each field means stands with it."""
 
     target: Annotated[
         Target,
         Option(
             help="what the value of going on is learned towards: q-lambda, mc and q0 (its lambda of 1 "
-            "and 0), or binary, whether stopping is better at all",
+            "and 0), or binary, whether stopping is better at all"
         ),
     ] = "q-lambda"
     features: Annotated[
         Features,
         Option(
             help="what the network reads: the text of question and documents, or the signals of each "
-            "round alone, the plain baseline",
+            "round alone, the plain baseline"
         ),
     ] = "text"
     encoder: Annotated[
@@ -200,7 +195,7 @@ class StopRAGSettings:
         Mode | None,
         Option(
             help="separate: each document is read with the question, and all are pooled; joined: "
-            "question and documents are one text (default: separate, published joined)",
+            "question and documents are one text (default: separate, published joined)"
         ),
     ] = None
     window: Annotated[

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,24 +13,17 @@ from numpy.typing import NDArray
 from suffice._optional import require
 from suffice.contracts import Signal
 from suffice.errors import DataError, UsageError, first_line
-from suffice.policies.stop_rag.encoder import torch_module
+from suffice.measures.measures import Measures
+from suffice.policies.method import FitRun
+from suffice.policies.stop_rag.encoder import torch
 from suffice.policies.stop_rag.settings import SignalTrainSettings
 from suffice.policies.stop_rag.targets import check_learnable
-from suffice.policies.stop_rag.training import (
-    Learned,
-    TrainingProgress,
-    Trajectories,
-    Values,
-    train,
-)
+from suffice.policies.stop_rag.training import Learned, Trajectories, Values, train
 from suffice.signals.available import given_signals
 from suffice.signals.registry import Q_CONT, Q_STOP, SIGNALS, resolve
 from suffice.stats.fields import Fields
-
-if TYPE_CHECKING:
-    from suffice.measures.measures import Measures
-    from suffice.trace.rounds.table import TraceSet
-
+from suffice.stats.units import Array
+from suffice.trace.rounds.table import TraceSet
 
 ALL = "all"
 """Names every signal that a record gives."""
@@ -40,11 +32,7 @@ _PURPOSE = "Stop-RAG's network over signals"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SignalNetwork:
-    """Values of a state from the signals of its round; what a policy reads signals by.
-
-    A signal enters standardised, and as 1 where it is undefined. Arithmetic is float64, one addition
-    after the other, so that a state's values do not depend on what stands beside it.
-    """
+    """Values of a state from the signals of its round; what a policy reads signals by."""
 
     names: tuple[str, ...]
     tensors: Mapping[str, NDArray[np.float32]]
@@ -64,9 +52,7 @@ class SignalNetwork:
                 f"not the weights of a network over {len(self.names)} signals: {', '.join(wrong[:3])}"
             )
 
-    def values(
-        self, columns: Mapping[str, NDArray[np.float64]]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def values(self, columns: Mapping[str, Array]) -> tuple[Array, Array]:
         """Of stopping and of going on, each of the columns' shape, float32 numbers."""
         signals = [np.asarray(columns[name], np.float64) for name in self.names]
         shape = np.broadcast_shapes(*(column.shape for column in signals))
@@ -80,7 +66,7 @@ class SignalNetwork:
             values.append(value.astype(np.float32).astype(np.float64).reshape(shape))
         return values[0], values[1]
 
-    def _layer(self, name: str, inputs: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _layer(self, name: str, inputs: Array) -> Array:
         weight = self.tensors[f"{name}.weight"].astype(np.float64)
         total = np.broadcast_to(
             self.tensors[f"{name}.bias"].astype(np.float64), (len(inputs), len(weight))
@@ -133,9 +119,7 @@ class SignalNetwork:
         return cls(names=names, tensors=tensors, file=data)
 
 
-def inputs_of(
-    values: NDArray[np.float64], centre: NDArray[np.float32], spread: NDArray[np.float32]
-) -> NDArray[np.float64]:
+def inputs_of(values: Array, centre: NDArray[np.float32], spread: NDArray[np.float32]) -> Array:
     """Standardised signals, 0 where undefined, then which are undefined: (N, 2 k) from (N, k)."""
     undefined = ~np.isfinite(values)
     scaled = (np.where(undefined, 0.0, values) - centre) / spread
@@ -160,14 +144,7 @@ def _safetensors() -> Any:
 def free_inputs(
     questions: TraceSet | Measures, wanted: Sequence[str] | None = None
 ) -> tuple[str, ...]:
-    """The signals to learn from: those named, else all that take two values and cost no further call.
-
-    Left out are the values of a network itself, what needs sampled answers, a reranker's scores or
-    a judge's verdict, for a policy that reads those pays for them in every round, and the record's own
-    signals, which the loop must give. :data:`ALL` alone names these too, as far as the record has them.
-    """
-    from suffice.measures.measures import Measures
-
+    """The signals to learn from: those named, else all that take two values and cost no further call."""
     measures = Measures.of(questions)
     traces = measures.traces
     everything = wanted is not None and tuple(wanted) == (ALL,)
@@ -183,7 +160,7 @@ def free_inputs(
     return tuple(name for name in possible if _varies(table.signal(name)))
 
 
-def _varies(values: NDArray[np.float64]) -> bool:
+def _varies(values: Array) -> bool:
     defined = values[np.isfinite(values)]
     return bool(defined.size) and bool(defined.min() < defined.max() or len(defined) < values.size)
 
@@ -193,26 +170,17 @@ def train_signal_network(
     training: Trajectories,
     validation: Trajectories,
     settings: SignalTrainSettings,
-    *,
-    progress: Callable[[TrainingProgress], None] | None = None,
-    checkpoint: Path | None = None,
+    run: FitRun | None = None,
 ) -> Learned:
     """Train a network over the signals ``names``, in the order of the trajectories' last axis."""
     check_learnable(training.rewards, training.lengths, validation.lengths, settings.target)
     learner = SignalLearner(names, (training, validation), settings)
-    torch = torch_module()
     threads = torch.get_num_threads()
     # layers this small take as long on one thread; several wait for one another where cores are busy
     torch.set_num_threads(1)
     try:
-        fitted = train(
-            learner,
-            (training, validation),
-            settings,
-            asdict(settings) | {"signals": list(names)},
-            progress=progress,
-            checkpoint=checkpoint,
-        )
+        stated = asdict(settings) | {"signals": list(names)}
+        fitted = train(learner, (training, validation), settings, stated, run)
     finally:
         torch.set_num_threads(threads)
     return Learned(network=learner.network(), fitted=fitted)
@@ -227,7 +195,6 @@ class SignalLearner:
         parts: tuple[Trajectories, Trajectories],
         settings: SignalTrainSettings,
     ) -> None:
-        torch = torch_module()
         self._names = names
         self._dropout = settings.dropout
         self.device = torch.device("cpu")
@@ -237,7 +204,7 @@ class SignalLearner:
         self._inputs = torch.from_numpy(self._scaled(parts[0].states))
         generator = torch.Generator().manual_seed(settings.seed)
         self._weights = {
-            name: _initial(torch, shape, name, generator)
+            name: _initial(shape, name, generator)
             for name, shape in weight_shapes(len(names), settings.width).items()
             if name not in ("centre", "spread")
         }
@@ -258,7 +225,6 @@ class SignalLearner:
 
     def load_tensors(self, tensors: dict[str, Any]) -> None:
         """Take weights over."""
-        torch = torch_module()
         with torch.no_grad():
             for name, own in self._weights.items():
                 own.copy_(tensors[name])
@@ -267,15 +233,12 @@ class SignalLearner:
         self, rows: NDArray[np.int64], shape: tuple[int, int]
     ) -> tuple[Values, Values]:
         """Those of the training trajectories ``rows``."""
-        torch = torch_module()
         inputs = self._inputs[torch.from_numpy(rows)][:, : shape[1]]
         with torch.no_grad():
             estimates = self._values(inputs, dropout=0.0)
         return self._values(inputs, dropout=self._dropout), estimates
 
-    def validation_values(
-        self, shape: tuple[int, int]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def validation_values(self, shape: tuple[int, int]) -> tuple[Array, Array]:
         """Those of validation as deciding computes them, each (n, T)."""
         signals = self._validation[:, : shape[1]]
         return self.network().values(
@@ -286,18 +249,16 @@ class SignalLearner:
         """The network as it is now, without PyTorch."""
         tensors = {name: tensor.numpy().copy() for name, tensor in self.tensors().items()}
         return SignalNetwork(
-            names=self._names,
-            tensors=tensors | {"centre": self._centre, "spread": self._spread},
+            names=self._names, tensors=tensors | {"centre": self._centre, "spread": self._spread}
         )
 
-    def _scaled(self, signals: NDArray[np.float64]) -> NDArray[np.float32]:
+    def _scaled(self, signals: Array) -> NDArray[np.float32]:
         """The network's inputs, (n, T, 2 k)."""
         flat = signals.reshape(-1, signals.shape[2])
         inputs = inputs_of(flat, self._centre, self._spread).astype(np.float32)
         return inputs.reshape(*signals.shape[:2], -1)
 
     def _values(self, inputs: Any, *, dropout: float) -> Values:
-        torch = torch_module()
         functional = torch.nn.functional
 
         def layer(name: str, layer_inputs: Any) -> Any:
@@ -332,7 +293,7 @@ def _scale(
     return centre.astype(np.float32), spread.astype(np.float32)
 
 
-def _initial(torch: Any, shape: tuple[int, ...], name: str, generator: Any) -> Any:
+def _initial(shape: tuple[int, ...], name: str, generator: Any) -> Any:
     """Weights as He et al. draw them; biases start at 0."""
     weights = torch.zeros(shape)
     if name.endswith("weight"):

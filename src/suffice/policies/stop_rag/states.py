@@ -6,22 +6,24 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.errors import UsageError
+from suffice.measures.measures import Measures
+from suffice.measures.scores import gold_answers
 from suffice.scoring import F1Kind, ScoreName
+from suffice.signals.columns.answers import ScoredAnswers
+from suffice.signals.columns.ragged import segment_means
+from suffice.signals.columns.rounds import RoundColumns, blocks, only_columns
+from suffice.signals.columns.texts import Texts
 from suffice.signals.evidence import one_line
 from suffice.signals.samples import sample_counts
+from suffice.stats.units import Array, Mask
 from suffice.trace.rounds.records import LoopView, Passage, passage_text
-from suffice.trace.rounds.table import is_veiled
-
-if TYPE_CHECKING:
-    from suffice.measures.measures import Measures
-    from suffice.trace.rounds.table import TraceSet
-
+from suffice.trace.rounds.table import TraceSet, is_veiled
 
 _AT_ONCE = 2_000  # questions whose texts are read together
 _RECORD = "record with suffice record --samples 8"
@@ -46,21 +48,14 @@ class Rewards:
     ``usable`` questions have them in every recorded round; ``notes`` say how many have not, and why.
     """
 
-    values: NDArray[np.float64]
+    values: Array
     lengths: NDArray[np.int16]
-    usable: NDArray[np.bool_]
+    usable: Mask
     notes: tuple[str, ...]
 
 
 def read_rewards(questions: TraceSet | Measures, reward: str) -> Rewards:
-    """The rewards of stopping: the mean score of the answers sampled in each round.
-
-    Rounds with the same scores in another order have the same reward, to the bit.
-
-    Paper 1, equations 13 and 14, as published; the paper's reward is ``f1`` and it draws 8 samples a round.
-    """
-    from suffice.measures.measures import Measures  # deciding live loads no pyarrow
-
+    """The rewards of stopping: the mean score of the answers sampled in each round."""
     measures = Measures.of(questions)
     traces = measures.traces
     source = traces.origin.source
@@ -78,21 +73,11 @@ def read_rewards(questions: TraceSet | Measures, reward: str) -> Rewards:
     usable = labelled & ~unsampled.any(axis=1)
     if not usable.any():
         raise UsageError(f"no question of {source} has rewards: {'; '.join(notes)}")
-    return Rewards(
-        values=values,
-        lengths=traces.last_rounds,
-        usable=usable,
-        notes=notes,
-    )
+    return Rewards(values=values, lengths=traces.last_rounds, usable=usable, notes=notes)
 
 
 def answer_rewards(questions: TraceSet | Measures, reward: str) -> Rewards:
-    """The score of each round's own answer: one draw, where the paper takes the mean of 8.
-
-    For records without samples; under the metric ``score`` the record's own scores, whatever ``reward`` is.
-    """
-    from suffice.measures.measures import Measures  # deciding live loads no pyarrow
-
+    """The score of each round's own answer: one draw, where the paper takes the mean of 8."""
     measures = Measures.of(questions)
     traces, own = measures.traces, measures.metric.against == "scores"
     values = measures.score(*REWARDS["f1" if own else reward])
@@ -115,16 +100,8 @@ class MeanScores:
     score: ScoreName
     kind: F1Kind
 
-    def __call__(self, traces: TraceSet) -> NDArray[np.float64]:
+    def __call__(self, traces: TraceSet) -> Array:
         """Those of a record."""
-        import pyarrow.compute as pc
-
-        from suffice.measures.scores import gold_answers
-        from suffice.signals.columns.answers import ScoredAnswers
-        from suffice.signals.columns.ragged import segment_means
-        from suffice.signals.columns.rounds import RoundColumns, blocks, only_columns
-        from suffice.signals.columns.texts import Texts
-
         means = np.full((traces.n_rounds, traces.n_questions), np.nan).T
         start = 0
         for block in blocks(only_columns(traces, "gold_answers", "samples")):
@@ -142,9 +119,7 @@ class MeanScores:
         return means
 
 
-def _notes(
-    traces: TraceSet, labelled: NDArray[np.bool_], unsampled: NDArray[np.bool_]
-) -> tuple[str, ...]:
+def _notes(traces: TraceSet, labelled: Mask, unsampled: Mask) -> tuple[str, ...]:
     """Who is left out; a question without gold answers is not counted again for its samples."""
     notes = []
     if not labelled.all():
@@ -184,13 +159,7 @@ class StateTexts:
 
 
 def texts_of_view(view: LoopView) -> StateTexts:
-    """The states of a loop so far; the last one is to be decided.
-
-    >>> from suffice.trace.rounds.records import Round
-    >>> rounds = (Round(answer="", passages=(Passage(id="1", title="Oslo", text="A city."),)),)
-    >>> texts_of_view(LoopView("Where?", rounds))
-    StateTexts(question='Where?', documents=(('Oslo A city.',),))
-    """
+    """The states of a loop so far; the last one is to be decided."""
     rounds = (
         [(passage.id, _text(passage)) for passage in one.passages or ()] for one in view.rounds
     )
@@ -222,8 +191,6 @@ class RecordedStates:
         return self._traces.n_questions
 
     def __iter__(self) -> Iterator[StateTexts]:
-        from suffice.signals.columns.rounds import blocks, only_columns
-
         for block in blocks(only_columns(self._traces, "question", "passages"), _AT_ONCE):
             yield from _texts_of(block)
 
@@ -233,8 +200,6 @@ States = Sequence[StateTexts] | RecordedStates
 
 
 def _texts_of(traces: TraceSet) -> Iterator[StateTexts]:
-    from suffice.signals.columns.rounds import RoundColumns
-
     recorded = RoundColumns(traces).lists("passages")
     fields = (recorded.field(name).to_pylist() for name in ("id", "title", "text"))
     passages = (

@@ -19,8 +19,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from suffice.errors import UsageError
-from suffice.policies.stop_rag.encoder import torch_module
+from suffice.policies.stop_rag.encoder import torch
 from suffice.policies.stop_rag.settings import Target
+from suffice.stats.units import Array, Mask
 
 
 def rounds_left(lengths: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.int64]:
@@ -28,14 +29,8 @@ def rounds_left(lengths: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.int64]
     return np.asarray(lengths, np.int64)[:, None] - np.arange(1, shape[1] + 1)
 
 
-def monte_carlo(rewards: ArrayLike, lengths: ArrayLike) -> NDArray[np.float64]:
-    """The best reward that any later round of the trajectory earns: Q^(T-t)(s_t, CONT).
-
-    Paper 1, equations 10 and 17, as published.
-
-    >>> monte_carlo([[0.5, 0.25, 0.75, 0.0]], [4]).tolist()
-    [[0.75, 0.75, 0.0, nan]]
-    """
+def monte_carlo(rewards: ArrayLike, lengths: ArrayLike) -> Array:
+    """The best reward that any later round of the trajectory earns: Q^(T-t)(s_t, CONT)."""
     rewards = np.asarray(rewards, np.float64)
     left = rounds_left(lengths, rewards.shape)
     earned = np.where(left >= 0, rewards, -np.inf)
@@ -47,7 +42,7 @@ def monte_carlo(rewards: ArrayLike, lengths: ArrayLike) -> NDArray[np.float64]:
 
 def q_lambda(
     rewards: ArrayLike, lengths: ArrayLike, q_stop: ArrayLike, q_cont: ArrayLike, lam: float
-) -> NDArray[np.float64]:
+) -> Array:
     """The full-width forward-view Q(λ) target of going on, Q^λ(s_t, CONT).
 
     With λ = 1 it is :func:`monte_carlo`, to the bit; with λ = 0 the better of the network's two
@@ -55,10 +50,6 @@ def q_lambda(
     reward itself.
 
     Paper 1, equations 9 to 12, as published. The weights of the n-step targets sum to 1.
-
-    >>> estimate = [[0.5, 0.25, 0.0]]
-    >>> q_lambda([[0.5, 0.75, 1.0]], [3], estimate, estimate, 0.5).tolist()
-    [[0.625, 1.0, nan]]
     """
     rewards, q_stop, q_cont = (
         np.asarray(values, np.float64) for values in (rewards, q_stop, q_cont)
@@ -83,55 +74,35 @@ def q_lambda(
     return target.T
 
 
-def informative(rewards: ArrayLike, lengths: ArrayLike) -> NDArray[np.bool_]:
-    """Which states are trained on: decisions, unless neither stopping nor going on earns anything.
-
-    Paper 1, section 4.2, step 4, as published.
-
-    >>> informative([[0.5, 0.0, 0.0]], [3]).tolist()
-    [[True, False, False]]
-    """
+def informative(rewards: ArrayLike, lengths: ArrayLike) -> Mask:
+    """Which states are trained on: decisions, unless neither stopping nor going on earns anything."""
     going_on = monte_carlo(rewards, lengths)
     stopping = np.asarray(rewards, np.float64)
     undefined = np.isnan(going_on) | np.isnan(stopping)
     return np.asarray(~undefined & ~((stopping == 0.0) & (going_on == 0.0)))
 
 
-def binary_labels(rewards: ArrayLike, lengths: ArrayLike) -> NDArray[np.float64]:
-    """Whether stopping earns more than the best of going on: 1, else 0; equal is 0.
-
-    Paper 1, equation 21, as published.
-
-    >>> binary_labels([[0.5, 0.25, 0.25]], [3]).tolist()
-    [[1.0, 0.0, nan]]
-    """
+def binary_labels(rewards: ArrayLike, lengths: ArrayLike) -> Array:
+    """Whether stopping earns more than the best of going on: 1, else 0; equal is 0."""
     going_on = monte_carlo(rewards, lengths)
     stopping = np.asarray(rewards, np.float64)
     undefined = np.isnan(going_on) | np.isnan(stopping)
     return np.where(undefined, np.nan, stopping > going_on)
 
 
-def value_loss(
-    values: tuple[Any, Any],
-    targets: tuple[NDArray[np.float64], NDArray[np.float64]],
-    known: NDArray[np.bool_],
-) -> Any:
+def value_loss(values: tuple[Any, Any], targets: tuple[Array, Array], known: Mask) -> Any:
     """Squared error of both heads, summed, mean over the states learned from."""
-    torch = torch_module()
     where = torch.from_numpy(known).to(values[0].device)
 
-    def error(value: Any, target: NDArray[np.float64]) -> Any:
+    def error(value: Any, target: Array) -> Any:
         wanted = torch.from_numpy(target[known]).to(value.device, value.dtype)
         return (value[where] - wanted).square()
 
     return sum(map(error, values, targets)).mean()
 
 
-def binary_loss(
-    values: tuple[Any, Any], labels: NDArray[np.float64], known: NDArray[np.bool_]
-) -> Any:
+def binary_loss(values: tuple[Any, Any], labels: Array, known: Mask) -> Any:
     """Log-loss of the difference as the logit of "stopping is better" (equation 22)."""
-    torch = torch_module()
     logits = values[0] - values[1]
     where = torch.from_numpy(known).to(logits.device)
     wanted = torch.from_numpy(labels[known]).to(logits.device, logits.dtype)
@@ -139,10 +110,7 @@ def binary_loss(
 
 
 def check_learnable(
-    rewards: NDArray[np.float64],
-    lengths: NDArray[np.int64],
-    validation: NDArray[np.int64],
-    target: Target,
+    rewards: Array, lengths: NDArray[np.int64], validation: NDArray[np.int64], target: Target
 ) -> None:
     """Refuse trajectories that leave nothing to learn, and ``validation`` lengths with nothing to decide."""
     if not (lengths > 1).any():
@@ -204,11 +172,6 @@ def choose_threshold(
 
     Paper 1, section 5.3, tunes a threshold on validation questions and does not say among which;
     candidates and ties are ours. Cost O(n T log(n T)).
-
-    >>> differences, rewards = [[0.1, 0.3, 0.0], [0.2, 0.0, 0.0]], [[0.0, 1.0, 0.5], [1.0, 0.0, 0.5]]
-    >>> found = choose_threshold(differences, rewards, [3, 3], ends=False)
-    >>> round(found.threshold, 3), found.score, found.mean_rounds, found.candidates
-    (0.15, 1.0, 1.5, 3)
     """
     differences, rewards = (np.asarray(values, np.float64) for values in (differences, rewards))
     left = rounds_left(lengths, differences.shape)
@@ -233,7 +196,7 @@ def choose_threshold(
     )
 
 
-def _midpoints(observed: NDArray[np.float64]) -> NDArray[np.float64]:
+def _midpoints(observed: Array) -> Array:
     """One threshold between each two neighbours of sorted distinct numbers: at or above the lower one."""
     low, high = observed[:-1], observed[1:]
     middle = low / 2 + high / 2  # the sum itself may overflow
@@ -241,10 +204,7 @@ def _midpoints(observed: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _totals(
-    differences: NDArray[np.float64],
-    rewards: NDArray[np.float64],
-    left: NDArray[np.int64],
-    thresholds: NDArray[np.float64],
+    differences: Array, rewards: Array, left: NDArray[np.int64], thresholds: Array
 ) -> NDArray[np.object_]:
     """Total reward under each of the sorted thresholds in units of 2^-60, (n_thresholds,) of int."""
     decides = left > 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from suffice._optional import require
 from suffice.errors import DataError, UsageError, first_line
-from suffice.policies.stop_rag.encoder import PURPOSE, torch_module
+from suffice.policies.method import FitRun
+from suffice.policies.stop_rag.encoder import PURPOSE, torch
 from suffice.policies.stop_rag.settings import Schedule
 from suffice.policies.stop_rag.targets import (
     Choice,
@@ -26,6 +27,7 @@ from suffice.policies.stop_rag.targets import (
     q_lambda,
     value_loss,
 )
+from suffice.stats.units import Array
 from suffice.trace.durable import replace_file
 
 if TYPE_CHECKING:
@@ -44,12 +46,9 @@ _KEY = "suffice"  # of the header among a file's metadata
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trajectories:
-    """Recorded questions to learn from: rewards (n, T) in [0, 1], lengths (n,), and their states.
+    """Recorded questions to learn from: rewards (n, T) in [0, 1], lengths (n,), and their states."""
 
-    ``states`` are texts, or signals (n, T, k), NaN undefined.
-    """
-
-    rewards: NDArray[np.float64]
+    rewards: Array
     lengths: NDArray[np.int64]
     states: Any
 
@@ -74,10 +73,7 @@ class Trained:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learned:
-    """A trained network, what validation found, and what did not fit its window.
-
-    ``truncation`` counts texts, ``None`` where none are read; ``notes`` are sentences for people.
-    """
+    """A trained network, what validation found, and what did not fit its window."""
 
     network: Any
     fitted: Trained
@@ -116,10 +112,8 @@ def train(
     learner: Learner,
     data: tuple[Trajectories, Trajectories],
     settings: Schedule,
-    run: Run,
-    *,
-    progress: Callable[[TrainingProgress], None] | None = None,
-    checkpoint: Path | None = None,
+    stated: Run,
+    run: FitRun | None = None,
 ) -> Trained:
     """Train, and leave in the learner the weights that did best on validation.
 
@@ -130,22 +124,21 @@ def train(
 
     Paper 1, section 4.2 and appendices B and C. Published: targets, loss, optimiser; the rest is ours.
     """
-    training = _Training(learner, data, settings)
-    torch = torch_module()
+    run, training = run or FitRun(), _Training(learner, data, settings)
     devices = [learner.device] if learner.device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices):
         torch.manual_seed(settings.seed)
-        agreed = _agreement(learner, data, run)
-        if checkpoint is not None and checkpoint.exists():
-            training.resume(checkpoint, agreed)
+        agreed = _agreement(learner, data, stated)
+        if run.checkpoint is not None and run.checkpoint.exists():
+            training.resume(run.checkpoint, agreed)
         while training.step < training.steps:
             loss, evaluation = training.advance(), None
             if training.step % training.interval == 0 or training.step == training.steps:
                 evaluation = training.evaluate()
-                if checkpoint is not None:
-                    training.keep(checkpoint, agreed)
-            if progress:
-                progress(
+                if run.checkpoint is not None:
+                    training.keep(run.checkpoint, agreed)
+            if run.progress:
+                run.progress(
                     TrainingProgress(
                         stage="train",
                         done=training.step,
@@ -187,7 +180,7 @@ class _Training:
         self.interval = min(self.steps, max(self._epoch, often))
         rates = zip(learner.parameters(), (settings.learning_rate, settings.head_rate), strict=True)
         self._groups = [(parameters, rate) for parameters, rate in rates if parameters]
-        self._optimizer = torch_module().optim.AdamW(
+        self._optimizer = torch.optim.AdamW(
             [{"params": parameters, "lr": rate} for parameters, rate in self._groups],
             weight_decay=settings.weight_decay,
         )
@@ -221,7 +214,7 @@ class _Training:
         self._optimizer.zero_grad()
         loss.backward()
         everything = [parameter for parameters, _ in self._groups for parameter in parameters]
-        torch_module().nn.utils.clip_grad_norm_(everything, settings.clip_norm)
+        torch.nn.utils.clip_grad_norm_(everything, settings.clip_norm)
         self._optimizer.step()
         self.step += 1
         value = float(loss.detach())
@@ -256,7 +249,7 @@ class _Training:
 
     def keep(self, path: Path, run: Run) -> None:
         """Write all that a later training of the same run goes on from: tensors, and the rest as JSON."""
-        torch, kept = torch_module(), self._optimizer.state_dict()["state"]
+        kept = self._optimizer.state_dict()["state"]
         weights = require("safetensors.torch", extra="learn", purpose=PURPOSE)
         tensors = {f"now.{name}": tensor for name, tensor in self._learner.tensors().items()}
         tensors |= {f"best.{name}": tensor for name, tensor in self._best_tensors.items()}
@@ -277,7 +270,6 @@ class _Training:
 
     def resume(self, path: Path, run: Run) -> None:
         """Go on from what :meth:`keep` wrote."""
-        torch = torch_module()
         safetensors = require("safetensors", extra="learn", purpose=PURPOSE)
         try:
             with safetensors.safe_open(str(path), framework="pt") as file:

@@ -17,7 +17,7 @@ from suffice.replay.run.frontier import pareto_front
 from suffice.replay.settings import Confidence, MaxWrongStops
 from suffice.results.formats import amount, percent
 from suffice.scoring import METRICS
-from suffice.stats.tests.p_values import (
+from suffice.stats.p_values import (
     betting_p_values,
     binomial_p_values,
     hoeffding_bentkus_p_values,

@@ -22,9 +22,9 @@ from suffice.measures.costs import CostAxis, CostBook, policy_reads
 from suffice.measures.measures import Measures
 from suffice.measures.seen import Seen
 from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT
-from suffice.policies.fixed import FixedPolicy
 from suffice.policies.method import Preset
 from suffice.policies.registry import find_method, fit_method, nameable_methods
+from suffice.policies.unfitted import FixedPolicy
 from suffice.replay.choose.bounds import Bound, Half, mean_of
 from suffice.replay.choose.families import FamilySettings, build_family, paid_by_rules
 from suffice.replay.choose.rule_stops import RuleStops

@@ -24,7 +24,7 @@ from suffice.results.formats import amount, bracket, counted, decimal, percent, 
 from suffice.results.table import Column, Table, Value
 from suffice.results.tabular import Tabular
 from suffice.scoring import Metric
-from suffice.stats.intervals.bootstrap import Interval
+from suffice.stats.intervals import Interval
 
 _DEARER = 0.05
 """Rise of a known cost beyond which the headline begins with it."""

@@ -18,7 +18,7 @@ from suffice.measures.seen import Seen
 from suffice.options import Option, read_grid
 from suffice.policies.defaults import TEMPLATE, CalibratorKind
 from suffice.policies.fitting import FitData, fit_data, fitted_rule
-from suffice.policies.rules.meaning import RuleColumns
+from suffice.policies.rules.language import RuleColumns
 from suffice.policies.rules.policy import RulePolicy, not_before, rule_needs
 from suffice.policies.thresholds import fill, sweep_rule
 from suffice.replay.choose.rule_stops import (
@@ -40,7 +40,7 @@ from suffice.signals.available import given_signals
 from suffice.signals.registry import own_among, resolve
 from suffice.signals.spec import VERDICTS, SignalSpec
 from suffice.signals.table import first_stops
-from suffice.stats.maps.per_round import PerRoundCalibrator
+from suffice.stats.maps import PerRoundCalibrator
 from suffice.trace.rounds.table import TraceSet
 
 KINDS = ("rule", "thresholds", "fixed")

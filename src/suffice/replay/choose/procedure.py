@@ -16,8 +16,8 @@ from suffice.measures.measures import Measures, Traces
 from suffice.measures.seen import record_banners
 from suffice.options import settings_of
 from suffice.policies.defaults import FIT_SPLIT
-from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy, rule_needs
+from suffice.policies.unfitted import FixedPolicy
 from suffice.replay.choose.bounds import Bound, CertifySettings, Half, mean_of, refuse_caps
 from suffice.replay.choose.candidates import (
     LATEST,
@@ -46,7 +46,7 @@ from suffice.replay.settings import USUAL_LOSS, ChoiceSettings
 from suffice.results.formats import percent
 from suffice.scoring import AnswerChoice
 from suffice.stats.fields import known
-from suffice.stats.intervals.bootstrap import Interval, percentile_interval, resampled_means
+from suffice.stats.intervals import Interval, percentile_interval, resampled_means
 from suffice.stats.units import unit_means
 
 Array = NDArray[np.float64]

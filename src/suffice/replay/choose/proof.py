@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from suffice.errors import UsageError
 from suffice.measures.measures import Measures
+from suffice.policies.rules.language import parse
 from suffice.policies.rules.policy import RulePolicy, check_rule, not_before, rule_needs
-from suffice.policies.rules.syntax import parse
 from suffice.replay.choose.bounds import (
     Bound,
     CertifySettings,

@@ -14,14 +14,13 @@ from numpy.typing import NDArray
 
 from suffice.errors import UsageError, unknown_name
 from suffice.policies.fitting import FitData, fit_calibrator, out_of_fold
-from suffice.policies.rules.meaning import RuleColumns, rule_fires
-from suffice.policies.rules.syntax import Number
+from suffice.policies.rules.language import Number, RuleColumns, rule_fires
 from suffice.policies.thresholds import shortest_threshold
 from suffice.signals.registry import SIGNALS
 from suffice.signals.spec import SignalSpec
 from suffice.signals.table import SignalTable, declared
-from suffice.stats.intervals.sums import from_sums, question_blocks
-from suffice.stats.maps.per_round import PerRoundCalibrator
+from suffice.stats.intervals import from_sums, question_blocks
+from suffice.stats.maps import PerRoundCalibrator
 from suffice.trace.rounds.table import TraceSet
 
 Array = NDArray[np.float64]

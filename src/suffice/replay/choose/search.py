@@ -20,7 +20,7 @@ from suffice.measures.seen import record_banners
 from suffice.options import settings_of
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.fitting import fit_data
-from suffice.policies.rules.meaning import RuleColumns
+from suffice.policies.rules.language import RuleColumns
 from suffice.policies.thresholds import first_stops
 from suffice.replay.choose.candidates import refuse_unscored
 from suffice.replay.choose.rule_stops import (
@@ -48,16 +48,15 @@ from suffice.results.markup import visible
 from suffice.results.table import Column, Described, Table, table_of
 from suffice.results.tabular import Tabular
 from suffice.scoring import AnswerChoice, Metric, ScoreName
-from suffice.stats.intervals.bootstrap import Interval
-from suffice.stats.intervals.simultaneous import (
+from suffice.stats.intervals import Interval, Sums, draws_in_words, from_sums
+from suffice.stats.p_values import holm
+from suffice.stats.simultaneous import (
     SimultaneousBand,
     bands_from_sums,
     paired_p_values,
     paired_p_values_from_sums,
     simultaneous_bands,
 )
-from suffice.stats.intervals.sums import Sums, draws_in_words, from_sums
-from suffice.stats.tests.p_values import holm
 from suffice.stats.units import unit_means, unit_weights
 
 _BLOCK = 512

@@ -41,8 +41,7 @@ from suffice.results.tabular import Tabular
 from suffice.scoring import AnswerChoice, Metric
 from suffice.signals.registry import resolve
 from suffice.signals.table import SignalTable, first_stops
-from suffice.stats.intervals.bootstrap import Interval, percentile_interval, resampled_means
-from suffice.stats.intervals.sums import Sums, from_sums
+from suffice.stats.intervals import Interval, Sums, from_sums, percentile_interval, resampled_means
 
 _CLEAR_SHARE = 0.8  # a curve of nothing but noise passes 0.5 every other time, 0.8 seldom
 Array = NDArray[np.float64]

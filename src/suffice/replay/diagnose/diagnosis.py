@@ -35,8 +35,14 @@ from suffice.signals.abstained import ABSTAINED
 from suffice.signals.columns.texts import NONE, Texts
 from suffice.signals.table import declared
 from suffice.stats.auroc import ResampledAuroc, auroc, auroc_use
-from suffice.stats.intervals.bootstrap import percentile_interval, resampled_counts, resampled_means
-from suffice.stats.intervals.estimate import Estimate, from_draws, undefined
+from suffice.stats.intervals import (
+    Estimate,
+    from_draws,
+    percentile_interval,
+    resampled_counts,
+    resampled_means,
+    undefined,
+)
 from suffice.stats.risk_coverage import ResampledAurc, risk_coverage
 from suffice.stats.units import unit_means, unit_weights
 from suffice.trace.rounds.table import TraceSet

@@ -31,8 +31,8 @@ from suffice.results.table import Cell, Column, Described, Table, Value, table_o
 from suffice.results.tabular import Tabular
 from suffice.signals.registry import own_among
 from suffice.signals.table import SignalTable, first_stops
-from suffice.stats.intervals.bootstrap import Interval, percentile_interval, resampled_means
-from suffice.stats.maps.quality import (
+from suffice.stats.intervals import Interval, percentile_interval, resampled_means
+from suffice.stats.quality import (
     equal_size_edges,
     expected_calibration_error,
     log_loss,

@@ -18,9 +18,7 @@ from suffice.signals.registry import SIGNALS
 from suffice.signals.spec import SignalSpec
 from suffice.signals.table import declared
 from suffice.stats.auroc import ResampledAuroc, auroc, auroc_influence
-from suffice.stats.intervals.bootstrap import resampled_counts
-from suffice.stats.intervals.estimate import from_draws, undefined
-from suffice.stats.intervals.sums import Sums
+from suffice.stats.intervals import Sums, from_draws, resampled_counts, undefined
 from suffice.trace.rounds.table import TraceSet
 
 Array = NDArray[np.float64]

@@ -36,8 +36,7 @@ from suffice.signals.available import given_signals, lack
 from suffice.signals.columns.texts import Texts
 from suffice.signals.registry import SIGNALS, resolve
 from suffice.stats.auroc import USES, Use, auroc_use, average_ranks
-from suffice.stats.intervals.estimate import Estimate, difference
-from suffice.stats.intervals.sums import from_sums
+from suffice.stats.intervals import Estimate, difference, from_sums
 from suffice.stats.units import numbered_units
 from suffice.trace.rounds.table import TraceSet
 

@@ -31,7 +31,7 @@ from suffice.results.formats import amount, percent
 from suffice.results.table import Cell, Column, Table, Value
 from suffice.scoring import AnswerChoice, Metric, ScoreName, Weights
 from suffice.signals.table import answer_votes, declared
-from suffice.stats.intervals.bootstrap import Interval, percentile_interval, resampled_means
+from suffice.stats.intervals import Interval, percentile_interval, resampled_means
 from suffice.stats.series import running_best
 from suffice.stats.units import unit_means
 from suffice.trace.rounds.records import POLICY_STOP

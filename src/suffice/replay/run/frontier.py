@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.stats.fields import known
-from suffice.stats.intervals.bootstrap import Interval, percentile_interval
+from suffice.stats.intervals import Interval, percentile_interval
 
 Array = NDArray[np.float64]
 

@@ -45,8 +45,7 @@ from suffice.replay.settings import ComparisonSettings
 from suffice.scoring import AnswerChoice
 from suffice.stats.auroc import auroc
 from suffice.stats.fields import known
-from suffice.stats.intervals.bootstrap import resampled_means, with_rare_weights
-from suffice.stats.intervals.sums import Sums, from_sums
+from suffice.stats.intervals import Sums, from_sums, resampled_means, with_rare_weights
 from suffice.stats.units import unit_means, unit_weights
 from suffice.trace.rounds.table import TraceSet
 

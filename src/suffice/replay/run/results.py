@@ -28,8 +28,7 @@ from suffice.results.markup import shorten
 from suffice.results.table import Cell, Column, Described, Table, Value, table_of
 from suffice.results.tabular import Tabular
 from suffice.scoring import METRICS, F1Kind, Metric, ScoreName
-from suffice.stats.intervals.bootstrap import Interval
-from suffice.stats.intervals.sums import draws_in_words
+from suffice.stats.intervals import Interval, draws_in_words
 
 _ELSEWHERE = {"json": None}  # the document holds these in another form, or not at all
 _ROUNDS = "rounds"  # a policy's entry calls the cost mean_rounds; rounds are those of each question

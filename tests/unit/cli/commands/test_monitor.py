@@ -16,9 +16,9 @@ from tests.commands import refused, run
 from suffice import RulePolicy, Watch
 from suffice.cli.main import main
 from suffice.policies.file import save_policy
-from suffice.policies.fixed import FixedPolicy
 from suffice.policies.micp.policy import MiCPPolicy
-from suffice.stats.conformal.order_statistics import Threshold
+from suffice.policies.unfitted import FixedPolicy
+from suffice.stats.conformal import Threshold
 
 
 @pytest.fixture

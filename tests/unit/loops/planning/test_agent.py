@@ -12,8 +12,7 @@ from suffice.contracts import GenerationRequest
 from suffice.errors import SufficeWarning, UsageError
 from suffice.loops.planning.agent import PlanningAgent, PlanningSettings, PlanRun
 from suffice.loops.planning.controls import AGENTS, AgentControl, agent_control, gated
-from suffice.policies.gate.risk import RiskModel
-from suffice.policies.gate.settings import GateCosts, GateSettings
+from suffice.policies.gate.settings import GateCosts, GateSettings, RiskModel
 from suffice.testing.models import ScriptedModel
 from suffice.trace.plans.records import PlanTask
 from suffice.trace.rounds.records import Passage

@@ -17,7 +17,7 @@ from suffice.policies.ab_rag.fit import THRESHOLDS
 from suffice.policies.ab_rag.policy import ABRagPolicy
 from suffice.policies.file import load_policy, policy_document, policy_hash, save_policy
 from suffice.policies.method import Preset
-from suffice.policies.registry import fit_method, method_and_preset
+from suffice.policies.registry import fit_method
 from suffice.replay.run.replay import stop_rounds
 from suffice.signals.table import first_stops, signal_table
 from suffice.testing.traces import make_record, to_trace_set
@@ -142,12 +142,6 @@ class TestLevels:
         assert isinstance(policy, ABRagPolicy)
         assert policy.levels == pytest.approx([each / count for each in range(1, count + 1)])
 
-    def test_rounded_shares_are_recognised(self) -> None:
-        rows = [(0.3333, 0.5, 0.1), (0.6667, 0.5, 0.1)]
-        policy = fit_method("ab-rag", to_trace_set([signal_record("a", rows)]), "published", "")
-        assert isinstance(policy, ABRagPolicy)
-        assert policy.levels == (1 / 3, 2 / 3, 1.0)
-
 
 class TestChoiceOfS1:
     def test_it_is_made_by_the_record_and_told(self) -> None:
@@ -170,10 +164,6 @@ class TestChoiceOfS1:
     def test_neither_is_an_error_that_says_what_to_record(self) -> None:
         with pytest.raises(UsageError, match="--samples 3"):
             fit_method("ab-rag", to_trace_set([make_record("a", ["Oslo"])]), "published", "tune")
-
-    def test_one_that_is_asked_for_must_be_there(self) -> None:
-        with pytest.raises(UsageError, match="'token_probability', which needs column tokens"):
-            fit_method("ab-rag", simulated(4), "published", "", certainty="token_probability")
 
 
 class TestCorrected:
@@ -202,10 +192,7 @@ class TestCorrected:
             yes = number % 4 == 0
             answer = "yes" if yes else str(rng.choice(["Oslo", "Rome"]))
             made = make_record(
-                f"q{number:02d}",
-                [answer, answer],
-                gold=["yes" if yes else "Oslo"],
-                split="tune",
+                f"q{number:02d}", [answer, answer], gold=["yes" if yes else "Oslo"], split="tune"
             )
             signals = {"self_consistency": float(rng.integers(1, 4)) / 3, "rerank_variance": 0.1}
             seen = (Passage(id="p", text="Oslo lies in Norway."),)
@@ -221,16 +208,6 @@ class TestCorrected:
         assert policy.weights["rerank_variance"] == 0.0  # constant there
         assert policy.undefined["answer_in_evidence"] > 1.0  # every yes was right
         assert "S2 is answer_in_evidence" in policy.facts.notes[1]
-
-    def test_an_abstention_has_confidence_0(self) -> None:
-        policy = fitted(simulated(60), support="evidence_consistency")
-        table = signal_table(
-            to_trace_set([signal_record("a", [(1.0, 0.5, 0.1)] * 2, answers=["Unknown", "Oslo"])]),
-            policy.specs,
-        )
-        confidence = policy.confidence(table)[0]
-        assert confidence[0] == 0.0
-        assert confidence[1] > 0.5
 
     def test_none_is_an_answer_where_tune_says_so(self) -> None:
         records = [
@@ -300,10 +277,6 @@ class TestCorrected:
         assert isinstance(policy, ABRagPolicy)
         assert any("undefined in 1.7% of the rounds" in remark for remark in policy.facts.notes)
 
-    def test_a_threshold_can_be_given(self) -> None:
-        policy = fitted(simulated(40), support="evidence_consistency", threshold=0.37)
-        assert policy.threshold == 0.37
-
 
 class TestFile:
     def test_it_comes_back_as_it_was(self, tmp_path: Path) -> None:
@@ -342,11 +315,3 @@ class TestFile:
         with pytest.raises(DataError, match=said) as error:
             load_policy(path)
         assert error.value.column == column
-
-
-def test_its_names() -> None:
-    found = [method_and_preset(name) for name in ("ab-rag", "ab-rag-corrected")]
-    assert [each and (each[0].name, each[1]) for each in found] == [
-        ("ab-rag", "published"),
-        ("ab-rag", "corrected"),
-    ]

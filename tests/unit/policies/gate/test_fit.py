@@ -10,16 +10,11 @@ import numpy as np
 import pytest
 from tests.gates import AGREE, DIFFER, informative, judged, plan, question, step
 
-from suffice.errors import DataError, SufficeWarning, UsageError
-from suffice.policies.gate.fit import (
-    fit_gate,
-    fit_gate_policy,
-    fit_risk,
-    labelled_steps,
-)
+from suffice.errors import SufficeWarning, UsageError
+from suffice.policies.gate.fit import fit_gate, fit_gate_policy, fit_risk, labelled_steps
 from suffice.policies.gate.policy import GatePolicy
 from suffice.policies.gate.settings import GateCosts
-from suffice.policies.registry import fit_method, method_and_preset
+from suffice.policies.registry import fit_method
 from suffice.replay.run.replay import stop_rounds
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.plans.records import PlanSet
@@ -87,17 +82,6 @@ class TestQuestions:
         )
         assert fit_gate_policy(other, "tune") == fit_gate_policy(traces, "tune")
 
-    def test_a_dearer_failure_stops_later(self) -> None:
-        found = []
-        for loss in (2.0, 3.3):
-            policy = fit_method(
-                "gate", informative(), "corrected", "tune", retrieval_cost=1.0, failure_loss=loss
-            )
-            assert isinstance(policy, GatePolicy)
-            assert policy.settings.tau_low == pytest.approx(1 - 1 / loss)
-            found.append(stop_rounds(policy, informative()).mean())
-        assert found[0] < found[1]
-
     def test_rounds_without_samples_are_left_out_and_the_rest_still_weigh_one(self) -> None:
         records = [
             question("a", [True, True], [None, AGREE]),
@@ -151,10 +135,6 @@ class TestQuestions:
         with pytest.raises(UsageError, match="defined together in no labelled round"):
             fit_gate_policy(to_trace_set([made]), "tune")
 
-    def test_a_split_that_is_not_there_is_named(self) -> None:
-        with pytest.raises(DataError, match="nowhere"):
-            fit_gate_policy(informative(), "nowhere")
-
 
 class TestPublished:
     def test_it_reads_the_rounds_and_needs_no_split(self) -> None:
@@ -169,13 +149,6 @@ class TestPublished:
             policy = fit_method("gate", informative(), "published", "", failure_loss=4.0)
         assert isinstance(policy, GatePolicy)
         assert policy.settings.tau_low == 0.75
-
-    def test_its_names(self) -> None:
-        found = [method_and_preset(name) for name in ("gate", "gate-corrected")]
-        assert [(each[0].name, each[1]) for each in found if each] == [
-            ("gate", "published"),
-            ("gate", "corrected"),
-        ]
 
 
 class TestPlans:
@@ -224,7 +197,3 @@ class TestPlans:
         assert "all plans of memory are right: the gate's weights are 0" in said
         assert chosen.risk.largest == 0.0
         assert chosen.risk.confidence(0.0) == pytest.approx(5 / 6)
-
-    def test_the_detector_and_the_limits_can_be_given(self) -> None:
-        chosen = fit_gate(judged(), detector="nli", budget=1)
-        assert (chosen.detector, chosen.budget) == ("nli", 1)

@@ -12,14 +12,12 @@ from typing import Any
 
 import pytest
 
-from suffice.contracts import ConfidentPolicy
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.live.chosen import choose_policy
 from suffice.live.controller import Controller
 from suffice.policies.file import load_policy, policy_document, policy_hash, save_policy
 from suffice.policies.gate.policy import GatePolicy
-from suffice.policies.gate.risk import RiskModel
-from suffice.policies.gate.settings import GateCosts, GateSettings
+from suffice.policies.gate.settings import GateCosts, GateSettings, RiskModel
 from suffice.replay.run.replay import stop_rounds
 from suffice.signals.table import first_stops, signal_table
 from suffice.testing.traces import make_record, to_trace_set
@@ -66,13 +64,6 @@ class TestConfidence:
         assert corrected().confidence(table)[0] == pytest.approx(expected, abs=1e-15)
         assert first_stops(corrected(), table).tolist() == [2]
 
-    def test_beyond_the_budget_nothing_remains(self) -> None:
-        made = sampled_record([DIFFER] * 4)
-        table = signal_table(to_trace_set([made]), corrected().specs)
-        short = corrected(rounds=2).confidence(table)[0]
-        assert short[1] == short[2] == short[3]
-        assert short[0] < short[1]
-
     def test_without_samples_it_is_undefined_and_goes_on(self) -> None:
         made = sampled_record([None, AGREE])
         with pytest.warns(SufficeWarning, match="'candidate_agreement' needs column samples"):
@@ -88,11 +79,6 @@ class TestConfidence:
         made = sampled_record([AGREE, AGREE, AGREE], ["", "Oslo", "Oslo"])
         found = [each for each, _ in decisions(corrected(), made)]
         assert [each is None for each in found] == [True, True, False]
-
-    def test_it_is_a_confident_policy(self) -> None:
-        assert isinstance(corrected(), ConfidentPolicy)
-        assert (corrected().kind, corrected().preset) == ("gate", "corrected")
-        assert corrected().signals == ("candidate_agreement", "contradiction")
 
 
 def test_a_decision_carries_the_five_values_and_its_reason() -> None:
@@ -125,9 +111,6 @@ class TestPublished:
         table = signal_table(to_trace_set([sampled_record([DIFFER, AGREE])]), published().specs)
         found = published(rounds=2).confidence(table)[0]
         assert found == pytest.approx([1 / (1 + math.exp(1.5)), 0.5])
-
-    def test_one_round_leaves_nothing_to_say(self) -> None:
-        assert published(rounds=1).facts.notes == ()
 
     def test_without_the_remaining_share_the_last_round_but_one_can_stop(self) -> None:
         """The remark goes by what confidence can reach before the last round, not in it."""
@@ -180,11 +163,6 @@ class TestFile:
         assert policy_hash(elsewhere) == policy_hash(policy)
         for other in (corrected(budget=1), corrected(rounds=5), corrected(kappa=0.2)):
             assert policy_hash(other) != policy_hash(policy)
-
-    def test_costs_only_explain_the_thresholds(self) -> None:
-        settings = corrected().settings
-        twice = replace(settings, costs=GateCosts(retrieval=2.0, failure=4.0))
-        assert policy_hash(GatePolicy(settings=twice, rounds=4)) == policy_hash(corrected())
 
     @pytest.mark.parametrize(
         ("changes", "column"),

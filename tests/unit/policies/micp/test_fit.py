@@ -10,10 +10,9 @@ from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.policies.micp.fit import fit_parts
 from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.micp.samples import read_samples
-from suffice.policies.micp.settings import MiCPSettings
-from suffice.policies.micp.stage2 import OBJECTIVES
+from suffice.policies.micp.settings import OBJECTIVES, MiCPSettings
 from suffice.policies.registry import fit_method
-from suffice.stats.conformal.order_statistics import NEVER
+from suffice.stats.conformal import NEVER
 from suffice.testing.traces import sampled_records, to_trace_set
 from suffice.trace.rounds.records import Gold, QuestionRecord
 from suffice.trace.rounds.table import TraceSet

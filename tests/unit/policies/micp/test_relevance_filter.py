@@ -77,11 +77,7 @@ def test_its_document_gives_it_back(threshold: float) -> None:
 
 
 def found_again(
-    name: str,
-    first: float,
-    again: float | None,
-    *,
-    queries: Sequence[str] = ("who?", "where?"),
+    name: str, first: float, again: float | None, *, queries: Sequence[str] = ("who?", "where?")
 ) -> QuestionRecord:
     """Right passage ``a`` is added by round 1; ``again``: its score for round 2's query, if recorded."""
     one, two = shown_record(name, [[("a", first), ("x", 0.5)], [("y", 9.0)]], ("a",)).rounds
@@ -125,8 +121,8 @@ def test_a_record_that_does_not_say_what_was_found_again_says_what_it_lacks() ->
     one_ranking = found_again("q", 1.0, None, queries=("who?", "who?"))
     assert unrecorded_finds(to_trace_set([one_ranking])) == 0
     assert unrecorded_finds(to_trace_set([shown_record("q", [[], []], ())])) == 0
-    assert refound_notes(0) == []
-    assert "9 questions" in refound_notes(9)[0]
+    assert refound_notes(to_trace_set([one_ranking])) == []
+    assert "9 questions" in refound_notes(old)[0]
 
 
 def test_what_was_found_again_without_that_relevance_adds_no_turn() -> None:

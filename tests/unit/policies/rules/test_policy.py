@@ -11,8 +11,7 @@ from suffice.contracts import Action, Decision
 from suffice.errors import UsageError
 from suffice.policies.rules.policy import RulePolicy
 from suffice.signals.table import SignalTable, decide, first_stops
-from suffice.stats.maps.isotonic import IsotonicMap
-from suffice.stats.maps.per_round import PerRoundCalibrator
+from suffice.stats.maps import IsotonicMap, PerRoundCalibrator
 from suffice.trace.rounds.records import LoopView, Round
 
 HALF = PerRoundCalibrator(maps=(IsotonicMap(x=(0.0, 2.0), y=(0.0, 1.0)),) * 2)

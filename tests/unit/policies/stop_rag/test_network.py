@@ -1,15 +1,21 @@
-"""What the network computes: matching and pooling against plain twins, and weights that fit."""
+"""Weights that fit a network; scoring gives the same bits in replay and live, from any thread."""
 
 from __future__ import annotations
 
 import dataclasses
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
+from tests.stop_rag_traces import stop_rag_records
 
 from suffice.policies.stop_rag.encoder import TextEncoder
-from suffice.policies.stop_rag.network import QNetwork, build_network
-from suffice.policies.stop_rag.settings import SETTINGS, TrainSettings
+from suffice.policies.stop_rag.network import QNetwork, TextScorer, build_network
+from suffice.policies.stop_rag.settings import SETTINGS, Mode, TrainSettings
+from suffice.policies.stop_rag.states import texts_of_traces
+from suffice.testing.traces import to_trace_set
+from suffice.trace.rounds.records import LoopView, QuestionRecord
 
 torch = pytest.importorskip("torch", reason="the extra 'learn' is missing")
 
@@ -49,3 +55,84 @@ def test_weights_go_from_one_network_to_another(tiny: Path, net: QNetwork) -> No
     names = set(net.tensors())
     assert "encoder.encoder.layer.2.output.dense.weight" in names
     assert not any("layer.1" in name for name in names)  # frozen ones stay with the encoder
+
+
+# --- scoring --------------------------------------------------------------------------------------
+
+RECORDS = stop_rag_records("single", 4, seed=1)
+
+
+def scorer(folder: Path, mode: Mode = "separate") -> TextScorer:
+    settings = TrainSettings(trained_layers=1, head_width=12, reader_width=6, mode=mode)
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        return TextScorer(build_network(TextEncoder.load(str(folder)), settings))
+
+
+def views(records: list[QuestionRecord]) -> list[LoopView]:
+    return [
+        LoopView(each.question.text, each.rounds[:number])
+        for each in records
+        for number in range(1, len(each.rounds) + 1)
+    ]
+
+
+@pytest.mark.parametrize("mode", ["separate", "joined"])
+def test_replay_and_live_give_the_same_bits(tiny: Path, mode: Mode) -> None:
+    recorded = scorer(tiny, mode)
+    replayed = np.array(
+        [
+            recorded.score_texts(states, number)
+            for states in texts_of_traces(to_trace_set(RECORDS))
+            for number in range(1, states.n_rounds + 1)
+        ]
+    )
+    stop, cont = replayed.T
+    assert np.isfinite(stop).all()
+    assert len(np.unique(stop)) > 10
+    live = scorer(tiny, mode)
+    found = np.array([live.score(view) for view in reversed(views(RECORDS))])[::-1]
+    np.testing.assert_array_equal(found[:, 0], stop)
+    np.testing.assert_array_equal(found[:, 1], cont)
+
+
+@pytest.mark.parametrize("mode", ["separate", "joined"])
+def test_a_state_without_documents_has_a_value(tiny: Path, mode: Mode) -> None:
+    empty = dataclasses.replace(RECORDS[0].rounds[0], passages=())
+    first, rest = RECORDS[0].rounds[0], scorer(tiny, mode)
+    alone = rest.score(LoopView("Who?", (empty,)))
+    assert np.isfinite(alone).all()
+    assert rest.score(LoopView("Who?", (empty, first))) != alone
+
+
+def test_threads_get_what_one_gets(tiny: Path) -> None:
+    asked = views(RECORDS) * 3
+    alone = scorer(tiny)
+    expected = [alone.score(view) for view in asked]
+    shared = scorer(tiny)
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(shared.score, asked)) == expected
+
+
+def test_a_document_is_read_once(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = scorer(tiny)
+    read: list[int] = []
+    encode = one.network.encode
+
+    def counted(texts: list[object]) -> object:
+        read.append(len(texts))
+        return encode(texts)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(one.network, "encode", counted)
+    for view in views(RECORDS[:1]):
+        one.score(view)
+        one.score(view)
+    assert read == [1] * 6
+
+
+def test_scoring_draws_nothing(tiny: Path) -> None:
+    one = scorer(tiny)
+    state = torch.get_rng_state()
+    first = one.score(views(RECORDS)[0])
+    assert torch.equal(torch.get_rng_state(), state)
+    assert scorer(tiny).score(views(RECORDS)[0]) == first

@@ -21,15 +21,10 @@ from suffice.errors import DataError, StorageError, UsageError
 from suffice.live.controller import Controller
 from suffice.policies.file import load_policy, policy_hash, save_policy
 from suffice.policies.stop_rag.encoder import TextEncoder
-from suffice.policies.stop_rag.network import build_network
+from suffice.policies.stop_rag.network import TextModel, build_network
 from suffice.policies.stop_rag.policy import StopRAGPolicy
 from suffice.policies.stop_rag.settings import TrainSettings
-from suffice.policies.stop_rag.signal_network import (
-    SignalNetwork,
-    free_inputs,
-    weight_shapes,
-)
-from suffice.policies.stop_rag.text_model import TextModel
+from suffice.policies.stop_rag.signal_network import SignalNetwork, free_inputs, weight_shapes
 from suffice.signals.registry import resolve
 from suffice.signals.table import first_stops, signal_table
 from suffice.testing.traces import to_trace_set
@@ -73,12 +68,7 @@ def test_it_stops_where_the_difference_exceeds_the_threshold() -> None:
     assert undefined.values["difference"] is None
     decision = controller.observe(valued(0.75, 0.25))
     assert decision.stop
-    assert decision.values == {
-        "q_stop": 0.75,
-        "q_cont": 0.25,
-        "difference": 0.5,
-        "threshold": 0.25,
-    }
+    assert decision.values == {"q_stop": 0.75, "q_cont": 0.25, "difference": 0.5, "threshold": 0.25}
     assert "+0.500 is above +0.250" in decision.reason
 
 
@@ -165,7 +155,7 @@ def test_weights_that_do_not_belong_to_the_file(tiny: Path, tmp_path: Path) -> N
     with pytest.raises(DataError, match="holds other weights"):
         load_policy(file)
     weights.unlink()
-    with pytest.raises(DataError, match=r"weights are missing; they belong beside it in p\.safet"):
+    with pytest.raises(DataError, match=r"they belong beside it in p\.safet"):
         load_policy(file)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from suffice.policies.method import FitRun
 from suffice.policies.stop_rag.settings import SignalTrainSettings
 from suffice.policies.stop_rag.signal_network import SignalNetwork, weight_shapes
 from suffice.policies.stop_rag.targets import stop_rounds
@@ -90,10 +91,10 @@ def test_a_killed_training_ends_with_the_same_network(trained: Any, tmp_path: Pa
     file = tmp_path / "c.safetensors"
     data = (NAMES, trajectories(100, 1), trajectories(40, 2), SHORT)
     with pytest.raises(KilledError):
-        train_signal_network(*data, checkpoint=file, progress=kill)
+        train_signal_network(*data, FitRun(checkpoint=file, progress=kill))
     steps: list[int] = []
     found = train_signal_network(
-        *data, checkpoint=file, progress=lambda each: steps.append(each.done)
+        *data, FitRun(checkpoint=file, progress=lambda each: steps.append(each.done))
     )
     assert steps[0] == 126  # the last evaluation was at step 125
     for name, each in trained.network.tensors.items():

@@ -24,7 +24,7 @@ from suffice.replay.choose.families import FamilySettings, build_family
 from suffice.replay.run.named_policies import named_policies
 from suffice.replay.run.replay import stop_rounds
 from suffice.signals.table import signal_table
-from suffice.stats.intervals import sums
+from suffice.stats import intervals as sums
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import QuestionRecord, Usage

@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from suffice.errors import UsageError
-from suffice.policies.rules.syntax import parse
+from suffice.policies.rules.language import parse
 from suffice.replay.choose.rule_stops import Formula, enumerate_formulas
 
 

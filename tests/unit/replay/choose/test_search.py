@@ -23,7 +23,7 @@ from suffice.replay.run.replay import ReplaySettings, replay
 from suffice.replay.settings import SearchSettings
 from suffice.signals.registry import SIGNALS
 from suffice.signals.table import signal_table
-from suffice.stats.intervals import sums
+from suffice.stats import intervals as sums
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import Usage
 from suffice.trace.rounds.table import TraceSet

@@ -24,7 +24,7 @@ from suffice.replay.choose.sweep import SweepResult, find_knee, sweep
 from suffice.replay.run.compare import compare
 from suffice.replay.run.replay import stop_rounds
 from suffice.replay.settings import ComparisonSettings, SweepSettings
-from suffice.stats.intervals import sums
+from suffice.stats import intervals as sums
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord, Usage
 from suffice.trace.rounds.table import TraceSet

@@ -16,8 +16,8 @@ from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.thresholds import cheapest_within_one_error, sweep_rule
 from suffice.replay.diagnose.reliability import calibrator_study
 from suffice.replay.run.replay import at_stop, stop_rounds
-from suffice.stats.intervals.bootstrap import Interval
-from suffice.stats.maps.quality import brier, expected_calibration_error, log_loss
+from suffice.stats.intervals import Interval
+from suffice.stats.quality import brier, expected_calibration_error, log_loss
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.table import TraceSet

@@ -11,8 +11,7 @@ from suffice.measures.measures import Measures
 from suffice.policies.rules.policy import RulePolicy
 from suffice.replay.diagnose.reliability import buckets, reliability, wilson
 from suffice.signals.table import signal_table
-from suffice.stats.maps.isotonic import IsotonicMap
-from suffice.stats.maps.per_round import PerRoundCalibrator
+from suffice.stats.maps import IsotonicMap, PerRoundCalibrator
 from suffice.testing.traces import make_record, to_trace_set
 
 

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from suffice.replay.diagnose.signal_checks import ResampledD, Rows, figures_of, separations
-from suffice.stats.intervals.bootstrap import resampled_counts
+from suffice.stats.intervals import resampled_counts
 
 
 def slow_d(values: NDArray[np.float64], right: NDArray[np.bool_]) -> float:

@@ -14,9 +14,9 @@ from suffice._version import VERSION
 from suffice.contracts import StopPolicy
 from suffice.errors import DataError, UsageError
 from suffice.policies.file import load_policy, save_policy
-from suffice.policies.fixed import FixedPolicy
 from suffice.policies.registry import fit_method
 from suffice.policies.rules.policy import RulePolicy
+from suffice.policies.unfitted import FixedPolicy
 from suffice.replay.run.compare import compare
 from suffice.replay.run.results import ReplayResult
 from suffice.replay.settings import ComparisonSettings

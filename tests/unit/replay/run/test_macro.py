@@ -14,7 +14,7 @@ from suffice.live.redact import redact_traces
 from suffice.replay.run.compare import Comparison, compare
 from suffice.replay.run.macro import macro_means
 from suffice.replay.settings import ComparisonSettings
-from suffice.stats.intervals import sums
+from suffice.stats import intervals as sums
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.table import TraceSet

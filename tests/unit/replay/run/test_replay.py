@@ -17,8 +17,8 @@ from tests.question_records import question_records
 from suffice.costs.prices import EnergyModel, Prices, PriceTier
 from suffice.costs.usage import COSTS, CostModel
 from suffice.errors import UsageError
-from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
+from suffice.policies.unfitted import FixedPolicy
 from suffice.replay.run.named_policies import NamedPolicy, named_policies
 from suffice.replay.run.replay import ReplaySettings, replay, stop_rounds
 from suffice.replay.run.results import PolicyResult, ReplayResult

@@ -9,7 +9,7 @@ from tests.reports import build_report, oslo_records
 
 from suffice.replay.run.frontier import AgainstFixed
 from suffice.replay.run.results import looping_table, looping_verdict
-from suffice.stats.intervals.bootstrap import Interval
+from suffice.stats.intervals import Interval
 from suffice.trace.rounds.records import Gold
 
 LONG_RULE = "answer_stable and not abstained and round >= 2 or round >= 3 and answer_stable"

@@ -19,8 +19,8 @@ from suffice.replay.diagnose.signal_diagnostics import diagnose
 from suffice.replay.run.compare import Comparison, compare
 from suffice.replay.run.macro import macro_means
 from suffice.replay.settings import ComparisonSettings, DiagnosticsSettings, SearchSettings
-from suffice.stats.intervals import sums
-from suffice.stats.intervals.bootstrap import Interval
+from suffice.stats import intervals as sums
+from suffice.stats.intervals import Interval
 from suffice.stats.units import drawn_units, unit_means
 from suffice.testing.traces import random_records, sampled_records, to_trace_set
 from suffice.trace.rounds.derive import split_traces

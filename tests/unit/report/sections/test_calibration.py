@@ -8,7 +8,7 @@ from tests.html_reader import Page
 
 from suffice.report.worth import calibration_section
 from suffice.results.formats import decimal, fraction, percent, points
-from suffice.stats.intervals.bootstrap import Interval
+from suffice.stats.intervals import Interval
 
 
 def test_every_figure_is_the_studys(gathered: Any) -> None:

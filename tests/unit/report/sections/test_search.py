@@ -9,7 +9,7 @@ from tests.html_reader import Page
 
 from suffice.report.searches import search_section
 from suffice.results.formats import bracket, decimal, p_value, percent, signed
-from suffice.stats.intervals.bootstrap import Interval
+from suffice.stats.intervals import Interval
 
 TABLE = "Rules found, best on tune first"
 FRONT = "Pareto front, cheapest first"

@@ -1,0 +1,545 @@
+"""The rule language: one readable line over signals, parsed by Python's grammar and never evaluated.
+
+::
+
+    rule     = all {"or" all}
+    all      = negation {"and" negation}
+    negation = "not" negation | test
+    test     = "(" rule ")" | "at_least" "(" whole ("," rule)+ ")" | chain
+    chain    = operand {comparison operand}
+    operand  = number | signal | "round" | "calibrated" "(" signal ")" | "base_rate" "(" ")" | "coin" "(" ")"
+    signal   = name | derived "(" [number "-"] name ")"
+
+``derived`` is a word of :data:`suffice.signals.derived.DERIVATIONS`, as in ``since_lowest(error) >= 3``.
+``coin()`` is a number in [0, 1) drawn once for each question, the same live and in replay.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache, reduce
+from typing import Any
+
+import numpy as np
+
+from suffice.errors import UsageError, did_you_mean
+from suffice.signals.spec import SignalSpec
+from suffice.stats.units import Array, Mask, lots
+
+MAX_LENGTH = 10_000
+MAX_DEPTH = 50
+COMPARISONS = ("<=", ">=", "==", "!=", "<", ">")
+_SYMBOLS: Mapping[type[ast.cmpop], str] = {
+    ast.LtE: "<=",
+    ast.GtE: ">=",
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+    ast.Lt: "<",
+    ast.Gt: ">",
+}
+_KEYWORDS = frozenset({"round", "calibrated", "base_rate", "at_least", "coin"})
+_FOREIGN = re.compile(r"[^\sA-Za-z0-9_.,()<>=!+-]|=>|=<|(?<![<>=!])=(?!=)|!(?!=)")
+_NESTING = re.compile(r"[()]|\bnot\b")
+_ANY = "a signal, a number, round, calibrated(signal), base_rate() or coin()"
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A literal."""
+
+    value: float
+
+    def __str__(self) -> str:
+        return repr(self.value).removesuffix(".0")
+
+
+@dataclass(frozen=True, slots=True)
+class SignalRef:
+    """A signal's value."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class RoundNumber:
+    """The 1-based round."""
+
+    def __str__(self) -> str:
+        return "round"
+
+
+@dataclass(frozen=True, slots=True)
+class Calibrated:
+    """The fitted map of a signal to P(EM = 1)."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"calibrated({self.name})"
+
+
+@dataclass(frozen=True, slots=True)
+class BaseRate:
+    """The mean EM of the round on the fitting split."""
+
+    def __str__(self) -> str:
+        return "base_rate()"
+
+
+@dataclass(frozen=True, slots=True)
+class Coin:
+    """A draw of the question's own, in [0, 1)."""
+
+    def __str__(self) -> str:
+        return "coin()"
+
+
+Operand = Number | SignalRef | RoundNumber | Calibrated | BaseRate | Coin
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """A bare signal: true when defined and not 0."""
+
+    signal: SignalRef
+
+    def __str__(self) -> str:
+        return str(self.signal)
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """A comparison; false when either side is undefined."""
+
+    left: Operand
+    operator: str
+    right: Operand
+
+    def __str__(self) -> str:
+        return f"{self.left} {self.operator} {self.right}"
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """Negation."""
+
+    item: Expression
+
+    def __str__(self) -> str:
+        return f"not {_wrapped(self.item, And, Or)}"
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """All items hold."""
+
+    items: tuple[Expression, ...]
+
+    def __str__(self) -> str:
+        return " and ".join(_wrapped(item, Or) for item in self.items)
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """Some item holds."""
+
+    items: tuple[Expression, ...]
+
+    def __str__(self) -> str:
+        return " or ".join(str(item) for item in self.items)
+
+
+@dataclass(frozen=True, slots=True)
+class AtLeast:
+    """At least ``count`` of the items hold."""
+
+    count: int
+    items: tuple[Expression, ...]
+
+    def __str__(self) -> str:
+        return f"at_least({', '.join([str(self.count), *map(str, self.items)])})"
+
+
+Expression = Truth | Compare | Not | And | Or | AtLeast
+
+
+def _wrapped(item: Expression, *looser: type) -> str:
+    return f"({item})" if isinstance(item, looser) else str(item)
+
+
+_MEANT = {
+    "=>": ">=",
+    "=<": "<=",
+    "=": "==",
+    "&": "and",
+    "|": "or",
+    "!": "not",
+    "\N{GREATER-THAN OR EQUAL TO}": ">=",
+    "\N{LESS-THAN OR EQUAL TO}": "<=",
+    "\N{NOT EQUAL TO}": "!=",
+}
+"""Signs of other languages."""
+
+
+@lru_cache(maxsize=4096)
+def parse(text: str) -> Expression:
+    """The rule's tree."""
+    if len(text) > MAX_LENGTH:
+        raise UsageError(f"a rule may have {MAX_LENGTH} characters, this one has {len(text)}")
+    if (foreign := _FOREIGN.search(text)) is not None:
+        found = foreign[0]
+        meant = f"; did you mean {_MEANT[found]!r}?" if found in _MEANT else ""
+        if found == "?":
+            meant = "; a number to be found is for: suffice sweep TRACES --rule RULE"
+        raise UsageError(
+            f"rule {text!r}: unexpected {found!r} at character {foreign.start() + 1}{meant}"
+        )
+    depth = 0
+    for sign in _NESTING.findall(text):
+        depth += -1 if sign == ")" else 1
+        if depth > MAX_DEPTH:
+            raise UsageError(f"rule {text[:60]!r}...: nested deeper than {MAX_DEPTH}")
+    try:
+        tree = ast.parse(re.sub(r"\s", " ", text).strip(), mode="eval")
+    except (SyntaxError, ValueError) as error:
+        place = getattr(error, "offset", None)
+        at = f" at character {place + len(text) - len(text.lstrip())}" if place else " to its end"
+        opened = text.count("(") - text.count(")")
+        said = f" ({abs(opened)} {'unclosed (' if opened > 0 else 'unopened )'})" if opened else ""
+        loud = re.search(r"\b(AND|OR|NOT|And|Or|Not)\b", text)
+        meant = f"; did you mean {loud[0].lower()!r}?" if loud else ""
+        raise UsageError(f"rule {text!r}: cannot be read{at}{said}{meant}") from error
+    return _Reader(text).condition(tree.body)
+
+
+def _joined(kind: type[And] | type[Or], items: list[Expression]) -> Expression:
+    """One item as it is; several flattened, so that parentheses that change nothing leave no trace."""
+    if len(items) == 1:
+        return items[0]
+    flat = [
+        inner for item in items for inner in (item.items if isinstance(item, kind) else (item,))
+    ]
+    return kind(tuple(flat))
+
+
+class _Reader:
+    """The rule's tree of a tree of Python's."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def _refused(self, node: ast.AST, expected: str) -> UsageError:
+        near = ""
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            from suffice.signals.derived import DERIVATIONS
+
+            near = did_you_mean(node.func.id, (*sorted(_KEYWORDS - {"round"}), *DERIVATIONS))
+        found = ast.unparse(node)
+        return UsageError(f"rule {self._text!r}: expected {expected}, found {found:.60}{near}")
+
+    def condition(self, node: ast.expr) -> Expression:
+        match node:
+            case ast.BoolOp(op, values):
+                kind = And if isinstance(op, ast.And) else Or
+                return _joined(kind, [self.condition(value) for value in values])
+            case ast.UnaryOp(ast.Not(), inside):
+                return Not(self.condition(inside))
+            case ast.Compare(left, operators, others):
+                return self._chain(node, [left, *others], operators)
+            case ast.Call(ast.Name("at_least"), [count, *conditions], []):
+                return self._at_least(count, conditions)
+        operand = self._operand(node)
+        if not isinstance(operand, SignalRef):
+            raise self._refused(node, f"a comparison after {operand}, as in {operand} > 0.25")
+        return Truth(operand)
+
+    def _chain(
+        self, node: ast.expr, sides: list[ast.expr], operators: list[ast.cmpop]
+    ) -> Expression:
+        symbols = [_SYMBOLS.get(type(operator)) for operator in operators]
+        read = [self._operand(side) for side in sides]
+        comparisons: list[Expression] = []
+        for left, symbol, right in zip(read, symbols, read[1:], strict=False):
+            if symbol is None:
+                raise self._refused(node, f"one of {' '.join(COMPARISONS)}")
+            comparisons.append(Compare(left, symbol, right))
+        return _joined(And, comparisons)
+
+    def _at_least(self, count: ast.expr, conditions: list[ast.expr]) -> Expression:
+        whole = count.value if isinstance(count, ast.Constant) else None
+        if not isinstance(whole, int) or isinstance(whole, bool) or whole >= 100_000:
+            raise self._refused(count, "a whole number below 100000, as in at_least(2, a, b, c)")
+        items = [self.condition(condition) for condition in conditions]
+        if not 1 <= whole <= len(items):
+            raise UsageError(
+                f"rule {self._text!r}: at_least({whole}, ...) over {len(items)} conditions; "
+                f"the number must be from 1 to the number of conditions"
+            )
+        return AtLeast(whole, tuple(items))
+
+    def _operand(self, node: ast.expr) -> Operand:
+        match node:
+            case ast.Name("round"):
+                return RoundNumber()
+            case ast.Call(ast.Name("base_rate"), [], []):
+                return BaseRate()
+            case ast.Call(ast.Name("coin"), [], []):
+                return Coin()
+            case ast.Call(ast.Name("calibrated"), [of], []):
+                return Calibrated(self._signal(of))
+            case ast.UnaryOp(ast.USub(), ast.Constant() as value):
+                return Number(-self._number(value))
+            case ast.Constant():
+                return Number(self._number(node))
+        return SignalRef(self._signal(node))
+
+    def _signal(self, node: ast.expr) -> str:
+        """The name of a signal, or of one made of another."""
+        if isinstance(node, ast.Name) and node.id not in _KEYWORDS:
+            return node.id
+        from suffice.signals.derived import DERIVATIONS, DerivedName  # hardly any rule has one
+
+        match node:
+            case ast.Call(ast.Name(how), [ast.Name(of)], []) if how in DERIVATIONS:
+                return str(DerivedName(how, of))
+            case ast.Call(ast.Name(how), [ast.BinOp(ast.Constant() as top, ast.Sub(), of)], []) if (
+                how in DERIVATIONS and isinstance(of, ast.Name)
+            ):
+                return str(DerivedName(how, of.id, self._number(top)))
+        raise self._refused(node, _ANY)
+
+    def _number(self, node: ast.Constant) -> float:
+        if isinstance(node.value, bool) or not isinstance(node.value, int | float):
+            raise self._refused(node, _ANY)
+        try:
+            value = float(node.value)
+        except OverflowError:
+            value = math.inf
+        if math.isinf(value):
+            raise UsageError(f"rule {self._text[:60]!r}: a number in it is too large")
+        return value
+
+
+# --- what a rule means ----------------------------------------------------------------------------
+Value = Any  # float64 and bool arrays (n_questions, n_rounds), or what is broadcast to that
+
+
+def _different(left: Value, right: Value) -> Value:
+    """``!=`` that is false when either side is undefined."""
+    return (left < right) | (left > right)
+
+
+_OPERATORS: Mapping[str, Callable[[Value, Value], Value]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": _different,
+}
+
+
+def _holds(expression: Expression, specs: Mapping[str, SignalSpec], columns: RuleColumns) -> Value:
+    match expression:
+        case Truth(SignalRef(name)):
+            # "not 0" of a signal that is never negative is one comparison instead of three
+            nonzero = operator.gt if specs[name].low >= 0 else _different
+            return nonzero(columns.signals[name], 0.0)
+        case Compare(left, symbol, right):
+            return _OPERATORS[symbol](columns.value(left), columns.value(right))
+        case Not(item):
+            # bool ^ True negates Python and numpy truth values alike; ~ does not
+            return _holds(item, specs, columns) ^ True
+        case And(items) | Or(items):
+            combine = operator.and_ if isinstance(expression, And) else operator.or_
+            return reduce(combine, (_holds(item, specs, columns) for item in items))
+        case AtLeast(count, items):
+            return sum(_holds(item, specs, columns) * 1 for item in items) >= count
+
+
+def can_hold(expression: Expression, columns: RuleColumns) -> Value:
+    """Whether the rule may be true where it compares what is defined, and false elsewhere."""
+    match expression:
+        case Truth(signal):
+            return ~np.isnan(columns.value(signal))
+        case Compare(left, _, right):
+            return ~np.isnan(columns.value(left)) & ~np.isnan(columns.value(right))
+        case Not():
+            return np.True_
+        case And(items):
+            return reduce(operator.and_, (can_hold(item, columns) for item in items))
+        case Or(items):
+            return reduce(operator.or_, (can_hold(item, columns) for item in items))
+        case AtLeast(count, items):
+            return sum(can_hold(item, columns) * 1 for item in items) >= count
+
+
+def first_round(expression: Expression) -> float:
+    """The first round in which the rule may hold, whatever its signals are; infinite: in none."""
+    stated = (
+        side.value
+        for one in comparisons(expression)
+        for side in (one.left, one.right)
+        if isinstance(side, Number)
+    )
+    turns = {1, *(int(value) + more for value in stated if math.isfinite(value) for more in (0, 1))}
+    return next(
+        (number for number in sorted(turns) if number >= 1 and _may(expression, number)[True]),
+        math.inf,
+    )
+
+
+def _may(expression: Expression, number: int) -> dict[bool, bool]:
+    """Whether a rule may be true, and whether false, in a round of which the number alone is known."""
+    match expression:
+        case Compare(RoundNumber(), symbol, Number(value)):
+            holds = bool(_OPERATORS[symbol](number, value))
+            return {holds: True, not holds: False}
+        case Compare(Number(value), symbol, RoundNumber()):
+            holds = bool(_OPERATORS[symbol](value, number))
+            return {holds: True, not holds: False}
+        case Truth() | Compare():
+            return {True: True, False: True}
+        case Not(item):
+            inside = _may(item, number)
+            return {True: inside[False], False: inside[True]}
+        case And(items) | Or(items) | AtLeast(_, items):
+            count = 1 if isinstance(expression, Or) else len(items)
+            count = expression.count if isinstance(expression, AtLeast) else count
+            parts = [_may(item, number) for item in items]
+            return {
+                True: sum(part[True] for part in parts) >= count,
+                False: sum(part[False] for part in parts) > len(parts) - count,
+            }
+
+
+def _parts(expression: Expression) -> Iterator[Expression]:
+    """A rule's conditions, in reading order, those that hold others before them."""
+    yield expression
+    match expression:
+        case Not(item):
+            yield from _parts(item)
+        case And(items) | Or(items) | AtLeast(_, items):
+            for item in items:
+                yield from _parts(item)
+
+
+def operands(expression: Expression) -> Iterator[Operand]:
+    """Every operand, in reading order, literals included."""
+    for part in _parts(expression):
+        match part:
+            case Truth(signal):
+                yield signal
+            case Compare(left, _, right):
+                yield from (left, right)
+
+
+def comparisons(expression: Expression) -> Iterator[Compare]:
+    """Every comparison, in reading order."""
+    return (part for part in _parts(expression) if isinstance(part, Compare))
+
+
+def check_reachable(expression: Expression, specs: Mapping[str, SignalSpec]) -> None:
+    """Refuse a comparison that no value of its signals can make true."""
+    for comparison in comparisons(expression):
+        _check_compare(comparison, specs)
+
+
+def _check_compare(compare: Compare, specs: Mapping[str, SignalSpec]) -> None:
+    left, right = _range(compare.left, specs), _range(compare.right, specs)
+    if isinstance(compare.left, Number) and isinstance(compare.right, Number):
+        raise UsageError(f"'{compare}' compares two numbers; name a signal on one side")
+    reachable = {
+        "<": left[0] < right[1],
+        "<=": left[0] <= right[1],
+        ">": left[1] > right[0],
+        ">=": left[1] >= right[0],
+        "==": left[0] <= right[1] and right[0] <= left[1],
+        "!=": not left[0] == left[1] == right[0] == right[1],
+    }[compare.operator]
+    if compare.operator == "==" and reachable:
+        reachable = _equal_to_attained(compare, specs)
+    if not reachable:
+        ranges = "; ".join(
+            f"{side} lies in [{low:g}, {high:g}]"
+            for side, (low, high) in ((compare.left, left), (compare.right, right))
+            if not isinstance(side, Number)
+        )
+        raise UsageError(f"'{compare}' can never hold: {ranges}")
+
+
+def _equal_to_attained(compare: Compare, specs: Mapping[str, SignalSpec]) -> bool:
+    """Whether an equality with a literal names a value that a 0/1 signal takes."""
+    for side, other in ((compare.left, compare.right), (compare.right, compare.left)):
+        if isinstance(side, SignalRef) and isinstance(other, Number) and specs[side.name].binary:
+            return other.value in (0.0, 1.0)
+        if isinstance(side, RoundNumber) and isinstance(other, Number):
+            return other.value.is_integer()
+    return True
+
+
+def _range(operand: Operand, specs: Mapping[str, SignalSpec]) -> tuple[float, float]:
+    match operand:
+        case Number(value):
+            return value, value
+        case SignalRef(name):
+            return specs[name].low, specs[name].high
+        case RoundNumber():
+            return 1.0, math.inf
+        case Calibrated() | BaseRate() | Coin():
+            return 0.0, 1.0
+
+
+# --- over whole columns --------------------------------------------------------------------------
+@dataclass(frozen=True, kw_only=True)
+class RuleColumns:
+    """Operands of every question and round, each of ``shape``, NaN where undefined.
+
+    ``shape`` is (n_questions, n_rounds): a rule over ``round`` alone has no operand to tell it.
+    """
+
+    shape: tuple[int, int]
+    signals: Mapping[str, Array]
+    calibrations: Mapping[str, Array] = field(default_factory=dict)
+    base_rates: Array | None = None
+    question_ids: Sequence[str] = ()
+
+    @cached_property
+    def coins(self) -> Array:
+        """Every question's own draw, (n_questions,)."""
+        return lots("coin", self.question_ids)
+
+    def value(self, operand: Operand) -> Value:
+        """Of any operand, NaN where undefined."""
+        match operand:
+            case Number(value):
+                return value
+            case SignalRef(name):
+                return self.signals[name]
+            case Calibrated(name):
+                return self.calibrations[name]
+            case RoundNumber():
+                return np.arange(1, self.shape[1] + 1)
+            case BaseRate():
+                return np.nan if self.base_rates is None else self.base_rates
+            case Coin():
+                return self.coins[:, None]
+
+    def whole(self, value: Value) -> Value:
+        """A value of every question and round."""
+        return np.broadcast_to(value, self.shape)
+
+
+def rule_fires(rule: str, specs: Mapping[str, SignalSpec], columns: RuleColumns) -> Mask:
+    """Where the rule holds, (n_questions, n_rounds), stored round-major."""
+    expression = parse(rule)
+    check_reachable(expression, specs)
+    return np.array(columns.whole(_holds(expression, specs, columns)), np.bool_, order="F")

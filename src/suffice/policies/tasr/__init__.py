@@ -1,1 +1,0 @@
-"""TASR (paper 0): stop when the answer repeats and its calibrated margin clears a floor."""

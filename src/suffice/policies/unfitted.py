@@ -1,0 +1,354 @@
+"""Policies that nothing fits: fixed budgets, rules of other systems, and plain patience.
+
+Rules are over a number that the loop gives in every round: its error, a score, a judge's rating. The
+number is named behind a colon, as in ``loopgain:my_error``; a score of at most 1 is an error as
+``loopgain:1-my_score``. Definitions were read from the published sources of LoopGain 0.6.5 (its trajectory
+classifier, and the bands that its benchmark was run with) and of OptiLLM 0.4.0 (its deep-research plugin).
+"""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+import numpy as np
+
+from suffice.contracts import Certainty, Explanation, Facts, LoopNeeds, PolicyTable
+from suffice.errors import UsageError
+from suffice.options import Option
+from suffice.policies.method import FitRun, Method, PolicyKind, Preset, RuleKind
+from suffice.policies.rules.policy import RulePolicy, rule_needs
+from suffice.scoring import AnswerChoice
+from suffice.signals.derived import DerivedName
+from suffice.signals.registry import SIGNALS
+from suffice.signals.spec import SignalSpec
+from suffice.stats.fields import Fields
+from suffice.stats.units import Mask
+
+if TYPE_CHECKING:
+    from suffice.measures.measures import Measures
+
+
+_NAME = re.compile(r"fixed-(\d{1,6})")
+_MOST_ROUNDS = int(np.iinfo(np.int16).max)
+
+
+@dataclass(frozen=True, slots=True)
+class FixedPolicy:
+    """Stops after ``rounds`` rounds, whatever happened in them."""
+
+    rounds: int
+
+    kind: ClassVar[str] = "fixed"
+    preset: ClassVar[None] = None
+    signals: ClassVar[tuple[str, ...]] = ()
+    specs: ClassVar[tuple[SignalSpec, ...]] = ()
+    needs: ClassVar[LoopNeeds] = LoopNeeds()
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.rounds <= _MOST_ROUNDS:
+            raise UsageError(f"fixed-K needs K from 1 to {_MOST_ROUNDS}, found {self.rounds}")
+
+    @classmethod
+    def named(cls, name: str) -> FixedPolicy | None:
+        """The policy of a name such as ``fixed-3``; ``None`` for other names."""
+        match = _NAME.fullmatch(name)
+        return None if match is None else cls(int(match.group(1)))
+
+    @property
+    def facts(self) -> Facts:
+        """Its number of rounds."""
+        summary = f"always {self.rounds} rounds"
+        return Facts(summary=summary, max_rounds=self.rounds, earliest=self.rounds)
+
+    def fires(self, table: PolicyTable) -> Mask:
+        """From its number of rounds on."""
+        held = np.arange(1, table.n_rounds + 1) >= self.rounds
+        return np.broadcast_to(held, (table.n_questions, table.n_rounds))
+
+    def explain(self, table: PolicyTable, question: int, round_number: int) -> Explanation:
+        """Its number of rounds."""
+        del table, question
+        return Explanation(
+            reason=f"always stops after round {self.rounds}; this is round {round_number}",
+            values={"round": float(round_number)},
+        )
+
+    def document(self) -> dict[str, Any]:
+        """What its file says."""
+        return {"rounds": self.rounds}
+
+
+class FixedKind(PolicyKind):
+    """Fixed budgets, which nothing fits."""
+
+    main_field = "rounds"
+
+    def read(self, document: Mapping[str, Any], file: Path) -> FixedPolicy:
+        """See :meth:`PolicyKind.read`."""
+        del file
+        fields = Fields(document)
+        fields.need("rounds")
+        return FixedPolicy(fields.of("rounds", int))
+
+
+KIND = FixedKind()
+
+
+# --- rules of other systems -----------------------------------------------------------------------
+Error = Annotated[
+    str,
+    Option(
+        metavar="NAME",
+        help="the loop's error in every round, at least 0 and 0 where all is well; of a score, TOP-NAME, as "
+        "1-self_consistency",
+    ),
+]
+Target = Annotated[float, Option(metavar="E", help="stop at an error of at most this")]
+
+
+class _ReadyRule(RuleKind, Method):
+    """A rule whose every number is published: it is stated, not fitted."""
+
+    presets = ("published",)
+    fitted = frozenset()
+
+    @abstractmethod
+    def rule(self, settings: Any) -> RulePolicy:
+        """The rule of these settings."""
+
+    def named(self, words: str) -> Any:
+        """The settings that a name's rest says, behind the method's own; ``None``: it is no such name."""
+        if not words:
+            return self.options()
+        first, text = fields(self.options)[0].name, words[1:]
+        return self.options(**{first: text}) if words[0] == ":" and text else None
+
+    @cached_property
+    def unfitted(self) -> Mapping[Preset, Callable[[Certainty], RulePolicy]]:  # type: ignore[override]
+        """It is ready for any model."""
+        ready = self.rule(self.options())
+        return MappingProxyType({"published": lambda _: ready})
+
+    def fit(
+        self,
+        measures: Measures,
+        preset: Preset,
+        settings: Any,
+        split: str,
+        run: FitRun | None = None,
+    ) -> RulePolicy:
+        """The rule; where the record hardly gives what it reads, that is warned of."""
+        from suffice.policies.fitting import warn_of_rule
+        from suffice.signals.available import refuse_lacking
+
+        del preset, split, run
+        policy = self.rule(settings)
+        refuse_lacking(policy.specs, measures.traces)
+        warn_of_rule(policy, measures, self.name)
+        return policy
+
+    def _policy(self, rule: str, answer: str = "latest") -> RulePolicy:
+        names = (
+            name if (derived := DerivedName.parse(name)) is None else derived.of
+            for name in rule_needs(rule).signals
+        )
+        own = tuple(dict.fromkeys(name for name in names if name not in SIGNALS))
+        return RulePolicy(
+            rule=rule, kind=self.name, preset="published", own_signals=own, answer=answer
+        )
+
+
+def _error(text: str, target: float) -> tuple[str, str, str]:
+    """An error as rules name it, that it is at most ``target``, and the choice of its least answer."""
+    try:
+        name = DerivedName.parse(f"gain({text})")
+    except UsageError:
+        name = None
+    if name is None:
+        raise UsageError(
+            f"no error: {text!r}; type the name of a signal, or of a score TOP-NAME, as 1-self_consistency"
+        )
+    if name.top is None:
+        return name.of, f"{name.of} <= {target:g}", f"first-lowest:{name.of}"
+    met = f"{name.of} >= {name.top - target:g}"
+    return f"{name.top:g} - {name.of}", met, f"first-highest:{name.of}"
+
+
+# --- LoopGain ------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BandsSettings:
+    """What LoopGain is told of a loop."""
+
+    error: Error = "error"
+    target: Target = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopGainSettings(BandsSettings):
+    """The same, and how long a loop may stall."""
+
+    stalls: Annotated[
+        int, Option(metavar="N", at_least=1, help="stop when this many rounds in a row stall")
+    ] = 2
+
+
+class LoopGain(_ReadyRule):
+    """Stops on an error that met its target, diverges, oscillates or stalls; returns the best output."""
+
+    name = "loopgain"
+    summary = (
+        "stop when the loop's error is met, diverges, oscillates or stalls; return the best so far"
+    )
+    source = "LoopGain 0.6.5, trajectory classifier"
+    options = LoopGainSettings
+    variants = MappingProxyType(
+        {
+            "1-self_consistency": {"error": "1-self_consistency"},
+            "1-token_probability": {"error": "1-token_probability"},
+        }
+    )
+
+    def rule(self, settings: LoopGainSettings) -> RulePolicy:
+        """Its four reasons to stop."""
+        of, met, best = _error(settings.error, settings.target)
+        stalls = f"stalling({of}) >= {settings.stalls}"
+        return self._policy(f"{met} or diverging({of}) or oscillating({of}) or {stalls}", best)
+
+
+class LoopGainBands(_ReadyRule):
+    """Stops once the smoothed gain of the error reaches its band of oscillation."""
+
+    name = "loopgain-bands"
+    summary = "stop when the loop's error is met or its smoothed gain reaches 0.95; return the best so far"
+    source = "LoopGain 0.2.0, with which its benchmark was run"
+    options = BandsSettings
+
+    def rule(self, settings: BandsSettings) -> RulePolicy:
+        """Its bands above stalling are one condition."""
+        of, met, best = _error(settings.error, settings.target)
+        return self._policy(f"{met} or gain({of}) >= 0.95", best)
+
+
+# --- OptiLLM -------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptiLLMSettings:
+    """What stands for the model's rating of its draft."""
+
+    completeness: Annotated[
+        str, Option(metavar="NAME", help="how complete the answer is, from 0 to 1, in every round")
+    ] = "completeness"
+    improvement: Annotated[
+        str | None,
+        Option(
+            metavar="NAME",
+            help="how much better the round's answer is than the one before, from 0 to 1 (default: "
+            "improvement, recorded beside completeness; of another signal its change)",
+        ),
+    ] = None
+
+
+class OptiLLM(_ReadyRule):
+    """Stops at hand-set numbers of a rating that the model gives its own draft."""
+
+    name = "optillm-deep-research"
+    summary = "stop when the draft is rated complete, or nearly and no better than the one before"
+    source = "OptiLLM 0.4.0, deep_research plugin"
+    options = OptiLLMSettings
+    variants = MappingProxyType(
+        {
+            "self_consistency": {"completeness": "self_consistency"},
+            "token_probability": {"completeness": "token_probability"},
+        }
+    )
+
+    def rule(self, settings: OptiLLMSettings) -> RulePolicy:
+        """Above 0.9, or above 0.7 with an improvement below 0.03."""
+        complete = settings.completeness
+        usual = "improvement" if complete == "completeness" else f"change({complete})"
+        improved = settings.improvement or usual
+        return self._policy(f"{complete} > 0.9 or ({improved} < 0.03 and {complete} > 0.7)")
+
+
+# --- patience ------------------------------------------------------------------------------------
+def _best(text: str) -> str:
+    """``highest:NAME`` or ``lowest:NAME``, as it is."""
+    choice = AnswerChoice.parse(text)
+    if not choice.signal or choice.first:
+        raise UsageError(f"what is to improve is highest:NAME or lowest:NAME, found {text!r}")
+    return text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatienceSettings:
+    """What must improve, and how soon."""
+
+    best: Annotated[
+        str,
+        Option(
+            metavar="highest:NAME|lowest:NAME",
+            parse=_best,
+            help="the signal that is to improve, and in which direction",
+        ),
+    ] = "lowest:error"
+    rounds: Annotated[
+        int,
+        Option(metavar="N", at_least=1, help="stop after this many rounds without a better one"),
+    ] = 3
+
+    def __post_init__(self) -> None:
+        _best(self.best)
+
+
+class Patience(_ReadyRule):
+    """Stops after some rounds without a better value; returns the best."""
+
+    name = "patience"
+    summary = "stop after n rounds without a better value of a signal; return the best so far"
+    source = "early stopping as everybody writes it"
+    options = PatienceSettings
+    variants = MappingProxyType(
+        {
+            "2 rounds, self_consistency": {"best": "highest:self_consistency", "rounds": 2},
+            "2 rounds, token_probability": {"best": "highest:token_probability", "rounds": 2},
+        }
+    )
+    _WORDS = re.compile(r"(?:-(?P<rounds>\d{1,5}))?(?::(?P<best>.+))?")
+
+    def named(self, words: str) -> PatienceSettings | None:
+        """``patience-N``, ``patience-N:highest:NAME``."""
+        match = self._WORDS.fullmatch(words)
+        if match is None:
+            return None
+        given: dict[str, Any] = {name: text for name, text in match.groupdict().items() if text}
+        if "rounds" in given:
+            given["rounds"] = int(given["rounds"])
+        return PatienceSettings(**given)
+
+    def rule(self, settings: PatienceSettings) -> RulePolicy:
+        """Rounds since the best."""
+        if settings.rounds < 1:
+            raise UsageError("patience needs at least 1 round; type patience-2")
+        best = AnswerChoice.parse(settings.best)
+        return self._policy(
+            f"since_{best.rule}({best.signal}) >= {settings.rounds}", f"first-{settings.best}"
+        )
+
+
+LOOPGAIN, LOOPGAIN_BANDS, OPTILLM, PATIENCE = LoopGain(), LoopGainBands(), OptiLLM(), Patience()
+_READY: tuple[_ReadyRule, ...] = (LOOPGAIN_BANDS, LOOPGAIN, OPTILLM, PATIENCE)
+
+
+def ready_rule(name: str) -> RulePolicy | None:
+    """The rule that a name alone says, such as ``patience-2:highest:my_score``; ``None`` for other names."""
+    for method in _READY:
+        rest = name.removeprefix(method.name)
+        if rest != name and (settings := method.named(rest)) is not None:
+            return method.rule(settings)
+    return None

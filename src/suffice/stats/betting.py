@@ -1,0 +1,321 @@
+"""Capital of gamblers who may begin at any time: evidence and intervals that are watched without end.
+
+Under the hypothesis no bet wins in expectation, so capital that started at 1 reaches ``c`` ever with
+probability at most ``1 / c`` (Ville's inequality): it may be looked at after every observation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from suffice.errors import DataError, UsageError
+from suffice.stats.conformal import exact_level
+from suffice.stats.fields import map_fields, number, numbers, whole
+from suffice.stats.units import Array
+
+MONITOR_VERSION = 1
+
+_PACE = 100.0  # observations over which the first share of the reserve is put into play
+_MOST = 1e200
+_FIELDS = ("seen", "in_play", "greatest")
+_SHARED = ("suffice_monitor", "kind", "level", "alarmed_at", "capital")
+
+_M = TypeVar("_M")
+
+
+class Capital:
+    """One unit spread over gamblers and over the times at which they begin.
+
+    A gambler who bets from the first observation on loses while nothing is wrong and finds a late
+    change too late. So the unit starts as a reserve, of which ``1 / log(e + n / 100)`` is left after n
+    observations; what leaves it is shared out to the gamblers before each observation:
+    ``c_n = f_n (c_(n-1) + entering_n)``. The sum is that over every starting time of the capital won
+    since, each weighted by what entered then. A change after n observations costs a factor of about
+    ``n log(n)^2``, in delay its logarithm.
+
+    Examples
+    --------
+    Bets that win nothing leave the unit as it is. Stakes that double 20 times make 2 ** 20 of what was
+    in play from the start, which was little: most of the unit was still in reserve.
+
+    >>> capital = Capital(1)
+    >>> capital.bet([1.0])
+    >>> capital.value
+    1.0
+    >>> capital = Capital(1)
+    >>> for _ in range(20):
+    ...     capital.bet([2.0])
+    >>> round(capital.value), capital.greatest == capital.value
+    (7591, True)
+    """
+
+    __slots__ = ("_greatest", "_in_play", "_seen")
+
+    def __init__(self, gamblers: int) -> None:
+        self._in_play = [0.0] * gamblers
+        self._seen = 0
+        self._greatest = 1.0
+
+    def bet(self, factors: Sequence[float]) -> None:
+        """Settle one observation: what each gambler's stake became, of mean at most 1 and from 0."""
+        before = _reserve(self._seen)
+        self._seen += 1
+        entering = (before - _reserve(self._seen)) / len(self._in_play)
+        # capping is less than won: still a bet that does not win in expectation
+        self._in_play = [
+            min((held + entering) * factor, _MOST)
+            for held, factor in zip(self._in_play, factors, strict=True)
+        ]
+        self._greatest = max(self._greatest, self.value)
+
+    @property
+    def value(self) -> float:
+        """What all gamblers and the reserve hold; 1 at the start."""
+        return sum(self._in_play) + _reserve(self._seen)
+
+    @property
+    def greatest(self) -> float:
+        """The most it ever was, from 1; ``1 / greatest`` is a p-value at any time."""
+        return self._greatest
+
+    @property
+    def seen(self) -> int:
+        """Observations settled."""
+        return self._seen
+
+    def to_json(self) -> dict[str, Any]:
+        """All it needs to go on, as strict JSON."""
+        return {"seen": self._seen, "in_play": list(self._in_play), "greatest": self._greatest}
+
+    @classmethod
+    def from_json(cls, document: object, gamblers: int) -> Capital:
+        """What :meth:`to_json` gave."""
+        fields: Mapping[str, Any] = map_fields(document, "capital", _FIELDS)
+        seen = whole(fields.get("seen"), "seen")
+        held = numbers(fields.get("in_play"), "in_play")
+        if len(held) != gamblers or not all(0.0 <= share <= _MOST for share in held):
+            raise DataError(
+                f"must be {gamblers} numbers in [0, {_MOST:g}], found {fields.get('in_play')!r}",
+                column="in_play",
+            )
+        greatest = number(fields.get("greatest"), "greatest")
+        if not max(1.0, sum(held)) <= greatest < math.inf:
+            raise DataError(
+                f"must be at least 1 and what is in play, found {greatest!r}", column="greatest"
+            )
+        process = cls(gamblers)
+        process._seen, process._in_play, process._greatest = seen, list(held), greatest
+        return process
+
+
+def _reserve(seen: int) -> float:
+    return 1.0 / math.log(math.e + seen / _PACE)
+
+
+class Monitor:
+    """Capital, level and alarm, which both monitors have."""
+
+    __slots__ = ("_alarmed_at", "_capital", "_level")
+
+    def __init__(self, level: float, gamblers: int) -> None:
+        exact_level(level, "level")
+        self._level = float(level)
+        self._capital = Capital(gamblers)
+        self._alarmed_at: int | None = None
+
+    def _settle(self, factors: Sequence[float]) -> bool:
+        self._capital.bet(factors)
+        if self._alarmed_at is None and self.p_value <= self._level:
+            self._alarmed_at = self.seen
+        return self.alarmed
+
+    @property
+    def level(self) -> float:
+        """The probability of a false alarm, ever."""
+        return self._level
+
+    @property
+    def capital(self) -> float:
+        """What one unit has become, from 0; high is evidence that the promise is broken."""
+        return self._capital.value
+
+    @property
+    def p_value(self) -> float:
+        """A bound on the chance of as much evidence by now or ever, were all well; in (0, 1]."""
+        return 1.0 / self._capital.greatest
+
+    @property
+    def seen(self) -> int:
+        """Answers taken."""
+        return self._capital.seen
+
+    @property
+    def alarmed(self) -> bool:
+        """Whether there is or was an alarm."""
+        return self._alarmed_at is not None
+
+    @property
+    def alarmed_at(self) -> int | None:
+        """At which answer taken, from 1, the alarm was raised; ``None``: it was not."""
+        return self._alarmed_at
+
+    def _document(self, kind: str, own: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            "suffice_monitor": MONITOR_VERSION,
+            "kind": kind,
+            "level": self._level,
+            **own,
+            "alarmed_at": self._alarmed_at,
+            "capital": self._capital.to_json(),
+        }
+
+    def _resume(self, fields: Mapping[str, Any], gamblers: int) -> None:
+        self._capital = Capital.from_json(fields.get("capital"), gamblers)
+        alarmed_at = fields.get("alarmed_at")
+        if alarmed_at is None:
+            return
+        self._alarmed_at = whole(alarmed_at, "alarmed_at", 1)
+        if self._alarmed_at > self.seen:
+            raise DataError(f"after the {self.seen} answers seen", column="alarmed_at")
+
+
+def saved_fields(document: object, kind: str, own: tuple[str, ...]) -> Mapping[str, Any]:
+    """The fields of a saved monitor of this kind, its version read first."""
+    fields = document if isinstance(document, Mapping) else {}
+    version = fields.get("suffice_monitor")
+    if version != MONITOR_VERSION or isinstance(version, bool):
+        raise DataError(
+            f"must be {MONITOR_VERSION}, found {version!r}: no saved monitor, or one of a newer "
+            "version",
+            column="suffice_monitor",
+        )
+    if fields.get("kind") != kind:
+        raise DataError(f"must be {kind!r}, found {fields.get('kind')!r}", column="kind")
+    return map_fields(document, f"a saved {kind} monitor", (*_SHARED, *own))
+
+
+def built(make: Callable[[], _M]) -> _M:
+    """What ``make`` gives; a value it refuses came from a file."""
+    try:
+        return make()
+    except UsageError as error:
+        raise DataError(str(error)) from error
+
+
+# --- a mean that is looked at after every value ---------------------------------------------------
+STAKES = np.geomspace(0.01, 0.95, 12)
+"""Shares of what could be lost that gamblers stake in every bet."""
+_DECIMALS = 6  # values count to so many; their mean is off by at most half of the last
+_GRID, _REFINEMENTS = 33, 6  # an end to a billionth of the range
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnytimeMean:
+    """The mean of ``count`` values, and an interval that holds at all times; NaN: no value."""
+
+    count: int
+    estimate: float
+    low: float
+    high: float
+
+
+class MeanSequence:
+    """The mean of values in a known range, as they come.
+
+    The interval holds for values whose mean, given those before, stays the same. Where it changes, the lower
+    end lies below the greatest of these means and the upper end above the least, as surely.
+    """
+
+    __slots__ = ("_counts", "_least", "_most")
+
+    def __init__(self, least: float, most: float) -> None:
+        if not least < most:
+            raise UsageError(f"a range goes from less to more, found {least!r} to {most!r}")
+        self._least, self._most = float(least), float(most)
+        self._counts: dict[float, int] = {}
+
+    def take(self, value: float, times: int = 1) -> None:
+        """A value, so many times."""
+        if not self._least <= value <= self._most:
+            raise UsageError(
+                f"a value from {self._least:g} to {self._most:g} is wanted, found {value!r}"
+            )
+        key = min(max(round(float(value), _DECIMALS), self._least), self._most)
+        self._counts[key] = self._counts.get(key, 0) + times
+
+    @property
+    def count(self) -> int:
+        """How many values there were."""
+        return sum(self._counts.values())
+
+    @property
+    def mean(self) -> float:
+        """Of the values; NaN: none."""
+        if not self._counts:
+            return math.nan
+        return math.fsum(value * times for value, times in self._counts.items()) / self.count
+
+    def at(self, level: float) -> AnytimeMean:
+        """The mean, with an interval that misses it ever with probability at most ``level``."""
+        exact_level(level, "level")
+        count, mean = self.count, self.mean
+        if not count:
+            return AnytimeMean(count=0, estimate=mean, low=self._least, high=self._most)
+        values = np.array(list(self._counts))
+        times = np.array(list(self._counts.values()), np.float64)
+        wanted = math.log(2.0 / level)
+        span = self._most - self._least
+        above = (values - self._least) / span
+        low = _limit(above, times, wanted)
+        high = _limit(1.0 - above, times, wanted)
+        return AnytimeMean(
+            count=count, estimate=mean, low=self._least + span * low, high=self._most - span * high
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """All it needs to go on, as strict JSON; as long as there are distinct values."""
+        return {"values": list(self._counts), "counts": list(self._counts.values())}
+
+    @classmethod
+    def from_json(cls, document: object, least: float, most: float) -> MeanSequence:
+        """What :meth:`to_json` gave."""
+        fields: Mapping[str, Any] = map_fields(document, "a saved mean", ("values", "counts"))
+        values, counts = numbers(fields.get("values"), "values"), fields.get("counts")
+        if not isinstance(counts, list) or len(counts) != len(values):
+            raise DataError("values and counts must be lists of one length", column="counts")
+        means = cls(least, most)
+        for value, times in zip(values, counts, strict=True):
+            if not least <= value <= most:
+                raise DataError(f"must lie in [{least:g}, {most:g}]: {value!r}", column="values")
+            means.take(value, whole(times, "counts", 1))
+        return means
+
+
+def log_capital(above: Array, times: Array, means: Array) -> Array:
+    """What a unit has become of bets that values in [0, 1] have a mean above each, its log, (n_means,).
+
+    ``above`` (n,) are distinct values, ``times`` (n,) how often each came. A stake c of what could be lost
+    makes ``1 - c + c v / mean`` of the capital, so the result falls with the mean.
+    """
+    ratios = above / means[:, None] - 1.0
+    won = np.log1p(STAKES[:, None] * ratios[:, None, :]) @ times
+    best = won.max(axis=1)
+    return np.asarray(best + np.log(np.exp(won - best[:, None]).mean(axis=1)))
+
+
+def _limit(above: Array, times: Array, wanted: float) -> float:
+    """The greatest mean in [0, 1] above which bets have won so much, from below; 0: none."""
+    low, high = 0.0, float((above * times).sum() / times.sum())
+    if high == 0.0:
+        return 0.0
+    for _ in range(_REFINEMENTS):
+        grid = np.linspace(low, high, _GRID)
+        reached = log_capital(above, times, grid[1:-1]) >= wanted
+        first = int(np.append(reached, False).argmin())  # of those not reached
+        low, high = float(grid[first]), float(grid[first + 1])
+    return low

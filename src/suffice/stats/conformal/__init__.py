@@ -1,1 +1,0 @@
-"""Order statistics that conformal prediction takes for thresholds."""

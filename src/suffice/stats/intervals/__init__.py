@@ -1,1 +1,0 @@
-"""Bootstrap and simultaneous intervals, and what they are intervals of."""

@@ -1,1 +1,0 @@
-"""p-values, multiple testing, exact tails and e-processes."""

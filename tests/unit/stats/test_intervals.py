@@ -1,0 +1,179 @@
+"""Intervals: what has none, the published bootstrap's draws, and sums however they are split."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from suffice.replay.run.frontier import best_mix, interpolate
+from suffice.stats import intervals as module
+from suffice.stats.intervals import (
+    Estimate,
+    Sums,
+    difference,
+    from_draws,
+    percentile_interval,
+    resampled_means,
+    undefined,
+    with_rare_weights,
+)
+from suffice.stats.simultaneous import (
+    bands_from_sums,
+    paired_p_values,
+    paired_p_values_from_sums,
+    simultaneous_bands,
+)
+
+
+def test_percentiles_of_the_defined_draws() -> None:
+    draws = np.arange(101.0)
+    found = from_draws(50.0, draws)
+    assert found == Estimate(estimate=50.0, low=2.5, high=97.5)
+    with_gaps = np.concatenate([draws, np.full(5, np.nan)])
+    assert from_draws(50.0, with_gaps) == found
+
+
+def test_too_many_undefined_draws_leave_no_interval() -> None:
+    draws = np.concatenate([np.arange(90.0), np.full(10, np.nan)])
+    found = from_draws(7.0, draws)
+    assert (found.estimate, found.low, found.high) == (7.0, None, None)
+    assert found.reason == "no interval: undefined in 10 of 100 resamples"
+    assert from_draws(math.nan, draws).estimate is None
+    assert from_draws(1.0, np.full(3, np.nan)).low is None
+
+
+def test_differences_are_of_independent_draws_and_pass_reasons_on() -> None:
+    later = from_draws(3.0, np.array([2.0, 4.0])), np.array([2.0, 4.0])
+    earlier = from_draws(1.0, np.array([1.0, 0.0])), np.array([1.0, 0.0])
+    found = difference(later, earlier)
+    assert found.estimate == 2.0
+    assert (found.low, found.high) == (1.0 + 0.025 * 3, 4.0 - 0.025 * 3)
+    gone = undefined("one class"), np.full(2, np.nan)
+    assert difference(later, gone).reason == "one class"
+    assert difference(gone, earlier).estimate is None
+
+
+# --- the bootstrap --------------------------------------------------------------------------------
+def published_loop(values: NDArray[np.float64], seed: int = 42) -> NDArray[np.float64]:
+    """One matrix of draws over sorted ids, one plain mean a resample."""
+    n = len(values)
+    draws = np.random.default_rng(seed).integers(0, n, size=(1000, n))
+    return np.array([values[row].mean(axis=0) for row in draws])
+
+
+@pytest.mark.parametrize("n", [1, 2, 124, 4001])
+def test_it_equals_the_published_loop(n: int) -> None:
+    """4,000 questions fill a block of draws exactly, 4,001 go over."""
+    values = np.random.default_rng(n).integers(0, 2, size=(n, 3)).astype(float)
+    expected = published_loop(values)
+    found = resampled_means(values)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+    interval = percentile_interval(values[:, 0].mean(), found[:, 0])
+    low, high = np.percentile(expected[:, 0], [2.5, 97.5])
+    assert interval.low == pytest.approx(low, abs=1e-12)
+    assert interval.high == pytest.approx(high, abs=1e-12)
+    assert interval.estimate == values[:, 0].mean()
+
+
+@pytest.mark.parametrize("cells", [1, 51, 50_001])
+def test_blocks_do_not_change_the_draws(monkeypatch: pytest.MonkeyPatch, cells: int) -> None:
+    values = np.random.default_rng(0).normal(size=(50, 2))
+    whole = resampled_means(values)
+    monkeypatch.setattr(module, "_MAX_CELLS", cells)
+    np.testing.assert_allclose(resampled_means(values), whole, rtol=0, atol=1e-12)
+
+
+def test_rare_weights_widen_what_is_weighted_alone() -> None:
+    """A rate of which nothing was seen lies below 2.5 events (Jeffreys), not at 0."""
+    plain, none = np.random.default_rng(3).random(200), np.zeros(200)
+    values = np.stack([plain, none, none], axis=1)
+    draws = resampled_means(values)
+    wider = with_rare_weights(draws, values, np.array([0.0, 50.0, 50.0]))
+    np.testing.assert_array_equal(wider[:, 0], draws[:, 0])
+    np.testing.assert_array_equal(wider[:, 1], wider[:, 2])  # of equal values the difference is 0
+    assert percentile_interval(0.0, wider[:, 1]).high == pytest.approx(2.5 * 50 / 200, rel=0.1)
+    sided = with_rare_weights(draws, values, np.array([0.0, 50.0, 50.0]), centred=True)
+    assert np.median(sided[:, 1]) == pytest.approx(0.0, abs=0.02)
+    assert with_rare_weights(draws, values, np.zeros(3)) is draws
+
+
+# --- sums -----------------------------------------------------------------------------------------
+Array = NDArray[np.float64]
+
+
+def replayed(n: int, seed: int = 0) -> Array:
+    """Scores of fixed-1 .. fixed-4 and two policies, then their costs; the second policy is fixed-3."""
+    rng = np.random.default_rng(seed)
+    hard = rng.random(n)
+    scores = np.stack([(rng.random(n) + 0.05 * k > hard + 0.2) * 1.0 for k in range(4)], axis=1)
+    stops = 1 + (rng.random(n) < hard) * 2
+    tokens = np.cumsum(rng.integers(200, 900, (n, 4)), axis=1).astype(np.float64)
+    rows = np.arange(n)
+    return np.column_stack(
+        [*(scores, scores[rows, stops], scores[:, 2]), *(tokens, tokens[rows, stops], tokens[:, 2])]
+    )
+
+
+def test_draws_from_sums_are_those_of_the_bootstrap(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = replayed(60_000)
+    from_sums = resampled_means(values, resamples=1000)
+    assert np.array_equal(from_sums, Sums.of(values).draws())
+    monkeypatch.setattr(module, "from_sums", lambda _: False)
+    drawn = resampled_means(values, resamples=400)
+
+    def figures(draws: Array) -> Array:
+        scores, costs = draws[:, :4], draws[:, 6:10]
+        return np.column_stack(
+            [
+                *(draws, draws[:, 4] - draws[:, 2]),
+                draws[:, 4] - interpolate(costs, scores, draws[:, 10]),
+                draws[:, 4] - best_mix(costs, scores, draws[:, 10]).score,
+            ]
+        )
+
+    means = figures(values.mean(axis=0)[None, :])[0]
+    ones, others = figures(from_sums), figures(drawn)
+    for column, mean in enumerate(means.tolist()):
+        one, other = (percentile_interval(mean, draws[:, column]) for draws in (ones, others))
+        width = other.high - other.low
+        # the ends of 400 resamples are off by a twentieth of the width
+        assert one.low == pytest.approx(other.low, abs=0.2 * width)
+        assert one.high == pytest.approx(other.high, abs=0.2 * width)
+    assert np.array_equal(from_sums[:, 5], from_sums[:, 2])  # equal in every question
+
+
+def test_sums_do_not_depend_on_how_they_are_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.column_stack([replayed(5000), np.full(5000, 0.3), replayed(5000)[:, 0] * 1e-9])
+    whole = Sums.of(values)
+    halves = Sums.of(values[:1234]).add(Sums.of(values[1234:]))
+    monkeypatch.setattr(module, "_ROWS", 77)
+    for split in (halves, Sums.of(values), Sums.none(values.shape[1]).add(whole)):
+        assert np.array_equal(split.total[:4], whole.total[:4])  # sums of whole numbers
+        np.testing.assert_allclose(split.mean, whole.mean, rtol=1e-12)
+        np.testing.assert_allclose(
+            split.draws(), whole.draws(), rtol=1e-12, err_msg="draws of the same record"
+        )
+    covariance = np.cov(values.T, bias=True) / len(values)
+    np.testing.assert_allclose(whole.error**2, np.diagonal(covariance), rtol=1e-9, atol=1e-30)
+    drawn = np.cov(whole.draws(resamples=20_000)[:, :12].T)
+    scale = np.sqrt(np.outer(np.diagonal(drawn), np.diagonal(drawn)))
+    assert np.abs((drawn - covariance[:12, :12]) / scale).max() < 0.05
+
+
+def test_bands_and_p_values_from_sums() -> None:
+    values = replayed(4000)[:, :6]
+    sums = Sums.of(np.column_stack([values, values[:, 2]]))
+    from_sums = bands_from_sums(sums, 6, (None, 6), resamples=4000)
+    resampled = simultaneous_bands(
+        6, lambda part: values[:, part], (None, values[:, 2]), resamples=2000
+    )
+    for one, other in zip(from_sums, resampled, strict=True):
+        assert one.critical == pytest.approx(other.critical, abs=0.12)
+        np.testing.assert_allclose(one.estimate, other.estimate, atol=1e-12)
+        for end in ("low", "high", "naive_low", "naive_high"):
+            np.testing.assert_allclose(getattr(one, end), getattr(other, end), atol=2e-3)
+    p_values = paired_p_values(values - values[:, [2]])
+    np.testing.assert_allclose(paired_p_values_from_sums(sums, 6)[:6], p_values, rtol=1e-7)

@@ -1,0 +1,479 @@
+"""Calibration maps: fits with known answers, mixtures, one value and many, their documents."""
+
+from __future__ import annotations
+
+import json
+import math
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.maps import at
+from tests.properties import examples
+
+from suffice.contracts import Calibrator
+from suffice.errors import DataError, UsageError
+from suffice.stats.maps import (
+    STRENGTH,
+    IsotonicMap,
+    LogisticMap,
+    PerRoundCalibrator,
+    StepMap,
+    calibrator_document,
+    constant_map,
+    fit_isotonic,
+    fit_per_round,
+    fit_platt,
+    fit_shrunken,
+    fit_venn_abers,
+    mix,
+    read_calibrator,
+    read_map,
+)
+
+NAN = math.nan
+
+
+WILD = st.floats(-1e300, 1e300) | st.integers(-3, 3).map(float) | st.floats(1.0, 1.0 + 1e-14)
+UNDEFINED = st.none() | st.floats(0, 1)
+
+
+@st.composite
+def isotonic_maps(draw: st.DrawFn) -> IsotonicMap:
+    """Any map, with breakpoints as close as floats allow."""
+    x = sorted({value + 0.0 for value in draw(st.lists(WILD, max_size=8))})
+    y = sorted(draw(st.lists(st.floats(0, 1), min_size=len(x), max_size=len(x))))
+    undefined = draw(UNDEFINED)
+    return IsotonicMap(x=tuple(x), y=tuple(y), undefined=undefined)
+
+
+LOGISTIC_MAPS = st.builds(
+    LogisticMap,
+    slope=st.floats(allow_nan=False, allow_infinity=False),
+    intercept=st.floats(allow_nan=False, allow_infinity=False),
+    undefined=UNDEFINED,
+)
+
+
+@st.composite
+def step_maps(draw: st.DrawFn) -> StepMap:
+    x = sorted({value + 0.0 for value in draw(st.lists(WILD, max_size=6))})
+    size = 2 * len(x) + 1
+    levels = sorted(draw(st.lists(st.floats(0, 1), min_size=size, max_size=size)))
+    return StepMap(
+        x=tuple(x), at=tuple(levels[1::2]), between=tuple(levels[0::2]), undefined=draw(UNDEFINED)
+    )
+
+
+def around(fitted: Any) -> list[float]:
+    """Breakpoints, their neighbours and midpoints, and both ends of the line."""
+    points = getattr(fitted, "x", ())
+    near = [math.nextafter(x, end) for x in points for end in (-math.inf, math.inf)]
+    middle = [a / 2 + b / 2 for a, b in pairwise(points)]
+    return sorted([*points, *near, *middle, -math.inf, math.inf, -0.0, 0.0])
+
+
+ANY_MAP = st.one_of(isotonic_maps(), LOGISTIC_MAPS, step_maps())
+
+
+@given(ANY_MAP, st.lists(st.floats(), max_size=20))
+def test_one_and_many_give_the_same_bits(fitted: Any, values: list[float]) -> None:
+    asked = np.array(values + around(fitted))
+    one = np.array([at(fitted, value) for value in asked.tolist()], np.float64)
+    many = fitted.predict(asked)
+    np.testing.assert_array_equal(np.isnan(many), np.isnan(one))
+    # bits, so that -0.0 and 0.0 differ; what a NaN carries beside being one means nothing
+    defined = ~np.isnan(one)
+    np.testing.assert_array_equal(many[defined].view(np.int64), one[defined].view(np.int64))
+    assert ((many[defined] >= 0) & (many[defined] <= 1)).all()
+    if not isinstance(fitted, LogisticMap):
+        ordered = fitted.predict(np.array(sorted(asked[~np.isnan(asked)])))
+        assert not (np.diff(ordered) < 0).any()
+
+
+@given(ANY_MAP)
+def test_json_gives_back_the_same_map(fitted: Any) -> None:
+    text = json.dumps(fitted.to_json(), allow_nan=False)
+    assert type(fitted).from_json(json.loads(text)) == fitted
+
+
+LINE = LogisticMap(slope=1.0, intercept=0.0)
+STEPS = StepMap(x=(0.0, 1.0), at=(0.2, 0.6), between=(0.1, 0.4, 0.8))
+
+
+@pytest.mark.parametrize(
+    ("good", "changes", "column"),
+    [
+        (LINE, {"slope": None}, "slope"),
+        (LINE, {"slope": NAN}, "slope"),
+        (LINE, {"intercept": math.inf}, "intercept"),
+        (LINE, {"intercept": "0"}, "intercept"),
+        (LINE, {"undefined": 1.5}, "undefined"),
+        (LINE, {"x": []}, "x"),
+        (STEPS, {"x": [0.0]}, "at"),
+        (STEPS, {"between": [0.1, 0.8]}, "between"),
+        (STEPS, {"x": [1.0, 1.0]}, "x"),
+        (STEPS, {"x": [0.0, math.inf]}, "x"),
+        (STEPS, {"x": [0.0, NAN]}, "x"),
+        (STEPS, {"at": [0.2, 1.5]}, "at"),
+        (STEPS, {"at": [0.2, NAN]}, "at"),
+        (STEPS, {"at": [0.5, 0.6]}, "at"),
+        (STEPS, {"between": [0.1, 0.4, 0.5]}, "at"),
+        (STEPS, {"at": None}, "at"),
+        (STEPS, {"between": "012"}, "between"),
+        (STEPS, {"undefined": -1}, "undefined"),
+        (STEPS, {"y": []}, "y"),
+    ],
+)
+def test_a_broken_map_is_named_by_its_field(
+    good: Any, changes: dict[str, object], column: str
+) -> None:
+    with pytest.raises(DataError) as caught:
+        type(good).from_json({**good.to_json(), **changes})
+    assert caught.value.column == column
+
+
+# --- isotonic -------------------------------------------------------------------------------------
+CONSTANT_OF_2_IN_5 = IsotonicMap(x=(0.0,), y=(0.4,))
+
+
+def test_equal_x_are_averaged_then_violators_pooled() -> None:
+    # x = 1: mean 1/2 of (1, 0); x = 2: 0; pooled over the 3 rows 1/3. x = 3: 1/2. x = 4: 1.
+    fitted = fit_isotonic([1, 1, 2, 3, 3, 4], [1, 0, 0, 1, 0, 1])
+    assert fitted.x == (1.0, 2.0, 3.0, 4.0)
+    assert fitted.y == (1 / 3, 1 / 3, 0.5, 1.0)
+
+
+def test_too_few_rows_or_one_x_give_the_labelled_mean() -> None:
+    # Four usable rows; the mean is over all five labelled ones.
+    assert fit_isotonic([1, 2, 3, 4, NAN], [0, 0, 1, 0, 1]) == CONSTANT_OF_2_IN_5
+    assert fit_isotonic([7] * 5, [0, 0, 1, 0, 1]) == CONSTANT_OF_2_IN_5
+    assert fit_isotonic([NAN] * 5, [0, 0, 1, 0, 1]) == CONSTANT_OF_2_IN_5
+    # Unlabelled rows do not count.
+    assert fit_isotonic([1, 2, 3, 4, 5, 6], [0, 0, 1, NAN, 1, NAN]).y == (0.5,)
+    assert len(fit_isotonic([1, 2, 3, 4], [0, 0, 1, 1], minimum_rows=4).x) == 4
+
+
+def test_without_a_label_everything_is_undefined() -> None:
+    for empty in (fit_isotonic([], []), fit_isotonic([1.0, 2.0], [NAN, NAN])):
+        assert empty.x == ()
+        assert math.isnan(at(empty, 1.0))
+        assert np.isnan(empty.predict(np.array([1.0, NAN]))).all()
+    published = fit_isotonic([], [], undefined=0.5)
+    assert published.predict(np.array([1.0, NAN])).tolist() == [0.5, 0.5]
+
+
+def test_undefined_values_stay_so_unless_told_otherwise() -> None:
+    rows = [1, 2, 3, 4, 5], [0, 0, 1, 0, 1]
+    assert math.isnan(at(fit_isotonic(*rows), NAN))
+    assert np.isnan(fit_isotonic(*rows).predict(np.array([NAN, 2.0]))).tolist() == [True, False]
+    published = fit_isotonic(*rows, undefined=0.5)
+    assert published.predict(np.array([NAN]))[0] == at(published, NAN) == 0.5
+    # A constant of the published kind covers undefined values too.
+    constant = fit_isotonic([7] * 5, [0, 0, 1, 0, 1], undefined=0.5)
+    assert at(constant, NAN) == at(constant, 3.0) == 0.4
+    assert math.isnan(at(CONSTANT_OF_2_IN_5, NAN))
+
+
+def test_bad_outcomes_are_refused() -> None:
+    with pytest.raises(DataError, match=r"\[0, 1\], found 2.0"):
+        fit_isotonic([1, 2], [0, 2])
+    with pytest.raises(DataError, match="outcomes"):
+        fit_isotonic([1, 2, 3], [0, 1])
+
+
+@given(isotonic_maps(), st.lists(st.floats(allow_nan=False), max_size=20))
+def test_it_never_falls_and_stays_in_range(fitted: IsotonicMap, values: list[float]) -> None:
+    if not fitted.x:
+        return
+    found = fitted.predict(np.array(sorted(values + around(fitted))))
+    assert (np.diff(found) >= 0).all()
+    assert found.min() >= fitted.y[0]
+    assert found.max() <= fitted.y[-1]
+    assert fitted.predict(np.array(fitted.x)).tolist() == list(fitted.y)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.floats(-9, 9) | st.integers(-2, 2).map(float) | st.just(NAN),
+            st.floats(0, 1) | st.sampled_from([0.0, 1.0, NAN]),
+        ),
+        max_size=30,
+    ),
+    st.none() | st.floats(0, 1),
+)
+def test_any_fit_is_a_valid_map_and_survives_json(
+    rows: list[tuple[float, float]], undefined: float | None
+) -> None:
+    x, y = [row[0] for row in rows], [row[1] for row in rows]
+    fitted = fit_isotonic(x, y, undefined=undefined)
+    assert IsotonicMap.from_json(json.loads(json.dumps(fitted.to_json()))) == fitted
+
+
+def test_each_round_has_its_own_fit_and_its_own_fallback() -> None:
+    values = np.array(
+        [[1, 9, NAN], [2, 9, 1], [3, 9, 2], [4, 9, 3], [5, 9, NAN], [6, NAN, NAN]], float
+    )
+    em = np.array([[0, 1, 1], [0, 0, 1], [0, 0, 0], [1, 0, 0], [1, 0, NAN], [NAN, 0, NAN]], float)
+    first, second, third = fit_per_round(values, em)
+    assert first == fit_isotonic([1, 2, 3, 4, 5], [0, 0, 0, 1, 1])
+    assert second.y == (1 / 6,)  # one distinct value: the mean of six labelled rows
+    assert third.y == (0.5,)  # three usable rows, four labelled ones
+    assert fit_per_round(values, em, undefined=0.5)[0].undefined == 0.5
+    with pytest.raises(DataError, match="shape"):
+        fit_per_round(values, em[:, :2])
+
+
+# --- Platt ----------------------------------------------------------------------------------------
+def test_two_values_are_fitted_through_their_smoothed_shares() -> None:
+    """With two distinct x a logistic curve passes through both mean targets, which is a closed form."""
+    x = [0.0] * 4 + [2.0] * 6
+    y = [1, 0, 0, 0, 1, 1, 1, 1, 0, 1]  # 6 right, 4 wrong
+    high, low = 7 / 8, 1 / 6
+    at_0, at_2 = (high + 3 * low) / 4, (5 * high + low) / 6
+    fitted = fit_platt(x, y)
+    assert isinstance(fitted, LogisticMap)
+    assert at(fitted, 0.0) == pytest.approx(at_0, abs=1e-12)
+    assert at(fitted, 2.0) == pytest.approx(at_2, abs=1e-12)
+    logits = [math.log(p / (1 - p)) for p in (at_0, at_2)]
+    assert fitted.slope == pytest.approx((logits[1] - logits[0]) / 2, abs=1e-10)
+    assert fitted.intercept == pytest.approx(logits[0], abs=1e-10)
+
+
+@pytest.mark.parametrize("unit", [1e-30, 1e-3, 1.0, 1e6, 1e200])
+def test_the_unit_of_the_signal_does_not_matter(unit: float) -> None:
+    rng = np.random.default_rng(3)
+    x = rng.normal(2, 1, 60)
+    y = (rng.random(60) < 1 / (1 + np.exp(2 - x))).astype(float)
+    plain, scaled = fit_platt(x, y), fit_platt(x * unit, y)
+    np.testing.assert_allclose(scaled.predict(x * unit), plain.predict(x), rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "mean"),
+    [
+        ([1, 2, 3, 4], [0, 0, 1, 1], 0.5),  # four rows
+        ([1, 2, 3, 4, NAN], [0, 0, 1, 1, 1], 0.6),  # four usable; the mean is over five
+        ([7] * 6, [0, 0, 0, 1, 1, 0], 1 / 3),  # one value
+        (range(8), [0] * 8, 0.0),  # one class
+        (range(8), [1] * 8, 1.0),
+    ],
+)
+def test_platt_on_degenerate_rows_fall_back_to_the_mean(
+    x: list[float], y: list[float], mean: float
+) -> None:
+    assert fit_platt(x, y) == IsotonicMap(x=(0.0,), y=(mean,))
+    assert fit_platt(x, y, undefined=0.5) == constant_map(mean, 0.5)
+    assert at(fit_platt(x, y, undefined=0.5), NAN) == mean
+
+
+def test_values_too_close_for_a_slope_fall_back() -> None:
+    tiny = [math.ulp(0.0) * n for n in range(8)]
+    assert fit_platt(tiny, [0, 0, 0, 1, 0, 1, 1, 1]) == constant_map(0.5)
+
+
+def test_infinite_signals_do_not_enter_the_fit_and_go_to_the_ends() -> None:
+    fitted = fit_platt([*range(8), math.inf, -math.inf], [0, 0, 1, 0, 1, 1, 0, 1, 0, 1])
+    assert fitted == fit_platt(range(8), [0, 0, 1, 0, 1, 1, 0, 1])
+    assert fitted.predict(np.array([-math.inf, math.inf])).tolist() == [0.0, 1.0]
+    flat = LogisticMap(slope=0.0, intercept=0.0)
+    assert at(flat, math.inf) == at(flat, -math.inf) == 0.5
+
+
+# --- Venn-Abers -----------------------------------------------------------------------------------
+def by_definition(x: list[float], y: list[float], value: float) -> float:
+    """Fit the rows twice, with the value added as wrong and as right, and merge the two."""
+    p0, p1 = (
+        at(fit_isotonic([*x, value], [*y, label], minimum_rows=1), value) for label in (0.0, 1.0)
+    )
+    return p1 / (1 - p0 + p1)
+
+
+@settings(deadline=None, max_examples=examples(60))
+@given(
+    st.lists(
+        st.tuples(st.integers(-4, 8).map(float), st.sampled_from([0.0, 1.0, 0.5])),
+        min_size=5,
+        max_size=14,
+    )
+)
+def test_it_is_two_isotonic_fits_at_every_place(rows: list[tuple[float, float]]) -> None:
+    x, y = [each[0] for each in rows], [each[1] for each in rows]
+    if len(set(x)) < 2:
+        return
+    fitted = fit_venn_abers(x, y)
+    for value in [*x, *(each + 0.5 for each in x), min(x) - 3, max(x) + 3]:
+        assert at(fitted, value) == pytest.approx(by_definition(x, y, value), abs=1e-12)
+
+
+def test_a_fit_by_hand() -> None:
+    # below all: wrong alone gives p0 = 0, right pooled with the three wrong gives p1 = 1/4
+    fitted = fit_venn_abers([1, 2, 3, 4, 5], [0, 0, 0, 1, 1])
+    assert at(fitted, 0.0) == pytest.approx(0.25 / 1.25)
+    # above all: p1 = 1, wrong pooled with the two right gives p0 = 2/3
+    assert at(fitted, 9.0) == pytest.approx(1 / (1 - 2 / 3 + 1))
+
+
+def test_venn_abers_on_degenerate_rows_fall_back_to_the_mean() -> None:
+    assert fit_venn_abers([1, 2, 3, 4, NAN], [0, 0, 1, 0, 1]) == IsotonicMap(x=(0.0,), y=(0.4,))
+    assert fit_venn_abers([7] * 5, [0, 0, 1, 0, 1], undefined=0.5) == constant_map(0.4, 0.5)
+    assert fit_venn_abers([1.0], [NAN]) == IsotonicMap(x=(), y=())
+    infinite = fit_venn_abers([1, 2, 3, 4, 5, math.inf], [0, 0, 1, 0, 1, 0])
+    assert infinite == fit_venn_abers([1, 2, 3, 4, 5], [0, 0, 1, 0, 1])
+
+
+# --- mixtures -------------------------------------------------------------------------------------
+@st.composite
+def narrow_maps(draw: st.DrawFn) -> IsotonicMap:
+    x = sorted(set(draw(st.lists(st.floats(-9, 9), min_size=1, max_size=6))))
+    y = sorted(draw(st.lists(st.floats(0, 1), min_size=len(x), max_size=len(x))))
+    return IsotonicMap(x=tuple(x), y=tuple(y), undefined=draw(st.none() | st.floats(0, 1)))
+
+
+@given(narrow_maps(), narrow_maps(), st.floats(0, 1), st.lists(st.floats(-12, 12), max_size=20))
+def test_a_mix_is_the_weighted_mean_of_both_everywhere(
+    first: IsotonicMap, second: IsotonicMap, weight: float, values: list[float]
+) -> None:
+    mixed = mix(first, second, weight)
+    for value in [*values, *first.x, *second.x]:
+        expected = weight * at(first, value) + (1 - weight) * at(second, value)
+        steepest = max(
+            (
+                abs(b - a)
+                for each in (first, second)
+                for a, b in zip(each.y, each.y[1:], strict=False)
+            ),
+            default=0.0,
+        )
+        gaps = [b - a for a, b in zip(mixed.x, mixed.x[1:], strict=False)]
+        # a segment narrower than the rounding of its ends has no exact slope
+        slack = 1e-12 if not gaps or min(gaps) > 1e-3 else 1e-12 + steepest
+        assert at(mixed, value) == pytest.approx(expected, abs=slack)
+    if first.undefined is None or second.undefined is None:
+        assert 0.0 < weight < 1.0 or mixed in (first, second)
+
+
+def test_a_mix_by_hand() -> None:
+    first = IsotonicMap(x=(0.0, 2.0), y=(0.0, 1.0), undefined=0.2)
+    second = IsotonicMap(x=(1.0, 3.0), y=(0.5, 0.5), undefined=0.6)
+    mixed = mix(first, second, 0.25)
+    assert mixed.x == (0.0, 1.0, 2.0, 3.0)
+    assert mixed.y == (0.375, 0.5, 0.625, 0.625)
+    assert mixed.undefined == pytest.approx(0.5)
+    assert mix(constant_map(0.0), constant_map(1.0), 0.25) == constant_map(0.75)
+    empty = IsotonicMap(x=(), y=())
+    assert mix(empty, second, 0.9) == second
+    assert mix(first, empty, 0.1) == first
+    for weight in (-0.1, 1.1, NAN):
+        with pytest.raises(UsageError, match="weight"):
+            mix(first, second, weight)
+
+
+def rows(n_questions: int, n_rounds: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(n_questions)
+    values = rng.normal(size=(n_questions, n_rounds))
+    em = (rng.random(values.shape) < 1 / (1 + np.exp(-values))).astype(float)
+    values[rng.random(values.shape) < 0.2] = NAN
+    em[rng.random(values.shape) < 0.1] = NAN
+    return values, em
+
+
+def test_every_round_is_drawn_to_the_global_map_by_its_rows() -> None:
+    values, em = rows(80, 3)
+    values[10:, 2] = NAN
+    values[10:, 2] = np.where(np.arange(70) < 3, 0.5, NAN)
+    fitted = fit_shrunken(values, em)
+    own, pooled = fit_per_round(values, em), fit_isotonic(values, em)
+    grid = np.linspace(-3, 3, 101)
+    for number in range(3):
+        n = int((np.isfinite(values[:, number]) & np.isfinite(em[:, number])).sum())
+        weight = n / (n + STRENGTH)
+        expected = weight * own[number].predict(grid) + (1 - weight) * pooled.predict(grid)
+        np.testing.assert_allclose(fitted.predict(number + 1, grid), expected, atol=1e-12)
+    np.testing.assert_array_equal(fitted.predict(4, grid), pooled.predict(grid))
+
+
+def test_strength_runs_from_per_round_to_global() -> None:
+    values, em = rows(60, 2)
+    assert fit_shrunken(values, em, strength=0).maps == fit_per_round(values, em)
+    far = fit_shrunken(values, em, strength=1e12)
+    pooled = fit_isotonic(values, em)
+    grid = np.linspace(-3, 3, 101)
+    np.testing.assert_allclose(far.predict(1, grid), pooled.predict(grid), atol=1e-9)
+    for strength in (-1.0, math.inf, NAN):
+        with pytest.raises(UsageError, match="strength"):
+            fit_shrunken(values, em, strength=strength)
+
+
+# --- a map a round --------------------------------------------------------------------------------
+MAPS: tuple[Calibrator, ...] = (
+    IsotonicMap(x=(0.0, 1.0), y=(0.2, 0.8)),
+    LogisticMap(slope=-2.0, intercept=0.5, undefined=0.5),
+    StepMap(x=(0.5,), at=(0.4,), between=(0.1, 0.9)),
+)
+
+
+def test_a_map_without_a_kind_is_isotonic() -> None:
+    document = MAPS[0].to_json()
+    assert "kind" not in document
+    assert read_map({**document, "kind": "isotonic"}) == read_map(document) == MAPS[0]
+
+
+@pytest.mark.parametrize("kind", ["spline", None, 3, ["step"], True])
+def test_an_unknown_kind_lists_the_known(kind: object) -> None:
+    with pytest.raises(DataError, match="isotonic") as caught:
+        read_map({"kind": kind, "x": [], "y": []})
+    assert caught.value.column == "kind"
+
+
+@pytest.mark.parametrize(
+    "calibrator",
+    [
+        PerRoundCalibrator(maps=MAPS, absent=0.5),
+        PerRoundCalibrator(beyond=MAPS[0]),
+        PerRoundCalibrator(maps=MAPS[:1], beyond=MAPS[2]),
+        PerRoundCalibrator(),
+    ],
+)
+def test_a_calibrator_is_read_back(calibrator: PerRoundCalibrator) -> None:
+    document = calibrator_document(calibrator)
+    assert read_calibrator(document, "c") == calibrator
+    assert ("beyond" in document) == (calibrator.beyond is not None)
+
+
+@pytest.mark.parametrize(
+    ("document", "column"),
+    [
+        (3, "c"),
+        ({}, "c"),
+        ({"rounds": {}}, "c"),
+        ({"rounds": [], "absent": 2}, "c.absent"),
+        ({"rounds": [], "absent": "x"}, "c.absent"),
+        ({"rounds": [], "beyond": 3}, "c.beyond"),
+        ({"rounds": [], "beyond": {"kind": "no"}}, "c.beyond.kind"),
+        ({"rounds": [MAPS[0].to_json(), {"kind": "step", "x": 1}]}, "c.rounds[1].x"),
+        ({"rounds": [{"kind": "logistic", "slope": 1}]}, "c.rounds[0].intercept"),
+    ],
+)
+def test_a_fault_is_placed(document: object, column: str) -> None:
+    with pytest.raises(DataError) as caught:
+        read_calibrator(document, column.partition(".")[0])
+    assert caught.value.column == column
+
+
+def test_rounds_past_the_last_fitted_one() -> None:
+    values = np.array([0.5, math.nan])
+    for calibrator, expected in (
+        (PerRoundCalibrator(maps=MAPS[:1]), math.nan),
+        (PerRoundCalibrator(maps=MAPS[:1], absent=0.5), 0.5),
+        (PerRoundCalibrator(maps=MAPS[:1], beyond=MAPS[2]), 0.4),
+    ):
+        assert calibrator.predict(1, values)[0] == 0.5
+        np.testing.assert_equal(calibrator.predict(2, values)[0], expected)
+        np.testing.assert_equal(at(calibrator, 2, 0.5), expected)
+    everywhere = PerRoundCalibrator(beyond=MAPS[0])
+    assert [at(everywhere, number, 0.5) for number in (1, 2, 99)] == [0.5] * 3
