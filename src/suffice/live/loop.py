@@ -19,12 +19,18 @@ import numpy as np
 from suffice.concurrency import WorkAhead, at_once, settled
 from suffice.contracts import Action, Decision, StopPolicy, whole_text
 from suffice.errors import DataError, SufficeError, SufficeWarning, UsageError
-from suffice.live.chosen import choose_policy
+from suffice.live.requirements import choose_policy
 from suffice.policies.file import PolicyFile, load_policy, names_policy_file, policy_hash
 from suffice.scoring import AnswerChoice, answer_form
-from suffice.signals.available import lack_live, policy_lacks
 from suffice.signals.registry import resolve
-from suffice.signals.table import GrowingRecord, SignalTable, decide, decisions
+from suffice.signals.table import (
+    GrowingRecord,
+    SignalTable,
+    decide,
+    decisions,
+    lack_live,
+    policy_lacks,
+)
 from suffice.trace.rounds.records import (
     Draft,
     Gold,

@@ -12,7 +12,7 @@ from typing import Any
 
 from suffice.errors import BackendError, DataError, UsageError
 from suffice.llm.wire import MAX_TOP_LOGPROBS, tokens_of
-from suffice.loops.answers.calls import usage_sum
+from suffice.loops.calls import usage_sum
 from suffice.trace.rounds.records import (
     Draft,
     Passage,

@@ -9,16 +9,17 @@ from typing import Annotated, ClassVar
 
 from suffice.contracts import ChatModel, Encoder, PassageFilter
 from suffice.errors import UsageError
-from suffice.loops.answers.calls import NOTHING_ASKED, check_least, greedy, usage_sum
-from suffice.loops.answers.follow_up_prompts import (
+from suffice.loops.calls import NOTHING_ASKED, check_least, greedy, usage_sum
+from suffice.loops.prompts import (
     FINAL_ANSWERS,
     FOLLOW_UP,
     VERDICT,
     FinalAnswer,
     FollowUpPrompts,
+    Prompt,
+    SearchStep,
     render_reading,
 )
-from suffice.loops.answers.prompts import Prompt, SearchStep
 from suffice.loops.query_loop import QueryChoice, QueryLoop, QueryLoopSettings, StopVerdict
 from suffice.options import Option
 from suffice.scoring import normalize_answer

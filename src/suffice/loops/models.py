@@ -19,7 +19,7 @@ from suffice.retrieval.dense.onnx_encoder import OnnxEncoder
 from suffice.retrieval.dense.sentence_encoder import SentenceEncoder
 from suffice.retrieval.networks import CrossEncoderReranker, NliContradiction
 from suffice.retrieval.pairs.contradiction_head import ContradictionHead
-from suffice.signals.candidates import MarkerDetector
+from suffice.signals.samples import MarkerDetector
 from suffice.trace.rounds.records import Passage
 
 _RERANKER_FILES = (".bin", ".gguf", ".json", ".safetensors", ".txt")

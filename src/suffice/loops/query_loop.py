@@ -11,12 +11,19 @@ from typing import Annotated, Any, ClassVar
 
 from suffice.concurrency import Once
 from suffice.contracts import Retriever
-from suffice.loops.answers.calls import NOTHING_ASKED, check_least, usage_sum
-from suffice.loops.answers.prompts import Prompt, SearchStep
-from suffice.loops.settings import LoopSettings
-from suffice.loops.steps import EVERYTHING, RoundReads, Step, SteppedLoop, retrieved, timed
+from suffice.loops.calls import NOTHING_ASKED, check_least, usage_sum
+from suffice.loops.prompts import Prompt, SearchStep
+from suffice.loops.steps import (
+    EVERYTHING,
+    LoopSettings,
+    RoundReads,
+    Step,
+    SteppedLoop,
+    retrieved,
+    timed,
+)
 from suffice.options import Option
-from suffice.signals.asking.verdicts import add_judge_calls
+from suffice.signals.asking.judge_support import add_judge_calls
 from suffice.signals.registry import LLM_STOP, MALFORMED_ACTIONS
 from suffice.trace.rounds.records import Passage, Question, Round, Usage
 
@@ -73,7 +80,7 @@ class QueryLoopSettings(LoopSettings):
 
     @classmethod
     def writing(cls, signals: Collection[str]) -> dict[str, Any]:
-        """See :meth:`suffice.loops.settings.LoopSettings.writing`."""
+        """See :meth:`suffice.loops.steps.LoopSettings.writing`."""
         # LoopSettings by name: super() does not reach over slots
         return {**LoopSettings.writing(signals), "verdicts": LLM_STOP.name in signals}
 

@@ -10,10 +10,17 @@ from typing import Annotated, ClassVar, Literal, get_args
 
 from suffice.contracts import ChatModel, Retriever
 from suffice.errors import UsageError
-from suffice.loops.answers.calls import NOTHING_ASKED, check_least
-from suffice.loops.answers.prompts import PromptName
-from suffice.loops.settings import LoopSettings
-from suffice.loops.steps import EVERYTHING, RoundReads, Step, SteppedLoop, retrieved, timed
+from suffice.loops.calls import NOTHING_ASKED, check_least
+from suffice.loops.prompts import PromptName
+from suffice.loops.steps import (
+    EVERYTHING,
+    LoopSettings,
+    RoundReads,
+    Step,
+    SteppedLoop,
+    retrieved,
+    timed,
+)
 from suffice.options import Option
 from suffice.trace.rounds.records import Question, Round
 

@@ -8,19 +8,19 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from suffice.contracts import MAX_REPLY_LETTERS, Message
-from suffice.loops.answers.calls import check_least, greedy, usage_sum
-from suffice.loops.answers.prompts import (
+from suffice.loops.calls import check_least, greedy, usage_sum
+from suffice.loops.prompts import (
     NOTHING_NEW,
-    SHELF,
     Api,
     Prompt,
     SearchStep,
     in_reply,
     passage_lines,
+    shelf_line,
 )
 from suffice.loops.query_loop import QueryChoice, QueryLoop, QueryLoopSettings
 from suffice.scoring import normalize_answer
-from suffice.signals.evidence import one_line, passage_line
+from suffice.signals.evidence import one_line
 from suffice.signals.registry import LLM_STOP
 from suffice.trace.rounds.records import Passage, Usage
 
@@ -231,7 +231,7 @@ _Trajectory = tuple[str, tuple[tuple[str, str], ...]]
 
 
 def _observed(*titles: str) -> str:
-    return "\n".join(["Observation:", *(passage_line(title, SHELF[title]) for title in titles)])
+    return "\n".join(["Observation:", *map(shelf_line, titles)])
 
 
 _EXAMPLES: tuple[_Trajectory, ...] = (

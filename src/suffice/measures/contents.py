@@ -15,8 +15,8 @@ from suffice.measures.measures import Measures
 from suffice.measures.seen import record_banners, seen_of
 from suffice.results.table import Column, Table, Value
 from suffice.results.tabular import Tabular
-from suffice.signals.available import given_signals, lack
 from suffice.signals.registry import SIGNALS
+from suffice.signals.table import given_signals, lack
 from suffice.trace.rounds.labels import labelled, names_passages
 from suffice.trace.rounds.reader import (
     ATTRIBUTES,

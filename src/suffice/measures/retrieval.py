@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.signals.columns.listings import gold_passages, listings
-from suffice.signals.columns.rounds import RoundColumns
+from suffice.signals.columns.rounds import RoundColumns, gold_passages, listings
 from suffice.trace.rounds.table import TraceSet
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from suffice.scoring import METRICS, F1Kind, Metric, ScoreName
 from suffice.signals.columns.answers import GoldAnswers, ScoredAnswers
-from suffice.signals.columns.texts import Texts
+from suffice.signals.columns.arrays import Texts
 from suffice.trace.rounds.table import TraceSet
 
 

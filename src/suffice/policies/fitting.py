@@ -29,11 +29,9 @@ from suffice.signals.abstained import (
     ready,
     stated_phrases,
 )
-from suffice.signals.available import refuse_lacking
-from suffice.signals.columns.texts import Texts
-from suffice.signals.registry import own_among, resolve
-from suffice.signals.spec import why_undefined
-from suffice.signals.table import SignalTable, read_columns
+from suffice.signals.columns.arrays import Texts
+from suffice.signals.registry import own_among, resolve, why_undefined
+from suffice.signals.table import SignalTable, read_columns, refuse_lacking
 from suffice.stats.maps.isotonic import fit_isotonic, fit_shrunken
 from suffice.stats.maps.per_round import PerRoundCalibrator
 from suffice.stats.maps.platt import fit_platt

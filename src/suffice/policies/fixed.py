@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from suffice.contracts import Explanation, Facts, LoopNeeds, PolicyTable
 from suffice.errors import UsageError
 from suffice.policies.method import PolicyKind
-from suffice.signals.spec import SignalSpec
+from suffice.signals.registry import SignalSpec
 from suffice.stats.fields import Fields
 
 _NAME = re.compile(r"fixed-(\d{1,6})")

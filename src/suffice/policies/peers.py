@@ -75,7 +75,7 @@ class _ReadyRule(RuleKind, Method):
     ) -> RulePolicy:
         """The rule; where the record hardly gives what it reads, that is warned of."""
         from suffice.policies.fitting import warn_of_rule
-        from suffice.signals.available import refuse_lacking
+        from suffice.signals.table import refuse_lacking
 
         del preset, split, run
         policy = self.rule(settings)

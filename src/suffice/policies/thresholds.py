@@ -27,8 +27,7 @@ from suffice.policies.rules.syntax import (
     SignalRef,
     parse,
 )
-from suffice.signals.registry import resolve
-from suffice.signals.spec import SignalSpec
+from suffice.signals.registry import SignalSpec, resolve
 
 PLACEHOLDER = "?"
 _STAND_IN = 0.1234567890123457  # for the open number, where a rule is read before it is chosen

@@ -17,7 +17,7 @@ from suffice.errors import DataError, UsageError, plain_file
 from suffice.scoring import answer_form
 from suffice.signals.columns.answers import answer_forms
 from suffice.signals.columns.rounds import RoundColumns
-from suffice.signals.spec import SignalSpec, WithSettings, share
+from suffice.signals.registry import SignalSpec, WithSettings, share
 
 STATED = "abstention"
 """Where a run document states the phrases by which its record's answers abstain."""

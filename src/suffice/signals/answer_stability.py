@@ -12,13 +12,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from suffice.contracts import Absence
-from suffice.signals.columns.answers import answer_forms
-from suffice.signals.columns.characters import without_articles
-from suffice.signals.columns.listings import added_nothing
-from suffice.signals.columns.pairs import f1_of_pairs
-from suffice.signals.columns.rounds import RoundColumns, by_appearance
-from suffice.signals.columns.texts import NONE, Codes, Texts
-from suffice.signals.spec import SignalSpec, share
+from suffice.signals.columns.answers import answer_forms, f1_of_pairs, without_articles
+from suffice.signals.columns.arrays import NONE, Codes, Texts
+from suffice.signals.columns.rounds import RoundColumns, added_nothing, by_appearance
+from suffice.signals.registry import SignalSpec, share
 from suffice.trace.rounds.records import Round
 
 Array = NDArray[np.float64]

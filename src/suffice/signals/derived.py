@@ -11,8 +11,7 @@ from types import MappingProxyType
 from suffice.contracts import Absence
 from suffice.errors import UsageError, did_you_mean, unknown_name
 from suffice.signals.columns.rounds import RoundColumns
-from suffice.signals.registry import resolve
-from suffice.signals.spec import Direction, SignalSpec, WithSettings
+from suffice.signals.registry import Direction, SignalSpec, WithSettings, resolve
 from suffice.stats import series
 
 

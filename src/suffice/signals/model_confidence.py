@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 from suffice.contracts import Absence
 from suffice.scoring import answer_form
 from suffice.signals.answer_stability import forms
-from suffice.signals.columns.ragged import Ragged, by_length, ranges, segment_means
+from suffice.signals.columns.arrays import NONE, Ragged, by_length, ranges, segment_means
 from suffice.signals.columns.rounds import RoundColumns
-from suffice.signals.columns.texts import NONE
-from suffice.signals.spec import SignalSpec, WithSettings, unrecorded
+from suffice.signals.registry import SignalSpec, WithSettings, unrecorded
 from suffice.trace.rounds.records import Round
 
 Array = NDArray[np.float64]

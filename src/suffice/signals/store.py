@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from suffice.contracts import ChatModel, Encoder, Entailment, Reranker
 from suffice.signals.asking.whole_record import Asked, Asking, OnProgress, column_values
-from suffice.signals.available import is_stored, lack
 from suffice.signals.registry import SIGNALS, asked_by, askings, resolve
-from suffice.signals.table import declared, signal_table
+from suffice.signals.table import declared, is_stored, lack, signal_table
 from suffice.stats.fields import known
 from suffice.trace.rounds.table import TraceSet, with_column
 

@@ -28,14 +28,13 @@ from suffice.costs.prices import Prices
 from suffice.datasets.example import Example
 from suffice.datasets.registry import load
 from suffice.errors import BackendError
-from suffice.live.answering import Ahead, Answered, Answering, Wasted, answer
-from suffice.live.ask import AskSettings, LiveLoop
+from suffice.live.ask import Ahead, Answered, Answering, AskSettings, LiveLoop, Wasted, answer
 from suffice.live.budgets import Budgets, Meter
-from suffice.live.chosen import ChosenPolicy
 from suffice.live.loop import Loop
+from suffice.live.requirements import ChosenPolicy
 from suffice.llm.cache import CachedModel
 from suffice.loops.ranked import CumulativeSettings
-from suffice.loops.registry import LOOPS, make_pipeline
+from suffice.loops.steps import LOOPS, make_pipeline
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.retrieval.retrievers import OwnParagraphs

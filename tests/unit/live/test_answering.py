@@ -18,7 +18,7 @@ from suffice.contracts import (
 )
 from suffice.costs.prices import Prices
 from suffice.errors import BackendError, DataError, InternalError, SufficeError, UsageError
-from suffice.live.answering import DECLINED, Answered, Answering, answer
+from suffice.live.ask import DECLINED, Answered, Answering, answer
 from suffice.live.budgets import Budgets
 from suffice.live.loop import Loop
 from suffice.live.requirements import LoopOutput, check_policy

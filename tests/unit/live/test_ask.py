@@ -9,10 +9,9 @@ import pytest
 
 from suffice.contracts import Certainty
 from suffice.errors import DataError, UsageError
-from suffice.live.answering import Answered
-from suffice.live.ask import AskSettings, LiveLoop, ask
-from suffice.live.chosen import choose_policy
-from suffice.loops.settings import LoopSettings
+from suffice.live.ask import Answered, AskSettings, LiveLoop, ask
+from suffice.live.requirements import choose_policy
+from suffice.loops.steps import LoopSettings
 from suffice.policies.ab_rag.policy import ABRagPolicy
 from suffice.policies.file import save_policy
 from suffice.policies.fixed import FixedPolicy

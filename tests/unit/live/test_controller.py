@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from suffice.errors import DataError, SufficeWarning, UsageError
-from suffice.live.chosen import choose_policy
 from suffice.live.controller import Controller
+from suffice.live.requirements import choose_policy
 from suffice.policies.file import save_policy
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
-from suffice.signals.spec import SignalSpec
+from suffice.signals.registry import SignalSpec
 from suffice.trace.rounds.records import LoopView, Passage, Round, Token
 
 STABLE = RulePolicy(rule="answer_stable")

@@ -18,7 +18,7 @@ from suffice.errors import DataError, UsageError
 from suffice.live.controller import Controller
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
-from suffice.signals.spec import SignalSpec
+from suffice.signals.registry import SignalSpec
 from suffice.trace.rounds.records import LoopView, Passage, Round
 
 STABLE = RulePolicy(rule="answer_stable")

@@ -16,14 +16,12 @@ from suffice.costs.usage import stop_costs
 from suffice.datasets.example import Example
 from suffice.datasets.registry import load
 from suffice.errors import BackendError
-from suffice.live.answering import Answered, Answering, answer, reads_of
-from suffice.live.ask import AskSettings, LiveLoop
-from suffice.live.chosen import ChosenPolicy
+from suffice.live.ask import Answered, Answering, AskSettings, LiveLoop, answer, reads_of
 from suffice.live.loop import Loop
+from suffice.live.requirements import ChosenPolicy
 from suffice.loops.query_loop import QueryLoopSettings
 from suffice.loops.ranked import CumulativeSettings
-from suffice.loops.registry import LOOPS, make_pipeline
-from suffice.loops.settings import LoopSettings
+from suffice.loops.steps import LOOPS, LoopSettings, make_pipeline
 from suffice.measures.costs import policy_reads
 from suffice.measures.measures import Measures
 from suffice.policies.fixed import FixedPolicy

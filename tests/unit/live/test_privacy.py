@@ -19,8 +19,7 @@ from suffice.policies.file import save_policy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.scoring import exact_match
 from suffice.signals.abstained import abstained_signal
-from suffice.signals.available import given_signals
-from suffice.signals.table import signal_table
+from suffice.signals.table import given_signals, signal_table
 from suffice.testing.traces import make_record
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import Gold, Passage, QuestionRecord, Round

@@ -11,7 +11,7 @@ import pytest
 
 import suffice
 from suffice.errors import UsageError
-from suffice.live.redact import redact_traces
+from suffice.live.privacy import redact_traces
 from suffice.measures.measures import Measures
 from suffice.policies.micp.policy import MiCPPolicy
 from suffice.signals.registry import SIGNALS

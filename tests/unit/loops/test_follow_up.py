@@ -22,7 +22,6 @@ from tests.loops.follow_up import (
 
 from suffice.contracts import GenerationRequest
 from suffice.errors import BackendError, UsageError
-from suffice.loops.answers.prompts import SearchStep
 from suffice.loops.follow_up import (
     ChainPipeline,
     ChainSettings,
@@ -31,6 +30,7 @@ from suffice.loops.follow_up import (
     IterativeSettings,
     parse_verdict,
 )
+from suffice.loops.prompts import SearchStep
 from suffice.loops.query_loop import QueryChoice
 from suffice.testing.models import Failures, ScriptedModel
 from suffice.trace.rounds.records import Round

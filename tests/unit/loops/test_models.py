@@ -22,7 +22,7 @@ from suffice.loops.models import (
 from suffice.retrieval.dense.onnx_encoder import OnnxEncoder
 from suffice.retrieval.pairs.contradiction_features import FEATURES
 from suffice.retrieval.pairs.contradiction_head import ContradictionHead, HeadWeights
-from suffice.signals.candidates import MarkerDetector
+from suffice.signals.samples import MarkerDetector
 from suffice.testing.encoders import HashingEncoder
 from suffice.trace.rounds.records import Passage
 

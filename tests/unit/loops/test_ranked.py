@@ -22,14 +22,14 @@ from suffice.loops.ranked import (
     settle_certainty,
 )
 from suffice.loops.record.dataset_run import RecorderSettings, Task, record
-from suffice.loops.registry import make_pipeline
+from suffice.loops.steps import make_pipeline
 from suffice.policies.ab_rag.policy import ABRagPolicy
 from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.replay.run.replay import stop_rounds
 from suffice.retrieval.retrievers import OwnParagraphs
-from suffice.signals.asking.reranking import RERANK_VARIANCE
 from suffice.signals.model_confidence import TOKEN_PROBABILITY
+from suffice.signals.retrieval_scores import RERANK_VARIANCE
 from suffice.testing.encoders import HashingEncoder
 from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.reader import read_traces

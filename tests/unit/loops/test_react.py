@@ -13,7 +13,7 @@ from suffice.contracts import GenerationRequest, StopPolicy
 from suffice.costs.usage import CostReads, cost_matrix
 from suffice.datasets.registry import load
 from suffice.live.controller import Controller
-from suffice.loops.answers.prompts import SearchStep
+from suffice.loops.prompts import SearchStep
 from suffice.loops.query_loop import QueryChoice
 from suffice.loops.react import ReactPipeline, ReactSettings
 from suffice.loops.record.dataset_run import Recording, record_examples
@@ -21,7 +21,7 @@ from suffice.policies.fixed import FixedPolicy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.replay.run.replay import stop_rounds
 from suffice.retrieval.retrievers import OwnParagraphs
-from suffice.signals.asking.verdicts import JUDGE_TOKENS
+from suffice.signals.asking.judge_support import JUDGE_TOKENS
 from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import Passage, Round

@@ -22,7 +22,7 @@ from suffice.loops.ranked import (
     CumulativeSettings,
 )
 from suffice.loops.react import ReactPipeline, ReactSettings
-from suffice.loops.registry import LOOPS, make_pipeline
+from suffice.loops.steps import LOOPS, make_pipeline
 from suffice.retrieval.retrievers import OwnParagraphs
 from suffice.signals.model_confidence import ANSWER_TOKEN_MARGIN
 from suffice.testing.models import ScriptedModel

@@ -14,11 +14,10 @@ from tests.commands import forget_commands
 
 from suffice.cli.main import main
 from suffice.contracts import Retriever
-from suffice.loops import registry
-from suffice.loops.answers.calls import NOTHING_ASKED
+from suffice.loops import steps
+from suffice.loops.calls import NOTHING_ASKED
 from suffice.loops.ranked import GrowingLoop
-from suffice.loops.settings import LoopSettings
-from suffice.loops.steps import EVERYTHING, RoundReads, Step, retrieved, timed
+from suffice.loops.steps import EVERYTHING, LoopSettings, RoundReads, Step, retrieved, timed
 from suffice.options import Option
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import Question, Round
@@ -65,7 +64,7 @@ class ShoutPipeline(GrowingLoop):
 @pytest.fixture(autouse=True)
 def line(monkeypatch: pytest.MonkeyPatch) -> None:
     forget_commands(monkeypatch)
-    monkeypatch.setitem(registry._PIPELINES, "shout", f"{__name__}:ShoutPipeline")
+    monkeypatch.setitem(steps._PIPELINES, "shout", f"{__name__}:ShoutPipeline")
 
 
 RECORD = [

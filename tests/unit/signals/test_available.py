@@ -8,9 +8,8 @@ import pytest
 from tests.builders import of_rounds
 
 from suffice.errors import UsageError
-from suffice.signals.available import Lack, given_signals, lack, refuse_lacking
-from suffice.signals.registry import SIGNALS, resolve
-from suffice.signals.spec import SignalSpec
+from suffice.signals.registry import SIGNALS, SignalSpec, resolve
+from suffice.signals.table import Lack, given_signals, lack, refuse_lacking
 from suffice.trace.rounds.records import Passage, Round
 from suffice.trace.rounds.table import TraceSet
 

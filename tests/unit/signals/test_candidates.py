@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from suffice.contracts import ContradictionDetector
-from suffice.signals import candidates
-from suffice.signals.candidates import (
+from suffice.signals import samples as candidates_module
+from suffice.signals.samples import (
     _STOP_WORDS,
     CANDIDATE_AGREEMENT,
     CONTRADICTION,
@@ -170,8 +170,8 @@ def test_words_of_a_text_are_read_once_a_decision(monkeypatch: pytest.MonkeyPatc
         read.append(text)
         return words_of(text)
 
-    words_of = candidates._words
-    monkeypatch.setattr(candidates, "_words", counted)
+    words_of = candidates_module._words
+    monkeypatch.setattr(candidates_module, "_words", counted)
     plan = [f"Create subnet {n} in the shared network, do not attach a gateway" for n in range(6)]
     steps = [f"Enable the balancer with an HTTPS listener for subnet {n}" for n in range(2)]
     found = MarkerDetector().contradictions([(step, each) for each in steps for step in plan])

@@ -9,11 +9,9 @@ import pytest
 
 from suffice.errors import UsageError
 from suffice.policies.rules.policy import RulePolicy, rule_needs
-from suffice.signals.available import lack
 from suffice.signals.derived import DerivedName
-from suffice.signals.registry import resolve
-from suffice.signals.spec import SignalSpec, undefined_in_words
-from suffice.signals.table import GrowingRecord, first_stops, signal_table
+from suffice.signals.registry import SignalSpec, resolve, undefined_in_words
+from suffice.signals.table import GrowingRecord, first_stops, lack, signal_table
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import LoopView
 

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from suffice.signals.evidence import ANSWER_IN_EVIDENCE, ANSWER_IN_EVIDENCE_PUBLISHED
-from suffice.signals.spec import SignalSpec
+from suffice.signals.registry import SignalSpec
 from suffice.trace.rounds.records import LoopView, Passage, Round
 
 

@@ -10,9 +10,8 @@ import pytest
 from suffice.errors import UsageError
 from suffice.policies.rules.policy import RulePolicy
 from suffice.signals.abstained import abstained_signal
-from suffice.signals.registry import SIGNALS
+from suffice.signals.registry import SIGNALS, SignalSpec
 from suffice.signals.samples import entropy_signal, top_cluster_signal
-from suffice.signals.spec import SignalSpec
 from suffice.signals.store import with_signals
 from suffice.signals.table import first_stops, signal_table
 from suffice.testing.conformance import live_stop

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from tests.properties import examples
 
 from suffice.errors import UsageError
-from suffice.signals.registry import SIGNALS, resolve
-from suffice.signals.spec import RERANKS, SAMPLES, VERDICTS, why_undefined
+from suffice.signals.registry import RERANKS, SAMPLES, SIGNALS, VERDICTS, resolve, why_undefined
 from suffice.trace.rounds.records import LoopView, Passage, Round, Token, TopToken, Usage
 from suffice.trace.rounds.schema import SCHEMA
 

@@ -22,8 +22,7 @@ from suffice.measures.costs import cost_reads
 from suffice.policies.rules.policy import RulePolicy
 from suffice.replay.run.replay import stop_rounds
 from suffice.signals.asking.evidence_models import evidence_signals
-from suffice.signals.asking.judge_support import JUDGING
-from suffice.signals.asking.verdicts import JUDGE_TOKENS
+from suffice.signals.asking.judge_support import JUDGE_TOKENS, JUDGING
 from suffice.signals.store import SignalModels, with_signals
 from suffice.testing.encoders import HashingEncoder
 from suffice.testing.models import Failures, ScriptedModel

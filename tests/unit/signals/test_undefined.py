@@ -10,8 +10,7 @@ import pytest
 from suffice.errors import SufficeWarning
 from suffice.live.controller import Controller
 from suffice.policies.rules.policy import RulePolicy
-from suffice.signals.registry import SIGNALS, resolve
-from suffice.signals.spec import undefined_in_words, why_undefined
+from suffice.signals.registry import SIGNALS, resolve, undefined_in_words, why_undefined
 from suffice.stats.maps.isotonic import fit_per_round
 from suffice.stats.maps.per_round import PerRoundCalibrator
 from suffice.testing.traces import answer_tokens

@@ -25,9 +25,7 @@ from suffice.loops.record.session import (
     SessionSettings,
     record_all,
 )
-from suffice.loops.registry import LOOPS, make_pipeline
-from suffice.loops.settings import LoopSettings
-from suffice.loops.steps import SteppedLoop
+from suffice.loops.steps import LOOPS, LoopSettings, SteppedLoop, make_pipeline
 from suffice.retrieval.indexes import IndexMaker
 from suffice.retrieval.ranking import corpus_fingerprint
 from suffice.retrieval.retrievers import (

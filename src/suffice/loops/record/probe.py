@@ -16,8 +16,7 @@ from suffice._version import VERSION
 from suffice.concurrency import width_of
 from suffice.contracts import ChatModel
 from suffice.errors import DataError, SufficeWarning, UsageError
-from suffice.loops.answers.calls import AnswerSettings
-from suffice.loops.answers.drafts import answer_probe
+from suffice.loops.calls import AnswerSettings, answer_probe
 from suffice.loops.record.session import (
     Progress,
     Recorder,
@@ -70,7 +69,7 @@ class ProbeSettings(AnswerSettings):
         Only the first so many questions, by id, or so many drawn by ``seed``; ``None``: all. A larger
         number later adds to them.
 
-    The others are those of :class:`suffice.loops.answers.calls.AnswerSettings`.
+    The others are those of :class:`suffice.loops.calls.AnswerSettings`.
     """
 
     missing_only: Annotated[

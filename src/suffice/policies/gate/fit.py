@@ -15,8 +15,7 @@ from suffice.policies.fitting import fit_data
 from suffice.policies.gate.policy import PUBLISHED_CANDIDATES, GatePolicy, executes
 from suffice.policies.gate.risk import RiskModel, remaining_share
 from suffice.policies.gate.settings import DEFAULT_COSTS, MARKERS, GateCosts, GateSettings
-from suffice.signals.candidates import CANDIDATE_AGREEMENT, CONTRADICTION
-from suffice.signals.samples import sample_counts
+from suffice.signals.samples import CANDIDATE_AGREEMENT, CONTRADICTION, sample_counts
 from suffice.stats.logistic import fit_rising_logistic
 from suffice.trace.plans.records import PlanRecord, PlanSet
 from suffice.trace.rounds.table import TraceSet

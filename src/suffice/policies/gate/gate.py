@@ -19,7 +19,7 @@ from suffice.policies.gate.settings import (
     Unreachable,
     chosen_action,
 )
-from suffice.signals.candidates import MarkerDetector, agreement
+from suffice.signals.samples import MarkerDetector, agreement
 
 Blocked = Literal["budget", "cool-down"]
 

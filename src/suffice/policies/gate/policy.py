@@ -16,8 +16,8 @@ from suffice.policies.gate.gate import Reading
 from suffice.policies.gate.risk import remaining_share
 from suffice.policies.gate.settings import MARKERS, GateSettings, PlanAction, chosen_action
 from suffice.policies.method import loop_needs
-from suffice.signals.candidates import CANDIDATE_AGREEMENT, CONTRADICTION
-from suffice.signals.spec import SignalSpec
+from suffice.signals.registry import SignalSpec
+from suffice.signals.samples import CANDIDATE_AGREEMENT, CONTRADICTION
 from suffice.stats.fields import known
 from suffice.stats.logistic import sigmoids
 

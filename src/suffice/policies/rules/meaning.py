@@ -30,7 +30,7 @@ from suffice.policies.rules.syntax import (
     Truth,
     parse,
 )
-from suffice.signals.spec import SignalSpec
+from suffice.signals.registry import SignalSpec
 from suffice.stats.units import lots
 
 Value = Any  # float64 and bool arrays (n_questions, n_rounds), or what is broadcast to that

@@ -24,8 +24,8 @@ from suffice.policies.stop_rag.training import (
     Values,
     train,
 )
-from suffice.signals.available import given_signals
 from suffice.signals.registry import Q_CONT, Q_STOP, SIGNALS, resolve
+from suffice.signals.table import given_signals
 from suffice.stats.fields import Fields
 
 if TYPE_CHECKING:

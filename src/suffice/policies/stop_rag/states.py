@@ -122,9 +122,8 @@ class MeanScores:
 
         from suffice.measures.scores import gold_answers
         from suffice.signals.columns.answers import ScoredAnswers
-        from suffice.signals.columns.ragged import segment_means
+        from suffice.signals.columns.arrays import Texts, segment_means
         from suffice.signals.columns.rounds import RoundColumns, blocks, only_columns
-        from suffice.signals.columns.texts import Texts
 
         means = np.full((traces.n_rounds, traces.n_questions), np.nan).T
         start = 0

@@ -49,8 +49,7 @@ from suffice.scoring import (
     metric_of_labels,
 )
 from suffice.signals.abstained import ABSTAINED, stated_phrases
-from suffice.signals.registry import own_among, resolve
-from suffice.signals.spec import given_by
+from suffice.signals.registry import given_by, own_among, resolve
 
 _FEWEST, _MOST_LISTED = 4, 200
 

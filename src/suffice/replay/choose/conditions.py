@@ -15,8 +15,7 @@ from suffice.policies.fitting import FitData, fit_calibrator, out_of_fold
 from suffice.policies.rules.meaning import RuleColumns, rule_fires
 from suffice.policies.rules.syntax import Number
 from suffice.policies.thresholds import shortest_threshold
-from suffice.signals.registry import SIGNALS
-from suffice.signals.spec import SignalSpec
+from suffice.signals.registry import SIGNALS, SignalSpec
 from suffice.signals.table import SignalTable, declared
 from suffice.stats.maps.per_round import PerRoundCalibrator
 from suffice.trace.rounds.table import TraceSet

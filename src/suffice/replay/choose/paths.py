@@ -15,8 +15,8 @@ from suffice.errors import UsageError
 from suffice.measures.measures import Measures
 from suffice.policies.rules.policy import check_rule, not_before
 from suffice.policies.rules.syntax import parse
-from suffice.signals.available import lack
 from suffice.signals.registry import SIGNALS, resolve
+from suffice.signals.table import lack
 
 COINS = (0.25, 0.5, 0.75, 1.0)
 """Shares of the questions on which the next policy of a path decides, drawn by each question's coin."""

@@ -29,7 +29,7 @@ from suffice.replay.settings import ComparisonSettings, DiagnosisSettings
 from suffice.results.as_json import as_json
 from suffice.results.table import Cell, Column, Table, Value
 from suffice.results.tabular import Tabular
-from suffice.signals.columns.texts import NONE, Texts
+from suffice.signals.columns.arrays import NONE, Texts
 from suffice.stats.intervals.bootstrap import percentile_interval, resampled_means
 from suffice.stats.units import unit_means
 from suffice.trace.rounds.table import TraceSet

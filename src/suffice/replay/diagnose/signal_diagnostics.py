@@ -23,9 +23,9 @@ from suffice.results.as_json import as_json
 from suffice.results.formats import counted
 from suffice.results.table import Table
 from suffice.results.tabular import Tabular
-from suffice.signals.available import given_signals, lack
-from suffice.signals.columns.texts import Texts
+from suffice.signals.columns.arrays import Texts
 from suffice.signals.registry import SIGNALS, resolve
+from suffice.signals.table import given_signals, lack
 from suffice.stats.auroc import USES, auroc_use, average_ranks
 from suffice.stats.intervals.estimate import Estimate, difference
 from suffice.stats.intervals.sums import from_sums

@@ -15,9 +15,9 @@ from suffice.contracts import Encoder
 from suffice.errors import DataError, UsageError
 from suffice.scoring import answer_form
 from suffice.signals.asking.evidence_models import encoded, unit_rows
-from suffice.signals.asking.memo import KeptEncoder
 from suffice.signals.asking.whole_record import (
     Asked,
+    KeptEncoder,
     Replies,
     RoundQuestion,
     ask_rounds,

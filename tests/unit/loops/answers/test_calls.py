@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suffice.loops.answers.calls import (
+from suffice.loops.calls import (
     AnswerCall,
     ParsedReply,
     ask_answer,
     ask_majority,
     parse_reply,
 )
-from suffice.loops.settings import LoopSettings
+from suffice.loops.steps import LoopSettings
 from suffice.signals.samples import SELF_CONSISTENCY
 from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.records import LoopView

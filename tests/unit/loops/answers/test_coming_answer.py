@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suffice.loops.answers.calls import ComingAnswer, parse_reply
+from suffice.loops.calls import ComingAnswer, parse_reply
 
 PARTS = st.sampled_from(
     [

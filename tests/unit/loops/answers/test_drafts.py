@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 
 from suffice.errors import UsageError
-from suffice.loops.answers.calls import AnswerSettings
-from suffice.loops.answers.drafts import answer_probe
-from suffice.loops.answers.follow_up_prompts import FollowUpPrompts
-from suffice.loops.answers.prompts import Prompt, SearchStep, render_prompt
+from suffice.loops.calls import AnswerSettings, answer_probe
+from suffice.loops.prompts import FollowUpPrompts, Prompt, SearchStep, render_prompt
 from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.records import LoopView, Passage, Round, Usage, with_draft
 

@@ -11,15 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from suffice.contracts import Message
-from suffice.loops.answers.calls import parse_reply
-from suffice.loops.answers.follow_up_prompts import (
+from suffice.loops.calls import parse_reply
+from suffice.loops.prompts import (
     FOLLOW_UP,
+    PROMPTS,
     SO_THE_ANSWER,
     VERDICT,
     FollowUpPrompts,
+    Prompt,
+    PromptName,
+    SearchStep,
     render_reading,
 )
-from suffice.loops.answers.prompts import PROMPTS, Prompt, PromptName, SearchStep
 from suffice.signals.evidence import one_line
 from suffice.trace.rounds.records import Passage
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from suffice.contracts import Message
-from suffice.loops.answers.prompts import (
+from suffice.loops.prompts import (
     _RATING,
     PROMPTS,
     Api,

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from suffice.loops.answers.calls import ComingAnswer, parse_reply
+from suffice.loops.calls import ComingAnswer, parse_reply
 from suffice.signals.model_confidence import ANSWER_TOKEN_MARGIN
 from suffice.trace.rounds.records import LoopView, Round, Token, TopToken
 

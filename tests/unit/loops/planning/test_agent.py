@@ -10,8 +10,15 @@ import pytest
 
 from suffice.contracts import GenerationRequest
 from suffice.errors import SufficeWarning, UsageError
-from suffice.loops.planning.agent import PlanningAgent, PlanningSettings, PlanRun
-from suffice.loops.planning.controls import AGENTS, AgentControl, agent_control, gated
+from suffice.loops.planning.agent import (
+    AGENTS,
+    AgentControl,
+    PlanningAgent,
+    PlanningSettings,
+    PlanRun,
+    agent_control,
+    gated,
+)
 from suffice.policies.gate.risk import RiskModel
 from suffice.policies.gate.settings import GateCosts, GateSettings
 from suffice.testing.models import ScriptedModel

@@ -7,9 +7,14 @@ import pytest
 
 from suffice.contracts import GenerationRequest, Verdict
 from suffice.errors import BackendError, UsageError
-from suffice.loops.planning.agent import PlanningAgent, PlanningSettings
-from suffice.loops.planning.controls import AGENTS
-from suffice.loops.planning.recorder import PlanJob, PlanRecorderSettings, record_plans
+from suffice.loops.planning.agent import (
+    AGENTS,
+    PlanJob,
+    PlanningAgent,
+    PlanningSettings,
+    PlanRecorderSettings,
+    record_plans,
+)
 from suffice.testing.models import ScriptedModel
 from suffice.trace.plans.file import read_plans
 from suffice.trace.plans.records import PlanGold, PlanTask

@@ -19,8 +19,7 @@ from suffice.policies.rules.meaning import (
 )
 from suffice.policies.rules.policy import rule_needs
 from suffice.policies.rules.syntax import SignalRef, parse
-from suffice.signals.registry import SIGNALS
-from suffice.signals.spec import SignalSpec
+from suffice.signals.registry import SIGNALS, SignalSpec
 
 NAN = math.nan
 SPECS = {

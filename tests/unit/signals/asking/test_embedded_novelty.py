@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from suffice.signals.asking.embedded_novelty import novelty_signals, with_novelty
+from suffice.signals.asking.evidence_models import novelty_signals, with_novelty
 from suffice.signals.store import SignalModels, with_signals
 from suffice.testing.encoders import HashingEncoder
 from suffice.testing.traces import to_trace_set

@@ -20,8 +20,7 @@ from suffice.signals.asking.evidence_models import (
     statement,
     with_evidence,
 )
-from suffice.signals.asking.memo import KeptEncoder
-from suffice.signals.asking.whole_record import Asked
+from suffice.signals.asking.whole_record import Asked, KeptEncoder
 from suffice.testing.encoders import HashingEncoder
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import LoopView, Passage, Round

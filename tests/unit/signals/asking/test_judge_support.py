@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 from suffice.contracts import Message
 from suffice.errors import BackendError
 from suffice.signals.asking.judge_support import (
+    JUDGE_TOKENS,
+    add_judge_calls,
     judge_support,
     judged,
     parse_rating,
     render_judge_prompt,
 )
-from suffice.signals.asking.verdicts import JUDGE_TOKENS, add_judge_calls
 from suffice.testing.models import Failures, ScriptedModel
 from suffice.trace.rounds.records import LoopView, Passage, Round, Usage
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from suffice.contracts import Encoder, Entailment
 from suffice.errors import BackendError
-from suffice.signals.asking.memo import KeptEncoder, KeptEntailment
+from suffice.signals.asking.whole_record import KeptEncoder, KeptEntailment
 from suffice.testing.encoders import HashingEncoder
 
 

@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suffice.signals.asking.reranking import (
+from suffice.signals.asking.whole_record import Asked
+from suffice.signals.retrieval_scores import (
     RERANK_MEAN,
     RERANK_TOP_SCORE,
     RERANK_VARIANCE,
     RERANK_VARIANCE_RAW,
     rerank_passages,
 )
-from suffice.signals.asking.whole_record import Asked
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import LoopView, Passage, QuestionRecord, Round
 

@@ -11,8 +11,7 @@ import pytest
 
 from suffice.contracts import Generation, GenerationRequest
 from suffice.errors import BackendError
-from suffice.signals.asking.judge_support import JUDGING
-from suffice.signals.asking.verdicts import Rating, usages
+from suffice.signals.asking.judge_support import JUDGING, Rating, usages
 from suffice.signals.asking.whole_record import Asked, Replies
 from suffice.testing.models import Failures, ScriptedModel
 from suffice.testing.traces import make_record, to_trace_set
