@@ -16,7 +16,6 @@ from suffice.contracts import (
     Encoder,
     GenerationRequest,
     Message,
-    PassageFilter,
     Retriever,
     SetPolicy,
     StopPolicy,
@@ -89,30 +88,6 @@ def put_alone(model: ChatModel, earlier: Sequence[Message], question: str) -> tu
 # --- answers --------------------------------------------------------------------------------------
 DECLINED = "no confident answer"
 CANNOT_ANSWER = "cannot answer"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answering:
-    """How a question is answered. ``follow`` gets every round, ``tell`` each piece of the answer."""
-
-    loop: LoopSettings = field(default_factory=CumulativeSettings)
-    budgets: Budgets = field(default_factory=Budgets)
-    encoder: Encoder | None = None
-    passage_filter: PassageFilter | None = None
-    choose: str = "latest"
-    decline_below: float | None = None
-    speculate: bool = False
-    every_answer: bool = False
-    earlier: tuple[Message, ...] = ()
-    follow: Callable[[Round, Decision], None] | None = None
-    tell: Callable[[str], None] | None = None
-
-    def __post_init__(self) -> None:
-        AnswerChoice.parse(self.choose)
-        if self.decline_below is not None and not 0.0 <= self.decline_below <= 1.0:
-            raise UsageError(
-                f"a confidence to decline below lies in [0, 1], found {self.decline_below!r}"
-            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,114 +253,6 @@ def _fixed(rounds: Sequence[Round], budget: int) -> Spent:
     return Spent(rounds=budget, calls=1, tokens=tokens)
 
 
-def answer(
-    question: str,
-    retriever: Retriever,
-    model: ChatModel,
-    live: Loop,
-    settings: Answering,
-) -> Answered:
-    """Run the loop until the policy that ``live`` holds, a budget or the passages end it.
-
-    A round is asked for an answer where something reads it: the policy, or the choice among answers. Else the
-    last one alone is, when the loop has ended.
-    """
-    if not question.strip():
-        raise UsageError("the question is empty; type what you want to know")
-    question = whole_text(question)
-    policy = live.policy
-    if policy is None:
-        raise UsageError("without a policy nothing stops the loop; give its watch one")
-    check_confidence(policy, choose=settings.choose, decline_below=settings.decline_below)
-    meter = Meter(model, settings.budgets)
-    live.pay_by(meter)
-    # the model itself is asked, since a probe is no part of the answer
-    loop, _ = settings.loop.settled(model)
-    decisions: list[Decision] = []
-    if settings.choose == "latest":
-        settings = replace(settings, choose=policy.needs.returns)
-    reads = EVERYTHING if settings.every_answer else reads_of(policy, loop, choose=settings.choose)
-    steps: list[Step] = []
-
-    def ending(rounds: Iterable[ToBeAsked]) -> tuple[StoppedBy, str]:
-        for step, ask in rounds:
-            steps.append(step)
-            finished = step.finished(ask())
-            decision = live.observe(finished)
-            decisions.append(decision)
-            if settings.follow is not None:
-                settings.follow(finished, decision)
-            if decision.stop:
-                return decision.stopped_by or "policy", decision.reason
-        if not decisions:
-            raise UsageError("the corpus gave no passage for this question")
-        if len(decisions) >= loop.rounds:
-            return "budget", f"the budget of {loop.rounds} rounds is spent"
-        return "end", "pool exhausted: no passage is left to show"
-
-    before: Usage | None = None
-    if settings.earlier:
-        question, before = put_alone(meter, settings.earlier, question)
-    if question != live.question:
-        live.restate(question)
-    wasted = Wasted()
-    try:
-        pipeline = make_pipeline(meter, loop, settings.encoder, settings.passage_filter)
-        coming = pipeline.steps(Question(id="ask", text=question), retriever, reads)
-        if before is not None:
-            coming = _paying(coming, before)
-        if settings.speculate:
-            ahead = Ahead(coming, meter)
-            try:
-                stopped_by, reason = ending(ahead.rounds())
-            finally:
-                wasted = ahead.close()
-        else:
-            stopped_by, reason = ending((step, step.asked) for step in coming)
-    except SufficeError as error:
-        if isinstance(error, InternalError) or not decisions:
-            raise
-        stopped_by, reason = "error", str(error)
-    read = live.rounds[: len(decisions)]
-    left = 0 if stopped_by == "end" else max(0, loop.rounds - len(read))
-    # where it may be withheld, nobody is told of the last answer as it comes
-    withheld = isinstance(policy, SetPolicy) or _declines(settings, decisions[-1])
-    rounds, failed = _with_answer(read, steps, None if withheld else settings.tell)
-    if failed is not None:
-        stopped_by, reason = "error", str(failed)
-    choice, view = AnswerChoice.parse(settings.choose), LoopView(question, rounds)
-    chosen = answer_round(choice, view, decisions[: len(rounds)], live.signals) or len(rounds)
-    declined = _declines(settings, decisions[chosen - 1])
-    said = DECLINED if declined else rounds[chosen - 1].answer_text
-    answer_set = None
-    if isinstance(policy, SetPolicy):
-        answer_set = policy.answer_set(rounds, stopped=stopped_by == "policy")
-        if not answer_set.answers:
-            said, declined = CANNOT_ANSWER, True
-    silent, spent = sum(finished.answer is None for finished in rounds), _spent(rounds)
-    return Answered(
-        answer=said,
-        rounds=rounds,
-        decisions=tuple(decisions[: len(rounds)]),
-        stopped_by=stopped_by,
-        reason=reason,
-        answer_round=chosen,
-        confidence=decisions[chosen - 1].confidence,
-        declined=declined,
-        answer_set=answer_set,
-        usd=meter.usd,
-        spent=replace(
-            spent,
-            calls=_total([spent.calls, wasted.calls]),
-            tokens=_total([spent.tokens, wasted.tokens]),
-        ),
-        saved=_saved(read, left, grows=bool(silent) and loop.ranks_once),
-        fixed=_fixed(rounds, len(read) + left) if loop.ranks_once and before is None else None,
-        unasked=silent * (loop.samples if loop.majority else 1),
-        wasted=wasted if settings.speculate else None,
-    )
-
-
 def _paying(steps: Iterable[Step], before: Usage) -> Iterator[Step]:
     """The steps, the first of which has what was spent before it among its costs."""
     for step in steps:
@@ -410,11 +277,6 @@ def reads_of(policy: StopPolicy, loop: LoopSettings, *, choose: str = "latest") 
         at_end=chooses or policy.facts.coverage is not None or has_confidence(policy),
         novelty=not read.isdisjoint(NOVELTY),
     )
-
-
-def _declines(settings: Answering, decision: Decision) -> bool:
-    least, confidence = settings.decline_below, decision.confidence
-    return least is not None and (confidence is None or confidence < least)
 
 
 def _with_answer(
@@ -464,8 +326,13 @@ class AskSettings:
         Further settings of the loop, by field, such as ``prompt``; see its class.
     budgets
         Limits beside policy and rounds.
-    choose, decline_below, speculate
-        See :class:`suffice.live.ask.Answering`.
+    choose
+        Which answer is returned: ``latest``, ``majority``, ``most-confident``, ``highest:NAME`` or
+        ``lowest:NAME`` of a signal that the policy reads.
+    decline_below
+        A confidence in [0, 1] under which no answer is given.
+    speculate
+        Whether the next round is searched and asked while one is decided about.
     encoder
         For policies that compare answers with their evidence or cluster samples by meaning.
     retrieval
@@ -485,9 +352,11 @@ class AskSettings:
     retrieval: Retrieval = field(default_factory=Retrieval)
 
     def __post_init__(self) -> None:
-        Answering(
-            choose=self.choose, decline_below=self.decline_below
-        )  # refused before models are loaded
+        AnswerChoice.parse(self.choose)
+        if self.decline_below is not None and not 0.0 <= self.decline_below <= 1.0:
+            raise UsageError(
+                f"a confidence to decline below lies in [0, 1], found {self.decline_below!r}"
+            )
         if self.pipeline is not None and self.pipeline not in LOOPS:
             raise UsageError(unknown_name("pipeline", self.pipeline, LOOPS))
 
@@ -578,29 +447,115 @@ class LiveLoop:
         follow: Callable[[Round, Decision], None] | None = None,
         tell: Callable[[str], None] | None = None,
     ) -> Answered:
-        """Answer a question, stopping when the policy says so; see :func:`answer`.
+        """Answer a question: run the loop until the policy, a budget or the passages end it.
 
-        ``watched`` decides by this loop's policy; ``None``: a loop without a record does. For the others see
-        :class:`Answering`.
+        A round is asked for an answer where something reads it, the policy or the choice among answers, or
+        ``every_answer`` is wanted; else the last one alone is, when the loop has ended. ``watched`` decides
+        by this loop's policy; ``None``: a loop without a record does. ``earlier`` are messages before the
+        question; ``follow`` gets every round, ``tell`` each piece of the answer.
         """
-        return answer(
-            question,
-            retriever,
-            self.model,
-            watched or Loop.alone(self.policy, max_rounds=self.loop.rounds),
-            Answering(
-                loop=self.loop,
-                budgets=self.settings.budgets,
-                encoder=self.encoder,
-                passage_filter=self.policy.needs.filter,
-                choose=self.settings.choose,
-                decline_below=self.settings.decline_below,
-                speculate=self.settings.speculate,
-                every_answer=every_answer,
-                earlier=earlier,
-                follow=follow,
-                tell=tell,
+        if not question.strip():
+            raise UsageError("the question is empty; type what you want to know")
+        question, policy, settings, choose = (
+            whole_text(question),
+            self.policy,
+            self.settings,
+            self.settings.choose,
+        )
+        least = settings.decline_below
+        check_confidence(policy, choose=choose, decline_below=least)
+        live = watched or Loop.alone(policy, max_rounds=self.loop.rounds)
+        meter = Meter(self.model, settings.budgets)
+        live.pay_by(meter)
+        # the model itself is asked, since a probe is no part of the answer
+        loop, _ = self.loop.settled(self.model)
+        decisions: list[Decision] = []
+        if choose == "latest":
+            choose = policy.needs.returns
+        reads = EVERYTHING if every_answer else reads_of(policy, loop, choose=choose)
+        steps: list[Step] = []
+
+        def declines(decision: Decision) -> bool:
+            return least is not None and (
+                decision.confidence is None or decision.confidence < least
+            )
+
+        def ending(rounds: Iterable[ToBeAsked]) -> tuple[StoppedBy, str]:
+            for step, ask in rounds:
+                steps.append(step)
+                finished = step.finished(ask())
+                decision = live.observe(finished)
+                decisions.append(decision)
+                if follow is not None:
+                    follow(finished, decision)
+                if decision.stop:
+                    return decision.stopped_by or "policy", decision.reason
+            if not decisions:
+                raise UsageError("the corpus gave no passage for this question")
+            if len(decisions) >= loop.rounds:
+                return "budget", f"the budget of {loop.rounds} rounds is spent"
+            return "end", "pool exhausted: no passage is left to show"
+
+        before: Usage | None = None
+        if earlier:
+            question, before = put_alone(meter, earlier, question)
+        if question != live.question:
+            live.restate(question)
+        wasted = Wasted()
+        try:
+            pipeline = make_pipeline(meter, loop, self.encoder, policy.needs.filter)
+            coming = pipeline.steps(Question(id="ask", text=question), retriever, reads)
+            if before is not None:
+                coming = _paying(coming, before)
+            if settings.speculate:
+                ahead = Ahead(coming, meter)
+                try:
+                    stopped_by, reason = ending(ahead.rounds())
+                finally:
+                    wasted = ahead.close()
+            else:
+                stopped_by, reason = ending((step, step.asked) for step in coming)
+        except SufficeError as error:
+            if isinstance(error, InternalError) or not decisions:
+                raise
+            stopped_by, reason = "error", str(error)
+        read = live.rounds[: len(decisions)]
+        left = 0 if stopped_by == "end" else max(0, loop.rounds - len(read))
+        # where it may be withheld, nobody is told of the last answer as it comes
+        withheld = isinstance(policy, SetPolicy) or declines(decisions[-1])
+        rounds, failed = _with_answer(read, steps, None if withheld else tell)
+        if failed is not None:
+            stopped_by, reason = "error", str(failed)
+        choice, view = AnswerChoice.parse(choose), LoopView(question, rounds)
+        chosen = answer_round(choice, view, decisions[: len(rounds)], live.signals) or len(rounds)
+        declined = declines(decisions[chosen - 1])
+        said = DECLINED if declined else rounds[chosen - 1].answer_text
+        answer_set = None
+        if isinstance(policy, SetPolicy):
+            answer_set = policy.answer_set(rounds, stopped=stopped_by == "policy")
+            if not answer_set.answers:
+                said, declined = CANNOT_ANSWER, True
+        silent, spent = sum(finished.answer is None for finished in rounds), _spent(rounds)
+        return Answered(
+            answer=said,
+            rounds=rounds,
+            decisions=tuple(decisions[: len(rounds)]),
+            stopped_by=stopped_by,
+            reason=reason,
+            answer_round=chosen,
+            confidence=decisions[chosen - 1].confidence,
+            declined=declined,
+            answer_set=answer_set,
+            usd=meter.usd,
+            spent=replace(
+                spent,
+                calls=_total([spent.calls, wasted.calls]),
+                tokens=_total([spent.tokens, wasted.tokens]),
             ),
+            saved=_saved(read, left, grows=bool(silent) and loop.ranks_once),
+            fixed=_fixed(rounds, len(read) + left) if loop.ranks_once and before is None else None,
+            unasked=silent * (loop.samples if loop.majority else 1),
+            wasted=wasted if settings.speculate else None,
         )
 
 

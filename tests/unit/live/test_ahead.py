@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.live_answers import answered as answered_by
 
 from suffice.concurrency import Aside, may_be_cut
 from suffice.contracts import (
@@ -28,9 +29,8 @@ from suffice.costs.prices import Prices
 from suffice.datasets.example import Example
 from suffice.datasets.registry import load
 from suffice.errors import BackendError
-from suffice.live.ask import Ahead, Answered, Answering, AskSettings, LiveLoop, Wasted, answer
-from suffice.live.budgets import Budgets, Meter
-from suffice.live.loop import Loop
+from suffice.live.ask import Answered, AskSettings, LiveLoop
+from suffice.live.budgets import Ahead, Budgets, Meter, Wasted
 from suffice.live.requirements import ChosenPolicy
 from suffice.llm.cache import CachedModel
 from suffice.loops.ranked import CumulativeSettings
@@ -123,10 +123,7 @@ def test_the_answer_is_the_plain_loops(name: str) -> None:
 def asked(policy: StopPolicy, model: Any, *, rounds: int = 5, **settings: Any) -> Answered:
     loop = CumulativeSettings(rounds=rounds)
     settings = {"speculate": True, **settings}
-    controller = Loop.alone(policy, max_rounds=rounds)
-    return answer(
-        "Which?", OwnParagraphs(PASSAGES), model, controller, Answering(loop=loop, **settings)
-    )
+    return answered_by(policy, model, loop, PASSAGES, max_rounds=rounds, **settings)
 
 
 def by_last_fact(request: GenerationRequest, _sample: int) -> str:
@@ -310,13 +307,9 @@ def test_the_embedded_model_says_the_same_to_a_prompt_but_for_near_ties() -> Non
             kept = []
             for speculate in (False, True):
                 kept.append(Kept(model))
-                answer(
-                    EXAMPLES[0].question.text,
-                    OwnParagraphs(EXAMPLES[0].passages),
-                    kept[-1],
-                    Loop.alone(RulePolicy(rule="answer_stable")),
-                    Answering(loop=loop, speculate=speculate),
-                )
+                policy, example = RulePolicy(rule="answer_stable"), EXAMPLES[0]
+                text, passages = example.question.text, example.passages
+                answered_by(policy, kept[-1], loop, passages, text, speculate=speculate)
             plain, ahead = (one.replies for one in kept)
             common = plain.keys() & ahead.keys()
             assert len(common) >= 2
