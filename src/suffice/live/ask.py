@@ -62,10 +62,7 @@ _INSTRUCTIONS = (
 
 
 def put_alone(model: ChatModel, earlier: Sequence[Message], question: str) -> tuple[str, Usage]:
-    """The question as one that needs no conversation, by one greedy call, and what that cost.
-
-    Where the reply holds none, the question stays as it is.
-    """
+    """The question as one that needs no conversation, by one greedy call, and what that cost."""
     said = [*earlier, Message(role="user", content=question)]
     lines = [
         f"{turn.role.capitalize()}: {' '.join(turn.content.split())[:_MOST_LETTERS]}"
@@ -261,10 +258,7 @@ def _paying(steps: Iterable[Step], before: Usage) -> Iterator[Step]:
 
 
 def reads_of(policy: StopPolicy, loop: LoopSettings, *, choose: str = "latest") -> RoundReads:
-    """What a policy reads of a loop's rounds before it ends: what replay charges.
-
-    A policy with a confidence is shown what it is made of at the end of a budget, too.
-    """
+    """What a policy reads of a loop's rounds before it ends: what replay charges."""
     returned = AnswerChoice.parse(choose).or_own(policy.needs.returns)
     chooses = returned.rule != "latest"
     read = {given_by(spec).name for spec in policy.specs} | {returned.signal}
@@ -405,10 +399,9 @@ class LiveLoop:
     def with_models(
         self, encoder: Encoder | None, retrieval: Retrieval | None, tell: Tell
     ) -> LiveLoop:
-        """The loop with all it needs.
+        """The loop with all it needs; ``tell`` hears where it is not the one a promise was calibrated on.
 
-        ``retrieval`` is how its passages are found; ``None``: nobody knows, and what they carry is not
-        checked. ``tell`` hears where this is not the loop that the policy's promise was calibrated on.
+        Without ``retrieval`` nobody knows how passages are found, and what they carry is not checked.
         """
         encoder = encoder if self.encodes else None
         cosine = cluster_cosine(self.policy.needs.clusters, encoder)

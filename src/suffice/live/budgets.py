@@ -258,10 +258,7 @@ class Wasted:
 
 
 class Ahead:
-    """The rounds of a loop: while round t is decided about, round t + 1 is searched and asked in a thread.
-
-    Its errors and costs are raised and counted where it is reached.
-    """
+    """The rounds of a loop: while round t is decided about, round t + 1 is searched and asked in a thread."""
 
     def __init__(self, steps: Iterator[Step], meter: Meter) -> None:
         self._steps = steps

@@ -183,7 +183,7 @@ def answer_round(
     """The round, from 1, whose answer a loop returns, as replay chooses it; ``None``: none has one.
 
     Of the rounds with an answer and a defined value the one that is best by it, of equal ones the latest or
-    the first; without any value the latest. ``signals`` are those the policy read; others are computed.
+    the first; without any value the latest.
     """
     from suffice.stats.series import occurrences, running_best
 

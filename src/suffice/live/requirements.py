@@ -192,10 +192,7 @@ def check_policy(policy: StopPolicy, output: LoopOutput) -> None:
 
 
 def not_recorded(settings: LoopSettings) -> str:
-    """Which signals a recording under these settings will hold no inputs of, and what to type; may be empty.
-
-    To be said before it starts: what was not recorded is had by recording again.
-    """
+    """Which signals a recording under these settings will hold no inputs of, and what to type, or nothing."""
     output = LoopOutput(settings=settings, called="this recording")
     lacks = map(output.lack, SIGNALS.values())
     return in_words(lack for lack in lacks if lack is not None and lack.columns)
@@ -246,10 +243,7 @@ def cluster_cosine(needs: ClusterNeeds | None, encoder: Encoder | None) -> float
 
 
 def differences(policy: StopPolicy, loop: Mapping[str, Any]) -> list[str]:
-    """Where a loop is not the one a promise was calibrated on, each in words; none without a promise.
-
-    ``loop`` says of it what a run document says.
-    """
+    """Where a loop, as a run document says it, is not the one a promise was calibrated on, in words."""
     facts = policy.facts
     most = facts.max_rounds
     differences = facts.differences(loop)

@@ -131,10 +131,7 @@ def ask_answer(
     greedy: bool = True,
     tell: Callable[[str], None] | None = None,
 ) -> Round:
-    """A round of the greedy reply with that many stochastic answers, or of these alone; no passages.
-
-    ``tell`` is told of the greedy reply as it comes, where the model does so.
-    """
+    """A round of the greedy reply with that many samples, or of these alone; ``tell`` hears it coming."""
     made = Round(answer=None, usage=NOTHING_ASKED)
     if greedy:
         reply = model.generate(
@@ -166,13 +163,7 @@ def ask_answer(
 def ask_majority(
     model: ChatModel, call: AnswerCall, settings: AnswerSettings, *, samples: int
 ) -> Round:
-    """A round of the most frequent of that many stochastic answers; no passages.
-
-    Answers are compared normalised, as they are scored. Of equally frequent ones the first drawn
-    wins, and of those that normalise alike the first drawn is the answer. Whoever wants the answer
-    needs all of these calls: they all count as answering calls, none as sample calls, and the plain
-    token counts hold all of them.
-    """
+    """A round of the most frequent of that many samples, of equals the first drawn; all are answer calls."""
     drawn = _sampled(model, call, settings, samples)
     answers = _answers(drawn)
     normalized = [answer_form(answer) for answer in answers]
@@ -236,15 +227,10 @@ class ParsedReply:
 
 
 def parse_reply(text: str) -> ParsedReply:
-    r"""Answer: the first line with more than markup behind ``Answer:``, or the reply's first without one.
+    """Answer: the first line with more than markup behind ``Answer:``, or the reply's first without one.
 
     Where that is a lower line that begins with ``Confidence:``, there is none. Confidence: a lone 1-5
     behind ``Confidence:``; "10", "4/5" or words leave it undefined (METHODS 1; corrected).
-
-    >>> parse_reply("**Answer:** Oslo\n**Confidence:** 4")
-    ParsedReply(answer='Oslo', confidence=4.0, failure=None)
-    >>> parse_reply("Answer:\nConfidence: 10")
-    ParsedReply(answer='', confidence=None, failure='empty answer line')
     """
     rating = _CONFIDENCE.search(text)
     lone = _LONE_RATING.fullmatch(rating.group("value")) if rating else None
@@ -282,12 +268,7 @@ def _with_own_signs(text: str, span: tuple[int, int]) -> str:
 
 
 class ComingAnswer:
-    r"""The answer of a reply that comes in pieces: as much of it as :func:`parse_reply` will surely give.
-
-    >>> coming = ComingAnswer()
-    >>> [coming.feed(piece) for piece in ("Ans", "wer: Os", "lo, ", "Norway ", "\nConfidence: 4")]
-    ['', 'Os', 'lo,', ' Norway', '']
-    """
+    """The answer of a reply that comes in pieces: as much of it as :func:`parse_reply` will surely give."""
 
     def __init__(self) -> None:
         self._text = ""

@@ -168,10 +168,7 @@ class FollowUpPipeline(QueryLoop):
         return one_line(_LABEL.sub("", _first_line(text))), text, usage
 
     def read(self, query: str, passages: Sequence[Passage]) -> tuple[str, Usage]:
-        """The answer to a follow-up question from its documents alone.
-
-        Where nothing new was found it is "unknown" and no call is made.
-        """
+        """The answer to a follow-up question from its documents alone."""
         if not passages:
             return _UNKNOWN, NOTHING_ASKED
         prompt, most = render_reading(query, passages, api=self.model.api), self.settings
@@ -209,13 +206,7 @@ class ChainPipeline(FollowUpPipeline):
 
 
 def parse_verdict(text: str) -> bool | None:
-    r"""Whether the last ``<STOP>`` or ``<CONTINUE>`` after ``Decision:`` is the first; ``None``: neither.
-
-    >>> parse_verdict("Analysis: the year is missing, no <STOP>.\nDecision: <CONTINUE>")
-    False
-    >>> parse_verdict("Everything is there. <STOP>") is None
-    True
-    """
+    """Whether the last ``<STOP>`` or ``<CONTINUE>`` after ``Decision:`` is the first; ``None``: neither."""
     _, decided, rest = text.partition("Decision:")
     tags = _TAGS.findall(rest)
     return tags[-1] == "STOP" if decided and tags else None

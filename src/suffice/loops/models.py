@@ -41,10 +41,7 @@ def connect_encoder(
 
 
 def connect_reranker(path: str) -> Reranker:
-    """The reranker at a path: a GGUF file, or else a cross-encoder's folder or name.
-
-    Safe to call from several threads: one question is reranked at a time.
-    """
+    """The reranker at a path: a GGUF file, or else a cross-encoder's folder or name."""
     if path.lower().endswith(".gguf"):
         return _OneAtATime(EmbeddedReranker(path))
     place = Path(path)
@@ -58,10 +55,7 @@ def connect_reranker(path: str) -> Reranker:
 
 
 def reranker_name(path: str) -> str:
-    """What a recording calls a reranker: its name, and for files a hash of what it is made of.
-
-    A folder may move; another reranker in its place is another name.
-    """
+    """What a recording calls a reranker: its name, and for files a hash of what it is made of."""
     place = Path(path)
     if not place.exists():
         return path

@@ -219,13 +219,7 @@ def render_prompt(
     api: Api,
     name: PromptName = "answer-first",
 ) -> Prompt:
-    """The prompt over the passages so far.
-
-    Two prompts of which the second shows further passages share everything up to the end of the
-    first's last passage. A completion model continues after the question; a chat model gets one user
-    message. White space is squeezed, and title, text and question are cut after 4,000 characters
-    each.
-    """
+    """The prompt over the passages so far, which begins as that over fewer of them."""
     evidence, asked = evidence_text(passages), f"Question: {one_line(question)}"
     bare = name == "bare"
     instructions = _BARE_INSTRUCTIONS if bare else _told(name, _INSTRUCTIONS)

@@ -91,10 +91,7 @@ class QueryLoopSettings(LoopSettings):
 
     @property
     def own_calls(self) -> int:
-        """Calls a round that do not answer, at most: the one that chooses its query, and one more.
-
-        That is the search of a model that would have ended, or the verdict after the last round.
-        """
+        """Calls a round that do not answer, at most: the one that chooses its query, and one more."""
         return 2
 
     def shown(self, number: int) -> int:
@@ -118,11 +115,7 @@ class _Trail:
     def look(
         self, ranked: Sequence[Passage], most: int
     ) -> tuple[list[Passage], list[Passage], list[Passage]]:
-        """The first ``most`` passages not found before, and what else ranks among them.
-
-        These are the new, the new with what was dropped before (its score for this query may be better), and
-        what was shown before.
-        """
+        """The first ``most`` passages not found before, and what else ranks among them."""
         shown = {passage.id for passage in self.shown}
         new: list[Passage] = []
         offered: list[Passage] = []
@@ -161,10 +154,7 @@ class QueryLoop(SteppedLoop):
     def choose(
         self, question: str, steps: Sequence[SearchStep], *, refused: QueryChoice | None = None
     ) -> QueryChoice:
-        """What to do after these steps.
-
-        ``refused`` is the choice to end that was not granted: one that searches is wanted instead.
-        """
+        """What to do after these steps; ``refused``: a choice to end that was not granted, search instead."""
 
     def read(self, query: str, passages: Sequence[Passage]) -> tuple[str | None, Usage]:
         """The answer to a query from what it found, if it is asked for, and what that cost."""
@@ -185,10 +175,7 @@ class QueryLoop(SteppedLoop):
     def steps(
         self, question: Question, retriever: Retriever, reads: RoundReads = EVERYTHING
     ) -> Iterator[Step]:
-        """Rounds as they are come to, up to the budget, also those that find nothing new.
-
-        Where the model would end it is made to search once more: whether to stop is for a policy.
-        """
+        """Rounds as they are come to, up to the budget, also those that find nothing new."""
         loop, trail = self.settings, _Trail()
         before: tuple[Round, ...] = ()
         choice: QueryChoice | None = None
@@ -276,11 +263,7 @@ class _After:
     last: bool
 
     def __call__(self, finished: Round) -> Round:
-        """The round with what was said of it.
-
-        A wish is a ``judge_call`` where it chose no query: where the model would end, and after the last
-        round. Elsewhere it is the next round's choice and costs a policy nothing more.
-        """
+        """The round with what was said of it."""
         signals, usage, action = dict(finished.signals), finished.usage, finished.action
         if self.wish is not None:
             choice = self.wish()

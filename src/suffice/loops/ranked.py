@@ -26,10 +26,7 @@ from suffice.trace.rounds.records import Question, Round
 
 
 class GrowingLoop(SteppedLoop):
-    """Runs the loop over one question at a time; safe to use from several threads.
-
-    The passage filter filters the ranking, once, before its head is shown.
-    """
+    """Ranks once, filters the ranking, and shows a growing head of it; safe to use from several threads."""
 
     def steps(
         self, question: Question, retriever: Retriever, reads: RoundReads = EVERYTHING
@@ -117,10 +114,7 @@ class BudgetedSettings(LoopSettings):
 
 
 def settle_certainty(settings: BudgetedSettings, model: ChatModel) -> tuple[BudgetedSettings, str]:
-    """The settings without ``auto``, and why S1 comes from where it does.
-
-    Asks the model whether it gives log-probabilities, unless ``self_consistency`` was chosen.
-    """
+    """The settings without ``auto``, and why S1 comes from where it does."""
     if settings.certainty == "self_consistency":
         return _by_majority(settings), "as asked"
     supports = getattr(model, "supports_logprobs", None)

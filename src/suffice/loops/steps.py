@@ -227,11 +227,7 @@ class SteppedLoop(ABC):
     def beside(
         self, question: Question, rounds: tuple[Round, ...], *, rate: bool, novelty: bool
     ) -> Round:
-        """The last round with what the encoder and the judge find.
-
-        Without ``rate`` no judge is asked, without ``novelty`` queries and passages are not compared with
-        earlier ones.
-        """
+        """The last round with what the encoder and the judge find."""
         if self._encoder is not None:
             started = time.perf_counter()
             if novelty:

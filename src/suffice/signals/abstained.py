@@ -141,11 +141,7 @@ _USUAL = ready(ABSTENTION_PHRASES)
 
 
 def abstained(rounds: RoundColumns, phrases: Abstentions) -> NDArray[np.float64]:
-    """1.0 where the answer is empty or says, by these phrases, that it is not known; else 0.0.
-
-    A remark after a whole phrase, in brackets or as a further sentence, makes no answer of it; one
-    after an answer makes no abstention of that.
-    """
+    """1.0 where the answer is empty or says, by these phrases, that it is not known; else 0.0."""
     answers = rounds.texts("answer")
     return answers.through(abstaining(answers.distinct, phrases).astype(np.float64), np.nan)
 

@@ -81,11 +81,7 @@ _FORM = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class DerivedName:
-    """What a derived signal's name says; ``top``: of so much less the signal.
-
-    >>> str(DerivedName.parse("gain( 1-self_consistency)"))
-    'gain(1 - self_consistency)'
-    """
+    """What a derived signal's name says; ``top``: of so much less the signal."""
 
     how: str
     of: str
@@ -138,10 +134,7 @@ _FIRST = Absence("there is no earlier round", lambda view: view.previous is None
 def derived_signal(
     name: DerivedName, also: Iterable[str] = (), *, made_of: SignalSpec | None = None
 ) -> SignalSpec:
-    """The declaration; it needs and charges what the signal it is made of does.
-
-    ``made_of``: that signal, where a policy changed its meaning.
-    """
+    """The declaration; it needs and charges what the signal it is made of does."""
     of = resolve(name.of, also=also) if made_of is None else made_of
     how = DERIVATIONS[name.how]
     earlier = f"an earlier round has no {of.name}, or one that is no error"

@@ -44,11 +44,7 @@ def labelled_span(text: str) -> tuple[int, int] | None:
 
 
 def span_behind(text: str, place: int) -> tuple[int, int]:
-    """What stands on the first line from ``place`` on that holds more than white space and markup.
-
-    Neither is part of it at its ends: emphasis, backticks, a list's or heading's sign on a line of its
-    own. Nothing stands there where that is a lower line, and ``Confidence:`` begins it.
-    """
+    """What stands on the first line from ``place`` on that holds more than white space and markup."""
     behind = _BEFORE.match(text, place)
     start = behind.end() if behind else place
     if "\n" in text[place:start] and _RATING.match(text, start):
@@ -57,10 +53,7 @@ def span_behind(text: str, place: int) -> tuple[int, int]:
 
 
 def answer_span(text: str, place: int | None, form: str) -> tuple[int, int] | None:
-    """Where the answer stands in a reply: behind ``place``, behind its label, or the whole reply.
-
-    ``form`` is that of the answer, which a reply without a label is. ``None``: nothing says where it is.
-    """
+    """Where the answer stands in a reply: behind ``place`` or its label, or all of a reply of its ``form``."""
     if place is not None:
         return span_behind(text, place)
     if (labelled := labelled_span(text)) is not None:
@@ -79,10 +72,7 @@ def verbalized_confidence(rounds: RoundColumns) -> Array:
 
 
 def token_probability(rounds: RoundColumns) -> Array:
-    """Mean of exp(logprob) over all generated tokens, end token included (paper 2, S1), in [0, 1].
-
-    0 when nothing was generated; undefined when tokens were not recorded.
-    """
+    """Mean of exp(logprob) over all generated tokens, end token included (paper 2, S1), in [0, 1]."""
     tokens = rounds.lists("tokens")
     means = segment_means(np.exp(np.minimum(tokens.numbers("logprob"), 0.0)), tokens.offsets)
     means[tokens.lengths == 0] = 0.0
@@ -90,12 +80,7 @@ def token_probability(rounds: RoundColumns) -> Array:
 
 
 def answer_token_margin(rounds: RoundColumns) -> Array:
-    """Margin of the answer's first token in nats (paper 0), >= 0, high: sure.
-
-    The margin of a token is logprob(top-1) - logprob(top-2). Undefined without tokens, knowledge of where
-    the answer starts among them (:class:`_Answers`) or two alternatives at that token.
-    Spellings of one word are rivals, so it can be small where the answer is certain.
-    """
+    """logprob(top-1) - logprob(top-2) of the answer's first token, in nats (paper 0), >= 0; high: sure."""
     answers = rounds.once(_answers)
     margins = rounds.undefined()
     rows = np.flatnonzero(answers.first < answers.end)

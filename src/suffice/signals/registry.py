@@ -371,10 +371,7 @@ def own_among(names: Iterable[str], recorded: Iterable[str]) -> tuple[str, ...]:
 
 
 def resolve(name: str, *, also: Iterable[str] = ()) -> SignalSpec:
-    """The declaration of a signal; names in ``also`` are the user's own, recorded ones.
-
-    A name with brackets is that of a signal made of another; see :mod:`suffice.signals.derived`.
-    """
+    """The declaration of a signal; names in ``also`` are the user's own, recorded ones."""
     if name in SIGNALS or name in _OWN:
         return SIGNALS[name] if name in SIGNALS else _OWN[name]
     if "(" in name:

@@ -51,18 +51,12 @@ class Finite:
 
 
 def retrieval_z(rounds: RoundColumns) -> Array:
-    """(best - mean) / population standard deviation of the scores (paper 0), >= 0.
-
-    0 when all scores are equal; undefined without scores.
-    """
+    """(best - mean) / population standard deviation of the scores (paper 0), >= 0."""
     return _of_newest(rounds, _z)
 
 
 def retrieval_z_robust(rounds: RoundColumns) -> Array:
-    """(best - median) / interquartile range of the scores (paper 0), >= 0; quartiles are linear.
-
-    0 when all scores are equal; undefined without scores, or when only the middle half is equal.
-    """
+    """(best - median) / interquartile range of the scores (paper 0), >= 0; quartiles are linear."""
     return _of_newest(rounds, _z_robust)
 
 
@@ -153,11 +147,7 @@ def rerank_mean(rounds: RoundColumns) -> Array:
 
 
 def rerank_variance(rounds: RoundColumns) -> Array:
-    """Population variance of the min-max normalised scores (paper 2, S3), in [0, 1/4].
-
-    0 with fewer than two passages, none included, or equal scores; else at least 1/(2K) for K
-    passages.
-    """
+    """Population variance of the min-max normalised scores (paper 2, S3), in [0, 1/4]; 0 of one or none."""
     values = rounds.once(_seen).statistic(_normalised_variance)
     nothing = ~unrecorded_so_far(rounds) & ~rounds.so_far(rounds.lists("passages").lengths > 0)
     values[nothing] = 0.0
@@ -197,11 +187,7 @@ class Reranking(Replies[tuple[float | None, ...]]):
 def rerank_passages(
     traces: TraceSet, reranker: Reranker, _wanted: NDArray[np.bool_], on_progress: OnProgress
 ) -> Reranking:
-    """Score every passage that has no ``rerank_score`` against its question, each once a question.
-
-    Passages with neither title nor text are left out. A round counts one call when it added a passage
-    scored here, as a loop that reranks what it adds would make.
-    """
+    """Score every passage that has no ``rerank_score`` against its question, each once a question."""
     scores: dict[int, tuple[float | None, ...]] = {}
     calls: dict[int, int] = {}
     passages = row = 0

@@ -48,10 +48,7 @@ class SampleCluster:
 
 
 def sample_clusters(finished: Round, by: Clustering = "string") -> tuple[SampleCluster, ...]:
-    """The clusters of a round's samples in order of their first one; none without samples.
-
-    ``string``: samples that normalise alike. ``embedding``: as recorded in ``sample_clusters``.
-    """
+    """The clusters of a round's samples in order of their first one; none without samples."""
     samples = finished.samples or ()
     normalized = [answer_form(sample) for sample in samples]
     if by == "string":
@@ -83,11 +80,7 @@ def not_clustered() -> DataError:
 
 
 def entropy_of_counts(counts: Iterable[int]) -> float:
-    """-sum p log p / log m of cluster sizes that add up to m >= 2; 0: all agree, 1: all differ.
-
-    >>> entropy_of_counts([4]), entropy_of_counts([1, 1, 1]), entropy_of_counts([2, 2])
-    (0.0, 1.0, 0.5)
-    """
+    """-sum p log p / log m of cluster sizes that add up to m >= 2; 0: all agree, 1: all differ."""
     sizes = sorted(counts)
     total = sum(sizes)
     return 1.0 - math.fsum(map(_times_log, sizes)) / _times_log(total)
@@ -118,21 +111,13 @@ class Clusters:
 
 
 def self_consistency(rounds: RoundColumns) -> Array:
-    """Share of the samples that give the most frequent normalised answer (paper 2, S1), in (0, 1].
-
-    Undefined without samples. One sample gives 1.
-    """
+    """Share of the samples that give the most frequent normalised answer (paper 2, S1), in (0, 1]."""
     clusters = rounds.once(_BY["string"])
     return _share(clusters, clusters.largest(answers_only=False), clusters.drawn > 0)
 
 
 def normalized_entropy(rounds: RoundColumns, by: Clustering = "string") -> Array:
-    """Entropy of the clusters over log m (paper 3), in [0, 1]; low: the samples agree.
-
-    -sum p log p / log m of cluster sizes that add up to m >= 2; 0: all agree, 1: all differ, both exact.
-    Samples that normalise to nothing count, as one cluster. Undefined with one sample or none, or
-    when all of them normalise to nothing.
-    """
+    """-sum p log p / log m of the clusters of m >= 2 samples (paper 3), in [0, 1]; low: they agree."""
     clusters = rounds.once(_BY[by])
     agreed = segment_sums(_of_counts(clusters.size, _times_log), clusters.offsets)
     differing = _of_counts(clusters.drawn, _times_log)
@@ -141,11 +126,7 @@ def normalized_entropy(rounds: RoundColumns, by: Clustering = "string") -> Array
 
 
 def top_cluster_confidence(rounds: RoundColumns, by: Clustering = "string") -> Array:
-    """Share of the samples in the largest cluster that is an answer (paper 3, λ = 0), in (0, 1].
-
-    Undefined where :func:`normalized_entropy` is. Samples that normalise to nothing count in the
-    share's denominator but are no answer.
-    """
+    """Share of the samples in the largest cluster that is an answer (paper 3, λ = 0), in (0, 1]."""
     clusters = rounds.once(_BY[by])
     return _share(clusters, clusters.largest(answers_only=True), _compared(clusters))
 
@@ -279,25 +260,12 @@ def sample_counts(traces: TraceSet) -> NDArray[np.float64]:
 
 
 def token_set(text: str) -> frozenset[str]:
-    """The upper-case tokens between white space; punctuation stays with its word (paper 4; published).
-
-    >>> sorted(token_set("Enable TLS, then enable tls"))
-    ['ENABLE', 'THEN', 'TLS', 'TLS,']
-    """
+    """The upper-case tokens between white space; punctuation stays with its word (paper 4; published)."""
     return frozenset(text.upper().split())
 
 
 def agreement(candidates: Sequence[str]) -> float:
-    """Tokens all candidates share over tokens any has, in [0, 1] (paper 4, Eq. 13); high: they agree.
-
-    An empty union counts as 0, since failed generations are no agreement (corrected: the paper leaves
-    it open). So one candidate gives 1 if it has a token, and an empty sequence gives 0.
-
-    >>> agreement(["Enable TLS", "enable TLS now"])
-    0.6666666666666666
-    >>> agreement(["", ""]), agreement([]), agreement(["Enable TLS"])
-    (0.0, 0.0, 1.0)
-    """
+    """Tokens all candidates share over tokens any has, in [0, 1] (paper 4, Eq. 13; of none 0: corrected)."""
     sets = [token_set(text) for text in candidates]
     union = frozenset[str]().union(*sets)
     return len(sets[0].intersection(*sets)) / len(union) if union else 0.0
@@ -375,18 +343,10 @@ def _content(words: frozenset[str]) -> frozenset[str]:
 
 
 def marker_conflict(step: str, candidate: str) -> float:
-    """1.0 when exactly one of the two carries a marker and both share a content word, else 0.0.
+    """1.0 when exactly one of the two carries a marker and both share a content word (paper 4, Eq. 14).
 
-    This is h of paper 4, Eq. 14. The paper says which markers flag a conflict and not how the two
-    texts are compared; asking for exactly one marked text and a shared word is this library's
-    reading. A content word is a run of letters, digits and underscores, case-folded, that is neither
-    a stop word nor a marker; a name such as ``do_not_log_004`` is one word and no marker. The order
-    of the two texts makes no difference.
-
-    >>> marker_conflict("Allow public access.", "Do NOT allow access from outside")
-    1.0
-    >>> marker_conflict("Allow public access.", "Block public access")
-    0.0
+    The paper says which markers flag a conflict, not how two texts are compared; this is our reading. A
+    content word is a run of letters, digits and underscores, case-folded, that is neither a stop word nor a marker.
     """
     return _conflict(_words(step), _words(candidate))
 
@@ -398,10 +358,7 @@ def _conflict(first: tuple[frozenset[str], bool], second: tuple[frozenset[str], 
 
 
 class MarkerDetector:
-    """:func:`marker_conflict` as a :class:`suffice.contracts.ContradictionDetector`; needs no model.
-
-    Safe to call from several threads.
-    """
+    """:func:`marker_conflict` as a :class:`suffice.contracts.ContradictionDetector`; needs no model."""
 
     def contradictions(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
         """1.0 or 0.0 for every (plan step, candidate), (len(pairs),)."""
@@ -413,11 +370,7 @@ class MarkerDetector:
 
 
 def contradiction(rounds: RoundColumns) -> Array:
-    """:func:`marker_conflict` of the previous round's answer and this one's, 0.0 or 1.0.
-
-    0.0 in round 1, which has nothing to contradict. Undefined where this answer or the previous one is
-    empty. A planning agent records the CD of its gate under the same name.
-    """
+    """:func:`marker_conflict` of the previous round's answer and this one's, 0.0 or 1.0; 0.0 in round 1."""
     answers = rounds.texts("answer")
     texts = answers.distinct.to_pylist()
     blank = answers.through(np.array([not text.strip() for text in texts], bool), True)

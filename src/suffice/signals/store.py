@@ -97,10 +97,7 @@ def with_signals(
 
 
 def with_values(traces: TraceSet, values: Mapping[str, NDArray[np.float64]]) -> TraceSet:
-    """The traces with these signals stored, each (n_questions, n_rounds), in place of stored ones.
-
-    An undefined value is stored as null under its name.
-    """
+    """The traces with these signals stored, each (n_questions, n_rounds), in place of stored ones."""
     table = _with_map(traces, _pairs(traces, values), drop=values.keys())
     return replace(traces, table=table)
 

@@ -106,10 +106,7 @@ def is_stored(spec: Signal, traces: TraceSet) -> bool:
 
 
 def lack(spec: Signal, traces: TraceSet) -> Lack | None:
-    """Why the record gives the signal in no round; ``None``: it is stored or can be computed.
-
-    Given means that values may be read or computed, though each may be undefined.
-    """
+    """Why the record gives the signal in no round; ``None``: it is stored or can be computed."""
     if is_stored(spec, traces):
         return None
     if (of := given_by(spec)) is not spec:
@@ -154,10 +151,7 @@ def policy_lacks(policy: StopPolicy, lacks: Iterable[Lack]) -> str:
 
 
 def lack_live(spec: Signal, view: LoopView) -> Lack | None:
-    """Why somebody's loop hardly ever gives a signal that is undefined in the last round of a view.
-
-    ``None``: its inputs are there, and other rounds may define it.
-    """
+    """Why somebody's loop hardly ever gives a signal that is undefined in the last round of a view."""
     here = view.current
     if spec.name in here.signals and not spec.own_settings:
         return None  # given as undefined
@@ -194,10 +188,7 @@ def refuse_lacking(specs: Iterable[Signal], traces: TraceSet) -> None:
 
 
 def given_signals(traces: TraceSet) -> tuple[str, ...]:
-    """Names of the signals that the record gives: those with a fixed name, then the user's own.
-
-    Where the policy that ran said stop is no signal.
-    """
+    """Names of the signals that the record gives: those with a fixed name, then the user's own."""
     fixed = (name for name, spec in SIGNALS.items() if lack(spec, traces) is None)
     other = {*SIGNALS, POLICY_STOP}
     return (*fixed, *(name for name in traces.signal_names if name not in other))
@@ -268,10 +259,7 @@ class SignalTable:
 
 
 def first_stops(policy: StopPolicy, table: PolicyTable) -> NDArray[np.int16]:
-    """The first round at which the policy fires, (n_questions,), 1-based; ``n_rounds`` where it never does.
-
-    A policy that always takes more rounds than the table has wants them all the same.
-    """
+    """The first round at which the policy fires, (n_questions,), 1-based; ``n_rounds``: never."""
     fires = policy.fires(table).T
     running = np.ones(table.n_questions, np.bool_)
     stops = np.ones(table.n_questions, np.int16)
@@ -394,10 +382,7 @@ def declared(name: str, traces: TraceSet, *, also: Iterable[str] = ()) -> Signal
 
 
 def signal_columns(traces: TraceSet, specs: Sequence[Signal]) -> list[NDArray[np.float64]]:
-    """Each signal in every recorded round, stored or computed, (n_questions, n_rounds) round-major.
-
-    NaN also throughout where the trace lacks what a signal needs.
-    """
+    """Each signal in every recorded round, stored or computed, (n_questions, n_rounds) round-major."""
     values: dict[int, NDArray[np.float64]] = {}
     to_compute: dict[int, NDArray[np.bool_]] = {}
     for number, spec in enumerate(specs):
@@ -415,10 +400,7 @@ def signal_columns(traces: TraceSet, specs: Sequence[Signal]) -> list[NDArray[np
 
 
 def answer_votes(traces: TraceSet) -> NDArray[np.float64]:
-    """In how many rounds so far each round's answer was given, (n_questions, n_rounds); NaN: it abstains.
-
-    Answers are compared as EM does. NaN also where the loop was not asked for one.
-    """
+    """In how many rounds so far each round's answer was given, (n_questions, n_rounds); NaN: it abstains."""
     from suffice.stats.series import occurrences
 
     spec = declared(ABSTAINED.name, traces)

@@ -490,12 +490,7 @@ class PlanRecorderSettings(SessionSettings):
 def record_plans(
     jobs: Sequence[PlanJob], out: str | Path, settings: PlanRecorderSettings
 ) -> RecordSummary:
-    """Record every run that ``out`` does not hold yet.
-
-    Each finished run is in a database before the next is reported, and in Parquet when the recording ends.
-    One that fails is kept with its reason and tried again by the next recording. An interrupt lets the steps
-    under way end, keeps the runs that are finished, and returns with ``interrupted``.
-    """
+    """Record every run that ``out`` does not hold yet; see :func:`record_all`."""
     keys = [job.key for job in jobs]
     if len(set(keys)) < len(keys):
         twice = next(key for at, key in enumerate(keys) if key in keys[:at])

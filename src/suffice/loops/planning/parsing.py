@@ -100,17 +100,10 @@ class ParsedPlan:
 
 
 def parse_plan(text: str) -> ParsedPlan:
-    r"""The plan, the constraints and the decisions of a final reply, at the first level that gives a plan.
+    """The plan, the constraints and the decisions of a final reply, at the first level that gives a plan.
 
-    ``json``: the whole reply is an object with a plan. ``repaired``: an object with a plan stands in the
-    reply, in a fence, among other text or in an object around it, perhaps cut or with loose commas.
-    ``salvaged``: no object, but numbered steps. A plan may be a list of steps. A constraint or a decision of
-    another form than :data:`PLAN_SCHEMA` has is left out. The first 100,000 letters are read.
-
-    >>> parse_plan('```json\n{"constraints": [], "plan": ["Open port 443", "Add TLS"]}\n```').plan
-    '1) Open port 443 2) Add TLS'
-    >>> parse_plan("I cannot help with that.").failure
-    'neither a JSON object nor numbered steps'
+    ``json``: the whole reply is an object with a plan. ``repaired``: such an object stands in the reply,
+    perhaps cut or with loose commas. ``salvaged``: no object, but numbered steps.
     """
     text = _clean(text[:MAX_REPLY_LETTERS])
     said = _without_thought(text)
@@ -131,14 +124,7 @@ def parse_plan(text: str) -> ParsedPlan:
 
 
 def parse_candidate(text: str) -> str:
-    r"""The one next step a free reply proposes: its first line with words; "" when there is none.
-
-    Numbers, bullets, labels, markdown and quotes around it are taken off, of an object its first text is
-    read; at most 400 letters.
-
-    >>> parse_candidate("**Next step:**\n1. \"Enable   TLS on the load balancer.\"\n2. Test it.")
-    'Enable TLS on the load balancer.'
-    """
+    """The one next step a free reply proposes: its first line with words; "" when there is none."""
     text = _without_thought(_clean(text[:MAX_REPLY_LETTERS]))
     if _JSON.match(text):
         said = (value for found, _ in _objects(text) for value in found.values())
@@ -151,11 +137,7 @@ def parse_candidate(text: str) -> str:
 
 
 def parse_yes_no(text: str) -> bool | None:
-    """A verdict: the word a reply begins with, else the only one of the two it has; else ``None``.
-
-    >>> parse_yes_no("**Answer:** Yes, the region is unknown."), parse_yes_no("maybe")
-    (True, None)
-    """
+    """A verdict: the word a reply begins with, else the only one of the two it has; else ``None``."""
     text = _without_thought(text[:MAX_REPLY_LETTERS])
     start = _VERDICT.match(text)
     if start:
@@ -252,11 +234,7 @@ def _without_thought(text: str) -> str:
 
 # --- numbered steps --------------------------------------------------------------------------
 def numbered_steps(text: str) -> tuple[str, ...]:
-    r"""The steps that numbers 1, 2, ... begin: those at line starts, else all; empty without a 1.
-
-    >>> numbered_steps("1) Open port 443. 2) Add 2 zones: a, b. 3) Test.")
-    ('Open port 443.', 'Add 2 zones: a, b.', 'Test.')
-    """
+    """The steps that numbers 1, 2, ... begin: those at line starts, else all; empty without a 1."""
     for pattern, least in ((_AT_LINE, 2), (_INLINE, 1)):
         marks = _in_order(pattern.finditer(text))
         if len(marks) < least:
@@ -347,11 +325,7 @@ _REVIEW = "Is information from the documentation needed before the next step? An
 
 @dataclass(slots=True)
 class PlanText:
-    """A task as its agent has lived it so far, in the order things happened.
-
-    Evidence and steps are appended where they came, so that a prompt differs from the one before it in
-    what is new and in the request at its end, and a server evaluates little more.
-    """
+    """A task as its agent has lived it so far, in the order things happened, so that prompts only grow."""
 
     task: PlanTask
     max_passage_chars: int
@@ -410,11 +384,7 @@ class PlanText:
 
 
 def clarifying_question(number: int, total: int, candidates: Iterable[str]) -> str:
-    """What the user is asked when an agent is not sure of a step.
-
-    >>> clarifying_question(2, 4, ["Open port 443.", "Open port 443."])
-    'Step 2 of 4 could be "Open port 443.". Which should it be, and is anything missing?'
-    """
+    """What the user is asked when an agent is not sure of a step."""
     distinct = list(dict.fromkeys(candidate for candidate in candidates if candidate))
     if not distinct:
         return f"No proposal for step {number} of {total} came out. What should it be?"

@@ -287,13 +287,7 @@ class RecorderSettings(SessionSettings):
 def record(
     tasks: Sequence[Task], pipeline: SteppedLoop, out: str | Path, settings: RecorderSettings
 ) -> RecordSummary:
-    """Record every task that ``out`` does not hold yet.
-
-    Notes
-    -----
-    Each finished question is in a database before the next is reported, and in Parquet when the recording
-    ends. A question that fails is kept with its reason and tried again by the next run, after the others. An
-    interrupt lets the rounds under way end, keeps what is finished and returns with ``interrupted``.
+    """Record every task that ``out`` does not hold yet; see :func:`suffice.loops.record.session.record_all`.
 
     A BackendError or DataError is the failure of its question alone, such as a prompt that is too long;
     a UsageError, such as a wrong key or model name, would meet every question and ends the run at once.

@@ -62,10 +62,7 @@ class SessionSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorder(Generic[_Task, _Record]):
-    """How tasks, such as ``questions``, become records.
-
-    ``record`` runs in any thread and gives ``None`` when told to stop before it was finished.
-    """
+    """How tasks, such as ``questions``, become records."""
 
     noun: str
     key: Callable[[_Task], RecordKey]

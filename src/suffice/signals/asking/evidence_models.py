@@ -61,10 +61,7 @@ def unit_rows(vectors: NDArray[np.floating]) -> NDArray[np.float64]:
 def consistencies(
     answer: NDArray[np.floating], passages: NDArray[np.floating]
 ) -> tuple[float, float, float]:
-    """(cosine + 1) / 2 of an answer and its evidence: mean, nearest and first passage; in [0, 1].
-
-    Without passages all three are 0, as published. A vector without length has cosine 0 with all.
-    """
+    """(cosine + 1) / 2 of an answer and its evidence: mean, nearest and first passage; in [0, 1]."""
     if len(passages) == 0:
         return 0.0, 0.0, 0.0
     unit = unit_rows(passages)
@@ -78,15 +75,8 @@ def consistencies(
 def evidence_signals(view: LoopView, encoder: Encoder) -> dict[str, float]:
     """The three signals at the view's last round, by name, in [0, 1]; high: near (paper 2, S2).
 
-    The evidence is every distinct passage of rounds 1..t, title and text. Answer and passages are
-    both encoded as passages: the paper embeds them alike.
-
-    All are 0 without passages: the paper gives its signals no evidence as 0, read here as the
-    signal's value, not the cosine's. They are undefined (NaN) where the answer is empty, a round's
-    passages were not recorded, or a passage has no text.
-
-    Every call encodes all passages seen. In a loop pass a
-    :class:`suffice.signals.asking.whole_record.KeptEncoder`, which encodes each one once.
+    The evidence is every distinct passage of rounds 1..t, title and text; it and the answer are both encoded
+    as passages, as the paper embeds them alike. Without passages all are 0, the signal's value in the paper.
     """
     texts = seen_texts(view.rounds)
     answer = view.current.answer_text
@@ -106,27 +96,15 @@ def with_evidence(view: LoopView, encoder: Encoder) -> Round:
 
 
 def statement(question: str, answer: str) -> str:
-    """Question and answer as the conclusion that a passage may entail.
-
-    A short answer states nothing by itself, and turning it into a sentence would ask a model again,
-    so it stands behind its question.
-
-    >>> statement("Who built Corran Mill?", "Tam Lorne")
-    'Who built Corran Mill? Tam Lorne.'
-    """
+    """Question and answer as the conclusion that a passage may entail."""
     asked, claim = one_line(question), one_line(answer)
     return f"{asked} {claim}" if claim.endswith((".", "!", "?")) else f"{asked} {claim}."
 
 
 def evidence_entailment(view: LoopView, model: Entailment) -> float:
-    """Highest probability that one distinct passage of rounds 1..t entails question and answer.
+    """Highest probability, in [0, 1], that one distinct passage of rounds 1..t entails question and answer.
 
-    In [0, 1]; high: the evidence says it (paper 2's outlook). Passages are judged one by one, so an
-    answer that only several passages together support may score low. 0 without passages; undefined
-    (NaN) where the answer is empty, a round's passages were not recorded, or a passage has no text.
-
-    Every call judges all passages seen. In a loop pass a
-    :class:`suffice.signals.asking.whole_record.KeptEntailment`, which judges each pair once.
+    Passages are judged one by one, so an answer that only several support together may score low.
     """
     texts = seen_texts(view.rounds)
     answer = view.current.answer_text
@@ -222,10 +200,7 @@ def novelties(
 
 
 def query_novelty(view: LoopView, encoder: Encoder) -> float:
-    """Of the round's query against those of earlier rounds, in [0, 1]; 1 in round 1.
-
-    Undefined where this query or an earlier one was not recorded.
-    """
+    """Of the round's query against those of earlier rounds, in [0, 1]; 1 in round 1."""
     queries = [round_.query for round_ in view.rounds]
     if None in queries:
         return UNDEFINED
@@ -234,11 +209,7 @@ def query_novelty(view: LoopView, encoder: Encoder) -> float:
 
 
 def passage_novelty(view: LoopView, encoder: Encoder) -> float:
-    """Mean over the round's passages, of which those found before count 0, in [0, 1].
-
-    1 in round 1 with a passage; 0 where the round found none, as ``new_passages`` has it. Undefined where a
-    round's passages were not recorded, or one without its text.
-    """
+    """Mean over the round's passages, of which those found before count 0, in [0, 1]."""
     texts, earlier = seen_texts(view.rounds), seen_passages(view.rounds[:-1])
     if texts is None or earlier is None:
         return UNDEFINED
@@ -252,11 +223,7 @@ def passage_novelty(view: LoopView, encoder: Encoder) -> float:
 
 
 def novelty_signals(view: LoopView, encoder: Encoder) -> dict[str, float]:
-    """Both at the view's last round, by name; low: little news (DRA_Uncertainty's).
-
-    Every call encodes all queries and passages so far. In a loop pass a
-    :class:`suffice.signals.asking.whole_record.KeptEncoder`, which encodes each one once.
-    """
+    """Both at the view's last round, by name; low: little news (DRA_Uncertainty's)."""
     return {
         QUERY_NOVELTY.name: query_novelty(view, encoder),
         PASSAGE_NOVELTY.name: passage_novelty(view, encoder),

@@ -46,14 +46,7 @@ def usages(judging: Replies[Rating]) -> Mapping[int, Usage]:
 
 
 def add_judge_calls(before: Usage, more: Usage) -> Usage:
-    """The usage with further judge calls, their tokens and seconds; unknown with unknown tokens.
-
-    Nothing else of ``more`` is added. Where ``judge_calls`` is ``None`` there were none.
-
-    >>> once = add_judge_calls(Usage(), Usage(judge_calls=1, judge_prompt_tokens=90))
-    >>> once.judge_calls, once.judge_prompt_tokens, once.judge_completion_tokens
-    (1, 90, None)
-    """
+    """The usage with further judge calls, their tokens and seconds; unknown with unknown tokens."""
     tokens = {
         name: _sum(judge_tokens(before, name), judge_tokens(more, name)) for name in JUDGE_TOKENS
     }
@@ -182,21 +175,13 @@ def render_judge_prompt(
 
 
 def parse_rating(text: str) -> float:
-    """A lone 1-5, after ``Rating:`` or bare; anything else is undefined.
-
-    >>> parse_rating(" 4"), parse_rating("Rating: 2."), parse_rating("4/5"), parse_rating("10")
-    (4.0, 2.0, nan, nan)
-    """
+    """A lone 1-5, after ``Rating:`` or bare; anything else is undefined."""
     rating = _RATING.fullmatch(text)
     return float(rating.group(1)) if rating else UNDEFINED
 
 
 def judge_support(view: LoopView, model: ChatModel) -> Rating:
-    """How well passages 1..t support the answer of round t, 1 to 5 (paper 0); high: well.
-
-    One greedy call. Undefined without a call where the round has no answer or passages were not
-    recorded, and undefined after it where the reply is no lone 1-5.
-    """
+    """How well passages 1..t support the answer of round t, 1 to 5 (paper 0); high: well."""
     if not view.current.answer_text.strip():
         return Rating(value=UNDEFINED, failure="no answer to rate")
     if seen_passages(view.rounds) is None:

@@ -60,12 +60,8 @@ def needs_encoder(samples: Sequence[str]) -> bool:
 def cluster_samples(samples: Sequence[str], encoder: Encoder, *, cosine: float) -> tuple[int, ...]:
     """For each sample the position, from 0, of the first sample of its cluster.
 
-    Average linkage on cosine distance, cut at ``1 - cosine``: clusters are joined, nearest first, as
-    long as the mean cosine between the samples of the two is above ``cosine``. Repeats count in that
-    mean. Samples that normalise alike are always together; those that normalise to nothing are a
-    cluster of their own, since they are no answer.
-
-    The encoder reads the answers as written: without commas and hyphens "8-36 hours" is another number.
+    Average linkage on cosine distance, cut at ``1 - cosine``; repeats count. Samples that normalise alike are
+    always together; those that normalise to nothing are a cluster of their own, since they are no answer.
     """
     check_cosine(cosine)
     strings = [answer_form(sample) for sample in samples]
@@ -131,10 +127,7 @@ def clustering_stated(encoder: Encoder, cosine: float) -> dict[str, Any]:
 
 
 def clustered_by(traces: TraceSet) -> Mapping[str, Any] | None:
-    """The encoder and the cosine that clustered the samples, as the run document states them.
-
-    ``None``: the clusters are there, and who made them is not said.
-    """
+    """The encoder and the cosine that clustered the samples, as the run document states them."""
     drawn = rows_with(traces, "samples")
     lacking = int((drawn & ~rows_with(traces, CLUSTERS)).sum())
     if lacking:

@@ -59,11 +59,7 @@ class _Kept(Generic[_Key, _Value]):
 
 
 class KeptEncoder:
-    """An encoder that keeps the vectors used last; a :class:`suffice.contracts.Encoder`.
-
-    The vectors are those of ``encoder``, bit for bit: a passage is encoded once, however many rounds
-    look at it. Safe to call from several threads when ``encoder`` is.
-    """
+    """An encoder that keeps the vectors used last; a :class:`suffice.contracts.Encoder`."""
 
     def __init__(self, encoder: Encoder, *, most: int = 4096) -> None:
         self._encoder = encoder
@@ -93,11 +89,7 @@ class KeptEncoder:
 
 
 class KeptEntailment:
-    """An entailment model that keeps the probabilities used last.
-
-    A :class:`suffice.contracts.Entailment`. An answer that does not change from round to round is
-    judged against new passages only.
-    """
+    """An entailment model that keeps the probabilities used last."""
 
     def __init__(self, model: Entailment, *, most: int = 4096) -> None:
         self._model = model
@@ -245,12 +237,7 @@ def ask_rounds(
     wanted: NDArray[np.bool_],
     on_progress: OnProgress,
 ) -> Replies[_Reply]:
-    """Ask about every row where ``wanted`` (n_rows,) is true.
-
-    A question's rounds are asked about in order from one thread. A call that fails leaves its round
-    without a value, for a later run to ask again. After five in a row (for each question under way, once a
-    call was answered) no further ones are made, and an interrupt ends likewise: what was said is returned.
-    """
+    """Ask about every row where ``wanted`` (n_rows,) is true."""
     session = _Session(question, int(wanted.sum()), on_progress)
     session.interrupted = side_by_side(
         session, _questions(traces, wanted, question.columns), concurrency=question.concurrency

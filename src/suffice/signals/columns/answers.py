@@ -82,10 +82,7 @@ def contained(texts: pa.Array, part: Positions, whole: Positions) -> NDArray[np.
 
 
 def f1_of_pairs(texts: pa.Array, first: Positions, second: Positions) -> NDArray[np.float64]:
-    """:func:`suffice.scoring.token_f1` of every pair, (n_pairs,), bit for bit.
-
-    ``texts`` are in a normal form: single blanks between words, and none around them.
-    """
+    """:func:`suffice.scoring.token_f1` of every pair of texts in a normal form, (n_pairs,), bit for bit."""
     used, place = np.unique(np.concatenate([first, second]), return_inverse=True)
     texts = texts.take(pa.array(used))
     lists = pc.split_pattern(texts, " ")  # one empty word of an empty text
@@ -123,20 +120,12 @@ Array = NDArray[np.float64]
 
 
 def normal_forms(texts: pa.Array) -> pa.Array:
-    """:func:`suffice.scoring.normalize_answer` of every text, for :meth:`Texts.mapped`.
-
-    >>> normal_forms(pa.array(["The  A-ha, a.m.", "?"])).to_pylist()
-    ['aha am', '']
-    """
+    """:func:`suffice.scoring.normalize_answer` of every text, for :meth:`Texts.mapped`."""
     return without_articles(texts, normalize_answer.__wrapped__)
 
 
 def answer_forms(texts: pa.Array) -> pa.Array:
-    """:func:`suffice.scoring.answer_form` of every text, for :meth:`Texts.mapped`.
-
-    >>> answer_forms(pa.array(["The Tempest.", "(A)", "the"])).to_pylist()
-    ['tempest', 'a', '']
-    """
+    """:func:`suffice.scoring.answer_form` of every text, for :meth:`Texts.mapped`."""
     forms = normal_forms(texts)
     nothing = pc.equal(forms, "")
     if not pc.any(nothing).as_py():

@@ -46,10 +46,7 @@ class Texts:
         return len(self.codes)
 
     def mapped(self, form: Callable[[pa.Array], pa.Array]) -> Texts:
-        """The texts in another form, equal ones with equal codes.
-
-        ``form`` takes the distinct texts and gives as many, without nulls.
-        """
+        """The texts in another form, equal ones with equal codes."""
         forms = form(self.distinct).dictionary_encode()
         codes = forms.indices.to_numpy(zero_copy_only=False).astype(np.int64)
         return Texts(self.through(codes, NONE), forms.dictionary)
@@ -158,11 +155,7 @@ def _shape(array: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
 
 
 def ranges(begins: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The numbers from each begin to before its end, one range after the other.
-
-    >>> ranges(np.array([4, 9, 7]), np.array([6, 9, 8]))
-    array([4, 5, 7])
-    """
+    """The numbers from each begin to before its end, one range after the other."""
     lengths = ends - begins
     return np.repeat(ends - np.cumsum(lengths), lengths) + np.arange(lengths.sum())
 
