@@ -148,58 +148,6 @@ class Spending:
         return None
 
 
-class Tab:
-    """What work costs that nobody may want: the meter's once it is taken, wasted otherwise.
-
-    ``begun`` counts calls, those without a reply so far too.
-    """
-
-    def __init__(self, meter: Meter) -> None:
-        self._meter = meter
-        self._lock = threading.Lock()
-        self._replied: list[Usage] = []
-        self._taken = False
-        self.begun = 0
-
-    def open(self) -> None:
-        """Count the calls of this thread here."""
-        _TAB.set(self)
-
-    def add(self, calls: Usage) -> None:
-        """Count calls that were replied to."""
-        with self._lock:
-            if not self._taken:
-                self._replied.append(calls)
-                return
-        self._meter.pay(calls)
-
-    def take(self) -> None:
-        """Someone wants the work: what it cost so far, and costs from now on, is the meter's."""
-        with self._lock:
-            self._taken = True
-            replied, self._replied = self._replied, []
-        for calls in replied:
-            self._meter.pay(calls)
-
-    @property
-    def replied(self) -> int:
-        """Calls that nobody took and that were replied to."""
-        return sum(calls.llm_calls or 0 for calls in self._replied)
-
-    @property
-    def tokens(self) -> int | None:
-        """Their prompt and generated tokens; ``None``: not all are known."""
-        known = [
-            tokens
-            for calls in self._replied
-            for tokens in (calls.prompt_tokens, calls.completion_tokens)
-        ]
-        return None if None in known else sum(filter(None, known))
-
-
-_TAB: ContextVar[Tab | None] = ContextVar("suffice_tab", default=None)
-
-
 class Meter(Spending):
     """A model that counts what all its calls cost: answers, samples and verdicts; safe in several threads."""
 
@@ -222,13 +170,13 @@ class Meter(Spending):
 
     def generate(self, request: GenerationRequest) -> Generation:
         """Ask the model and count."""
-        tab = _TAB.get()
+        begun = _BEGUN.get()
         with may_be_cut():
-            if tab is not None:
-                tab.begun += request.n
+            if begun is not None:
+                begun.calls += request.n
             reply = self._model.generate(request)
             calls = usage_of(reply, calls=len(reply.completions))
-            (self.pay if tab is None else tab.add)(calls)
+            (self.pay if begun is None else begun.add)(calls)
         return reply
 
     def add_round(self, usage: Usage) -> None:
@@ -268,49 +216,47 @@ class Ahead:
 
     def rounds(self) -> Iterator[ToBeAsked]:
         """The rounds in their order; the one after each is begun when it is given."""
-        self._begin(None)
+        self._begun.append(_Begun(self._steps, None, self._meter))
         while self._reached < len(self._begun):
             begun = self._begun[self._reached]
             self._reached += 1
-            begun.tab.take()
+            begun.take()
             step = begun.step.result()
             if step is None:
                 return
             if not step.last:
-                self._begin(step)
+                self._begun.append(_Begun(self._steps, step, self._meter))
             yield step, begun.asked.result
-
-    def _begin(self, before: Step | None) -> None:
-        self._begun.append(_Begun(self._steps, before, Tab(self._meter)))
 
     def close(self) -> Wasted:
         """Cut what is under way and wait for its end; what of it was never reached."""
         for begun in self._begun:
             begun.aside.cut()
-        rest = [begun for begun in self._begun[self._reached :] if begun.came_to_something]
-        for begun in rest:
+        rest = [each for each in self._begun[self._reached :] if each.calls or each.looked_up]
+        replied = [calls for begun in rest for calls in begun.replied]
+        tokens = [count for of in replied for count in (of.prompt_tokens, of.completion_tokens)]
+        calls = sum(begun.calls for begun in rest)
+        for begun in rest:  # paid all the same
             if begun.looked_up is not None:
                 self._meter.add_lookups(begun.looked_up)
-        tokens = [begun.tab.tokens for begun in rest]
-        replied = sum(begun.tab.replied for begun in rest)
-        calls = sum(begun.tab.begun for begun in rest)
-        for begun in rest:
-            begun.tab.take()  # paid all the same
+            begun.take()
         return Wasted(
             rounds=len(rest),
             calls=calls,
-            cut=calls - replied,
+            cut=calls - sum(of.llm_calls or 0 for of in replied),
             tokens=None if None in tokens else sum(filter(None, tokens)),
         )
 
 
 class _Begun:
-    """A round under way: come to, then asked."""
+    """A round under way: come to, then asked. Its calls are the meter's once it is taken, else wasted."""
 
-    def __init__(self, steps: Iterator[Step], before: Step | None, tab: Tab) -> None:
-        self._steps = steps
-        self._before = before
-        self.tab = tab
+    def __init__(self, steps: Iterator[Step], before: Step | None, meter: Meter) -> None:
+        self._steps, self._before, self._meter = steps, before, meter
+        self._lock = threading.Lock()
+        self._taken = False
+        self.replied: list[Usage] = []  # of calls that nobody took
+        self.calls = 0  # those without a reply so far too
         self.step: Future[Step | None] = Future()
         self.asked: Future[Round] = Future()
         self.aside = Aside(self._run)
@@ -323,8 +269,24 @@ class _Begun:
     def _come_to(self) -> Step | None:
         if self._before is not None and self._before.then is not None:
             self._before.then.begin()  # is asked in any case, and paid by the round before
-        self.tab.open()
+        _BEGUN.set(self)
         return next(self._steps, None)
+
+    def add(self, calls: Usage) -> None:
+        """Count calls that were replied to."""
+        with self._lock:
+            if not self._taken:
+                self.replied.append(calls)
+                return
+        self._meter.pay(calls)
+
+    def take(self) -> None:
+        """Someone wants the round: what it cost so far, and costs from now on, is the meter's."""
+        with self._lock:
+            self._taken = True
+            replied, self.replied = self.replied, []
+        for calls in replied:
+            self._meter.pay(calls)
 
     @property
     def looked_up(self) -> Usage | None:
@@ -333,10 +295,8 @@ class _Begun:
         step = self.step.result() if done else None
         return None if step is None else step.found.usage
 
-    @property
-    def came_to_something(self) -> bool:
-        """Whether anything was done for it."""
-        return self.tab.begun > 0 or self.looked_up is not None
+
+_BEGUN: ContextVar[_Begun | None] = ContextVar("suffice_begun_round", default=None)
 
 
 def _into(future: Future[_Made], work: Callable[[], _Made]) -> _Made:

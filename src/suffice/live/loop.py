@@ -636,17 +636,12 @@ class Loop:
 
     # --- answers asked for -----------------------------------------------------------------------
     def _wants_draft(self, asked: Round) -> bool:
-        if asked.answer is not None:
-            return False
-        if self._stops:
-            return self._reads_answers
-        return self._watch.writer is not None or self._reads_answers
-
-    @property
-    def _reads_answers(self) -> bool:
-        """Whether the policy does, or the choice among them."""
-        policy, chooses = self._settings.policy, self._settings.choice.rule != "latest"
-        return chooses or (policy is not None and policy.needs.answers)
+        policy, records = self._settings.policy, self._watch.writer is not None
+        return asked.answer is None and (
+            (records and not self._stops)
+            or self._settings.choice.rule != "latest"
+            or (policy is not None and policy.needs.answers)
+        )
 
     async def _ask(self, probe: Probe, asked: Round | None, *, waits: bool) -> Draft | None:
         begun = time.perf_counter()

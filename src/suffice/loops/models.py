@@ -44,14 +44,17 @@ def connect_reranker(path: str) -> Reranker:
     """The reranker at a path: a GGUF file, or else a cross-encoder's folder or name."""
     if path.lower().endswith(".gguf"):
         return _OneAtATime(EmbeddedReranker(path))
-    place = Path(path)
-    if not place.exists() and (place.is_absolute() or len(place.parts) != 2):
-        # a model of the Hub is OWNER/NAME; anything else would be looked for there at length
+    if _leads_nowhere(Path(path)):
         raise UsageError(
             f"no cross-encoder at {path!r}; name a folder, a .gguf file, or a model of the Hub as "
             "OWNER/NAME"
         )
     return _OneAtATime(CrossEncoderReranker.load(path))
+
+
+def _leads_nowhere(place: Path) -> bool:
+    """Whether it is neither there nor OWNER/NAME of the Hub, where all else would be sought at length."""
+    return not place.exists() and (place.is_absolute() or len(place.parts) != 2)
 
 
 def reranker_name(path: str) -> str:
@@ -78,9 +81,7 @@ def connect_detector(name_or_path: str) -> ContradictionDetector:
     place = Path(name_or_path)
     if place.is_file() and place.suffix == ".safetensors":
         return ContradictionHead.load(place)
-    named_file = place.suffix == ".safetensors"
-    if not place.exists() and (named_file or place.is_absolute() or len(place.parts) != 2):
-        # a model of the Hub is OWNER/NAME; anything else would be looked for there at length
+    if _leads_nowhere(place) or (place.suffix == ".safetensors" and not place.exists()):
         raise UsageError(
             f"no contradiction detector {name_or_path!r}; name markers, learned, a head's .safetensors "
             "file, or an entailment cross-encoder by folder or as OWNER/NAME of the Hub"

@@ -136,7 +136,7 @@ def _read(rounds: RoundColumns) -> _Read:
 
 
 def answer_in_evidence(rounds: RoundColumns) -> Array:
-    """1.0 where the normalised answer's words stand, in order, in a passage of rounds 1..t (paper 0; corrected)."""
+    """1.0 where the answer's words stand, in order, in a passage of rounds 1..t (paper 0; corrected)."""
     answers = rounds.texts("answer").mapped(normal_forms)
     extractive = pc.invert(pc.is_in(answers.distinct, pa.array(sorted(NOT_EXTRACTIVE))))
     wanted = answers.through(extractive.to_numpy(zero_copy_only=False), False)

@@ -53,7 +53,7 @@ def span_behind(text: str, place: int) -> tuple[int, int]:
 
 
 def answer_span(text: str, place: int | None, form: str) -> tuple[int, int] | None:
-    """Where the answer stands in a reply: behind ``place`` or its label, or all of a reply of its ``form``."""
+    """Where the answer stands in a reply: behind ``place`` or its label, or all of one of its ``form``."""
     if place is not None:
         return span_behind(text, place)
     if (labelled := labelled_span(text)) is not None:

@@ -346,7 +346,7 @@ def marker_conflict(step: str, candidate: str) -> float:
     """1.0 when exactly one of the two carries a marker and both share a content word (paper 4, Eq. 14).
 
     The paper says which markers flag a conflict, not how two texts are compared; this is our reading. A
-    content word is a run of letters, digits and underscores, case-folded, that is neither a stop word nor a marker.
+    content word is a run of letters, digits and underscores, case-folded, no stop word and no marker.
     """
     return _conflict(_words(step), _words(candidate))
 
