@@ -35,11 +35,7 @@ from suffice.live.requirements import (
     has_confidence,
 )
 from suffice.loops.calls import usage_of, usage_sum
-from suffice.loops.ranked import (
-    BudgetedSettings,
-    CumulativeSettings,
-    settle_certainty,
-)
+from suffice.loops.ranked import BudgetedSettings, CumulativeSettings, settle_certainty
 from suffice.loops.steps import EVERYTHING, LOOPS, LoopSettings, RoundReads, Step, make_pipeline
 from suffice.retrieval.indexes import IndexMaker
 from suffice.retrieval.retrievers import Retrieval, corpus_retriever

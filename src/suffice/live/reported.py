@@ -13,15 +13,7 @@ from typing import Any
 from suffice.errors import BackendError, DataError, UsageError
 from suffice.llm.wire import MAX_TOP_LOGPROBS, tokens_of
 from suffice.loops.calls import usage_sum
-from suffice.trace.rounds.records import (
-    Draft,
-    Passage,
-    Round,
-    Token,
-    TopToken,
-    Usage,
-    answer_part,
-)
+from suffice.trace.rounds.records import Draft, Passage, Round, Token, TopToken, Usage, answer_part
 
 _TEXTS = ("text", "page_content", "content", "contents")
 _IDS = ("id", "_id", "node_id", "doc_id", "source_doc_id")

@@ -71,8 +71,7 @@ class AnswerSettings:
     """
 
     samples: Annotated[
-        int,
-        Option(help="sampled answers a round beside the greedy one", metavar="M", at_least=0),
+        int, Option(help="sampled answers a round beside the greedy one", metavar="M", at_least=0)
     ] = 0
     prompt: Annotated[
         PromptName,

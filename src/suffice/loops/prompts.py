@@ -213,11 +213,7 @@ def _told(name: PromptName, instructions: str) -> str:
 
 
 def render_prompt(
-    question: str,
-    passages: Sequence[Passage],
-    *,
-    api: Api,
-    name: PromptName = "answer-first",
+    question: str, passages: Sequence[Passage], *, api: Api, name: PromptName = "answer-first"
 ) -> Prompt:
     """The prompt over the passages so far, which begins as that over fewer of them."""
     evidence, asked = evidence_text(passages), f"Question: {one_line(question)}"

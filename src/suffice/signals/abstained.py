@@ -44,12 +44,7 @@ ABSTENTION_PHRASES: tuple[str, ...] = (
     *("not sure", "unsure", "not applicable", "not answerable", "unanswerable", "undetermined"),
     *("unspecified", "none known", "no answer", "no result", "no results found", "don't know"),
     *("I do not know", "I don't know", "I am not sure", "I'm not sure", "the answer is unknown"),
-    *(
-        "no answer found ...",
-        "no information ...",
-        "no relevant ...",
-        "no mention of ...",
-    ),
+    *("no answer found ...", "no information ...", "no relevant ...", "no mention of ..."),
     *("there is no answer ...", "there is no information ...", "there is no mention of ..."),
     *("there is not enough ...", "there isn't enough ...", "not enough information ..."),
     *("insufficient information ...", "information is not ...", "it is not clear ..."),

@@ -242,11 +242,7 @@ _NO_MARGIN = (
         _TOP,
         input="tokens=[suffice.Token(text, logprob, top=[suffice.TopToken(...), ...]), ...]",
     ),
-    Absence(
-        "fewer than two alternatives of a token were recorded",
-        lambda _: True,
-        _TOP,
-    ),
+    Absence("fewer than two alternatives of a token were recorded", lambda _: True, _TOP),
 )
 
 

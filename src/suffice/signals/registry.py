@@ -200,9 +200,7 @@ MALFORMED_ACTIONS = SignalSpec(
 Q_STOP = SignalSpec(name="q_stop", summary="learned value of stopping here")
 Q_CONT = SignalSpec(name="q_cont", summary="learned value of going on")
 REMAINING_SHARE = share(
-    name="remaining_share",
-    summary="share of the steps still to come",
-    answers=False,
+    name="remaining_share", summary="share of the steps still to come", answers=False
 )
 
 

@@ -10,13 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from suffice.contracts import (
-    Action,
-    Decision,
-    PolicyTable,
-    Signal,
-    StopPolicy,
-)
+from suffice.contracts import Action, Decision, PolicyTable, Signal, StopPolicy
 from suffice.errors import UsageError
 from suffice.signals.abstained import ABSTAINED, abstained_signal, stated_phrases
 from suffice.signals.answer_stability import forms

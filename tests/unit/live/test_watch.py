@@ -31,13 +31,7 @@ from suffice.replay.settings import ComparisonSettings
 from suffice.trace.reader import schema_of
 from suffice.trace.rounds.filter import TraceFilter, filter_traces
 from suffice.trace.rounds.reader import read_traces
-from suffice.trace.rounds.records import (
-    Draft,
-    LoopView,
-    Passage,
-    QuestionRecord,
-    Usage,
-)
+from suffice.trace.rounds.records import Draft, LoopView, Passage, QuestionRecord, Usage
 from suffice.trace.rounds.schema import QUESTIONS
 from suffice.trace.sqlite import SQLite
 
@@ -265,9 +259,7 @@ def test_what_a_probe_cost_stands_as_the_answers(tmp_path: Path) -> None:
 def test_the_loops_own_answer_takes_the_place_of_a_probed_one(tmp_path: Path) -> None:
     with Watch(record=tmp_path) as watch, watch.question("Where?") as loop:
         loop.observe(
-            passages=["a"],
-            usage={"prompt_tokens": 30, "completion_tokens": 4},
-            probe=drafts([]),
+            passages=["a"], usage={"prompt_tokens": 30, "completion_tokens": 4}, probe=drafts([])
         )
         loop.answered("Bergen", usage={"prompt_tokens": 7, "completion_tokens": 1})
     (record,) = records(tmp_path).values()

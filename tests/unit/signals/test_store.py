@@ -245,11 +245,7 @@ def test_an_unknown_name_is_refused_before_anybody_is_asked() -> None:
 
 
 # --- encoder and entailment model --------------------------------------------------------------------
-CONSISTENCY = (
-    "evidence_consistency",
-    "evidence_consistency_max",
-    "evidence_consistency_top1",
-)
+CONSISTENCY = ("evidence_consistency", "evidence_consistency_max", "evidence_consistency_top1")
 
 
 class Halves:

@@ -40,13 +40,7 @@ from suffice.trace.rounds.records import (
     with_draft,
     without_answer,
 )
-from suffice.trace.rounds.rows import (
-    OF_LOOP,
-    QuestionRows,
-    evidence_sha256,
-    question_rows,
-    rows_of,
-)
+from suffice.trace.rounds.rows import OF_LOOP, QuestionRows, evidence_sha256, question_rows, rows_of
 from suffice.trace.rounds.table import TraceSet
 from suffice.trace.rounds.writer import question_writer
 

@@ -30,11 +30,7 @@ from suffice.signals.evidence import (
 from suffice.signals.registry import UNDEFINED, SignalSpec, share, unrecorded
 from suffice.trace.rounds.records import LoopView, Round
 
-EVIDENCE_SIGNALS = (
-    "evidence_consistency",
-    "evidence_consistency_max",
-    "evidence_consistency_top1",
-)
+EVIDENCE_SIGNALS = ("evidence_consistency", "evidence_consistency_max", "evidence_consistency_top1")
 
 
 def encoded(
@@ -184,10 +180,7 @@ NOVELTY = ("query_novelty", "passage_novelty")
 
 
 def novelties(
-    encoder: Encoder,
-    new: Sequence[str],
-    earlier: Sequence[str],
-    role: Literal["query", "passage"],
+    encoder: Encoder, new: Sequence[str], earlier: Sequence[str], role: Literal["query", "passage"]
 ) -> list[float]:
     """1 - the greatest cosine of each new text with an earlier one, in [0, 1]; 1 where there is none."""
     if not earlier:

@@ -271,10 +271,7 @@ class _Session(Generic[_Reply]):
     """Fulfils :class:`suffice.concurrency.Work`: a question's rounds are a piece of it."""
 
     def __init__(
-        self,
-        question: RoundQuestion[_Reply],
-        planned: int,
-        on_progress: Callable[[Asked], None],
+        self, question: RoundQuestion[_Reply], planned: int, on_progress: Callable[[Asked], None]
     ) -> None:
         self._question = question
         self._planned = planned

@@ -6,13 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suffice.loops.calls import (
-    AnswerCall,
-    ParsedReply,
-    ask_answer,
-    ask_majority,
-    parse_reply,
-)
+from suffice.loops.calls import AnswerCall, ParsedReply, ask_answer, ask_majority, parse_reply
 from suffice.loops.steps import LoopSettings
 from suffice.signals.samples import SELF_CONSISTENCY
 from suffice.testing.models import ScriptedModel

@@ -85,10 +85,7 @@ def _round(text: str) -> tuple[Round, list[str]]:
     )
     parsed = parse_reply(text)
     return Round(
-        answer=parsed.answer,
-        response=text,
-        tokens=tokens,
-        verbalized_confidence=parsed.confidence,
+        answer=parsed.answer, response=text, tokens=tokens, verbalized_confidence=parsed.confidence
     ), pieces
 
 

@@ -12,10 +12,7 @@ from suffice.datasets.registry import load
 from suffice.errors import DataError, UsageError
 from suffice.loops.follow_up import IterativeSettings
 from suffice.loops.ranked import BudgetedSettings, CumulativeSettings
-from suffice.loops.record.dataset_run import (
-    Recording,
-    record_examples,
-)
+from suffice.loops.record.dataset_run import Recording, record_examples
 from suffice.loops.record.session import RecordSummary
 from suffice.retrieval.retrievers import OwnParagraphs, Retrieval, pooled_passages
 from suffice.signals.asking.meaning_clusters import cluster_samples, cluster_traces, clustered_by
