@@ -373,11 +373,20 @@ class LiveLoop:
         cls, chosen: ChosenPolicy, model: ChatModel, settings: AskSettings, tell: Tell
     ) -> LiveLoop:
         """Settle what hangs on the model; ``tell`` hears what was settled and what has no effect."""
-        check_confidence(
-            chosen.policy, choose=settings.choose, decline_below=settings.decline_below
-        )
+        own, asked = chosen.policy, settings.samples
+        check_confidence(own, choose=settings.choose, decline_below=settings.decline_below)
         loop, policy = _settled(chosen, model, settings, tell)
-        _tell_samples(policy, settings.samples, loop.samples, tell)
+        needs = policy.needs
+        if asked is not None and not loop.samples:
+            tell(
+                "samples have no effect: neither the policy nor a vote reads any, so none is drawn"
+            )
+        elif asked is not None and needs.other_samples and loop.samples != needs.samples > 0:
+            fitted = "calibrated" if policy.facts.promise else "fitted"
+            tell(
+                f"the policy was {fitted} on {needs.samples} samples a round; on {loop.samples} "
+                f"{needs.other_samples}"
+            )
         if settings.speculate and computes_here(model):
             tell(_TAKES_PROCESSORS)
         return cls(policy=policy, loop=loop, model=model, settings=settings)
@@ -402,11 +411,15 @@ class LiveLoop:
         encoder = encoder if self.encodes else None
         cosine = cluster_cosine(self.policy.needs.clusters, encoder)
         loop = replace(self.loop, cluster_cosine=cosine)
+        # not asked when the policy reads none
+        logprobs = not self.policy.needs.tokens or bool(
+            getattr(self.model, "supports_logprobs", lambda: True)()
+        )
         check_policy(
             self.policy,
             LoopOutput(
                 settings=loop,
-                logprobs=self._logprobs,
+                logprobs=logprobs,
                 encoder=encoder is not None,
                 reranker=retrieval is None or retrieval.reranks,
             ),
@@ -417,13 +430,6 @@ class LiveLoop:
         for difference in differences(self.policy, here):
             tell(f"the policy's promise may not hold here: {difference}")
         return replace(self, loop=loop, encoder=encoder)
-
-    @property
-    def _logprobs(self) -> bool:
-        """Whether the model gives log-probabilities; not asked when the policy reads none."""
-        if not self.policy.needs.tokens:
-            return True
-        return bool(getattr(self.model, "supports_logprobs", lambda: True)())
 
     def answer(
         self,
@@ -591,21 +597,6 @@ def _loop_settings(chosen: ChosenPolicy, settings: AskSettings) -> LoopSettings:
         "samples": (settings.samples or wanted) if wanted else 0,
     }
     return kind(**{name: value for name, value in loop_fields.items() if value is not None})
-
-
-def _tell_samples(policy: StopPolicy, asked: int | None, drawn: int, tell: Tell) -> None:
-    """Say where a given number of samples has no effect, or is not what the policy was fitted on."""
-    if asked is None:
-        return
-    needs = policy.needs
-    if not drawn:
-        tell("samples have no effect: neither the policy nor a vote reads any, so none is drawn")
-    elif needs.other_samples and drawn != needs.samples > 0:
-        fitted = "calibrated" if policy.facts.promise else "fitted"
-        tell(
-            f"the policy was {fitted} on {needs.samples} samples a round; on {drawn} "
-            f"{needs.other_samples}"
-        )
 
 
 # --- for callers ------------------------------------------------------------------------------------

@@ -11,7 +11,6 @@ import warnings
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 import numpy as np
@@ -237,9 +236,11 @@ class Loop:
         self._begun: list[WorkAhead[Any]] = []
         self._ids: set[str] = set()
         self._phase: Literal["new", "open", "over"] = "new"
-        self._stopped_by: StoppedBy | None = None
+        self.stopped_by: StoppedBy | None = None
+        """``policy``, ``budget``, ``end`` (by itself), ``error`` or ``user``; ``None``: it goes on."""
+        self.reason = ""
+        """Why it ended, or what the policy said last."""
         self._full = False
-        self._reason = ""
         self._last: Round | None = None
         self._ticked = self._took = 0.0
         self._spending: Spending | None = None
@@ -320,17 +321,7 @@ class Loop:
     @property
     def done(self) -> bool:
         """Whether the loop is to end: no further round is wanted."""
-        return self._stopped_by is not None or self._phase == "over"
-
-    @property
-    def stopped_by(self) -> StoppedBy | None:
-        """``policy``, ``budget``, ``end`` (by itself), ``error`` or ``user``; ``None``: it goes on."""
-        return self._stopped_by
-
-    @property
-    def reason(self) -> str:
-        """Why it ended, or what the policy said last."""
-        return self._reason
+        return self.stopped_by is not None or self._phase == "over"
 
     @property
     def answer(self) -> str | None:
@@ -454,8 +445,8 @@ class Loop:
         """
         self._check_open()
         self._last = last
-        if self._stopped_by is None:
-            self._stopped_by, self._reason = stopped_by, reason
+        if self.stopped_by is None:
+            self.stopped_by, self.reason = stopped_by, reason
 
     def ahead(self, work: Callable[[], _Made]) -> WorkAhead[_Made]:
         """Begin what the next round needs while this one is answered and decided about.
@@ -481,7 +472,7 @@ class Loop:
         """End the loop for a reason of the caller's own: ``stopped_by`` is ``user``."""
         self._check_open()
         if not self.done:
-            self._stopped_by, self._reason = "user", reason or "the caller ended it"
+            self.stopped_by, self.reason = "user", reason or "the caller ended it"
 
     def _round(self, finished: Round | None, held: dict[str, Any]) -> Round:
         from suffice.live.reported import named, round_of
@@ -577,9 +568,9 @@ class Loop:
         if self._spending is not None:
             self._spending.add_round(asked.usage)
         self.told = decision = self._effective(said)
-        self._reason = decision.reason
+        self.reason = decision.reason
         if decision.stop:
-            self._stopped_by = decision.stopped_by
+            self.stopped_by = decision.stopped_by
         return decision
 
     def _effective(self, decision: Decision) -> Decision:
@@ -621,18 +612,16 @@ class Loop:
         """Record what the loop did all the same; what ended it stays what it was."""
         self._watch.warn(
             "after",
-            f"a loop that was told to end ({self._reason}) went on, and its further rounds are recorded. End "
+            f"a loop that was told to end ({self.reason}) went on, and its further rounds are recorded. End "
             "the loop where loop.done is true",
         )
-        ended = self._stopped_by, self._reason, self._full
+        ended = self.stopped_by, self.reason, self._full
         self._growing.see(self.view)
         self._last = None
         decision = self._take(asked, score)
-        self._stopped_by, self._reason, self._full = ended
-        by: Literal["policy", "budget"] | None = None
-        if self._stopped_by == "policy" or self._stopped_by == "budget":  # noqa: PLR1714
-            by = self._stopped_by
-        return replace(decision, action=Action.STOP, reason=self._reason, stopped_by=by)
+        self.stopped_by, self.reason, self._full = ended
+        by = self.stopped_by if self.stopped_by in ("policy", "budget") else None
+        return replace(decision, action=Action.STOP, reason=self.reason, stopped_by=by)  # type: ignore[arg-type]
 
     # --- answers asked for -----------------------------------------------------------------------
     def _wants_draft(self, asked: Round) -> bool:
@@ -660,9 +649,6 @@ class Loop:
             raise UsageError(
                 "the probe is a coroutine function; await loop.aobserve(..., probe=...)"
             )
-        return self._drafted_by(draft, begun)
-
-    def _drafted_by(self, draft: object, begun: float) -> Draft | None:
         if isinstance(draft, str):
             draft = Draft(draft)
         if not isinstance(draft, Draft):
@@ -797,16 +783,16 @@ class Loop:
         if error is not None:
             if isinstance(error, Exception):
                 self.error = error
-            if self._stopped_by is None:
-                self._stopped_by, self._reason = "error", f"{type(error).__name__}: {error}"
-        elif self._stopped_by is None:
-            self._stopped_by, self._reason = "end", "the loop ended by itself"
+            if self.stopped_by is None:
+                self.stopped_by, self.reason = "error", f"{type(error).__name__}: {error}"
+        elif self.stopped_by is None:
+            self.stopped_by, self.reason = "end", "the loop ended by itself"
         writer = self._watch.writer
         if writer is not None and self._decisions:
             last = self._last
             if last is not None and self._veiled is not None:
                 last = self._veiled.round(self.view)
-            writer.end(self.question_id, None if self._full else self._stopped_by, last)
+            writer.end(self.question_id, None if self._full else self.stopped_by, last)
             self._watch.complain()
         elif writer is not None and self._named:
             writer.release(self.question_id)
@@ -818,29 +804,19 @@ class Loop:
             )
         if self._phase == "over":
             raise UsageError(
-                f"the question {self.question_id!r} ended ({self._reason}); a round of another one is "
+                f"the question {self.question_id!r} ended ({self.reason}); a round of another one is "
                 "observed in its own: with watch.question(...) as loop: ..."
             )
 
     __enter__ = begin
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
         return self.end(error)
 
     async def __aenter__(self) -> Loop:
         return self.begin()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool:
+    async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
         return await self.aend(error)
 
 

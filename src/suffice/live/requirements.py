@@ -47,10 +47,8 @@ def choose_policy(
 
         loop = LoopSettings if pipeline is None else LOOPS[pipeline]
         return ChosenPolicy(policy=RulePolicy(rule=loop.default_rule, abstention=abstention))
-    if not isinstance(wanted, str | Path):
-        return _checked(ChosenPolicy(policy=wanted))
     name = str(wanted)
-    ready = _ready(name)
+    ready = ChosenPolicy(policy=wanted) if not isinstance(wanted, str | Path) else _ready(name)
     if ready is None:
         if rule_needs(name).fitting:
             raise UsageError(
@@ -58,18 +56,14 @@ def choose_policy(
                 "RULE TRACES --out policy.json, then --policy policy.json"
             )
         return ChosenPolicy(policy=RulePolicy(rule=name, abstention=abstention))
-    if abstention is not None:
+    if abstention is not None and isinstance(wanted, str | Path):
         raise UsageError(
             f"--abstention goes with a rule's text, and {name!r} is none: what abstains is settled where a "
             "policy is fitted; type suffice fit METHOD TRACES --abstention FILE"
         )
-    return ready
-
-
-def _checked(chosen: ChosenPolicy) -> ChosenPolicy:
-    if refusal := chosen.policy.needs.refusal:
+    if refusal := ready.policy.needs.refusal:
         raise UsageError(refusal)
-    return chosen
+    return ready
 
 
 def _ready(name: str) -> ChosenPolicy | None:
@@ -95,7 +89,7 @@ def _ready(name: str) -> ChosenPolicy | None:
         )
     if names_policy_file(name):
         file = load_policy(name)
-        return _checked(ChosenPolicy(policy=file.policy, max_rounds=file.max_rounds))
+        return ChosenPolicy(policy=file.policy, max_rounds=file.max_rounds)
     near = did_you_mean(name, ("fixed-3", *nameable_methods()))
     if near and name not in SIGNALS:
         raise UsageError(f"unknown policy {name!r}{near}")

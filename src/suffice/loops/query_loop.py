@@ -183,7 +183,7 @@ class QueryLoop(SteppedLoop):
             choice = self._searching(question.text, trail.steps, choice)
             found = self._found(retriever, trail, choice)
             verdicts = loop.verdicts and (reads.at_end or number < loop.rounds)
-            after = _After(
+            after = After(
                 wish=Once(partial(self._choose, question.text, trail.steps))
                 if verdicts and not self.asks_apart
                 else None,
@@ -250,7 +250,7 @@ class QueryLoop(SteppedLoop):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _After:
+class After:
     """What is asked after a round: whether to end, as the next choice (``wish``) or apart (``ask``).
 
     ``unread`` are the choices up to this round of which nothing could be read.

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import Annotated, Any, ClassVar, Protocol, Self, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, cast
 
 from suffice.contracts import ChatModel, Encoder, PassageFilter, Retriever
 from suffice.errors import UsageError
@@ -27,6 +27,9 @@ from suffice.signals.asking.judge_support import JUDGE_SUPPORT, judged
 from suffice.signals.asking.meaning_clusters import check_clustering, check_cosine, with_clusters
 from suffice.signals.asking.whole_record import KeptEncoder
 from suffice.trace.rounds.records import LoopView, Passage, Question, Round, with_draft
+
+if TYPE_CHECKING:
+    from suffice.loops.query_loop import After
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,22 +128,6 @@ class RoundReads:
 EVERYTHING = RoundReads()
 
 
-class Following(Protocol):
-    """What a loop asks about a round after its answer."""
-
-    def __call__(self, finished: Round) -> Round:
-        """The round with what was said; of the rounds in their order."""
-        ...
-
-    def begin(self) -> None:
-        """Ask already what is asked whatever the answer is, in any thread."""
-        ...
-
-    def ended(self, finished: Round) -> Round:
-        """The same round where the loop was stopped, with what was asked for the next one."""
-        ...
-
-
 class SteppedLoop(ABC):
     """A loop over one question at a time; safe to use from several threads.
 
@@ -208,7 +195,7 @@ class SteppedLoop(ABC):
         *,
         before: tuple[Round, ...],
         reads: RoundReads,
-        then: Following | None = None,
+        then: After | None = None,
     ) -> Step:
         """The step after those that found what was found ``before``."""
         number = len(before) + 1
@@ -258,7 +245,7 @@ class Step:
     prompt: Callable[[], Prompt]
     reads: RoundReads = EVERYTHING
     last: bool = False
-    then: Following | None = None
+    then: After | None = None
 
     @property
     def reads_more(self) -> bool:

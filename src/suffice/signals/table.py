@@ -150,7 +150,12 @@ def lack_live(spec: Signal, view: LoopView) -> Lack | None:
     if spec.name in here.signals and not spec.own_settings:
         return None  # given as undefined
     case = next((case for case in spec.absences if case.input and case.holds(view)), None)
-    columns = tuple(column for column in spec.needs if not _gives(here, column))
+    given = {column for column in spec.needs if getattr(here, column, None) is not None}
+    if (
+        here.response is not None
+    ):  # the model may forget its rating in one reply and not in the next
+        given.add("verbalized_confidence")
+    columns = tuple(column for column in spec.needs if column not in given)
     if case is None and not columns:
         return None
     written, because = ", ".join(f"{column}=..." for column in columns), ""
@@ -166,12 +171,6 @@ def lack_live(spec: Signal, view: LoopView) -> Lack | None:
         because=because,
         give=f"write suffice.Round(answer=..., {written})",
     )
-
-
-def _gives(here: Round, column: str) -> bool:
-    """Whether a round holds a column; the model may forget its rating in one reply and not in the next."""
-    rated = column == "verbalized_confidence" and here.response is not None
-    return rated or getattr(here, column, None) is not None
 
 
 def refuse_lacking(specs: Iterable[Signal], traces: TraceSet) -> None:

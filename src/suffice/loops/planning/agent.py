@@ -21,7 +21,7 @@ from suffice.contracts import (
     Retriever,
 )
 from suffice.errors import InternalError, UsageError, unknown_name
-from suffice.loops.calls import check_least, sampling_seed, usage_of, usage_sum
+from suffice.loops.calls import NOTHING_ASKED, check_least, sampling_seed, usage_of, usage_sum
 from suffice.loops.planning.parsing import (
     PLAN_SCHEMA,
     ParsedPlan,
@@ -111,10 +111,7 @@ AskUser = Callable[[PlanTask, str], str | None]
 
 _PUBLISHED_RISK = RiskModel()
 _MARKERS = MarkerDetector()
-_NOTHING = Generation(
-    completions=(), model="", prompt_tokens=0, cached_tokens=0, completion_tokens=0
-)
-_NO_USAGE = replace(usage_of(_NOTHING, calls=0), latency_s=0.0)
+_NO_USAGE = replace(NOTHING_ASKED, answer_calls=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -508,25 +505,20 @@ def _recorded(judge: Judge | None, job: PlanJob, stop: threading.Event) -> PlanR
     ran = job.agent.run_unless(stop, job.task, seed=job.seed)
     if ran is None:
         return None
-    record = PlanRecord(
+    outcome = ran.outcome
+    if judge is not None and job.gold is not None and job.gold.constraints:
+        # a plan succeeds when it satisfies every hidden constraint
+        verdicts = [judge.judge(token, outcome.plan) for token in job.gold.constraints]
+        said = [f"{verdict.parsed or UNREADABLE}: {verdict.reason}" for verdict in verdicts]
+        outcome = replace(
+            outcome, semantic=all(verdict.ok for verdict in verdicts), verdict="; ".join(said)
+        )
+    return PlanRecord(
         task=job.task,
         agent=job.agent.control.name,
         retriever=job.retriever,
         seed=job.seed,
         steps=ran.steps,
-        outcome=ran.outcome,
+        outcome=outcome,
         gold=job.gold,
     )
-    return _judged(record, judge)
-
-
-def _judged(record: PlanRecord, judge: Judge | None) -> PlanRecord:
-    """With the judge's word: a plan succeeds when it satisfies every hidden constraint."""
-    if judge is None or record.gold is None or not record.gold.constraints:
-        return record
-    verdicts = [judge.judge(token, record.outcome.plan) for token in record.gold.constraints]
-    said = "; ".join(f"{verdict.parsed or UNREADABLE}: {verdict.reason}" for verdict in verdicts)
-    outcome = replace(
-        record.outcome, semantic=all(verdict.ok for verdict in verdicts), verdict=said
-    )
-    return replace(record, outcome=outcome)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -12,7 +13,6 @@ from numpy.typing import NDArray
 from suffice.contracts import Absence, Encoder, Entailment
 from suffice.errors import BackendError
 from suffice.signals.asking.whole_record import (
-    Asking,
     KeptEncoder,
     KeptEntailment,
     Measured,
@@ -27,7 +27,7 @@ from suffice.signals.evidence import (
     seen_passages,
     seen_texts,
 )
-from suffice.signals.registry import UNDEFINED, SignalSpec, share, unrecorded
+from suffice.signals.registry import UNDEFINED, share, unrecorded
 from suffice.trace.rounds.records import LoopView, Round
 
 EVIDENCE_SIGNALS = ("evidence_consistency", "evidence_consistency_max", "evidence_consistency_top1")
@@ -145,33 +145,28 @@ ENTAILING = asking_rounds(
 )
 
 
-def _share(name: str, summary: str, asking: Asking) -> SignalSpec:
-    return share(
-        name=name,
-        summary=summary,
-        asking=asking,
-        needs=("passages",),
-        undefined=(NO_ANSWER, PASSAGES_UNKNOWN, TEXT_UNKNOWN),
-    )
-
-
-EVIDENCE_CONSISTENCY = _share(
-    "evidence_consistency",
-    "how near the answer is to the mean of the passages: (cosine + 1) / 2",
-    ENCODING,
+_support = partial(
+    share, needs=("passages",), undefined=(NO_ANSWER, PASSAGES_UNKNOWN, TEXT_UNKNOWN)
 )
-EVIDENCE_CONSISTENCY_MAX = _share(
-    "evidence_consistency_max",
-    "how near the answer is to the nearest passage: (cosine + 1) / 2",
-    ENCODING,
+EVIDENCE_CONSISTENCY = _support(
+    name="evidence_consistency",
+    summary="how near the answer is to the mean of the passages: (cosine + 1) / 2",
+    asking=ENCODING,
 )
-EVIDENCE_CONSISTENCY_TOP1 = _share(
-    "evidence_consistency_top1",
-    "how near the answer is to the passage ranked first: (cosine + 1) / 2",
-    ENCODING,
+EVIDENCE_CONSISTENCY_MAX = _support(
+    name="evidence_consistency_max",
+    summary="how near the answer is to the nearest passage: (cosine + 1) / 2",
+    asking=ENCODING,
 )
-EVIDENCE_ENTAILMENT = _share(
-    "evidence_entailment", "highest probability that a passage entails the answer", ENTAILING
+EVIDENCE_CONSISTENCY_TOP1 = _support(
+    name="evidence_consistency_top1",
+    summary="how near the answer is to the passage ranked first: (cosine + 1) / 2",
+    asking=ENCODING,
+)
+EVIDENCE_ENTAILMENT = _support(
+    name="evidence_entailment",
+    summary="highest probability that a passage entails the answer",
+    asking=ENTAILING,
 )
 
 
@@ -240,32 +235,19 @@ COMPARING = asking_rounds(
 )
 
 
-def _novelty(
-    name: str, summary: str, needs: tuple[str, ...], undefined: tuple[Absence, ...]
-) -> SignalSpec:
-    return share(
-        name=name,
-        summary=summary,
-        needs=needs,
-        answers=False,
-        direction="low",
-        asking=COMPARING,
-        undefined=undefined,
-    )
-
-
+_novelty = partial(share, answers=False, direction="low", asking=COMPARING)
 QUERY_NOVELTY = _novelty(
-    "query_novelty",
-    "how unlike every earlier query the round's is: 1 less the greatest cosine",
-    ("query",),
-    (
+    name="query_novelty",
+    summary="how unlike every earlier query the round's is: 1 less the greatest cosine",
+    needs=("query",),
+    undefined=(
         unrecorded("query", "the round's query was"),
         Absence("an earlier round's query was not recorded", lambda _: True),
     ),
 )
 PASSAGE_NOVELTY = _novelty(
-    "passage_novelty",
-    "how unlike earlier passages the round's are: 1 less the greatest cosine, their mean",
-    ("passages",),
-    (PASSAGES_UNKNOWN, TEXT_UNKNOWN),
+    name="passage_novelty",
+    summary="how unlike earlier passages the round's are: 1 less the greatest cosine, their mean",
+    needs=("passages",),
+    undefined=(PASSAGES_UNKNOWN, TEXT_UNKNOWN),
 )

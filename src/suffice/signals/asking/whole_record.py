@@ -238,13 +238,18 @@ def ask_rounds(
     on_progress: OnProgress,
 ) -> Replies[_Reply]:
     """Ask about every row where ``wanted`` (n_rows,) is true."""
-    session = _Session(question, int(wanted.sum()), on_progress)
-    session.interrupted = side_by_side(
+    session = _Session(question=question, planned=int(wanted.sum()), on_progress=on_progress)
+    interrupted = side_by_side(
         session, _questions(traces, wanted, question.columns), concurrency=question.concurrency
     )
-    if session.interrupted:
+    if interrupted:
         session.report()
-    replies = session.replies()
+    replies = Replies(
+        by_row=dict(sorted(session.by_row.items())),
+        failures=dict(sorted(session.failures.items())),
+        left=session.planned - len(session.by_row) - len(session.failures),
+        interrupted=interrupted,
+    )
     answered = any(map(question.called, replies.by_row.values()))
     if replies.failures and not answered and not replies.interrupted:
         reason = next(iter(replies.failures.values()))
@@ -267,29 +272,18 @@ def _questions(
             yield chosen
 
 
+@dataclass(slots=True, kw_only=True)
 class _Session(Generic[_Reply]):
     """Fulfils :class:`suffice.concurrency.Work`: a question's rounds are a piece of it."""
 
-    def __init__(
-        self, question: RoundQuestion[_Reply], planned: int, on_progress: Callable[[Asked], None]
-    ) -> None:
-        self._question = question
-        self._planned = planned
-        self._on_progress = on_progress
-        self._lock = threading.Lock()
-        self._failed_in_a_row = 0
-        self._allowed = _GIVE_UP_AFTER
-        self._by_row: dict[int, _Reply] = {}
-        self._failures: dict[int, str] = {}
-        self.interrupted = False
-
-    def replies(self) -> Replies[_Reply]:
-        return Replies(
-            by_row=dict(sorted(self._by_row.items())),
-            failures=dict(sorted(self._failures.items())),
-            left=self._planned - len(self._by_row) - len(self._failures),
-            interrupted=self.interrupted,
-        )
+    question: RoundQuestion[_Reply]
+    planned: int
+    on_progress: OnProgress
+    by_row: dict[int, _Reply] = field(default_factory=dict)
+    failures: dict[int, str] = field(default_factory=dict)
+    _failed_in_a_row: int = 0
+    _allowed: int = _GIVE_UP_AFTER
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def do(self, task: _Rounds, stop: threading.Event) -> _Batch[_Reply]:
         replies: list[tuple[int, _Reply | BackendError]] = []
@@ -297,41 +291,35 @@ class _Session(Generic[_Reply]):
             if stop.is_set():
                 break
             try:
-                reply = self._question.ask(view)
+                reply = self.question.ask(view)
             except BackendError as error:
                 replies.append((row, error))
-                self._failed(stop)
-            else:
-                replies.append((row, reply))
-                if self._question.called(reply):
-                    self._answered()
+                with self._lock:
+                    self._failed_in_a_row += 1
+                    if self._failed_in_a_row >= self._allowed:
+                        stop.set()
+                continue
+            replies.append((row, reply))
+            if self.question.called(reply):
+                with self._lock:
+                    self._failed_in_a_row = 0
+                    self._allowed = _GIVE_UP_AFTER * self.question.concurrency
         return replies
-
-    def _failed(self, stop: threading.Event) -> None:
-        with self._lock:
-            self._failed_in_a_row += 1
-            if self._failed_in_a_row >= self._allowed:
-                stop.set()
-
-    def _answered(self) -> None:
-        with self._lock:
-            self._failed_in_a_row = 0
-            self._allowed = _GIVE_UP_AFTER * self._question.concurrency
 
     def keep(self, results: Sequence[tuple[_Rounds, _Batch[_Reply]]], *, broken: bool) -> None:
         del broken
         for row, reply in (answered for _, batch in results for answered in batch):
             if isinstance(reply, BackendError):
-                self._failures[row] = str(reply)
+                self.failures[row] = str(reply)
             else:
-                self._by_row[row] = reply
+                self.by_row[row] = reply
 
     def report(self) -> None:
-        self._on_progress(
+        self.on_progress(
             Asked(
-                what=self._question.what,
-                finished=len(self._by_row),
-                failed=len(self._failures),
-                planned=self._planned,
+                what=self.question.what,
+                finished=len(self.by_row),
+                failed=len(self.failures),
+                planned=self.planned,
             )
         )
