@@ -364,7 +364,7 @@ def _margin(statistic: Callable[[Sequence[float]], float]) -> Callable[[LoopView
 
 
 def abstained_by(phrases: Iterable[str]) -> Callable[[LoopView], float]:
-    own = ready(phrases)
+    own = ready(tuple(phrases))
     return lambda view: float(abstains(own, view.current.answer_text))
 
 

@@ -94,7 +94,7 @@ READERS: Mapping[str, Callable[[str], object]] = {
     "scores": lambda text: [score(text, [text[:-1]]) for score in (scoring.f1, scoring.accuracy)],
     "similarity": lambda text: matching_characters(text, f"{text[1:]}z"),
     "abstention": lambda text: abstaining(pa.array([text]), ready(ABSTENTION_PHRASES)),
-    "abstention phrase": lambda text: ready([text]),
+    "abstention phrase": lambda text: ready((text,)),
     "conflict": lambda text: marker_conflict(text, text[1:]),
     "pair": lambda text: lexical_features(text, text[1:]),
     "prompt": lambda text: render_prompt(text, _view(text).current.passages or (), api="chat"),

@@ -14,9 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-import numpy as np
-from numpy.typing import NDArray
-
 from suffice.errors import (
     DataError,
     StorageError,
@@ -348,24 +345,18 @@ def _redacted(traces: TraceSet, privacy: Privacy, score: RedactedScore) -> Itera
     columns = signal_columns(traces, specs)
     computed = {spec.name: values for spec, values in zip(specs, columns, strict=True)}
     for number, record in enumerate(traces.records()):
-        veiled = privacy.question(record.question, record.gold)
+        veiled, rounds = privacy.question(record.question, record.gold), []
+        for at, held in enumerate(map(veiled.named, record.rounds)):
+            signals = {name: float(values[number, at]) for name, values in computed.items()}
+            rounds.append(replace(held, signals={**signals, **held.signals}))
         yield replace(
             record,
             question=veiled.question,
             gold=veiled.gold,
             scores={**_scores(record, score), **record.scores},
-            rounds=tuple(_rounds(record, veiled, {n: v[number] for n, v in computed.items()})),
+            rounds=tuple(rounds),
             closed_book=None if record.closed_book is None else veiled.named(record.closed_book),
         )
-
-
-def _rounds(
-    record: QuestionRecord, veiled: Veiled, computed: Mapping[str, NDArray[np.float64]]
-) -> Iterator[Round]:
-    for index, held in enumerate(record.rounds):
-        named = veiled.named(held)
-        signals = {name: float(values[index]) for name, values in computed.items()}
-        yield replace(named, signals={**signals, **named.signals})
 
 
 def _scores(record: QuestionRecord, score: RedactedScore) -> dict[int, float]:

@@ -261,8 +261,10 @@ def right_abstentions(questions: Measures) -> tuple[str, ...] | None:
     phrases = ABSTENTION_PHRASES if stated is None else stated
     answers = gold_answers(questions.traces).texts.distinct
     said = [answer_form(answer) != "" for answer in answers.to_pylist()]
-    right = answers.filter(pa.array(abstaining(answers, ready(phrases)) & np.array(said, bool)))
-    kept = tuple(phrase for phrase in phrases if not abstaining(right, ready([phrase])).any())
+    right = answers.filter(
+        pa.array(abstaining(answers, ready(tuple(phrases))) & np.array(said, bool))
+    )
+    kept = tuple(phrase for phrase in phrases if not abstaining(right, ready((phrase,))).any())
     return stated if kept == phrases else kept
 
 

@@ -101,7 +101,8 @@ class Abstentions:
 
 
 @lru_cache(maxsize=64)
-def _ready(phrases: tuple[str, ...]) -> Abstentions:
+def ready(phrases: tuple[str, ...]) -> Abstentions:
+    """The phrases, compiled; kept."""
     whole: list[str] = []
     beginnings: dict[str, tuple[str, ...]] = {}
     ends: dict[str, tuple[str, ...]] = {}
@@ -127,11 +128,6 @@ def _ready(phrases: tuple[str, ...]) -> Abstentions:
     return Abstentions(phrases, frozenset(whole), beginnings, ends)
 
 
-def ready(phrases: Iterable[str]) -> Abstentions:
-    """The phrases, compiled; kept."""
-    return _ready(tuple(phrases))
-
-
 _USUAL = ready(ABSTENTION_PHRASES)
 
 
@@ -149,7 +145,7 @@ def abstaining(texts: pa.Array, phrases: Abstentions) -> NDArray[np.bool_]:
 
 def abstained_signal(phrases: Iterable[str]) -> SignalSpec:
     """``abstained`` with other phrases than the usual ones, written as those are."""
-    own = ready(phrases)
+    own = ready(tuple(phrases))
     return replace(ABSTAINED, columns=WithSettings(abstained, (own,)), own_settings=True)
 
 

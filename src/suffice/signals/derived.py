@@ -25,11 +25,6 @@ class Derivation:
     high: float = math.inf
     direction: Direction = "high"
 
-    @property
-    def binary(self) -> bool:
-        """Whether it says yes or no."""
-        return self.high == 1.0
-
 
 DERIVATIONS: Mapping[str, Derivation] = MappingProxyType(
     {
@@ -149,7 +144,7 @@ def derived_signal(
         high=how.high,
         direction=how.direction,
         columns=WithSettings(_derived, (name, made_of)),
-        binary=how.binary,
+        binary=how.high == 1.0,
         instead=of.instead,
         asking=of.asking,
         undefined=(*of.absences, _FIRST, Absence(earlier, lambda _: True)),

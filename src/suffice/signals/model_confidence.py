@@ -81,39 +81,31 @@ def token_probability(rounds: RoundColumns) -> Array:
 
 def answer_token_margin(rounds: RoundColumns) -> Array:
     """logprob(top-1) - logprob(top-2) of the answer's first token, in nats (paper 0), >= 0; high: sure."""
-    answers = rounds.once(_answers)
+    first, end = rounds.once(_answers)
     margins = rounds.undefined()
-    rows = np.flatnonzero(answers.first < answers.end)
-    margins[rows] = _margins(rounds.once(_tops), answers.first[rows])
+    rows = np.flatnonzero(first < end)
+    margins[rows] = _margins(rounds.once(_tops), first[rows])
     return margins
 
 
 def margin(rounds: RoundColumns, statistic: str) -> Array:
     """``margin_min`` and its kin: a statistic of the margins of the answer's tokens that have one."""
-    margins = rounds.once(_answer_margins)
-    values, offsets = margins.values, margins.offsets
+    values, offsets = rounds.once(_answer_margins)
     if statistic == "mean":
         return segment_means(values, offsets)
     return by_length(values, offsets[:-1], offsets[1:], _STATISTICS[statistic])
 
 
 # --- margins -------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True, eq=False)
-class _Margins:
-    """Margins of the answer's tokens that have one: those of a row begin at its ``offsets`` (n_rows + 1,)."""
-
-    offsets: Places
-    values: Array
-
-
-def _answer_margins(rounds: RoundColumns) -> _Margins:
-    answers, spelt = rounds.once(_answers), rounds.once(_spelt)
-    at = ranges(answers.first, answers.end)
-    rows = np.repeat(np.arange(rounds.n_rows), answers.end - answers.first)
+def _answer_margins(rounds: RoundColumns) -> tuple[Array, Places]:
+    """Of the answer's tokens that have one, and where those of each row begin, (n_rows + 1,)."""
+    (first, end), spelt = rounds.once(_answers), rounds.once(_spelt)
+    at = ranges(first, end)
+    rows = np.repeat(np.arange(rounds.n_rows), end - first)
     margins = _margins(rounds.once(_tops), at)
     there = ~np.isnan(margins) & (spelt.tokens[at] < spelt.tokens[at + 1])
     held = np.bincount(rows[there], minlength=rounds.n_rows)
-    return _Margins(np.concatenate([[0], np.cumsum(held)]), margins[there])
+    return margins[there], np.concatenate([[0], np.cumsum(held)])
 
 
 def _tops(rounds: RoundColumns) -> Ragged:
@@ -167,14 +159,6 @@ class _Spelt:
         return pieces.take(pa.array(np.arange(0, len(pieces), 2)))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Answers:
-    """The tokens of every round's answer: ``first`` (n_rows,) to before ``end``, empty ones included."""
-
-    first: Places
-    end: Places
-
-
 def _spelt(rounds: RoundColumns) -> _Spelt:
     tokens = rounds.lists("tokens")
     texts = pc.fill_null(tokens.field("token").cast(pa.large_string()), "")
@@ -185,7 +169,8 @@ def _spelt(rounds: RoundColumns) -> _Spelt:
     return _Spelt(text or pa.py_buffer(b""), ends, ends[tokens.offsets])
 
 
-def _answers(rounds: RoundColumns) -> _Answers:
+def _answers(rounds: RoundColumns) -> tuple[Places, Places]:
+    """The first token of every round's answer, (n_rows,), and the one behind it, empty ones included."""
     spelt, answers = rounds.once(_spelt), rounds.once(forms)
     begins, stops = spelt.rows[:-1], spelt.rows[1:]
     starts, ends = begins.copy(), begins.copy()
@@ -204,7 +189,7 @@ def _answers(rounds: RoundColumns) -> _Answers:
             ends[row] += len(text[: span[1]].encode())
     first = np.searchsorted(spelt.tokens[1:], starts, "right")
     end = np.searchsorted(spelt.tokens[:-1], ends)
-    return _Answers(first, np.where(starts < ends, end, first))
+    return first, np.where(starts < ends, end, first)
 
 
 # --- declared ------------------------------------------------------------------------------------

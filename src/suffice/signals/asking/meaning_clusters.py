@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,15 +20,10 @@ from suffice.signals.asking.whole_record import (
     KeptEncoder,
     Replies,
     RoundQuestion,
-    ask_rounds,
     column_values,
 )
 from suffice.trace.rounds.records import LoopView, Round
 from suffice.trace.rounds.table import TraceSet, with_column
-
-if TYPE_CHECKING:
-    from suffice.trace.rounds.table import TraceSet
-
 
 CLUSTERS = "sample_clusters"
 """The column, and what a run document says of it."""
@@ -206,10 +201,11 @@ def cluster_traces(
         who="encoder",
         ask=ask,
         called=lambda reply: reply[1],
+        on_progress=on_progress,
         concurrency=remembered.concurrency,
         columns=("samples",),
     )
-    replies = ask_rounds(traces, question, wanted, on_progress)
+    replies = question.about(traces, wanted)
     values = column_values(traces, CLUSTERS) if kept.any() else [None] * len(kept)
     for row, (clusters, _) in replies.by_row.items():
         values[row] = clusters

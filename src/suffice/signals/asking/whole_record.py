@@ -136,18 +136,6 @@ class Replies(Generic[_Reply]):
     interrupted: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundQuestion(Generic[_Reply]):
-    """What is asked about each round."""
-
-    what: str
-    who: str
-    ask: Callable[[LoopView], _Reply]
-    called: Callable[[_Reply], bool]
-    concurrency: int = 1
-    columns: tuple[str, ...] = ("passages",)
-
-
 OnProgress = Callable[[Asked], None]
 Measured = Mapping[str, float]  # by the signal's name, NaN where undefined
 
@@ -213,10 +201,11 @@ def asking_rounds(
             who=who,
             ask=lambda view: measure(view, kept),
             called=called,
+            on_progress=on_progress,
             concurrency=width_of(kept),
             columns=reads,
         )
-        return ask_rounds(traces, question, wanted, on_progress)
+        return question.about(traces, wanted)
 
     return Asking(name=name, option=option, who=who, ask=ask, **told)
 
@@ -229,34 +218,6 @@ def completed(
     if finished.signals.keys() >= set(names):
         return finished
     return replace(finished, signals={**measure(view), **finished.signals})
-
-
-def ask_rounds(
-    traces: TraceSet,
-    question: RoundQuestion[_Reply],
-    wanted: NDArray[np.bool_],
-    on_progress: OnProgress,
-) -> Replies[_Reply]:
-    """Ask about every row where ``wanted`` (n_rows,) is true."""
-    session = _Session(question=question, planned=int(wanted.sum()), on_progress=on_progress)
-    interrupted = side_by_side(
-        session, _questions(traces, wanted, question.columns), concurrency=question.concurrency
-    )
-    if interrupted:
-        session.report()
-    replies = Replies(
-        by_row=dict(sorted(session.by_row.items())),
-        failures=dict(sorted(session.failures.items())),
-        left=session.planned - len(session.by_row) - len(session.failures),
-        interrupted=interrupted,
-    )
-    answered = any(map(question.called, replies.by_row.values()))
-    if replies.failures and not answered and not replies.interrupted:
-        reason = next(iter(replies.failures.values()))
-        raise BackendError(
-            f"all {len(replies.failures)} calls of the {question.who} failed, the first: {reason}"
-        )
-    return replies
 
 
 def _questions(
@@ -273,25 +234,56 @@ def _questions(
 
 
 @dataclass(slots=True, kw_only=True)
-class _Session(Generic[_Reply]):
-    """Fulfils :class:`suffice.concurrency.Work`: a question's rounds are a piece of it."""
+class RoundQuestion(Generic[_Reply]):
+    """What is asked about rounds; as :class:`suffice.concurrency.Work` a question's are a piece of it."""
 
-    question: RoundQuestion[_Reply]
-    planned: int
+    what: str
+    who: str
+    ask: Callable[[LoopView], _Reply]
+    called: Callable[[_Reply], bool]
     on_progress: OnProgress
-    by_row: dict[int, _Reply] = field(default_factory=dict)
-    failures: dict[int, str] = field(default_factory=dict)
+    concurrency: int = 1
+    columns: tuple[str, ...] = ("passages",)
+    _planned: int = 0
+    _by_row: dict[int, _Reply] = field(default_factory=dict)
+    _failures: dict[int, str] = field(default_factory=dict)
     _failed_in_a_row: int = 0
     _allowed: int = _GIVE_UP_AFTER
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
+    def about(self, traces: TraceSet, wanted: NDArray[np.bool_]) -> Replies[_Reply]:
+        """Ask about every row where ``wanted`` (n_rows,) is true.
+
+        A question's rounds are asked about in order. A call that fails leaves its round without a value, for
+        a later run to ask again. After five in a row (for each question under way, once a call was answered)
+        no further ones are made, and an interrupt ends likewise: what was said is returned.
+        """
+        self._planned = int(wanted.sum())
+        questions = _questions(traces, wanted, self.columns)
+        interrupted = side_by_side(self, questions, concurrency=self.concurrency)
+        if interrupted:
+            self.report()
+        failures = dict(sorted(self._failures.items()))
+        if failures and not interrupted and not any(map(self.called, self._by_row.values())):
+            reason = next(iter(failures.values()))
+            raise BackendError(
+                f"all {len(failures)} calls of the {self.who} failed, the first: {reason}"
+            )
+        return Replies(
+            by_row=dict(sorted(self._by_row.items())),
+            failures=failures,
+            left=self._planned - len(self._by_row) - len(failures),
+            interrupted=interrupted,
+        )
+
     def do(self, task: _Rounds, stop: threading.Event) -> _Batch[_Reply]:
+        """Ask about a question's rounds."""
         replies: list[tuple[int, _Reply | BackendError]] = []
         for row, view in task:
             if stop.is_set():
                 break
             try:
-                reply = self.question.ask(view)
+                reply = self.ask(view)
             except BackendError as error:
                 replies.append((row, error))
                 with self._lock:
@@ -300,26 +292,28 @@ class _Session(Generic[_Reply]):
                         stop.set()
                 continue
             replies.append((row, reply))
-            if self.question.called(reply):
+            if self.called(reply):
                 with self._lock:
                     self._failed_in_a_row = 0
-                    self._allowed = _GIVE_UP_AFTER * self.question.concurrency
+                    self._allowed = _GIVE_UP_AFTER * self.concurrency
         return replies
 
     def keep(self, results: Sequence[tuple[_Rounds, _Batch[_Reply]]], *, broken: bool) -> None:
+        """Take in what was said."""
         del broken
         for row, reply in (answered for _, batch in results for answered in batch):
             if isinstance(reply, BackendError):
-                self.failures[row] = str(reply)
+                self._failures[row] = str(reply)
             else:
-                self.by_row[row] = reply
+                self._by_row[row] = reply
 
     def report(self) -> None:
+        """Tell how far it is."""
         self.on_progress(
             Asked(
-                what=self.question.what,
-                finished=len(self.by_row),
-                failed=len(self.failures),
-                planned=self.planned,
+                what=self.what,
+                finished=len(self._by_row),
+                failed=len(self._failures),
+                planned=self._planned,
             )
         )
