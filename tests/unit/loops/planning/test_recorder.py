@@ -113,14 +113,3 @@ def test_the_same_run_twice_is_refused(tmp_path: Path) -> None:
     twice = jobs(model, 1) * 2
     with pytest.raises(UsageError, match="two jobs are the run"):
         record_plans(twice, tmp_path / "plans", PlanRecorderSettings(run=RUN))
-
-
-_KILLED = """
-    import sys
-    from pathlib import Path
-    sys.path.insert(0, sys.argv[2])
-    from test_recorder import RUN, ScriptedModel, jobs, record_plans, reply, PlanRecorderSettings
-    model = ScriptedModel(reply, api="chat", delay_s=0.02)
-    settings = PlanRecorderSettings(run=RUN, on_progress=lambda p: print(p.finished, flush=True))
-    record_plans(jobs(model, 60), Path(sys.argv[1]), settings)
-"""
