@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from suffice.concurrency import Aside, may_be_cut
 from suffice.contracts import ChatModel, Generation, GenerationRequest
@@ -155,18 +155,8 @@ class Meter(Spending):
 
     def __init__(self, model: ChatModel, budgets: Budgets) -> None:
         super().__init__(budgets)
-        self._model = model
+        self._model, self.name, self.api = model, model.name, model.api
         self._lock = threading.Lock()
-
-    @property
-    def name(self) -> str:
-        """The model's."""
-        return self._model.name
-
-    @property
-    def api(self) -> Literal["chat", "completion"]:
-        """The model's."""
-        return self._model.api
 
     def generate(self, request: GenerationRequest) -> Generation:
         """Ask the model and count."""

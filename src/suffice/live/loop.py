@@ -225,6 +225,8 @@ class Loop:
     ) -> None:
         self._watch = watch
         self._settings = settings = watch.settings
+        self.policy, self.policy_hash = settings.policy, settings.policy_hash
+        """What decides, and as a record names it; ``None``: nothing does."""
         self._gold = Gold() if gold is None else gold
         self._named = named
         specs = () if settings.policy is None else settings.policy.specs
@@ -238,8 +240,7 @@ class Loop:
         self._phase: Literal["new", "open", "over"] = "new"
         self.stopped_by: StoppedBy | None = None
         """``policy``, ``budget``, ``end`` (by itself), ``error`` or ``user``; ``None``: it goes on."""
-        self.reason = ""
-        """Why it ended, or what the policy said last."""
+        self.reason = ""  # why it ended, or what the policy said last
         self._full = False
         self._last: Round | None = None
         self._ticked = self._took = 0.0
@@ -248,8 +249,7 @@ class Loop:
             from suffice.live.budgets import Spending
 
             self._spending = Spending(settings.budgets)
-        self.error: Exception | None = None
-        """What a later round failed with; ``None``: nothing."""
+        self.error: Exception | None = None  # what a later round failed with; None: nothing
         self.explored = settings.mode == "live" and watch.explores(question.id)
         """Whether it runs to the full budget although the policy is live."""
 
@@ -280,16 +280,6 @@ class Loop:
     def question_id(self) -> str:
         """Its id in the record, by which it is labelled; settled when the question is entered."""
         return self._asked.id
-
-    @property
-    def policy(self) -> StopPolicy | None:
-        """What decides; ``None``: nothing does."""
-        return self._settings.policy
-
-    @property
-    def policy_hash(self) -> str | None:
-        """What decides, as a record names it; ``None``: nothing does."""
-        return self._settings.policy_hash
 
     @property
     def signals(self) -> Mapping[str, Sequence[float]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -98,17 +97,15 @@ def _ready(name: str) -> ChosenPolicy | None:
 
 _PROVIDED = frozenset({"passages", "candidate_scores", "query", "action", "response"})
 _AGENTS = frozenset({LLM_STOP.name, MALFORMED_ACTIONS.name})
-_UNASKED: Mapping[str, tuple[str, str]] = MappingProxyType(
-    {
-        "--encoder": ("no encoder is loaded", "type --encoder minilm"),
-        "--reranker": (
-            "no reranker scores the passages",
-            "type --retriever hybrid+rerank --reranker PATH",
-        ),
-        "--nli": ("it asks no entailment model", ""),
-        "--llm": ("it asks no {who}", ""),
-    }
-)
+_UNASKED = {
+    "--encoder": ("no encoder is loaded", "type --encoder minilm"),
+    "--reranker": (
+        "no reranker scores the passages",
+        "type --retriever hybrid+rerank --reranker PATH",
+    ),
+    "--nli": ("it asks no entailment model", ""),
+    "--llm": ("it asks no {who}", ""),
+}
 """Why a model is not asked, and what to type, by the option of ``suffice signals`` that names it."""
 
 

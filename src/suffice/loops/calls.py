@@ -339,8 +339,7 @@ def usage_sum(first: Usage, second: Usage) -> Usage:
     return replace(first, **added)  # type: ignore[arg-type]
 
 
-AnswerProbe = Callable[[LoopView], Draft]
-"""Answers a loop's question from its rounds so far."""
+AnswerProbe = Callable[[LoopView], Draft]  # answers a loop's question from its rounds so far
 
 
 def answer_probe(model: ChatModel, settings: AnswerSettings | None = None) -> AnswerProbe:

@@ -10,8 +10,7 @@ from suffice.contracts import Message
 from suffice.signals.evidence import evidence_text, one_line, passage_line
 from suffice.trace.rounds.records import Passage
 
-Prompt = str | tuple[Message, ...]
-"""A text to continue, or messages."""
+Prompt = str | tuple[Message, ...]  # a text to continue, or messages
 Api = Literal["chat", "completion"]
 NOTHING_NEW = "(nothing new was found)"
 
@@ -122,25 +121,18 @@ UNANSWERABLE = WorkedExample(
 )
 """The evidence speaks of what is asked about and does not say it."""
 
-CLOSED_BOOK_EXAMPLES: tuple[WorkedExample, ...] = (
-    WorkedExample(
-        evidence=(), question="What is the capital of Norway?", answer="Oslo", confidence=5
-    ),
-    WorkedExample(
-        evidence=(),
-        question="Who was born first, Johann Sebastian Bach or Wolfgang Amadeus Mozart?",
-        answer="Johann Sebastian Bach",
-        confidence=4,
-    ),
-    WorkedExample(
-        evidence=(), question="In what year did the Titanic sink?", answer="1912", confidence=5
-    ),
-    WorkedExample(
-        evidence=(),
-        question="In which town was the painter of The Potato Eaters born?",
-        answer="Zundert",
-        confidence=2,
-    ),
+CLOSED_BOOK_EXAMPLES = tuple(
+    WorkedExample(evidence=(), question=question, answer=answer, confidence=confidence)
+    for question, answer, confidence in (
+        ("What is the capital of Norway?", "Oslo", 5),
+        (
+            "Who was born first, Johann Sebastian Bach or Wolfgang Amadeus Mozart?",
+            "Johann Sebastian Bach",
+            4,
+        ),
+        ("In what year did the Titanic sink?", "1912", 5),
+        ("In which town was the painter of The Potato Eaters born?", "Zundert", 2),
+    )
 )
 
 
@@ -239,10 +231,8 @@ FinalAnswer = Literal["short", "ircot"]
 """``short``: the answer alone; ``ircot``: behind a chain of thought, after "So the answer is:"."""
 SO_THE_ANSWER = "So the answer is:"
 FINAL_ANSWERS: tuple[FinalAnswer, ...] = get_args(FinalAnswer)
-FOLLOW_UP = "Follow-up:"
-"""What a completion model continues with its next question."""
-VERDICT = "Analysis:"
-"""What it continues with its verdict."""
+FOLLOW_UP = "Follow-up:"  # what a completion model continues with its next question
+VERDICT = "Analysis:"  # what it continues with its verdict
 _THOUGHT = "Reasoning:"
 
 _STEP_BY_STEP = (

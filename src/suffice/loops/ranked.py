@@ -57,8 +57,7 @@ class GrowingLoop(SteppedLoop):
 
 CertaintyChoice = Literal["auto", "token_probability", "self_consistency"]
 CERTAINTY_CHOICES: tuple[CertaintyChoice, ...] = get_args(CertaintyChoice)
-VOTES = 3
-"""Answers drawn a round under ``self_consistency`` unless ``samples`` says otherwise."""
+VOTES = 3  # answers drawn a round under self_consistency unless samples says otherwise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

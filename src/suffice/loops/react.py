@@ -187,10 +187,8 @@ def _thought(before: str) -> str:
 
 
 # --- what it is told --------------------------------------------------------------------------
-LABEL = "Thought:"
-"""What a completion model continues."""
-REPAIR_LABEL = "Action:"
-"""What it continues when its action could not be read."""
+LABEL = "Thought:"  # what a completion model continues
+REPAIR_LABEL = "Action:"  # what it continues when its action could not be read
 FORCED = "Thought: I search once more, to be sure.\nAction: Search["
 """What it continues when it may not finish."""
 

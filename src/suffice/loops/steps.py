@@ -39,10 +39,8 @@ class LoopSettings(AnswerSettings):
     A field with an :class:`suffice.options.Option` is an option of the commands that run loops.
     """
 
-    pipeline: ClassVar[str]
-    """The loop's name."""
-    summary: ClassVar[str]
-    """What it does, in a line's part."""
+    pipeline: ClassVar[str]  # the loop's name
+    summary: ClassVar[str]  # what it does, in a line's part
     default_rule: ClassVar[str] = "answer_repeats and not abstained"
     """What stops it live where no policy is named."""
     compares_evidence: ClassVar[bool] = False
@@ -352,8 +350,7 @@ class _Loops(Mapping[str, type[LoopSettings]]):
         return len(_PIPELINES)
 
 
-LOOPS: Mapping[str, type[LoopSettings]] = _Loops()
-"""The settings of each loop by its name."""
+LOOPS: Mapping[str, type[LoopSettings]] = _Loops()  # the settings of each loop by its name
 
 
 def make_pipeline(

@@ -21,8 +21,7 @@ from suffice.trace.rounds.records import Round
 Array = NDArray[np.float64]
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _DELETE_PUNCTUATION = str.maketrans("", "", string.punctuation)
-MAX_COMPARED = 2_000
-"""Letters of an answer that are compared letter by letter."""
+MAX_COMPARED = 2_000  # letters of an answer that are compared letter by letter
 _SHORT = 40 * 40
 
 

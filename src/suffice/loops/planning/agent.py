@@ -457,8 +457,7 @@ class _Run:
         return sampling_seed(self.seed, f"{self.task.id} {tag}".strip(), number)
 
 
-UNREADABLE = "unreadable"
-"""Begins the recorded word of a judge whose reply could not be read."""
+UNREADABLE = "unreadable"  # begins the recorded word of a judge whose reply could not be read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -170,8 +170,7 @@ EVIDENCE_ENTAILMENT = _support(
 )
 
 
-NOVELTY = ("query_novelty", "passage_novelty")
-"""Names of the two signals."""
+NOVELTY = ("query_novelty", "passage_novelty")  # names of the two signals
 
 
 def novelties(

@@ -25,8 +25,7 @@ from suffice.signals.asking.whole_record import (
 from suffice.trace.rounds.records import LoopView, Round
 from suffice.trace.rounds.table import TraceSet, with_column
 
-CLUSTERS = "sample_clusters"
-"""The column, and what a run document says of it."""
+CLUSTERS = "sample_clusters"  # the column, and what a run document says of it
 
 DEFAULT_COSINE = 0.9
 """Above it MiniLM mostly joins spellings of one answer; by 0.8 it joins neighbouring numbers."""

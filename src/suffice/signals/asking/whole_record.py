@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from suffice.concurrency import side_by_side, width_of
 from suffice.contracts import Encoder, Entailment
-from suffice.errors import BackendError, UsageError
+from suffice.errors import BackendError
 from suffice.trace.rounds.records import LoopView, Round
 
 if TYPE_CHECKING:
@@ -29,8 +29,6 @@ class _Kept(Generic[_Key, _Value]):
     """The values used last, at most ``most`` of them."""
 
     def __init__(self, most: int) -> None:
-        if most < 1:
-            raise UsageError(f"most must be at least 1, found {most}")
         self._most = most
         self._values: OrderedDict[_Key, _Value] = OrderedDict()
         self._lock = threading.Lock()
@@ -62,18 +60,9 @@ class KeptEncoder:
     """An encoder that keeps the vectors used last; a :class:`suffice.contracts.Encoder`."""
 
     def __init__(self, encoder: Encoder, *, most: int = 4096) -> None:
-        self._encoder = encoder
+        self._encoder, self.name = encoder, encoder.name  # the vectors are the same
+        self.concurrency = width_of(encoder)
         self._kept: _Kept[tuple[_Role, str], NDArray[np.float32]] = _Kept(most)
-
-    @property
-    def name(self) -> str:
-        """The encoder's own: the vectors are the same."""
-        return self._encoder.name
-
-    @property
-    def concurrency(self) -> int:
-        """Threads worth asking from, as the encoder says; 1 when it does not."""
-        return width_of(self._encoder)
 
     def encode(self, texts: Sequence[str], *, role: _Role = "passage") -> NDArray[np.float32]:
         """A unit vector for every text, (len(texts), dimension)."""
@@ -92,13 +81,8 @@ class KeptEntailment:
     """An entailment model that keeps the probabilities used last."""
 
     def __init__(self, model: Entailment, *, most: int = 4096) -> None:
-        self._model = model
+        self._model, self.concurrency = model, width_of(model)
         self._kept: _Kept[tuple[str, str], float] = _Kept(most)
-
-    @property
-    def concurrency(self) -> int:
-        """Threads worth asking from, as the model says; 1 when it does not."""
-        return width_of(self._model)
 
     def entailed(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
         """For every (premise, conclusion) the probability that it follows, (len(pairs),)."""
@@ -148,10 +132,6 @@ def column_values(traces: TraceSet, name: str) -> list[Any]:
     return values
 
 
-def _no_columns(_traces: TraceSet, _replies: Any) -> Mapping[str, list[Any]]:
-    return {}
-
-
 def summary_of_values(replies: Replies[Measured]) -> dict[str, Any]:
     """How many rounds got values, how many an undefined one, what failed and what was left."""
     undefined = sum(any(map(math.isnan, values.values())) for values in replies.by_row.values())
@@ -172,7 +152,7 @@ class Asking:
     who: str
     ask: Callable[[TraceSet, Any, NDArray[np.bool_], OnProgress], Replies[Any]]
     values: Callable[[Any], Measured] = dict
-    columns: Callable[[TraceSet, Any], Mapping[str, list[Any]]] = _no_columns
+    columns: Callable[[TraceSet, Any], Mapping[str, list[Any]]] = lambda _traces, _replies: {}
     summary: Callable[[Any], dict[str, Any]] = summary_of_values
     line: str = "the {who} measured {rounds} rounds; {undefined} undefined, {failed} failed"
     inputs: Callable[[TraceSet], bool] | None = None

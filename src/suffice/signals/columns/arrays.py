@@ -15,8 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 Codes = NDArray[np.int64]
-NONE = -1
-"""The code of a null."""
+NONE = -1  # the code of a null
 
 
 @dataclass(frozen=True, slots=True, eq=False)

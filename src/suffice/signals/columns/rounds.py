@@ -36,6 +36,7 @@ class RoundColumns:
 
     def __init__(self, traces: TraceSet) -> None:
         self.traces = traces
+        self.n_rows = int(traces.table.num_rows)
         self._derived: dict[Callable[[Any], Any], Any] = {}
         self._texts: dict[str, Texts] = {}
         self._lists: dict[str, Ragged] = {}
@@ -48,11 +49,6 @@ class RoundColumns:
         return derived
 
     # --- rows ------------------------------------------------------------------------------------
-    @property
-    def n_rows(self) -> int:
-        """How many rounds there are."""
-        return int(self.traces.table.num_rows)
-
     @cached_property
     def question(self) -> NDArray[np.int64]:
         """Which question each row is of, (n_rows,), from 0."""
@@ -87,10 +83,6 @@ class RoundColumns:
         return np.full(self.n_rows, np.nan)
 
     # --- columns ---------------------------------------------------------------------------------
-    def has(self, column: str) -> bool:
-        """Whether the column is there and not null throughout."""
-        return self.traces.has(column)
-
     def texts(self, column: str) -> Texts:
         """A column of texts; nothing but nulls where it is not there."""
         if column not in self._texts:
@@ -129,8 +121,7 @@ class RoundColumns:
         return self.texts("answer").codes >= 0
 
 
-AT_ONCE = 20_000
-"""Questions whose texts are worked on together."""
+AT_ONCE = 20_000  # questions whose texts are worked on together
 
 
 def only_columns(traces: TraceSet, *columns: str) -> TraceSet:
