@@ -101,26 +101,6 @@ def test_whoever_insists_on_finishing_searches_for_the_question() -> None:
     assert (unread.query, unread.finishes, unread.unread) == (QUESTION, False, True)
 
 
-# --- rounds -----------------------------------------------------------------------------------------
-def pipeline(api: Api = "completion", **settings: Any) -> ReactPipeline:
-    return ReactPipeline(ScriptedModel(api=api), ReactSettings(**settings))
-
-
-@pytest.mark.parametrize("api", ["completion", "chat"])
-def test_the_scripted_agent_searches_for_names(api: Api) -> None:
-    stops = set()
-    for each in EXAMPLES:
-        rounds = list(pipeline(api).rounds(each.question, OwnParagraphs(each.passages)))
-        assert len(rounds) == 3
-        queries = [finished.query or "" for finished in rounds]
-        assert len(set(queries)) == 3
-        assert all(query in each.question.text for query in queries[:1])
-        assert [finished.signals["malformed_actions"] for finished in rounds] == [0, 0, 0]
-        assert [len(finished.passages or ()) for finished in rounds] == [3, 3, 3]
-        stops |= {finished.signals["llm_stop"] for finished in rounds}
-    assert stops == {0.0, 1.0}
-
-
 # --- what was replayed is what runs ------------------------------------------------------------------
 def without_verdict(finished: Round) -> Round:
     signals = {name: value for name, value in finished.signals.items() if name != "llm_stop"}

@@ -56,11 +56,6 @@ def test_answers(answer: str) -> None:
     assert ABSTAINED(view(answer)) == 0.0
 
 
-def test_low_means_stop() -> None:
-    assert ABSTAINED.direction == "low"
-    assert ABSTAINED.binary
-
-
 def test_the_list_can_be_another() -> None:
     own = abstained_signal(["I do not know!"])
     assert own.name == "abstained"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from suffice.contracts import GenerationRequest, Verdict
-from suffice.errors import BackendError, SufficeWarning, UsageError
+from suffice.errors import SufficeWarning, UsageError
 from suffice.loops.planning.agent import (
     AGENTS,
     AgentControl,
@@ -321,24 +321,6 @@ def test_runs_are_recorded_once(tmp_path: Path) -> None:
     assert [each.task.id for each in plans.records] == [f"task {at}" for at in range(4)]
     assert plans.run == RUN
     assert plans.records[0].outcome.semantic is None
-
-
-def test_a_failed_run_is_kept_and_tried_again_last(tmp_path: Path) -> None:
-    broken = True
-
-    def at_first(request: GenerationRequest, index: int) -> str:
-        if broken and "Goal 1" in str(request.prompt):
-            raise BackendError("the first attempt fails")
-        return reply(request, index)
-
-    failing = ScriptedModel(at_first, api="chat")
-    found = record_plans(jobs(failing), tmp_path / "plans", PlanRecorderSettings(run=RUN))
-    assert (found.recorded, found.failed) == (3, 1)
-    assert read_plans(tmp_path / "plans").failures == 1
-    broken = False
-    again = record_plans(jobs(failing), tmp_path / "plans", PlanRecorderSettings(run=RUN))
-    assert (again.recorded, again.before, again.failed) == (1, 3, 0)
-    assert read_plans(tmp_path / "plans").failures == 0
 
 
 class Picky:

@@ -17,7 +17,6 @@ from suffice.contracts import Encoder, Entailment
 from suffice.errors import BackendError
 from suffice.signals.asking.evidence_models import (
     ENCODING,
-    ENTAILING,
     consistencies,
     evidence_entailment,
     evidence_signals,
@@ -95,15 +94,6 @@ def test_undefined_without_a_call(case: LoopView) -> None:
     encoder = HashingEncoder()
     assert all(math.isnan(value) for value in evidence_signals(case, encoder).values())
     assert encoder.calls == ()
-
-
-def test_kept_vectors_are_not_asked_for_again() -> None:
-    counted = HashingEncoder()
-    kept = KeptEncoder(counted)
-    rounds = view("red", ["a", "b"], ["c"], ["a"]).rounds
-    for t in (1, 2, 3):
-        evidence_signals(LoopView("q", rounds[:t]), kept)
-    assert sorted(text for call in counted.calls for text in call) == ["T a", "T b", "T c", "red"]
 
 
 def test_the_round_keeps_what_it_has() -> None:
@@ -202,31 +192,6 @@ def test_every_row_gets_the_values_of_its_own_view() -> None:
     texts = [text for call in encoder.calls for text in call]
     assert len(texts) == len(set(texts))  # nothing is encoded twice
     assert seen[-1] == Asked(what="encoded", finished=9, planned=9)
-
-
-def test_a_text_it_cannot_encode_costs_only_the_rounds_that_show_it() -> None:
-    encoder = HashingEncoder(fail_on="word 1")
-    replies = ENCODING.ask(TRACES, encoder, np.ones(9, bool), lambda _: None)
-    assert list(replies.failures) == [3, 4]
-    assert sorted({*range(9)} - {*replies.by_row}) == [3, 4]
-
-
-class Half:
-    def __init__(self) -> None:
-        self.asked: list[tuple[str, str]] = []
-
-    def entailed(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
-        self.asked += pairs
-        return np.full(len(pairs), 0.5)
-
-
-def test_entailment_asks_only_wanted_rounds_and_each_pair_once() -> None:
-    model, seen = Half(), list[Asked]()
-    wanted = np.array([True, True, False, False, True, False, False, False, False])
-    replies = ENTAILING.ask(TRACES, model, wanted, seen.append)
-    assert replies.by_row == {row: {"evidence_entailment": 0.5} for row in (0, 1, 4)}
-    assert len(model.asked) == len(set(model.asked)) == 2 + 2
-    assert seen[-1] == Asked(what="checked", finished=3, planned=3)
 
 
 ANGLES = {"mill": 0.0, "river": 60.0, "town": 90.0, "far": 180.0}

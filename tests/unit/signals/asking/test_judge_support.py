@@ -168,11 +168,6 @@ def test_judge_calls_add_up_and_what_is_unknown_stays_so(before: Usage, more: Us
         assert getattr(added, name) == (None if None in known else sum(known)), name
 
 
-def test_a_failing_model_is_not_hidden() -> None:
-    with pytest.raises(BackendError):
-        judge_support(VIEW, ScriptedModel(failures=Failures(first=1)))
-
-
 def numbered_traces(questions: int = 4, rounds: int = 3) -> TraceSet:
     return to_trace_set(
         [
