@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from suffice.signals.columns.rounds import RoundColumns
 
 UNDEFINED = math.nan
+READS = "reads what is not given"
+NOT_GIVEN = rf"the \S+ policy {READS}: "
+"""How the warning of a policy whose inputs do not come begins, for a filter of warnings."""
 Direction = Literal["high", "low"]
 
 

@@ -16,6 +16,7 @@ from suffice.signals.abstained import ABSTAINED, abstained_signal, stated_phrase
 from suffice.signals.answer_stability import forms
 from suffice.signals.columns.rounds import RoundColumns
 from suffice.signals.registry import (
+    READS,
     SIGNALS,
     UNDEFINED,
     SignalSpec,
@@ -28,10 +29,6 @@ from suffice.trace.rounds.records import POLICY_STOP, LoopView, Round
 from suffice.trace.rounds.schema import ROUND_COLUMNS, SCHEMA
 from suffice.trace.rounds.table import TraceSet
 from suffice.trace.schema import to_cells
-
-_NOT_GIVEN = "reads what is not given"
-NOT_GIVEN = rf"the \S+ policy {_NOT_GIVEN}: "
-"""How the warning of a policy whose inputs do not come begins, for a filter of warnings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +138,7 @@ def in_words(lacks: Iterable[Lack]) -> str:
 
 def policy_lacks(policy: StopPolicy, lacks: Iterable[Lack]) -> str:
     """That a policy cannot decide as it should, and why."""
-    return f"the {policy.kind} policy {_NOT_GIVEN}: {in_words(lacks)}"
+    return f"the {policy.kind} policy {READS}: {in_words(lacks)}"
 
 
 def lack_live(spec: Signal, view: LoopView) -> Lack | None:
