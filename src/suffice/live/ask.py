@@ -451,13 +451,8 @@ class LiveLoop:
         """
         if not question.strip():
             raise UsageError("the question is empty; type what you want to know")
-        question, policy, settings, choose = (
-            whole_text(question),
-            self.policy,
-            self.settings,
-            self.settings.choose,
-        )
-        least = settings.decline_below
+        policy, settings = self.policy, self.settings
+        question, choose, least = whole_text(question), settings.choose, settings.decline_below
         check_confidence(policy, choose=choose, decline_below=least)
         live = watched or Loop.alone(policy, max_rounds=self.loop.rounds)
         meter = Meter(self.model, settings.budgets)

@@ -195,7 +195,15 @@ class QueryLoop(SteppedLoop):
                 last=number == loop.rounds,
             )
             prompt = partial(self.prompt, question, trail.steps, trail.shown)
-            yield self.step(question, found, prompt, before=before, reads=reads, then=after)
+            yield Step(
+                loop=self,
+                question=question,
+                found=found,
+                before=before,
+                prompt=prompt,
+                reads=reads,
+                then=after,
+            )
             choice = after.wish() if after.wish is not None and not after.last else None
             before = (*before, found)
 

@@ -51,7 +51,9 @@ class GrowingLoop(SteppedLoop):
             if number == 1:
                 found = timed(retrieved(found, question.text, ranked), started)
             prompt = partial(self.evidence_prompt, question, shown)
-            yield self.step(question, found, prompt, before=before, reads=reads)
+            yield Step(
+                loop=self, question=question, found=found, before=before, prompt=prompt, reads=reads
+            )
             before, already = (*before, found), len(shown)
 
 

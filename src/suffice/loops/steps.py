@@ -185,30 +185,6 @@ class SteppedLoop(ABC):
         """What asks for the answer from all the passages shown so far."""
         return render_prompt(question.text, shown, api=self.model.api, name=self.settings.prompt)
 
-    def step(
-        self,
-        question: Question,
-        found: Round,
-        prompt: Callable[[], Prompt],
-        *,
-        before: tuple[Round, ...],
-        reads: RoundReads,
-        then: After | None = None,
-    ) -> Step:
-        """The step after those that found what was found ``before``."""
-        number = len(before) + 1
-        return Step(
-            loop=self,
-            number=number,
-            question=question,
-            found=found,
-            before=before,
-            prompt=prompt,
-            reads=reads,
-            last=number == self.settings.rounds,
-            then=then,
-        )
-
     def beside(
         self, question: Question, rounds: tuple[Round, ...], *, rate: bool, novelty: bool
     ) -> Round:
@@ -236,14 +212,22 @@ class Step:
     """
 
     loop: SteppedLoop
-    number: int
     question: Question
     found: Round
     before: tuple[Round, ...]
     prompt: Callable[[], Prompt]
     reads: RoundReads = EVERYTHING
-    last: bool = False
     then: After | None = None
+
+    @property
+    def number(self) -> int:
+        """From 1."""
+        return len(self.before) + 1
+
+    @property
+    def last(self) -> bool:
+        """Whether the loop's budget ends with it."""
+        return self.number == self.loop.settings.rounds
 
     @property
     def reads_more(self) -> bool:

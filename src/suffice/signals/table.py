@@ -148,10 +148,8 @@ def lack_live(spec: Signal, view: LoopView) -> Lack | None:
         return None  # given as undefined
     case = next((case for case in spec.absences if case.input and case.holds(view)), None)
     given = {column for column in spec.needs if getattr(here, column, None) is not None}
-    if (
-        here.response is not None
-    ):  # the model may forget its rating in one reply and not in the next
-        given.add("verbalized_confidence")
+    if here.response is not None:
+        given.add("verbalized_confidence")  # it may be forgotten in one reply and not in the next
     columns = tuple(column for column in spec.needs if column not in given)
     if case is None and not columns:
         return None

@@ -56,7 +56,9 @@ class ShoutPipeline(GrowingLoop):
             found = Round(answer=None, passages=added, usage=NOTHING_ASKED)
             found = timed(retrieved(found, query, ranked), 0.0)
             prompt = partial(self.evidence_prompt, question, ranked[:number])
-            yield self.step(question, found, prompt, before=before, reads=reads)
+            yield Step(
+                loop=self, question=question, found=found, before=before, prompt=prompt, reads=reads
+            )
             before = (*before, found)
 
 

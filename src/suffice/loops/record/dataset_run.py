@@ -124,17 +124,22 @@ def _recorded(
     # of several shards one makes the indexes, which the others read
     with in_turn(out, "index") if recording.shard else nullcontext():
         shared = _shared(passages, recording, out)
-    known = (
-        None if recording.files is None else frozenset(passage.id for passage in recording.files)
-    )
     tasks = [
         Task(
             question=replace(example.question, split=label),
-            gold=_found_in(known, example.gold),
+            gold=example.gold,
             retriever=shared or OwnParagraphs(example.passages, recording.retrieval),
         )
         for example, label in zip(usable, labels, strict=True)
     ]
+    if recording.files is not None:  # gold passages count where the user's files have all of them
+        known = {passage.id for passage in recording.files}
+        tasks = [
+            task
+            if known.issuperset(task.gold.passage_ids)
+            else replace(task, gold=replace(task.gold, passage_ids=()))
+            for task in tasks
+        ]
     return record(
         tasks,
         pipeline,
@@ -211,13 +216,6 @@ def _check_goes_on(
         if changed is not None:
             raise UsageError(f"{error}. Of the passages: {changed}") from error
         raise
-
-
-def _found_in(known: frozenset[str] | None, gold: Gold) -> Gold:
-    """Gold without its passages where the user's files, of the ids ``known``, lack one of them."""
-    if known is None or known.issuperset(gold.passage_ids):
-        return gold
-    return replace(gold, passage_ids=())
 
 
 def _run_document(
