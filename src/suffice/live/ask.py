@@ -455,8 +455,7 @@ class LiveLoop:
         question, choose, least = whole_text(question), settings.choose, settings.decline_below
         check_confidence(policy, choose=choose, decline_below=least)
         live = watched or Loop.alone(policy, max_rounds=self.loop.rounds)
-        meter = Meter(self.model, settings.budgets)
-        live.pay_by(meter)
+        meter = live.spending = Meter(self.model, settings.budgets)
         # the model itself is asked, since a probe is no part of the answer
         loop, _ = self.loop.settled(self.model)
         decisions: list[Decision] = []

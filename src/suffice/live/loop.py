@@ -244,11 +244,11 @@ class Loop:
         self._full = False
         self._last: Round | None = None
         self._ticked = self._took = 0.0
-        self._spending: Spending | None = None
+        self.spending: Spending | None = None  # whoever counts what the question costs
         if settings.budgets is not None and settings.budgets.limited:
             from suffice.live.budgets import Spending
 
-            self._spending = Spending(settings.budgets)
+            self.spending = Spending(settings.budgets)
         self.error: Exception | None = None  # what a later round failed with; None: nothing
         self.explored = settings.mode == "live" and watch.explores(question.id)
         """Whether it runs to the full budget although the policy is live."""
@@ -265,10 +265,6 @@ class Loop:
         """A question that is under way, without a watch and a record."""
         settings = LiveSettings.of(policy, max_rounds=max_rounds, strict=strict, raises=True)
         return cls(Watching(settings=settings), question or Question(id="", text="")).begin()
-
-    def pay_by(self, spending: Spending) -> None:
-        """Keep budgets by somebody's own count of what the question costs."""
-        self._spending = spending
 
     # --- what is known ---------------------------------------------------------------------------
     @property
@@ -555,8 +551,8 @@ class Loop:
     def _settle(self, said: Decision, asked: Round) -> Decision:
         """Keep the policy's decision; return it as the mode and the budgets have it."""
         self._decisions.append(said)
-        if self._spending is not None:
-            self._spending.add_round(asked.usage)
+        if self.spending is not None:
+            self.spending.add_round(asked.usage)
         self.told = decision = self._effective(said)
         self.reason = decision.reason
         if decision.stop:
@@ -584,11 +580,11 @@ class Loop:
                 reason=f"{why}, so it goes on; {decision.reason}",
                 stopped_by=None,
             )
-        if decision.stop or self._spending is None:
+        if decision.stop or self.spending is None:
             return decision
-        spent, uncounted = self._spending.spent(), self._spending.uncounted
+        spent, uncounted = self.spending.spent(), self.spending.uncounted
         if spent is None and uncounted is not None:
-            if self._spending.ends_uncounted:
+            if self.spending.ends_uncounted:
                 return _budget(decision, uncounted)
             watch.warn("budget", f"{uncounted}: give observe(usage=...)")
         return decision if spent is None else _budget(decision, spent)
@@ -665,8 +661,8 @@ class Loop:
         last = self.rounds[-1]
         bare = last if last.answer is None else without_answer(last)
         self._last = with_draft(bare, draft, probed=None if last.probed is None else False)
-        if self._spending is not None:
-            self._spending.add_round(draft.usage)
+        if self.spending is not None:
+            self.spending.add_round(draft.usage)
 
     # --- recording and the end -------------------------------------------------------------------
     def kept(self) -> bool:

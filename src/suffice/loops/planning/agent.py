@@ -71,10 +71,6 @@ class AgentControl:
         if self.gate is not None and (self.upfront != "never" or self.reviews):
             raise UsageError("a gate decides when to retrieve; leave upfront and reviews out")
 
-    def retrieves_before(self, number: int) -> bool:
-        """Whether it retrieves before step ``number`` is drawn."""
-        return self.upfront == "every-step" or (self.upfront == "first-step" and number == 1)
-
 
 GATED = "confidence-gated"
 AGENTS: Mapping[str, AgentControl] = MappingProxyType(
@@ -259,7 +255,7 @@ class _Run:
         control = self.agent.control
         query: str | None = None
         passages: tuple[Passage, ...] = ()
-        if control.retrieves_before(number):
+        if control.upfront == "every-step" or (control.upfront == "first-step" and number == 1):
             query, passages = self._retrieve(control.k, self.plan[-1] if self.plan else "")
         drawn, again = self._candidates(number)
         texts = [candidate.text for candidate in drawn]

@@ -184,8 +184,12 @@ def cluster_traces(
             f"{traces.origin.source}: no round has samples to cluster; record them with "
             "suffice record --samples M"
         )
-    if not again:
-        _check_same(traces, stated)
+    before = stated_clustering(traces)
+    if not again and traces.has(CLUSTERS) and before != stated:
+        raise UsageError(
+            f"{traces.origin.source} has clusters of {_named(before)}, not of {_named(stated)}; "
+            "ask for the same ones, or add --recluster to replace them all"
+        )
     kept = np.zeros(traces.table.num_rows, bool) if again else rows_with(traces, CLUSTERS)
     wanted = rows_with(traces, "samples") & ~kept
     remembered = KeptEncoder(encoder)
@@ -218,15 +222,6 @@ def cluster_traces(
         before=int(kept.sum()),
         replies=replies,
     )
-
-
-def _check_same(traces: TraceSet, stated: Mapping[str, Any]) -> None:
-    before = stated_clustering(traces)
-    if traces.has(CLUSTERS) and before != stated:
-        raise UsageError(
-            f"{traces.origin.source} has clusters of {_named(before)}, not of {_named(stated)}; "
-            "ask for the same ones, or add --recluster to replace them all"
-        )
 
 
 def _named(stated: Mapping[str, Any] | None) -> str:

@@ -224,7 +224,10 @@ class _Pairs:
         if name == "em":
             return self.same.astype(np.float64)
         scores = self.said.astype(np.float64)
-        of_others = self._contained if name == "acc" else self._f1
+        if name == "acc":
+            of_others = contained(self.forms, self.gold, self.answer).astype(np.float64)
+        else:
+            of_others = self._f1
         if name == "f1" and f1_kind == "hotpotqa":
             of_others = np.where(self._special, 0.0, of_others)
         scores[~self.same] = of_others[self.other]
@@ -233,10 +236,6 @@ class _Pairs:
     @cached_property
     def _f1(self) -> Array:
         return f1_of_pairs(self.forms, self.answer, self.gold)
-
-    @cached_property
-    def _contained(self) -> Array:
-        return contained(self.forms, self.gold, self.answer).astype(np.float64)
 
     @cached_property
     def _special(self) -> NDArray[np.bool_]:
