@@ -67,7 +67,7 @@ def test_needs_are_optional_columns_of_the_schema() -> None:
         assert {*spec.needs, *spec.reads} <= set(SCHEMA.names) - required, spec.name
 
 
-@settings(max_examples=examples(300), suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(rounds, min_size=1, max_size=4))
 def test_no_signal_raises_and_every_value_is_in_range(some: list[Round]) -> None:
     view = LoopView("q", tuple(some))
