@@ -303,10 +303,9 @@ class _Transcript:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Worked:
+class _Worked(_Transcript):
     """What an answer lacks after its first step (``missing``), and that it lacks nothing in the end."""
 
-    made: _Transcript
     answer: str
     confidence: int
     missing: str
@@ -316,19 +315,17 @@ class _Worked:
 
 _EXAMPLES: tuple[_Worked, ...] = (
     _Worked(
-        made=_Transcript(
-            question="Who was the brother of the director of the film The Quiet Orchard?",
-            steps=(
-                _Step(
-                    query="Who directed the film The Quiet Orchard?",
-                    documents=(shelf_line("The Quiet Orchard"),),
-                    answer="Bram Essiwick",
-                ),
-                _Step(
-                    query="Who was the brother of Bram Essiwick?",
-                    documents=(shelf_line("Bram Essiwick"),),
-                    answer="Dorrit Essiwick",
-                ),
+        question="Who was the brother of the director of the film The Quiet Orchard?",
+        steps=(
+            _Step(
+                query="Who directed the film The Quiet Orchard?",
+                documents=(shelf_line("The Quiet Orchard"),),
+                answer="Bram Essiwick",
+            ),
+            _Step(
+                query="Who was the brother of Bram Essiwick?",
+                documents=(shelf_line("Bram Essiwick"),),
+                answer="Dorrit Essiwick",
             ),
         ),
         answer="Dorrit Essiwick",
@@ -338,29 +335,27 @@ _EXAMPLES: tuple[_Worked, ...] = (
         thought="The Quiet Orchard was directed by Bram Essiwick. His brother was Dorrit Essiwick.",
     ),
     _Worked(
-        made=_Transcript(
-            question="Who opened the older of the Hollin Bridge and the Saltmere Bridge?",
-            steps=(
-                _Step(
-                    query="When was the Hollin Bridge opened, and by whom?",
-                    documents=(shelf_line("Hollin Bridge"),),
-                    answer="1877, by Dorrit Vane",
-                ),
-                _Step(
-                    query="When was the Saltmere Bridge opened?",
-                    documents=(
-                        passage_line(
-                            "Saltmere",
-                            "Saltmere is a harbour in Hanno, at the mouth of the river Iver.",
-                        ),
+        question="Who opened the older of the Hollin Bridge and the Saltmere Bridge?",
+        steps=(
+            _Step(
+                query="When was the Hollin Bridge opened, and by whom?",
+                documents=(shelf_line("Hollin Bridge"),),
+                answer="1877, by Dorrit Vane",
+            ),
+            _Step(
+                query="When was the Saltmere Bridge opened?",
+                documents=(
+                    passage_line(
+                        "Saltmere",
+                        "Saltmere is a harbour in Hanno, at the mouth of the river Iver.",
                     ),
-                    answer="unknown",
                 ),
-                _Step(
-                    query="Who opened the Saltmere Bridge over the Iver, and in what year?",
-                    documents=(shelf_line("Saltmere Bridge"),),
-                    answer="Piers Okonwe, in 1851",
-                ),
+                answer="unknown",
+            ),
+            _Step(
+                query="Who opened the Saltmere Bridge over the Iver, and in what year?",
+                documents=(shelf_line("Saltmere Bridge"),),
+                answer="Piers Okonwe, in 1851",
             ),
         ),
         answer="Piers Okonwe",
@@ -428,7 +423,7 @@ class FollowUpPrompts:
 
     def _head(self, *, shown: bool) -> str:
         examples = [
-            f"{example.made.text(shown=shown)}\n{_again(example.made.question)}\n{self._reply(example)}"
+            f"{example.text(shown=shown)}\n{_again(example.question)}\n{self._reply(example)}"
             for example in _EXAMPLES
         ]
         return "\n\n".join([self._instructions, *examples])
@@ -436,7 +431,7 @@ class FollowUpPrompts:
     def _examples_as_turns(self, *, shown: bool) -> list[Message]:
         turns = [Message(role="system", content=self._instructions)]
         for example in _EXAMPLES:
-            turns += example.made.turns(shown=shown, last=self._wanted(example.made.question))
+            turns += example.turns(shown=shown, last=self._wanted(example.question))
             turns.append(Message(role="assistant", content=self._reply(example)))
         return turns
 
@@ -457,10 +452,10 @@ class FollowUpPrompts:
 
 def _judged(example: _Worked) -> list[tuple[str, str]]:
     """What is asked after its first step and at its end, and the reply each should get."""
-    first = _Transcript(question=example.made.question, steps=example.made.steps[:1])
+    first = _Transcript(question=example.question, steps=example.steps[:1])
     return [
         (first.text(shown=True), f"{VERDICT} {example.missing}\nDecision: <CONTINUE>"),
-        (example.made.text(shown=True), f"{VERDICT} {example.enough}\nDecision: <STOP>"),
+        (example.text(shown=True), f"{VERDICT} {example.enough}\nDecision: <STOP>"),
     ]
 
 
@@ -496,7 +491,7 @@ def render_reading(query: str, passages: Sequence[Passage], *, api: Api) -> Prom
     examples = [
         (_asked_of(step.query, step.documents), step.answer)
         for example in _EXAMPLES
-        for step in example.made.steps
+        for step in example.steps
     ]
     if api == "chat":
         return _few_shot(_READ, examples, asked)
