@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from suffice.contracts import ChatModel, StopPolicy
@@ -17,7 +17,7 @@ def answered(
     policy: StopPolicy,
     model: ChatModel,
     loop: LoopSettings,
-    passages: Sequence[Passage],
+    passages: tuple[Passage, ...],
     question: str = "Which fact?",
     *,
     max_rounds: int | None = None,

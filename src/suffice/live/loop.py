@@ -607,7 +607,7 @@ class Loop:
         decision = self._take(asked, score)
         self.stopped_by, self.reason, self._full = ended
         by = self.stopped_by if self.stopped_by in ("policy", "budget") else None
-        return replace(decision, action=Action.STOP, reason=self.reason, stopped_by=by)  # type: ignore[arg-type]
+        return replace(decision, action=Action.STOP, reason=self.reason, stopped_by=by)
 
     # --- answers asked for -----------------------------------------------------------------------
     def _wants_draft(self, asked: Round) -> bool:

@@ -49,7 +49,7 @@ def ask(
     rounds: int = 9,
 ) -> Answered:
     loop = CumulativeSettings(rounds=rounds)
-    settings = {"budgets": budgets or Budgets(), "max_rounds": max_rounds}
+    settings: dict[str, Any] = {"budgets": budgets or Budgets(), "max_rounds": max_rounds}
     return answered(policy, model, loop, PASSAGES, **settings)
 
 
@@ -246,7 +246,7 @@ def test_an_answer_is_told_as_it_comes_unless_it_is_withheld(
 ) -> None:
     pieces: list[str] = []
     policy, model = LazyScores(0.9, confidence), ScriptedModel(lambda *_: "Answer: Skien")
-    settings = {"decline_below": 0.5, "tell": pieces.append}
+    settings: dict[str, Any] = {"decline_below": 0.5, "tell": pieces.append}
     found = answered(policy, model, CumulativeSettings(rounds=2), PASSAGES, **settings)
     assert found.declined == (not told)
     assert pieces == told

@@ -18,7 +18,8 @@ from suffice.cli.retrieval import (
     read_passages,
 )
 from suffice.errors import UsageError
-from suffice.live.ask import Answered, LiveLoop, Spent, Wasted
+from suffice.live.ask import Answered, LiveLoop, Spent
+from suffice.live.budgets import Wasted
 from suffice.live.requirements import check_confidence, choose_policy
 from suffice.loops.steps import LOOPS, LoopSettings
 from suffice.options import Option
