@@ -18,7 +18,6 @@ import numpy as np
 from suffice.concurrency import WorkAhead, at_once, settled
 from suffice.contracts import Action, Decision, StopPolicy, whole_text
 from suffice.errors import DataError, SufficeError, SufficeWarning, UsageError
-from suffice.live.requirements import choose_policy
 from suffice.policies.file import PolicyFile, load_policy, names_policy_file, policy_hash
 from suffice.scoring import AnswerChoice, answer_form
 from suffice.signals.registry import resolve
@@ -99,8 +98,12 @@ class LiveSettings:
         if max_rounds is not None:
             whole(MOST_INT16, max_rounds, "max_rounds")
         if isinstance(policy, str | PurePath):
-            file = names_policy_file(str(policy))
-            policy = load_policy(policy) if file else choose_policy(policy).policy
+            if names_policy_file(str(policy)):
+                policy = load_policy(policy)
+            else:  # loads the loops, which a file needs not
+                from suffice.live.requirements import choose_policy
+
+                policy = choose_policy(policy).policy
         full_budget = max_rounds
         if isinstance(policy, PolicyFile):
             full_budget = policy.max_rounds if max_rounds is None else max_rounds
