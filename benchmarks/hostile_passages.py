@@ -18,10 +18,9 @@ from suffice.contracts import ChatModel, GenerationRequest, Message
 from suffice.datasets.example import Example
 from suffice.datasets.generated import generate
 from suffice.llm.embedded import EmbeddedModel, EmbeddedSettings
-from suffice.loops.answers.calls import parse_reply
-from suffice.loops.answers.follow_up_prompts import FollowUpPrompts
-from suffice.loops.answers.prompts import Prompt, SearchStep, render_prompt
+from suffice.loops.calls import parse_reply
 from suffice.loops.follow_up import parse_verdict
+from suffice.loops.prompts import FollowUpPrompts, Prompt, SearchStep, render_prompt
 from suffice.scoring import accuracy
 from suffice.signals.asking.judge_support import parse_rating, render_judge_prompt
 from suffice.stats.p_values import exact_interval

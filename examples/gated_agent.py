@@ -12,8 +12,7 @@ from tempfile import TemporaryDirectory
 
 import suffice
 from suffice.contracts import GenerationRequest
-from suffice.loops.planning.controls import gated
-from suffice.loops.planning.recorder import PlanJob, PlanRecorderSettings, record_plans
+from suffice.loops.planning.agent import PlanJob, PlanRecorderSettings, gated, record_plans
 from suffice.policies.gate.settings import RiskModel
 from suffice.retrieval.lexical.bm25 import BM25Index
 from suffice.testing.models import ScriptedModel

@@ -13,11 +13,16 @@ import numpy as np
 from suffice.scoring import answer_form, normalize_answer, token_f1
 from suffice.signals.abstained import ABSTENTION_PHRASES, Abstentions, ready
 from suffice.signals.answer_stability import matching_characters, published_normalizer
-from suffice.signals.candidates import agreement, marker_conflict
 from suffice.signals.evidence import NOT_EXTRACTIVE, seen_passages
 from suffice.signals.model_confidence import BLANKS, MARKUP, labelled_span, span_behind
-from suffice.signals.samples import Clustering, entropy_of_counts, sample_clusters
-from suffice.signals.spec import SignalSpec
+from suffice.signals.registry import SignalSpec
+from suffice.signals.samples import (
+    Clustering,
+    agreement,
+    entropy_of_counts,
+    marker_conflict,
+    sample_clusters,
+)
 from suffice.trace.rounds.records import LoopView, Passage, Round, Token, passage_tokens
 
 
@@ -358,7 +363,7 @@ def _margin(statistic: Callable[[Sequence[float]], float]) -> Callable[[LoopView
 
 
 def abstained_by(phrases: Iterable[str]) -> Callable[[LoopView], float]:
-    own = ready(phrases)
+    own = ready(tuple(phrases))
     return lambda view: float(abstains(own, view.current.answer_text))
 
 

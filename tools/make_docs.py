@@ -12,8 +12,7 @@ from pathlib import Path
 from suffice.cli.main import COMMANDS, build_app
 from suffice.cli.parser import run
 from suffice.signals.derived import DERIVATIONS
-from suffice.signals.registry import SIGNALS
-from suffice.signals.spec import SignalSpec
+from suffice.signals.registry import SIGNALS, SignalSpec
 from suffice.trace.parquet import TableSchema
 from suffice.trace.plans.file import PLANS
 from suffice.trace.rounds.schema import QUESTIONS

@@ -50,16 +50,16 @@ if TYPE_CHECKING:
     from suffice.errors import SufficeError as SufficeError
     from suffice.errors import SufficeWarning as SufficeWarning
     from suffice.errors import UsageError as UsageError
-    from suffice.live.answering import Answered as Answered
+    from suffice.live.ask import Answered as Answered
     from suffice.live.ask import AskSettings as AskSettings
     from suffice.live.ask import ask as ask
     from suffice.live.budgets import Budgets as Budgets
     from suffice.live.controller import Controller as Controller
     from suffice.live.loop import Loop as Loop
-    from suffice.live.redact import redact_traces as redact_traces
+    from suffice.live.privacy import redact_traces as redact_traces
     from suffice.live.watch import Watch as Watch
-    from suffice.loops.answers.calls import AnswerSettings as AnswerSettings
-    from suffice.loops.answers.drafts import answer_probe as answer_probe
+    from suffice.loops.calls import AnswerSettings as AnswerSettings
+    from suffice.loops.calls import answer_probe as answer_probe
     from suffice.loops.planning.agent import PlanningAgent as PlanningAgent
     from suffice.loops.record.probe import ProbeSettings as ProbeSettings
     from suffice.loops.record.probe import probe_traces as probe_traces
@@ -123,8 +123,8 @@ _HOMES = {
     "ABRagPolicy": "policies.ab_rag.policy",
     "Action": "contracts",
     "AnswerSet": "contracts",
-    "AnswerSettings": "loops.answers.calls",
-    "Answered": "live.answering",
+    "AnswerSettings": "loops.calls",
+    "Answered": "live.ask",
     "AskSettings": "live.ask",
     "BackendError": "errors",
     "Budgets": "live.budgets",
@@ -171,7 +171,7 @@ _HOMES = {
     "Usage": "trace.rounds.records",
     "UsageError": "errors",
     "Watch": "live.watch",
-    "answer_probe": "loops.answers.drafts",
+    "answer_probe": "loops.calls",
     "ask": "live.ask",
     "choose": "replay.choose.procedure",
     "compare": "replay.run.compare",
@@ -192,7 +192,7 @@ _HOMES = {
     "probe_traces": "loops.record.probe",
     "read_plans": "trace.plans.file",
     "read_traces": "trace.rounds.reader",
-    "redact_traces": "live.redact",
+    "redact_traces": "live.privacy",
     "save_policy": "policies.file",
     "search": "replay.choose.search",
     "signal": "signals.registry",

@@ -29,8 +29,8 @@ from suffice.replay.run.replay import ReplaySettings, replay
 from suffice.replay.run.results import PolicyResult
 from suffice.replay.settings import ComparisonSettings, FittedElsewhere
 from suffice.scoring import F1Kind, normalize_answer
-from suffice.signals.available import lack
 from suffice.signals.registry import resolve
+from suffice.signals.table import lack
 from suffice.stats.auroc import ResampledAuroc, auroc
 from suffice.stats.intervals import (
     Interval,

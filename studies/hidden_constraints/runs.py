@@ -16,9 +16,16 @@ from suffice._version import VERSION
 from suffice.contracts import ChatModel, ContradictionDetector, Encoder, Judge, Retriever
 from suffice.errors import SufficeWarning, UsageError
 from suffice.loops.models import reranker_name
-from suffice.loops.planning.agent import PlanningAgent, PlanningSettings
-from suffice.loops.planning.controls import AGENTS, GATED, AgentControl, agent_control, gated
-from suffice.loops.planning.recorder import PlanJob
+from suffice.loops.planning.agent import (
+    AGENTS,
+    GATED,
+    AgentControl,
+    PlanJob,
+    PlanningAgent,
+    PlanningSettings,
+    agent_control,
+    gated,
+)
 from suffice.options import Option, read_names
 from suffice.policies.gate.settings import (
     DEFAULT_COSTS,

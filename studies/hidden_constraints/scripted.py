@@ -14,7 +14,7 @@ from studies.hidden_constraints.judge import SYSTEM as JUDGE_SYSTEM
 from suffice.contracts import Completion, Generation, GenerationRequest
 from suffice.errors import UsageError
 from suffice.loops.planning.parsing import joined_steps
-from suffice.signals.candidates import agreement
+from suffice.signals.samples import agreement
 
 _LETTERS_A_TOKEN = 4
 _MOST_REASON = 100

@@ -15,7 +15,7 @@ from studies.hidden_constraints.corpus.generate import generate
 from studies.hidden_constraints.corpus.tasks import BenchmarkSettings, PlanningTask
 from suffice.datasets.files import Row, open_table
 from suffice.errors import DataError, UsageError, did_you_mean
-from suffice.loops.planning.recorder import UNREADABLE
+from suffice.loops.planning.agent import UNREADABLE
 from suffice.results.markup import visible
 from suffice.results.table import Column, Table
 from suffice.trace.plans.file import read_plans

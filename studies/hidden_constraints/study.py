@@ -47,9 +47,13 @@ from suffice.contracts import ChatModel, Judge
 from suffice.errors import UsageError
 from suffice.llm.cache import CachedModel
 from suffice.loops.models import connect_detector, connect_encoder
-from suffice.loops.planning.agent import PlanningSettings
-from suffice.loops.planning.controls import GATED
-from suffice.loops.planning.recorder import UNREADABLE, PlanRecorderSettings, record_plans
+from suffice.loops.planning.agent import (
+    GATED,
+    UNREADABLE,
+    PlanningSettings,
+    PlanRecorderSettings,
+    record_plans,
+)
 from suffice.loops.record.session import Progress, RecordSummary
 from suffice.options import Option
 from suffice.policies.file import load_policy

@@ -42,7 +42,7 @@ class _Forced:
 def candidates(shared: int) -> tuple[str, str]:
     """Two texts that share so many of their 20 words: SC is ``shared / 20``.
 
-    >>> from suffice.signals.candidates import agreement
+    >>> from suffice.signals.samples import agreement
     >>> agreement(candidates(5))
     0.25
     """

@@ -20,9 +20,7 @@ from studies.hidden_constraints.runs import (
 from studies.hidden_constraints.scripted import ScriptedPlanner
 
 from suffice.errors import SufficeWarning, UsageError
-from suffice.loops.planning.agent import PlanningSettings
-from suffice.loops.planning.controls import AGENTS
-from suffice.loops.planning.recorder import PlanJob
+from suffice.loops.planning.agent import AGENTS, PlanJob, PlanningSettings
 from suffice.policies.gate.settings import GateSettings
 from suffice.retrieval.lexical.bm25 import BM25Index
 

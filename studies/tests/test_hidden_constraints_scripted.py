@@ -9,8 +9,7 @@ from studies.hidden_constraints.scripted import ScriptedPlanner
 
 from suffice.contracts import ChatModel
 from suffice.errors import SufficeWarning
-from suffice.loops.planning.agent import PlanningAgent, PlanRun
-from suffice.loops.planning.controls import AGENTS, AgentControl, agent_control
+from suffice.loops.planning.agent import AGENTS, AgentControl, PlanningAgent, PlanRun, agent_control
 from suffice.trace.rounds.records import Passage
 
 

@@ -16,7 +16,7 @@ from studies.stop_rag.study import STUDY, named, record_study, stop_rag_study
 from studies.tests.stop_rag import ALONE, ROUNDS, study_records
 
 from suffice.errors import UsageError
-from suffice.live.redact import redact_traces
+from suffice.live.privacy import redact_traces
 from suffice.replay.run.compare import compare
 from suffice.replay.settings import ComparisonSettings
 from suffice.trace.rounds.reader import read_traces

@@ -20,7 +20,7 @@ from suffice.results.table import Column, Table
 from suffice.retrieval.dense.onnx_encoder import OnnxEncoder
 from suffice.retrieval.pairs.contradiction_features import pair_features
 from suffice.retrieval.pairs.contradiction_head import ContradictionHead, HeadWeights, kept_vectors
-from suffice.signals.candidates import MarkerDetector
+from suffice.signals.samples import MarkerDetector
 from suffice.stats.auroc import ResampledAuroc, auroc
 from suffice.stats.intervals import from_draws, resampled_counts
 from suffice.stats.logistic import least_cross_entropy

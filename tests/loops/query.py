@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from suffice.loops.answers.prompts import SearchStep
+from suffice.loops.prompts import SearchStep
 from suffice.loops.query_loop import QueryChoice, QueryLoop, QueryLoopSettings
 from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.records import Passage, Question, Usage

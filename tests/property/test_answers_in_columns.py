@@ -24,7 +24,7 @@ from suffice.scoring import (
 )
 from suffice.signals.answer_stability import as_published, published_normalizer
 from suffice.signals.columns.answers import GoldAnswers, ScoredAnswers, answer_forms, normal_forms
-from suffice.signals.columns.texts import Texts
+from suffice.signals.columns.arrays import Texts
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.labels import labelled, names_passages
 from suffice.trace.rounds.records import Gold, Question, QuestionRecord, Round

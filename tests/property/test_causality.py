@@ -11,11 +11,9 @@ from tests.every_policy import policies
 from tests.hostile_records import records, rounds
 from tests.properties import examples
 
-from suffice.signals.available import lack
 from suffice.signals.derived import DERIVATIONS
-from suffice.signals.registry import computed_signals, resolve
-from suffice.signals.spec import SignalSpec
-from suffice.signals.table import GrowingRecord, signal_columns, signal_table
+from suffice.signals.registry import SignalSpec, computed_signals, resolve
+from suffice.signals.table import GrowingRecord, lack, signal_columns, signal_table
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import LoopView, QuestionRecord, Round
 

@@ -22,12 +22,12 @@ from suffice.loops.follow_up import (
     IterativeSettings,
     parse_verdict,
 )
-from suffice.loops.registry import make_pipeline
+from suffice.loops.steps import make_pipeline
 from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.unfitted import FixedPolicy
 from suffice.replay.run.replay import stop_rounds
 from suffice.retrieval.retrievers import OwnParagraphs
-from suffice.signals.asking.verdicts import JUDGE_TOKENS
+from suffice.signals.asking.judge_support import JUDGE_TOKENS
 from suffice.testing.models import ScriptedModel
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import QuestionRecord, Round

@@ -22,10 +22,10 @@ from suffice.contracts import MAX_REPLY_LETTERS
 from suffice.costs.prices import parse_energy, parse_prices
 from suffice.datasets.files import parse_column_map
 from suffice.errors import SufficeError
-from suffice.loops.answers.calls import parse_reply
-from suffice.loops.answers.prompts import render_prompt
+from suffice.loops.calls import parse_reply
 from suffice.loops.follow_up import parse_verdict
 from suffice.loops.planning.parsing import parse_candidate, parse_plan, parse_yes_no
+from suffice.loops.prompts import render_prompt
 from suffice.loops.react import parse_action
 from suffice.options import read_grid, read_names
 from suffice.policies.file import load_policy
@@ -37,8 +37,8 @@ from suffice.retrieval.pairs.contradiction_features import lexical_features
 from suffice.signals.abstained import ABSTENTION_PHRASES, abstaining, ready
 from suffice.signals.answer_stability import MAX_COMPARED, _matching, matching_characters
 from suffice.signals.asking.judge_support import parse_rating, render_judge_prompt
-from suffice.signals.candidates import marker_conflict
 from suffice.signals.registry import SIGNALS
+from suffice.signals.samples import marker_conflict
 from suffice.trace.rounds.records import LoopView, Passage, Round, Token, TopToken
 
 
@@ -94,7 +94,7 @@ READERS: Mapping[str, Callable[[str], object]] = {
     "scores": lambda text: [score(text, [text[:-1]]) for score in (scoring.f1, scoring.accuracy)],
     "similarity": lambda text: matching_characters(text, f"{text[1:]}z"),
     "abstention": lambda text: abstaining(pa.array([text]), ready(ABSTENTION_PHRASES)),
-    "abstention phrase": lambda text: ready([text]),
+    "abstention phrase": lambda text: ready((text,)),
     "conflict": lambda text: marker_conflict(text, text[1:]),
     "pair": lambda text: lexical_features(text, text[1:]),
     "prompt": lambda text: render_prompt(text, _view(text).current.passages or (), api="chat"),

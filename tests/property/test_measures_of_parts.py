@@ -13,7 +13,7 @@ from tests.question_records import question_records
 from suffice.measures.measures import Measures
 from suffice.policies.rules.policy import RulePolicy
 from suffice.signals.abstained import abstained_signal
-from suffice.signals.available import given_signals
+from suffice.signals.table import given_signals
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.rounds.table import TraceSet

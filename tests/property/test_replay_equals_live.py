@@ -25,8 +25,7 @@ from suffice.policies.unfitted import FixedPolicy
 from suffice.replay.run.answers import answer_rounds
 from suffice.replay.run.replay import stop_rounds
 from suffice.scoring import AnswerChoice
-from suffice.signals.available import lack
-from suffice.signals.table import signal_table
+from suffice.signals.table import lack, signal_table
 from suffice.testing.conformance import check_checkpoints, check_policy, incomplete_rounds
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.reader import read_traces

@@ -19,9 +19,8 @@ from tests.signal_twins import (
 )
 
 from suffice.signals.abstained import abstained_signal
-from suffice.signals.registry import SIGNALS
+from suffice.signals.registry import SIGNALS, SignalSpec
 from suffice.signals.samples import entropy_signal, top_cluster_signal
-from suffice.signals.spec import SignalSpec
 from suffice.signals.table import signal_columns
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import (

@@ -14,7 +14,7 @@ from suffice.integrations.own_retrievers import FORMS, connect_own, is_own
 from suffice.live.ask import AskSettings
 from suffice.live.budgets import Budgets
 from suffice.loops.models import connect_encoder, connect_reranker, reranker_name
-from suffice.loops.registry import LOOPS
+from suffice.loops.steps import LOOPS
 from suffice.options import Option
 from suffice.retrieval.corpus import read_corpus
 from suffice.retrieval.indexes import IndexMaker

@@ -1,44 +1,293 @@
-"""Ask one question under a policy: the loop it needs is made, and what it must not run on is refused."""
+"""Answer one question over a corpus under a policy; what it must not run on is refused before."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from suffice.concurrency import computes_here
 from suffice.contracts import (
+    AnswerSet,
     Certainty,
     ChatModel,
     Decision,
     Encoder,
+    GenerationRequest,
     Message,
     Retriever,
+    SetPolicy,
     StopPolicy,
+    whole_text,
 )
-from suffice.errors import UsageError, unknown_name
-from suffice.live.answering import Answered, Answering, answer
-from suffice.live.budgets import Budgets
-from suffice.live.chosen import ChosenPolicy, choose_policy
-from suffice.live.loop import Loop
+from suffice.errors import InternalError, SufficeError, UsageError, unknown_name
+from suffice.live.budgets import Ahead, Budgets, Meter, ToBeAsked, Wasted
+from suffice.live.loop import Loop, answer_round
 from suffice.live.requirements import (
+    ChosenPolicy,
     LoopOutput,
     check_confidence,
     check_policy,
+    choose_policy,
     cluster_cosine,
     differences,
+    has_confidence,
 )
-from suffice.loops.ranked import (
-    BudgetedSettings,
-    CumulativeSettings,
-    settle_certainty,
-)
-from suffice.loops.registry import LOOPS
-from suffice.loops.settings import LoopSettings
+from suffice.loops.calls import usage_of, usage_sum
+from suffice.loops.ranked import BudgetedSettings, CumulativeSettings, settle_certainty
+from suffice.loops.steps import EVERYTHING, LOOPS, LoopSettings, RoundReads, Step, make_pipeline
 from suffice.retrieval.indexes import IndexMaker
 from suffice.retrieval.retrievers import Retrieval, corpus_retriever
-from suffice.trace.rounds.records import Passage, Round
+from suffice.scoring import AnswerChoice
+from suffice.signals.asking.evidence_models import NOVELTY
+from suffice.signals.asking.judge_support import JUDGE_TOKENS, judge_tokens
+from suffice.signals.registry import given_by
+from suffice.trace.rounds.records import LoopView, Passage, Question, Round, StoppedBy, Usage
+
+_MOST_TOKENS = 96
+_MOST_LETTERS = 1_000  # of a message, from its beginning
+_INSTRUCTIONS = (
+    "Rewrite the user's last message as one question that can be understood without the conversation. Put "
+    "names in place of words such as he, it or there, and change nothing else.\n\n"
+    "User: Who wrote Hedda Gabler?\n"
+    "Assistant: Henrik Ibsen\n"
+    "User: And where was he born?\n"
+    "Question: Where was Henrik Ibsen born?"
+)
+
+
+def put_alone(model: ChatModel, earlier: Sequence[Message], question: str) -> tuple[str, Usage]:
+    """The question as one that needs no conversation, by one greedy call, and what that cost."""
+    said = [*earlier, Message(role="user", content=question)]
+    lines = [
+        f"{turn.role.capitalize()}: {' '.join(turn.content.split())[:_MOST_LETTERS]}"
+        for turn in said
+    ]
+    prompt = "\n".join([_INSTRUCTIONS, "", *lines, "Question:"])
+    chats = model.api == "chat"
+    reply = model.generate(
+        GenerationRequest(
+            prompt=(Message(role="user", content=prompt),) if chats else prompt,
+            max_tokens=_MOST_TOKENS,
+            stop=("\n\n",) if chats else ("\n",),
+        )
+    )
+    first, _, _ = reply.completions[0].text.strip().partition("\n")
+    usage = replace(usage_of(reply, calls=1), latency_s=reply.latency_s)
+    return first.removeprefix("Question:").strip() or question, usage
+
+
+# --- answers --------------------------------------------------------------------------------------
+DECLINED = "no confident answer"
+CANNOT_ANSWER = "cannot answer"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """Rounds, calls to the model and tokens of all calls, judges and samples included (``None``: unknown)."""
+
+    rounds: int
+    calls: int | None
+    tokens: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """The answer with the rounds behind it.
+
+    Parameters
+    ----------
+    answer
+        Of round ``answer_round``, or :data:`DECLINED`, or :data:`CANNOT_ANSWER`.
+    rounds
+        As they happened.
+    decisions
+        ``decisions[t - 1]`` was taken after round t.
+    stopped_by
+        The policy, a budget, the end of the passages, or an error after at least one round.
+    reason
+        More about it.
+    answer_round
+        From 1.
+    confidence
+        The policy's in that round; ``None``: undefined, or a policy without one.
+    declined
+        Whether it was too low, or the policy's answer set holds no answer.
+    answer_set
+        Of a policy that promises the right answer among several; ``None``: another policy.
+    usd
+        What it cost; ``None`` without prices.
+    spent, saved
+        What the rounds cost, those wasted included, and what the loop would have cost beyond that at its
+        full budget: the rounds left, each as dear as the last one, where there were passages for them.
+    fixed
+        What one call on the passages of the full budget would have cost, where the loop ranks once.
+    unasked
+        Calls for answers of earlier rounds that were not made, as nothing reads them: their ``answer`` is
+        ``None``.
+    wasted
+        What of that was spent on a round that was begun and not wanted; ``None``: none was begun ahead.
+    notes
+        What a reader must know of the loop, in sentences.
+    """
+
+    answer: str
+    rounds: tuple[Round, ...]
+    decisions: tuple[Decision, ...]
+    stopped_by: StoppedBy
+    reason: str
+    answer_round: int
+    confidence: float | None
+    declined: bool
+    answer_set: AnswerSet | None = None
+    usd: float | None = None
+    spent: Spent
+    saved: Spent
+    fixed: Spent | None = None
+    unasked: int = 0
+    wasted: Wasted | None = None
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The document of ``suffice ask --json``."""
+        return {
+            "answer": self.answer,
+            "rounds": len(self.rounds),
+            "answer_round": self.answer_round,
+            "stopped_by": self.stopped_by,
+            "reason": self.reason,
+            "confidence": self.confidence,
+            "declined": self.declined,
+            "reasons": [
+                {
+                    "round": number,
+                    "reason": decision.reason,
+                    "values": dict(decision.values),
+                    "confidence": decision.confidence,
+                    "answer": None if self.declined else finished.answer,
+                }
+                for number, (decision, finished) in enumerate(
+                    zip(self.decisions, self.rounds, strict=True), start=1
+                )
+            ],
+            "passages": [
+                {
+                    "id": passage.id,
+                    "title": passage.title,
+                    "text": passage.text,
+                    "score": passage.score,
+                    "rerank_score": passage.rerank_score,
+                }
+                for finished in self.rounds
+                for passage in finished.passages or ()
+            ],
+            "usage": {**total_usage(self.rounds), "usd": self.usd},
+            "saved": asdict(self.saved),
+            "unasked": self.unasked,
+            "wasted": None if self.wasted is None else asdict(self.wasted),
+            "fixed": None if self.fixed is None else asdict(self.fixed),
+            "answer_set": None if self.answer_set is None else self.answer_set.to_json(),
+            "samples": None
+            if self.answer_set is None
+            else [list(finished.samples or ()) for finished in self.rounds],
+        }
+
+
+def total_usage(rounds: Sequence[Round]) -> dict[str, int | None]:
+    """Sums over the rounds; ``None`` where one does not say."""
+    usages = [finished.usage for finished in rounds]
+    tokens = ("prompt_tokens", "cached_tokens", "completion_tokens")
+    calls = ("llm_calls", "sample_calls", "judge_calls", "rerank_calls")
+    names = (*calls, *tokens, *(f"sample_{name}" for name in tokens))
+    sums = {name: _total([getattr(usage, name) for usage in usages]) for name in names}
+    judging = {name: _total([judge_tokens(one, name) for one in usages]) for name in JUDGE_TOKENS}
+    return sums | judging
+
+
+def _total(values: Sequence[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
+
+
+_TOKENS = ("prompt_tokens", "completion_tokens")
+
+
+def _spent(rounds: Sequence[Round]) -> Spent:
+    """What rounds cost; without a count of the calls or tokens that every round has, unknown."""
+    usage = total_usage(rounds)
+    further = sum(usage[f"{kind}_{name}"] or 0 for kind in ("sample", "judge") for name in _TOKENS)
+    calls, tokens = usage["llm_calls"], [usage[name] for name in _TOKENS]
+    return Spent(
+        rounds=len(rounds),
+        calls=None if calls is None else calls + (usage["judge_calls"] or 0),
+        tokens=None if None in tokens else sum(filter(None, tokens)) + further,
+    )
+
+
+def _saved(rounds: Sequence[Round], left: int, *, grows: bool) -> Spent:
+    """What so many rounds more would have cost, each as dear as the last; if a prompt ``grows``, unknown."""
+    last = _spent(rounds[-1:])
+    tokens = None if last.tokens is None or (grows and left) else left * last.tokens
+    return Spent(
+        rounds=left, calls=None if last.calls is None else left * last.calls, tokens=tokens
+    )
+
+
+def _fixed(rounds: Sequence[Round], budget: int) -> Spent:
+    """One call with the passages of all ``budget`` rounds; its prompt grows as it grew so far."""
+    asked = [one for one in rounds if one.answer is not None]
+    answers = [_total([getattr(one.usage, name) for name in _TOKENS]) for one in asked]
+    first, last, steps = answers[0], answers[-1], len(asked) - 1
+    left = budget - len(rounds)
+    tokens = None
+    if first is not None and last is not None and (steps or not left):
+        tokens = last + (round(left * (last - first) / steps) if left else 0)
+    return Spent(rounds=budget, calls=1, tokens=tokens)
+
+
+def _paying(steps: Iterable[Step], before: Usage) -> Iterator[Step]:
+    """The steps, the first of which has what was spent before it among its costs."""
+    for step in steps:
+        usage = usage_sum(step.found.usage, before) if step.number == 1 else step.found.usage
+        yield replace(step, found=replace(step.found, usage=usage))
+
+
+def reads_of(policy: StopPolicy, loop: LoopSettings, *, choose: str = "latest") -> RoundReads:
+    """What a policy reads of a loop's rounds before it ends: what replay charges."""
+    returned = AnswerChoice.parse(choose).or_own(policy.needs.returns)
+    chooses = returned.rule != "latest"
+    read = {given_by(spec).name for spec in policy.specs} | {returned.signal}
+    of_samples = loop.majority and policy.needs.samples > 0
+    return RoundReads(
+        answers=chooses
+        or of_samples
+        or policy.needs.answers
+        or any(spec.answers for spec in policy.specs),
+        at_end=chooses or policy.facts.coverage is not None or has_confidence(policy),
+        novelty=not read.isdisjoint(NOVELTY),
+    )
+
+
+def _with_answer(
+    rounds: tuple[Round, ...], steps: Sequence[Step], tell: Callable[[str], None] | None
+) -> tuple[tuple[Round, ...], SufficeError | None]:
+    """The rounds with an answer of the last; where that fails, as too long a prompt does, of half as many."""
+    failed: SufficeError | None = None
+    number = len(rounds)
+    while True:
+        try:
+            last = steps[number - 1].answered(rounds[number - 1], tell)
+        except InternalError:
+            raise
+        except SufficeError as error:
+            failed, tell = failed or error, None  # what was told of it cannot be taken back
+            number //= 2
+            if not number:
+                raise failed from None
+        else:
+            return (*rounds[: number - 1], last), failed
+
 
 Tell = Callable[[str], None]
 _TAKES_PROCESSORS = (
@@ -56,7 +305,7 @@ class AskSettings:
     Parameters
     ----------
     pipeline
-        The loop's name, one of :data:`suffice.loops.registry.LOOPS`; else ``cumulative``.
+        The loop's name, one of :data:`suffice.loops.steps.LOOPS`; else ``cumulative``.
     rounds
         The budget; ``None``: the one the policy was made for, else the loop's.
     samples
@@ -67,8 +316,13 @@ class AskSettings:
         Further settings of the loop, by field, such as ``prompt``; see its class.
     budgets
         Limits beside policy and rounds.
-    choose, decline_below, speculate
-        See :class:`suffice.live.answering.Answering`.
+    choose
+        Which answer is returned: ``latest``, ``majority``, ``most-confident``, ``highest:NAME`` or
+        ``lowest:NAME`` of a signal that the policy reads.
+    decline_below
+        A confidence in [0, 1] under which no answer is given.
+    speculate
+        Whether the next round is searched and asked while one is decided about.
     encoder
         For policies that compare answers with their evidence or cluster samples by meaning.
     retrieval
@@ -88,9 +342,11 @@ class AskSettings:
     retrieval: Retrieval = field(default_factory=Retrieval)
 
     def __post_init__(self) -> None:
-        Answering(
-            choose=self.choose, decline_below=self.decline_below
-        )  # refused before models are loaded
+        AnswerChoice.parse(self.choose)
+        if self.decline_below is not None and not 0.0 <= self.decline_below <= 1.0:
+            raise UsageError(
+                f"a confidence to decline below lies in [0, 1], found {self.decline_below!r}"
+            )
         if self.pipeline is not None and self.pipeline not in LOOPS:
             raise UsageError(unknown_name("pipeline", self.pipeline, LOOPS))
 
@@ -117,11 +373,20 @@ class LiveLoop:
         cls, chosen: ChosenPolicy, model: ChatModel, settings: AskSettings, tell: Tell
     ) -> LiveLoop:
         """Settle what hangs on the model; ``tell`` hears what was settled and what has no effect."""
-        check_confidence(
-            chosen.policy, choose=settings.choose, decline_below=settings.decline_below
-        )
+        own, asked = chosen.policy, settings.samples
+        check_confidence(own, choose=settings.choose, decline_below=settings.decline_below)
         loop, policy = _settled(chosen, model, settings, tell)
-        _tell_samples(policy, settings.samples, loop.samples, tell)
+        needs = policy.needs
+        if asked is not None and not loop.samples:
+            tell(
+                "samples have no effect: neither the policy nor a vote reads any, so none is drawn"
+            )
+        elif asked is not None and needs.other_samples and loop.samples != needs.samples > 0:
+            fitted = "calibrated" if policy.facts.promise else "fitted"
+            tell(
+                f"the policy was {fitted} on {needs.samples} samples a round; on {loop.samples} "
+                f"{needs.other_samples}"
+            )
         if settings.speculate and computes_here(model):
             tell(_TAKES_PROCESSORS)
         return cls(policy=policy, loop=loop, model=model, settings=settings)
@@ -139,19 +404,22 @@ class LiveLoop:
     def with_models(
         self, encoder: Encoder | None, retrieval: Retrieval | None, tell: Tell
     ) -> LiveLoop:
-        """The loop with all it needs.
+        """The loop with all it needs; ``tell`` hears where it is not the one a promise was calibrated on.
 
-        ``retrieval`` is how its passages are found; ``None``: nobody knows, and what they carry is not
-        checked. ``tell`` hears where this is not the loop that the policy's promise was calibrated on.
+        Without ``retrieval`` nobody knows how passages are found, and what they carry is not checked.
         """
         encoder = encoder if self.encodes else None
         cosine = cluster_cosine(self.policy.needs.clusters, encoder)
         loop = replace(self.loop, cluster_cosine=cosine)
+        # not asked when the policy reads none
+        logprobs = not self.policy.needs.tokens or bool(
+            getattr(self.model, "supports_logprobs", lambda: True)()
+        )
         check_policy(
             self.policy,
             LoopOutput(
                 settings=loop,
-                logprobs=self._logprobs,
+                logprobs=logprobs,
                 encoder=encoder is not None,
                 reranker=retrieval is None or retrieval.reranks,
             ),
@@ -162,13 +430,6 @@ class LiveLoop:
         for difference in differences(self.policy, here):
             tell(f"the policy's promise may not hold here: {difference}")
         return replace(self, loop=loop, encoder=encoder)
-
-    @property
-    def _logprobs(self) -> bool:
-        """Whether the model gives log-probabilities; not asked when the policy reads none."""
-        if not self.policy.needs.tokens:
-            return True
-        return bool(getattr(self.model, "supports_logprobs", lambda: True)())
 
     def answer(
         self,
@@ -181,29 +442,109 @@ class LiveLoop:
         follow: Callable[[Round, Decision], None] | None = None,
         tell: Callable[[str], None] | None = None,
     ) -> Answered:
-        """Answer a question, stopping when the policy says so; see :func:`answer`.
+        """Answer a question: run the loop until the policy, a budget or the passages end it.
 
-        ``watched`` decides by this loop's policy; ``None``: a loop without a record does. For the others see
-        :class:`Answering`.
+        A round is asked for an answer where something reads it, the policy or the choice among answers, or
+        ``every_answer`` is wanted; else the last one alone is, when the loop has ended. ``watched`` decides
+        by this loop's policy; ``None``: a loop without a record does. ``earlier`` are messages before the
+        question; ``follow`` gets every round, ``tell`` each piece of the answer.
         """
-        return answer(
-            question,
-            retriever,
-            self.model,
-            watched or Loop.alone(self.policy, max_rounds=self.loop.rounds),
-            Answering(
-                loop=self.loop,
-                budgets=self.settings.budgets,
-                encoder=self.encoder,
-                passage_filter=self.policy.needs.filter,
-                choose=self.settings.choose,
-                decline_below=self.settings.decline_below,
-                speculate=self.settings.speculate,
-                every_answer=every_answer,
-                earlier=earlier,
-                follow=follow,
-                tell=tell,
+        if not question.strip():
+            raise UsageError("the question is empty; type what you want to know")
+        policy, settings = self.policy, self.settings
+        question, choose, least = whole_text(question), settings.choose, settings.decline_below
+        check_confidence(policy, choose=choose, decline_below=least)
+        live = watched or Loop.alone(policy, max_rounds=self.loop.rounds)
+        meter = live.spending = Meter(self.model, settings.budgets)
+        # the model itself is asked, since a probe is no part of the answer
+        loop, _ = self.loop.settled(self.model)
+        decisions: list[Decision] = []
+        if choose == "latest":
+            choose = policy.needs.returns
+        reads = EVERYTHING if every_answer else reads_of(policy, loop, choose=choose)
+        steps: list[Step] = []
+
+        def declines(decision: Decision) -> bool:
+            return least is not None and (
+                decision.confidence is None or decision.confidence < least
+            )
+
+        def ending(rounds: Iterable[ToBeAsked]) -> tuple[StoppedBy, str]:
+            for step, ask in rounds:
+                steps.append(step)
+                finished = step.finished(ask())
+                decision = live.observe(finished)
+                decisions.append(decision)
+                if follow is not None:
+                    follow(finished, decision)
+                if decision.stop:
+                    return decision.stopped_by or "policy", decision.reason
+            if not decisions:
+                raise UsageError("the corpus gave no passage for this question")
+            if len(decisions) >= loop.rounds:
+                return "budget", f"the budget of {loop.rounds} rounds is spent"
+            return "end", "pool exhausted: no passage is left to show"
+
+        before: Usage | None = None
+        if earlier:
+            question, before = put_alone(meter, earlier, question)
+        if question != live.question:
+            live.restate(question)
+        wasted = Wasted()
+        try:
+            pipeline = make_pipeline(meter, loop, self.encoder, policy.needs.filter)
+            coming = pipeline.steps(Question(id="ask", text=question), retriever, reads)
+            if before is not None:
+                coming = _paying(coming, before)
+            if settings.speculate:
+                ahead = Ahead(coming, meter)
+                try:
+                    stopped_by, reason = ending(ahead.rounds())
+                finally:
+                    wasted = ahead.close()
+            else:
+                stopped_by, reason = ending((step, step.asked) for step in coming)
+        except SufficeError as error:
+            if isinstance(error, InternalError) or not decisions:
+                raise
+            stopped_by, reason = "error", str(error)
+        read = live.rounds[: len(decisions)]
+        left = 0 if stopped_by == "end" else max(0, loop.rounds - len(read))
+        # where it may be withheld, nobody is told of the last answer as it comes
+        withheld = isinstance(policy, SetPolicy) or declines(decisions[-1])
+        rounds, failed = _with_answer(read, steps, None if withheld else tell)
+        if failed is not None:
+            stopped_by, reason = "error", str(failed)
+        choice, view = AnswerChoice.parse(choose), LoopView(question, rounds)
+        chosen = answer_round(choice, view, decisions[: len(rounds)], live.signals) or len(rounds)
+        declined = declines(decisions[chosen - 1])
+        said = DECLINED if declined else rounds[chosen - 1].answer_text
+        answer_set = None
+        if isinstance(policy, SetPolicy):
+            answer_set = policy.answer_set(rounds, stopped=stopped_by == "policy")
+            if not answer_set.answers:
+                said, declined = CANNOT_ANSWER, True
+        silent, spent = sum(finished.answer is None for finished in rounds), _spent(rounds)
+        return Answered(
+            answer=said,
+            rounds=rounds,
+            decisions=tuple(decisions[: len(rounds)]),
+            stopped_by=stopped_by,
+            reason=reason,
+            answer_round=chosen,
+            confidence=decisions[chosen - 1].confidence,
+            declined=declined,
+            answer_set=answer_set,
+            usd=meter.usd,
+            spent=replace(
+                spent,
+                calls=_total([spent.calls, wasted.calls]),
+                tokens=_total([spent.tokens, wasted.tokens]),
             ),
+            saved=_saved(read, left, grows=bool(silent) and loop.ranks_once),
+            fixed=_fixed(rounds, len(read) + left) if loop.ranks_once and before is None else None,
+            unasked=silent * (loop.samples if loop.majority else 1),
+            wasted=wasted if settings.speculate else None,
         )
 
 
@@ -250,21 +591,6 @@ def _loop_settings(chosen: ChosenPolicy, settings: AskSettings) -> LoopSettings:
         "samples": (settings.samples or wanted) if wanted else 0,
     }
     return kind(**{name: value for name, value in loop_fields.items() if value is not None})
-
-
-def _tell_samples(policy: StopPolicy, asked: int | None, drawn: int, tell: Tell) -> None:
-    """Say where a given number of samples has no effect, or is not what the policy was fitted on."""
-    if asked is None:
-        return
-    needs = policy.needs
-    if not drawn:
-        tell("samples have no effect: neither the policy nor a vote reads any, so none is drawn")
-    elif needs.other_samples and drawn != needs.samples > 0:
-        fitted = "calibrated" if policy.facts.promise else "fitted"
-        tell(
-            f"the policy was {fitted} on {needs.samples} samples a round; on {drawn} "
-            f"{needs.other_samples}"
-        )
 
 
 # --- for callers ------------------------------------------------------------------------------------

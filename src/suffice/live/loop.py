@@ -11,7 +11,6 @@ import warnings
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 import numpy as np
@@ -19,12 +18,17 @@ import numpy as np
 from suffice.concurrency import WorkAhead, at_once, settled
 from suffice.contracts import Action, Decision, StopPolicy, whole_text
 from suffice.errors import DataError, SufficeError, SufficeWarning, UsageError
-from suffice.live.chosen import choose_policy
 from suffice.policies.file import PolicyFile, load_policy, names_policy_file, policy_hash
 from suffice.scoring import AnswerChoice, answer_form
-from suffice.signals.available import lack_live, policy_lacks
 from suffice.signals.registry import resolve
-from suffice.signals.table import GrowingRecord, SignalTable, decide, decisions
+from suffice.signals.table import (
+    GrowingRecord,
+    SignalTable,
+    decide,
+    decisions,
+    lack_live,
+    policy_lacks,
+)
 from suffice.trace.rounds.records import (
     Draft,
     Gold,
@@ -94,8 +98,12 @@ class LiveSettings:
         if max_rounds is not None:
             whole(MOST_INT16, max_rounds, "max_rounds")
         if isinstance(policy, str | PurePath):
-            file = names_policy_file(str(policy))
-            policy = load_policy(policy) if file else choose_policy(policy).policy
+            if names_policy_file(str(policy)):
+                policy = load_policy(policy)
+            else:  # loads the loops, which a file needs not
+                from suffice.live.requirements import choose_policy
+
+                policy = choose_policy(policy).policy
         full_budget = max_rounds
         if isinstance(policy, PolicyFile):
             full_budget = policy.max_rounds if max_rounds is None else max_rounds
@@ -177,7 +185,7 @@ def answer_round(
     """The round, from 1, whose answer a loop returns, as replay chooses it; ``None``: none has one.
 
     Of the rounds with an answer and a defined value the one that is best by it, of equal ones the latest or
-    the first; without any value the latest. ``signals`` are those the policy read; others are computed.
+    the first; without any value the latest.
     """
     from suffice.stats.series import occurrences, running_best
 
@@ -220,6 +228,8 @@ class Loop:
     ) -> None:
         self._watch = watch
         self._settings = settings = watch.settings
+        self.policy, self.policy_hash = settings.policy, settings.policy_hash
+        """What decides, and as a record names it; ``None``: nothing does."""
         self._gold = Gold() if gold is None else gold
         self._named = named
         specs = () if settings.policy is None else settings.policy.specs
@@ -231,18 +241,18 @@ class Loop:
         self._begun: list[WorkAhead[Any]] = []
         self._ids: set[str] = set()
         self._phase: Literal["new", "open", "over"] = "new"
-        self._stopped_by: StoppedBy | None = None
+        self.stopped_by: StoppedBy | None = None
+        """``policy``, ``budget``, ``end`` (by itself), ``error`` or ``user``; ``None``: it goes on."""
+        self.reason = ""  # why it ended, or what the policy said last
         self._full = False
-        self._reason = ""
         self._last: Round | None = None
         self._ticked = self._took = 0.0
-        self._spending: Spending | None = None
+        self.spending: Spending | None = None  # whoever counts what the question costs
         if settings.budgets is not None and settings.budgets.limited:
             from suffice.live.budgets import Spending
 
-            self._spending = Spending(settings.budgets)
-        self.error: Exception | None = None
-        """What a later round failed with; ``None``: nothing."""
+            self.spending = Spending(settings.budgets)
+        self.error: Exception | None = None  # what a later round failed with; None: nothing
         self.explored = settings.mode == "live" and watch.explores(question.id)
         """Whether it runs to the full budget although the policy is live."""
 
@@ -259,10 +269,6 @@ class Loop:
         settings = LiveSettings.of(policy, max_rounds=max_rounds, strict=strict, raises=True)
         return cls(Watching(settings=settings), question or Question(id="", text="")).begin()
 
-    def pay_by(self, spending: Spending) -> None:
-        """Keep budgets by somebody's own count of what the question costs."""
-        self._spending = spending
-
     # --- what is known ---------------------------------------------------------------------------
     @property
     def question(self) -> str:
@@ -273,16 +279,6 @@ class Loop:
     def question_id(self) -> str:
         """Its id in the record, by which it is labelled; settled when the question is entered."""
         return self._asked.id
-
-    @property
-    def policy(self) -> StopPolicy | None:
-        """What decides; ``None``: nothing does."""
-        return self._settings.policy
-
-    @property
-    def policy_hash(self) -> str | None:
-        """What decides, as a record names it; ``None``: nothing does."""
-        return self._settings.policy_hash
 
     @property
     def signals(self) -> Mapping[str, Sequence[float]]:
@@ -314,17 +310,7 @@ class Loop:
     @property
     def done(self) -> bool:
         """Whether the loop is to end: no further round is wanted."""
-        return self._stopped_by is not None or self._phase == "over"
-
-    @property
-    def stopped_by(self) -> StoppedBy | None:
-        """``policy``, ``budget``, ``end`` (by itself), ``error`` or ``user``; ``None``: it goes on."""
-        return self._stopped_by
-
-    @property
-    def reason(self) -> str:
-        """Why it ended, or what the policy said last."""
-        return self._reason
+        return self.stopped_by is not None or self._phase == "over"
 
     @property
     def answer(self) -> str | None:
@@ -448,8 +434,8 @@ class Loop:
         """
         self._check_open()
         self._last = last
-        if self._stopped_by is None:
-            self._stopped_by, self._reason = stopped_by, reason
+        if self.stopped_by is None:
+            self.stopped_by, self.reason = stopped_by, reason
 
     def ahead(self, work: Callable[[], _Made]) -> WorkAhead[_Made]:
         """Begin what the next round needs while this one is answered and decided about.
@@ -475,7 +461,7 @@ class Loop:
         """End the loop for a reason of the caller's own: ``stopped_by`` is ``user``."""
         self._check_open()
         if not self.done:
-            self._stopped_by, self._reason = "user", reason or "the caller ended it"
+            self.stopped_by, self.reason = "user", reason or "the caller ended it"
 
     def _round(self, finished: Round | None, held: dict[str, Any]) -> Round:
         from suffice.live.reported import named, round_of
@@ -568,12 +554,12 @@ class Loop:
     def _settle(self, said: Decision, asked: Round) -> Decision:
         """Keep the policy's decision; return it as the mode and the budgets have it."""
         self._decisions.append(said)
-        if self._spending is not None:
-            self._spending.add_round(asked.usage)
+        if self.spending is not None:
+            self.spending.add_round(asked.usage)
         self.told = decision = self._effective(said)
-        self._reason = decision.reason
+        self.reason = decision.reason
         if decision.stop:
-            self._stopped_by = decision.stopped_by
+            self.stopped_by = decision.stopped_by
         return decision
 
     def _effective(self, decision: Decision) -> Decision:
@@ -597,11 +583,11 @@ class Loop:
                 reason=f"{why}, so it goes on; {decision.reason}",
                 stopped_by=None,
             )
-        if decision.stop or self._spending is None:
+        if decision.stop or self.spending is None:
             return decision
-        spent, uncounted = self._spending.spent(), self._spending.uncounted
+        spent, uncounted = self.spending.spent(), self.spending.uncounted
         if spent is None and uncounted is not None:
-            if self._spending.ends_uncounted:
+            if self.spending.ends_uncounted:
                 return _budget(decision, uncounted)
             watch.warn("budget", f"{uncounted}: give observe(usage=...)")
         return decision if spent is None else _budget(decision, spent)
@@ -615,32 +601,25 @@ class Loop:
         """Record what the loop did all the same; what ended it stays what it was."""
         self._watch.warn(
             "after",
-            f"a loop that was told to end ({self._reason}) went on, and its further rounds are recorded. End "
+            f"a loop that was told to end ({self.reason}) went on, and its further rounds are recorded. End "
             "the loop where loop.done is true",
         )
-        ended = self._stopped_by, self._reason, self._full
+        ended = self.stopped_by, self.reason, self._full
         self._growing.see(self.view)
         self._last = None
         decision = self._take(asked, score)
-        self._stopped_by, self._reason, self._full = ended
-        by: Literal["policy", "budget"] | None = None
-        if self._stopped_by == "policy" or self._stopped_by == "budget":  # noqa: PLR1714
-            by = self._stopped_by
-        return replace(decision, action=Action.STOP, reason=self._reason, stopped_by=by)
+        self.stopped_by, self.reason, self._full = ended
+        by = self.stopped_by if self.stopped_by in ("policy", "budget") else None
+        return replace(decision, action=Action.STOP, reason=self.reason, stopped_by=by)
 
     # --- answers asked for -----------------------------------------------------------------------
     def _wants_draft(self, asked: Round) -> bool:
-        if asked.answer is not None:
-            return False
-        if self._stops:
-            return self._reads_answers
-        return self._watch.writer is not None or self._reads_answers
-
-    @property
-    def _reads_answers(self) -> bool:
-        """Whether the policy does, or the choice among them."""
-        policy, chooses = self._settings.policy, self._settings.choice.rule != "latest"
-        return chooses or (policy is not None and policy.needs.answers)
+        policy, records = self._settings.policy, self._watch.writer is not None
+        return asked.answer is None and (
+            (records and not self._stops)
+            or self._settings.choice.rule != "latest"
+            or (policy is not None and policy.needs.answers)
+        )
 
     async def _ask(self, probe: Probe, asked: Round | None, *, waits: bool) -> Draft | None:
         begun = time.perf_counter()
@@ -659,9 +638,6 @@ class Loop:
             raise UsageError(
                 "the probe is a coroutine function; await loop.aobserve(..., probe=...)"
             )
-        return self._drafted_by(draft, begun)
-
-    def _drafted_by(self, draft: object, begun: float) -> Draft | None:
         if isinstance(draft, str):
             draft = Draft(draft)
         if not isinstance(draft, Draft):
@@ -688,8 +664,8 @@ class Loop:
         last = self.rounds[-1]
         bare = last if last.answer is None else without_answer(last)
         self._last = with_draft(bare, draft, probed=None if last.probed is None else False)
-        if self._spending is not None:
-            self._spending.add_round(draft.usage)
+        if self.spending is not None:
+            self.spending.add_round(draft.usage)
 
     # --- recording and the end -------------------------------------------------------------------
     def kept(self) -> bool:
@@ -796,16 +772,16 @@ class Loop:
         if error is not None:
             if isinstance(error, Exception):
                 self.error = error
-            if self._stopped_by is None:
-                self._stopped_by, self._reason = "error", f"{type(error).__name__}: {error}"
-        elif self._stopped_by is None:
-            self._stopped_by, self._reason = "end", "the loop ended by itself"
+            if self.stopped_by is None:
+                self.stopped_by, self.reason = "error", f"{type(error).__name__}: {error}"
+        elif self.stopped_by is None:
+            self.stopped_by, self.reason = "end", "the loop ended by itself"
         writer = self._watch.writer
         if writer is not None and self._decisions:
             last = self._last
             if last is not None and self._veiled is not None:
                 last = self._veiled.round(self.view)
-            writer.end(self.question_id, None if self._full else self._stopped_by, last)
+            writer.end(self.question_id, None if self._full else self.stopped_by, last)
             self._watch.complain()
         elif writer is not None and self._named:
             writer.release(self.question_id)
@@ -817,29 +793,19 @@ class Loop:
             )
         if self._phase == "over":
             raise UsageError(
-                f"the question {self.question_id!r} ended ({self._reason}); a round of another one is "
+                f"the question {self.question_id!r} ended ({self.reason}); a round of another one is "
                 "observed in its own: with watch.question(...) as loop: ..."
             )
 
     __enter__ = begin
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
         return self.end(error)
 
     async def __aenter__(self) -> Loop:
         return self.begin()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool:
+    async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
         return await self.aend(error)
 
 

@@ -1,10 +1,4 @@
-"""What of a question's texts reaches the record: all of them, none, or keyed hashes in their place.
-
-Without texts a signal cannot be computed any more, so every signal that a round gives without asking a model
-is stored with it. Names stand in place of texts, and equal texts get equal ones: numbers within a question
-(``answer1``), or hashes that are equal over the whole record. Answers are compared in the form in which
-they are scored.
-"""
+"""What of a question's texts reaches a record: all of them, none, or keyed hashes in their place."""
 
 from __future__ import annotations
 
@@ -13,20 +7,40 @@ import hmac
 import re
 import secrets
 import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from suffice.errors import StorageError, UsageError, plain_file, struck, without_credentials
-from suffice.scoring import answer_form
+from suffice.errors import (
+    DataError,
+    StorageError,
+    UsageError,
+    plain_file,
+    struck,
+    without_credentials,
+)
+from suffice.scoring import accuracy, answer_form, exact_match, f1
 from suffice.signals.registry import computed_signals
-from suffice.signals.table import GrowingRecord
+from suffice.signals.table import GrowingRecord, signal_columns
+from suffice.trace.durable import check_free
 from suffice.trace.engines import Address
-from suffice.trace.rounds.records import Gold, LoopView, Passage, Question, Round, Usage
+from suffice.trace.rounds.derive import Written
+from suffice.trace.rounds.reader import read_traces
+from suffice.trace.rounds.records import (
+    Gold,
+    LoopView,
+    Passage,
+    Question,
+    QuestionRecord,
+    Round,
+    Usage,
+)
 from suffice.trace.rounds.schema import COLUMNS
+from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.writer import write_new
 from suffice.trace.store import Store, store_at
 
 Texts = Literal["all", "no-texts", "hashes"]
@@ -264,3 +278,93 @@ class Veiled:
             )
             for passage in passages
         )
+
+
+RedactedScore = Literal["f1", "em", "acc"]
+_SCORES = {"f1": f1, "em": exact_match, "acc": accuracy}
+
+
+def redact_traces(
+    source: str | Path,
+    out: str | Path,
+    *,
+    texts: Literal["no-texts", "hashes"] = "hashes",
+    score: RedactedScore = "f1",
+    skip_invalid: bool = False,
+) -> Written:
+    """Write a record again without its texts: names or hashes in their place, all signals stored.
+
+    What reads signals, scores and costs finds on the copy what it finds on the record, by
+    ``metric="score"``. What reads texts or tokens themselves (Stop-RAG's network on text, signals that ask a
+    model) needs the record.
+
+    Parameters
+    ----------
+    source
+        A Parquet file or a directory of them; left as it is.
+    out
+        A ``.parquet`` file or a directory, neither of which may be there yet.
+    texts
+        ``hashes``: equal texts have equal names over the whole copy, under a key that is thrown away;
+        ``no-texts``: within a question only, and no gold answers, so that ``score`` alone is left of them.
+    score
+        What an answer scores against its gold answers, kept in the column ``score`` where the record has
+        no score of its own.
+    skip_invalid
+        Leave out invalid files and questions.
+
+    Raises
+    ------
+    DataError
+        For an invalid trace set.
+    UsageError
+        For a place that is taken.
+    """
+    if texts not in ("no-texts", "hashes") or score not in _SCORES:
+        raise UsageError(
+            "texts is 'no-texts' or 'hashes', score 'f1', 'em' or 'acc'; "
+            f"found {texts!r:.40}, {score!r:.40}"
+        )
+    check_free(Path(out))
+    traces = read_traces(source, skip_invalid=skip_invalid)
+    if not traces.n_questions:
+        raise DataError("holds no question", file=str(source))
+    privacy = Privacy(texts, secrets.token_bytes(32))
+    run = without_secrets(traces.origin.run)
+    done = run.get("derived")
+    step = {"by": "redact", "from": Path(source).name, "texts": texts, "score": score}
+    run["derived"] = [*(done if isinstance(done, list) else []), step]
+    write_new(_redacted(traces, privacy, score), Path(out), run)
+    own = sorted(set(traces.table.column_names) - {column.name for column in COLUMNS})
+    lost = f"columns of its own may hold texts and were left out: {', '.join(own)}"
+    return Written.of(traces, out, notes=(lost,) if own else (), stays=stays(texts))
+
+
+def _redacted(traces: TraceSet, privacy: Privacy, score: RedactedScore) -> Iterator[QuestionRecord]:
+    specs = computed_signals()
+    columns = signal_columns(traces, specs)
+    computed = {spec.name: values for spec, values in zip(specs, columns, strict=True)}
+    for number, record in enumerate(traces.records()):
+        veiled, rounds = privacy.question(record.question, record.gold), []
+        for at, held in enumerate(map(veiled.named, record.rounds)):
+            signals = {name: float(values[number, at]) for name, values in computed.items()}
+            rounds.append(replace(held, signals={**signals, **held.signals}))
+        yield replace(
+            record,
+            question=veiled.question,
+            gold=veiled.gold,
+            scores={**_scores(record, score), **record.scores},
+            rounds=tuple(rounds),
+            closed_book=None if record.closed_book is None else veiled.named(record.closed_book),
+        )
+
+
+def _scores(record: QuestionRecord, score: RedactedScore) -> dict[int, float]:
+    """Of every answer that was asked for, where there are gold answers."""
+    if not record.gold.answers:
+        return {}
+    answers = enumerate((held.answer for held in record.rounds), start=1)
+    scored = {n: _SCORES[score](a, record.gold.answers) for n, a in answers if a is not None}
+    if record.closed_book is not None and record.closed_book.answer is not None:
+        scored[0] = _SCORES[score](record.closed_book.answer, record.gold.answers)
+    return scored

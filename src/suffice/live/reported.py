@@ -12,16 +12,8 @@ from typing import Any
 
 from suffice.errors import BackendError, DataError, UsageError
 from suffice.llm.wire import MAX_TOP_LOGPROBS, tokens_of
-from suffice.loops.answers.calls import usage_sum
-from suffice.trace.rounds.records import (
-    Draft,
-    Passage,
-    Round,
-    Token,
-    TopToken,
-    Usage,
-    answer_part,
-)
+from suffice.loops.calls import usage_sum
+from suffice.trace.rounds.records import Draft, Passage, Round, Token, TopToken, Usage, answer_part
 
 _TEXTS = ("text", "page_content", "content", "contents")
 _IDS = ("id", "_id", "node_id", "doc_id", "source_doc_id")
@@ -119,7 +111,11 @@ def reported_tokens(reported: Any) -> tuple[Token, ...] | None:
         entries = [_document(entry) for entry in reported]
         if all("probs" in entry for entry in entries):
             return tuple(map(_llama_token, entries))
-        return _tokens({"content": [_openai_entry(entry) for entry in entries]}, reported)
+        content = [  # of which the alternatives may be the client's objects
+            {**entry, "top_logprobs": [_document(top) for top in entry.get("top_logprobs") or ()]}
+            for entry in entries
+        ]
+        return _tokens({"content": content}, reported)
     if isinstance(reported, str | bytes | int | float):
         raise _unreadable(reported)
     document = _document(reported)
@@ -149,15 +145,13 @@ def _tokens(document: Mapping[str, Any], reported: Any) -> tuple[Token, ...] | N
     return tokens
 
 
-def _openai_entry(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """An entry whose alternatives may be the client's objects."""
-    return {**entry, "top_logprobs": [_document(top) for top in entry.get("top_logprobs") or ()]}
-
-
 def _llama_token(entry: Mapping[str, Any]) -> Token:
     """Of llama.cpp's older form, in probabilities."""
     try:
-        top = [TopToken(one["tok_str"], _log(one["prob"])) for one in entry["probs"]]
+        top = [
+            TopToken(one["tok_str"], math.log(one["prob"]) if one["prob"] > 0 else -math.inf)
+            for one in entry["probs"]
+        ]
         token = entry["content"]
     except (KeyError, TypeError, ValueError) as error:
         raise _unreadable(entry) from error
@@ -165,10 +159,6 @@ def _llama_token(entry: Mapping[str, Any]) -> Token:
     if math.isnan(own):
         raise _unreadable(entry)
     return Token(token, own, tuple(top))
-
-
-def _log(probability: float) -> float:
-    return math.log(probability) if probability > 0 else -math.inf
 
 
 def _unreadable(reported: Any) -> DataError:

@@ -1,37 +1,111 @@
-"""Whether a policy can run over what a loop produces; refused before the first call."""
+"""Which policy is meant by a name, and whether it can run over what a loop produces."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from suffice.contracts import ClusterNeeds, ConfidentPolicy, Encoder, Signal, StopPolicy
-from suffice.errors import UsageError
-from suffice.loops.answers.prompts import asks_rating
-from suffice.loops.settings import LoopSettings
+from suffice.contracts import Certainty, ClusterNeeds, ConfidentPolicy, Encoder, Signal, StopPolicy
+from suffice.errors import UsageError, did_you_mean
+from suffice.loops.prompts import asks_rating
+from suffice.loops.steps import LoopSettings
+from suffice.policies.file import load_policy, names_policy_file
+from suffice.policies.registry import method_and_preset, nameable_methods, unfitted_policy
+from suffice.policies.rules.policy import RulePolicy, rule_needs
 from suffice.signals.asking.whole_record import Asking
-from suffice.signals.available import Lack, in_words, policy_lacks
-from suffice.signals.registry import LLM_STOP, MALFORMED_ACTIONS, SIGNALS
-from suffice.signals.spec import given_by
-from suffice.signals.table import SignalTable
+from suffice.signals.registry import LLM_STOP, MALFORMED_ACTIONS, SIGNALS, given_by
+from suffice.signals.table import Lack, SignalTable, in_words, policy_lacks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenPolicy:
+    """What is to decide, the full budget its file states, and how it is made for what a model gives."""
+
+    policy: StopPolicy
+    max_rounds: int | None = None
+    for_model: Callable[[Certainty], StopPolicy] | None = None
+
+
+def choose_policy(
+    wanted: StopPolicy | str | Path | None,
+    *,
+    pipeline: str | None = None,
+    abstention: tuple[str, ...] | None = None,
+) -> ChosenPolicy:
+    """The policy meant: itself, or a policy file, ``fixed-K``, a method that runs unfitted, or a rule.
+
+    ``None`` is the default rule of the ``pipeline`` named, which needs no fitting. ``abstention`` are the
+    phrases by which a rule takes an answer for an abstention; ``None``: the usual ones.
+    """
+    if wanted is None:
+        from suffice.loops.steps import LOOPS, LoopSettings
+
+        loop = LoopSettings if pipeline is None else LOOPS[pipeline]
+        return ChosenPolicy(policy=RulePolicy(rule=loop.default_rule, abstention=abstention))
+    name = str(wanted)
+    ready = ChosenPolicy(policy=wanted) if not isinstance(wanted, str | Path) else _ready(name)
+    if ready is None:
+        if rule_needs(name).fitting:
+            raise UsageError(
+                f"rule {name!r} has parts that must be fitted on traces; write it with: suffice fit rule "
+                "RULE TRACES --out policy.json, then --policy policy.json"
+            )
+        return ChosenPolicy(policy=RulePolicy(rule=name, abstention=abstention))
+    if abstention is not None and isinstance(wanted, str | Path):
+        raise UsageError(
+            f"--abstention goes with a rule's text, and {name!r} is none: what abstains is settled where a "
+            "policy is fitted; type suffice fit METHOD TRACES --abstention FILE"
+        )
+    if refusal := ready.policy.needs.refusal:
+        raise UsageError(refusal)
+    return ready
+
+
+def _ready(name: str) -> ChosenPolicy | None:
+    """What is named and needs no making; ``None``: a rule's text, perhaps."""
+    ready = unfitted_policy(name)
+    if ready is not None:
+        return ChosenPolicy(policy=ready)
+    if name.startswith("oracle-"):
+        raise UsageError(f"{name} needs gold answers and cannot run live; use 'suffice replay'")
+    if name == "closed-book":
+        raise UsageError(
+            "closed-book answers without passages and decides nothing live; use fixed-1"
+        )
+    named = method_and_preset(name)
+    if named is not None:
+        method, preset = named
+        unfitted = method.unfitted.get(preset)
+        if unfitted is not None:
+            return ChosenPolicy(policy=unfitted("token_probability"), for_model=unfitted)
+        raise UsageError(
+            f"policy {name!r} must be fitted first: suffice fit {method.name} TRACES --out policy.json, "
+            "then --policy policy.json"
+        )
+    if names_policy_file(name):
+        file = load_policy(name)
+        return ChosenPolicy(policy=file.policy, max_rounds=file.max_rounds)
+    near = did_you_mean(name, ("fixed-3", *nameable_methods()))
+    if near and name not in SIGNALS:
+        raise UsageError(f"unknown policy {name!r}{near}")
+    return None
+
 
 _PROVIDED = frozenset({"passages", "candidate_scores", "query", "action", "response"})
 _AGENTS = frozenset({LLM_STOP.name, MALFORMED_ACTIONS.name})
-_UNASKED: Mapping[str, tuple[str, str]] = MappingProxyType(
-    {
-        "--encoder": ("no encoder is loaded", "type --encoder minilm"),
-        "--reranker": (
-            "no reranker scores the passages",
-            "type --retriever hybrid+rerank --reranker PATH",
-        ),
-        "--nli": ("it asks no entailment model", ""),
-        "--llm": ("it asks no {who}", ""),
-    }
-)
+_UNASKED = {
+    "--encoder": ("no encoder is loaded", "type --encoder minilm"),
+    "--reranker": (
+        "no reranker scores the passages",
+        "type --retriever hybrid+rerank --reranker PATH",
+    ),
+    "--nli": ("it asks no entailment model", ""),
+    "--llm": ("it asks no {who}", ""),
+}
 """Why a model is not asked, and what to type, by the option of ``suffice signals`` that names it."""
 
 
@@ -109,10 +183,7 @@ def check_policy(policy: StopPolicy, output: LoopOutput) -> None:
 
 
 def not_recorded(settings: LoopSettings) -> str:
-    """Which signals a recording under these settings will hold no inputs of, and what to type; may be empty.
-
-    To be said before it starts: what was not recorded is had by recording again.
-    """
+    """Which signals a recording under these settings will hold no inputs of, and what to type, or nothing."""
     output = LoopOutput(settings=settings, called="this recording")
     lacks = map(output.lack, SIGNALS.values())
     return in_words(lack for lack in lacks if lack is not None and lack.columns)
@@ -163,10 +234,7 @@ def cluster_cosine(needs: ClusterNeeds | None, encoder: Encoder | None) -> float
 
 
 def differences(policy: StopPolicy, loop: Mapping[str, Any]) -> list[str]:
-    """Where a loop is not the one a promise was calibrated on, each in words; none without a promise.
-
-    ``loop`` says of it what a run document says.
-    """
+    """Where a loop, as a run document says it, is not the one a promise was calibrated on, in words."""
     facts = policy.facts
     most = facts.max_rounds
     differences = facts.differences(loop)

@@ -23,11 +23,7 @@ from suffice.policies.file import PolicyFile, policy_hash
 from suffice.scoring import AnswerChoice
 from suffice.trace.engines import as_place
 from suffice.trace.loop_record import LoopRecord
-from suffice.trace.rounds.records import (
-    LEAST_PROPENSITY,
-    Gold,
-    Question,
-)
+from suffice.trace.rounds.records import LEAST_PROPENSITY, Gold, Question
 from suffice.trace.store import store_place
 
 

@@ -9,16 +9,17 @@ from typing import Annotated, ClassVar
 
 from suffice.contracts import ChatModel, Encoder, PassageFilter
 from suffice.errors import UsageError
-from suffice.loops.answers.calls import NOTHING_ASKED, check_least, greedy, usage_sum
-from suffice.loops.answers.follow_up_prompts import (
+from suffice.loops.calls import NOTHING_ASKED, check_least, greedy, usage_sum
+from suffice.loops.prompts import (
     FINAL_ANSWERS,
     FOLLOW_UP,
     VERDICT,
     FinalAnswer,
     FollowUpPrompts,
+    Prompt,
+    SearchStep,
     render_reading,
 )
-from suffice.loops.answers.prompts import Prompt, SearchStep
 from suffice.loops.query_loop import QueryChoice, QueryLoop, QueryLoopSettings, StopVerdict
 from suffice.options import Option
 from suffice.scoring import normalize_answer
@@ -167,10 +168,7 @@ class FollowUpPipeline(QueryLoop):
         return one_line(_LABEL.sub("", _first_line(text))), text, usage
 
     def read(self, query: str, passages: Sequence[Passage]) -> tuple[str, Usage]:
-        """The answer to a follow-up question from its documents alone.
-
-        Where nothing new was found it is "unknown" and no call is made.
-        """
+        """The answer to a follow-up question from its documents alone."""
         if not passages:
             return _UNKNOWN, NOTHING_ASKED
         prompt, most = render_reading(query, passages, api=self.model.api), self.settings
@@ -208,13 +206,7 @@ class ChainPipeline(FollowUpPipeline):
 
 
 def parse_verdict(text: str) -> bool | None:
-    r"""Whether the last ``<STOP>`` or ``<CONTINUE>`` after ``Decision:`` is the first; ``None``: neither.
-
-    >>> parse_verdict("Analysis: the year is missing, no <STOP>.\nDecision: <CONTINUE>")
-    False
-    >>> parse_verdict("Everything is there. <STOP>") is None
-    True
-    """
+    """Whether the last ``<STOP>`` or ``<CONTINUE>`` after ``Decision:`` is the first; ``None``: neither."""
     _, decided, rest = text.partition("Decision:")
     tags = _TAGS.findall(rest)
     return tags[-1] == "STOP" if decided and tags else None

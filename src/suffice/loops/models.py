@@ -19,7 +19,7 @@ from suffice.retrieval.dense.onnx_encoder import OnnxEncoder
 from suffice.retrieval.dense.sentence_encoder import SentenceEncoder
 from suffice.retrieval.networks import CrossEncoderReranker, NliContradiction
 from suffice.retrieval.pairs.contradiction_head import ContradictionHead
-from suffice.signals.candidates import MarkerDetector
+from suffice.signals.samples import MarkerDetector
 from suffice.trace.rounds.records import Passage
 
 _RERANKER_FILES = (".bin", ".gguf", ".json", ".safetensors", ".txt")
@@ -41,15 +41,10 @@ def connect_encoder(
 
 
 def connect_reranker(path: str) -> Reranker:
-    """The reranker at a path: a GGUF file, or else a cross-encoder's folder or name.
-
-    Safe to call from several threads: one question is reranked at a time.
-    """
+    """The reranker at a path: a GGUF file, or else a cross-encoder's folder or name."""
     if path.lower().endswith(".gguf"):
         return _OneAtATime(EmbeddedReranker(path))
-    place = Path(path)
-    if not place.exists() and (place.is_absolute() or len(place.parts) != 2):
-        # a model of the Hub is OWNER/NAME; anything else would be looked for there at length
+    if _leads_nowhere(Path(path)):
         raise UsageError(
             f"no cross-encoder at {path!r}; name a folder, a .gguf file, or a model of the Hub as "
             "OWNER/NAME"
@@ -57,11 +52,13 @@ def connect_reranker(path: str) -> Reranker:
     return _OneAtATime(CrossEncoderReranker.load(path))
 
 
-def reranker_name(path: str) -> str:
-    """What a recording calls a reranker: its name, and for files a hash of what it is made of.
+def _leads_nowhere(place: Path) -> bool:
+    """Whether it is neither there nor OWNER/NAME of the Hub, where all else would be sought at length."""
+    return not place.exists() and (place.is_absolute() or len(place.parts) != 2)
 
-    A folder may move; another reranker in its place is another name.
-    """
+
+def reranker_name(path: str) -> str:
+    """What a recording calls a reranker: its name, and for files a hash of what it is made of."""
     place = Path(path)
     if not place.exists():
         return path
@@ -84,9 +81,7 @@ def connect_detector(name_or_path: str) -> ContradictionDetector:
     place = Path(name_or_path)
     if place.is_file() and place.suffix == ".safetensors":
         return ContradictionHead.load(place)
-    named_file = place.suffix == ".safetensors"
-    if not place.exists() and (named_file or place.is_absolute() or len(place.parts) != 2):
-        # a model of the Hub is OWNER/NAME; anything else would be looked for there at length
+    if _leads_nowhere(place) or (place.suffix == ".safetensors" and not place.exists()):
         raise UsageError(
             f"no contradiction detector {name_or_path!r}; name markers, learned, a head's .safetensors "
             "file, or an entailment cross-encoder by folder or as OWNER/NAME of the Hub"

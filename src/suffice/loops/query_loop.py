@@ -11,12 +11,19 @@ from typing import Annotated, Any, ClassVar
 
 from suffice.concurrency import Once
 from suffice.contracts import Retriever
-from suffice.loops.answers.calls import NOTHING_ASKED, check_least, usage_sum
-from suffice.loops.answers.prompts import Prompt, SearchStep
-from suffice.loops.settings import LoopSettings
-from suffice.loops.steps import EVERYTHING, RoundReads, Step, SteppedLoop, retrieved, timed
+from suffice.loops.calls import NOTHING_ASKED, check_least, usage_sum
+from suffice.loops.prompts import Prompt, SearchStep
+from suffice.loops.steps import (
+    EVERYTHING,
+    LoopSettings,
+    RoundReads,
+    Step,
+    SteppedLoop,
+    retrieved,
+    timed,
+)
 from suffice.options import Option
-from suffice.signals.asking.verdicts import add_judge_calls
+from suffice.signals.asking.judge_support import add_judge_calls
 from suffice.signals.registry import LLM_STOP, MALFORMED_ACTIONS
 from suffice.trace.rounds.records import Passage, Question, Round, Usage
 
@@ -73,7 +80,7 @@ class QueryLoopSettings(LoopSettings):
 
     @classmethod
     def writing(cls, signals: Collection[str]) -> dict[str, Any]:
-        """See :meth:`suffice.loops.settings.LoopSettings.writing`."""
+        """See :meth:`suffice.loops.steps.LoopSettings.writing`."""
         # LoopSettings by name: super() does not reach over slots
         return {**LoopSettings.writing(signals), "verdicts": LLM_STOP.name in signals}
 
@@ -84,10 +91,7 @@ class QueryLoopSettings(LoopSettings):
 
     @property
     def own_calls(self) -> int:
-        """Calls a round that do not answer, at most: the one that chooses its query, and one more.
-
-        That is the search of a model that would have ended, or the verdict after the last round.
-        """
+        """Calls a round that do not answer, at most: the one that chooses its query, and one more."""
         return 2
 
     def shown(self, number: int) -> int:
@@ -111,11 +115,7 @@ class _Trail:
     def look(
         self, ranked: Sequence[Passage], most: int
     ) -> tuple[list[Passage], list[Passage], list[Passage]]:
-        """The first ``most`` passages not found before, and what else ranks among them.
-
-        These are the new, the new with what was dropped before (its score for this query may be better), and
-        what was shown before.
-        """
+        """The first ``most`` passages not found before, and what else ranks among them."""
         shown = {passage.id for passage in self.shown}
         new: list[Passage] = []
         offered: list[Passage] = []
@@ -154,10 +154,7 @@ class QueryLoop(SteppedLoop):
     def choose(
         self, question: str, steps: Sequence[SearchStep], *, refused: QueryChoice | None = None
     ) -> QueryChoice:
-        """What to do after these steps.
-
-        ``refused`` is the choice to end that was not granted: one that searches is wanted instead.
-        """
+        """What to do after these steps; ``refused``: a choice to end that was not granted, search instead."""
 
     def read(self, query: str, passages: Sequence[Passage]) -> tuple[str | None, Usage]:
         """The answer to a query from what it found, if it is asked for, and what that cost."""
@@ -178,10 +175,7 @@ class QueryLoop(SteppedLoop):
     def steps(
         self, question: Question, retriever: Retriever, reads: RoundReads = EVERYTHING
     ) -> Iterator[Step]:
-        """Rounds as they are come to, up to the budget, also those that find nothing new.
-
-        Where the model would end it is made to search once more: whether to stop is for a policy.
-        """
+        """Rounds as they are come to, up to the budget, also those that find nothing new."""
         loop, trail = self.settings, _Trail()
         before: tuple[Round, ...] = ()
         choice: QueryChoice | None = None
@@ -189,7 +183,7 @@ class QueryLoop(SteppedLoop):
             choice = self._searching(question.text, trail.steps, choice)
             found = self._found(retriever, trail, choice)
             verdicts = loop.verdicts and (reads.at_end or number < loop.rounds)
-            after = _After(
+            after = After(
                 wish=Once(partial(self._choose, question.text, trail.steps))
                 if verdicts and not self.asks_apart
                 else None,
@@ -201,7 +195,15 @@ class QueryLoop(SteppedLoop):
                 last=number == loop.rounds,
             )
             prompt = partial(self.prompt, question, trail.steps, trail.shown)
-            yield self.step(question, found, prompt, before=before, reads=reads, then=after)
+            yield Step(
+                loop=self,
+                question=question,
+                found=found,
+                before=before,
+                prompt=prompt,
+                reads=reads,
+                then=after,
+            )
             choice = after.wish() if after.wish is not None and not after.last else None
             before = (*before, found)
 
@@ -256,7 +258,7 @@ class QueryLoop(SteppedLoop):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _After:
+class After:
     """What is asked after a round: whether to end, as the next choice (``wish``) or apart (``ask``).
 
     ``unread`` are the choices up to this round of which nothing could be read.
@@ -269,11 +271,7 @@ class _After:
     last: bool
 
     def __call__(self, finished: Round) -> Round:
-        """The round with what was said of it.
-
-        A wish is a ``judge_call`` where it chose no query: where the model would end, and after the last
-        round. Elsewhere it is the next round's choice and costs a policy nothing more.
-        """
+        """The round with what was said of it."""
         signals, usage, action = dict(finished.signals), finished.usage, finished.action
         if self.wish is not None:
             choice = self.wish()

@@ -10,19 +10,23 @@ from typing import Annotated, ClassVar, Literal, get_args
 
 from suffice.contracts import ChatModel, Retriever
 from suffice.errors import UsageError
-from suffice.loops.answers.calls import NOTHING_ASKED, check_least
-from suffice.loops.answers.prompts import PromptName
-from suffice.loops.settings import LoopSettings
-from suffice.loops.steps import EVERYTHING, RoundReads, Step, SteppedLoop, retrieved, timed
+from suffice.loops.calls import NOTHING_ASKED, check_least
+from suffice.loops.prompts import PromptName
+from suffice.loops.steps import (
+    EVERYTHING,
+    LoopSettings,
+    RoundReads,
+    Step,
+    SteppedLoop,
+    retrieved,
+    timed,
+)
 from suffice.options import Option
 from suffice.trace.rounds.records import Question, Round
 
 
 class GrowingLoop(SteppedLoop):
-    """Runs the loop over one question at a time; safe to use from several threads.
-
-    The passage filter filters the ranking, once, before its head is shown.
-    """
+    """Ranks once, filters the ranking, and shows a growing head of it; safe to use from several threads."""
 
     def steps(
         self, question: Question, retriever: Retriever, reads: RoundReads = EVERYTHING
@@ -47,14 +51,15 @@ class GrowingLoop(SteppedLoop):
             if number == 1:
                 found = timed(retrieved(found, question.text, ranked), started)
             prompt = partial(self.evidence_prompt, question, shown)
-            yield self.step(question, found, prompt, before=before, reads=reads)
+            yield Step(
+                loop=self, question=question, found=found, before=before, prompt=prompt, reads=reads
+            )
             before, already = (*before, found), len(shown)
 
 
 CertaintyChoice = Literal["auto", "token_probability", "self_consistency"]
 CERTAINTY_CHOICES: tuple[CertaintyChoice, ...] = get_args(CertaintyChoice)
-VOTES = 3
-"""Answers drawn a round under ``self_consistency`` unless ``samples`` says otherwise."""
+VOTES = 3  # answers drawn a round under self_consistency unless samples says otherwise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,10 +115,7 @@ class BudgetedSettings(LoopSettings):
 
 
 def settle_certainty(settings: BudgetedSettings, model: ChatModel) -> tuple[BudgetedSettings, str]:
-    """The settings without ``auto``, and why S1 comes from where it does.
-
-    Asks the model whether it gives log-probabilities, unless ``self_consistency`` was chosen.
-    """
+    """The settings without ``auto``, and why S1 comes from where it does."""
     if settings.certainty == "self_consistency":
         return _by_majority(settings), "as asked"
     supports = getattr(model, "supports_logprobs", None)

@@ -8,19 +8,19 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from suffice.contracts import MAX_REPLY_LETTERS, Message
-from suffice.loops.answers.calls import check_least, greedy, usage_sum
-from suffice.loops.answers.prompts import (
+from suffice.loops.calls import check_least, greedy, usage_sum
+from suffice.loops.prompts import (
     NOTHING_NEW,
-    SHELF,
     Api,
     Prompt,
     SearchStep,
     in_reply,
     passage_lines,
+    shelf_line,
 )
 from suffice.loops.query_loop import QueryChoice, QueryLoop, QueryLoopSettings
 from suffice.scoring import normalize_answer
-from suffice.signals.evidence import one_line, passage_line
+from suffice.signals.evidence import one_line
 from suffice.signals.registry import LLM_STOP
 from suffice.trace.rounds.records import Passage, Usage
 
@@ -138,20 +138,7 @@ class AgentAction:
 
 
 def parse_action(text: str) -> AgentAction | None:
-    r"""The first action, read tolerantly; ``None`` when there is none or it searches for nothing.
-
-    What follows a made-up observation is cut off. Looked for in this order: a verb after an ``Action``
-    label; a verb with a bracket; a verb that begins a line; a final answer, which is a finish. Case,
-    markdown, numbers after labels, other brackets, quotes and a missing bracket do not matter. The
-    first 100,000 letters are read, each a bounded number of times.
-
-    >>> parse_action("Thought: who wrote it?\nAction: Search[The Ferry author]")
-    AgentAction(kind='search', argument='The Ferry author', thought='who wrote it?')
-    >>> parse_action("**Action 2:** finish(Oslo").argument
-    'Oslo'
-    >>> parse_action("I am not sure.") is None
-    True
-    """
+    """The first action, read tolerantly; ``None`` when there is none or it searches for nothing."""
     text = text[:MAX_REPLY_LETTERS]
     made_up = _OBSERVATION.search(text)
     plain = _MARKUP.sub("", text[: made_up.start()] if made_up else text)
@@ -200,10 +187,8 @@ def _thought(before: str) -> str:
 
 
 # --- what it is told --------------------------------------------------------------------------
-LABEL = "Thought:"
-"""What a completion model continues."""
-REPAIR_LABEL = "Action:"
-"""What it continues when its action could not be read."""
+LABEL = "Thought:"  # what a completion model continues
+REPAIR_LABEL = "Action:"  # what it continues when its action could not be read
 FORCED = "Thought: I search once more, to be sure.\nAction: Search["
 """What it continues when it may not finish."""
 
@@ -231,7 +216,7 @@ _Trajectory = tuple[str, tuple[tuple[str, str], ...]]
 
 
 def _observed(*titles: str) -> str:
-    return "\n".join(["Observation:", *(passage_line(title, SHELF[title]) for title in titles)])
+    return "\n".join(["Observation:", *map(shelf_line, titles)])
 
 
 _EXAMPLES: tuple[_Trajectory, ...] = (
@@ -314,11 +299,7 @@ def said(action: AgentAction) -> str:
 
 
 def render_agent(question: str, steps: Sequence[SearchStep], *, api: Api) -> Prompt:
-    """What is asked after these steps.
-
-    The prompt of a later step begins with that of an earlier one. A completion model continues after
-    :data:`LABEL`; a chat model gets each observation as a message.
-    """
+    """What is asked after these steps."""
     trajectory = (
         f"Question: {one_line(question)}",
         tuple((step.said, _observation(step.found)) for step in steps),
@@ -331,10 +312,7 @@ def render_agent(question: str, steps: Sequence[SearchStep], *, api: Api) -> Pro
 
 
 def render_repair(prompt: Prompt, reply: str, *, repeated: bool = False) -> Prompt:
-    """What is asked when no action could be read out of the reply to a prompt, or a repeated one was.
-
-    A completion model continues after :data:`REPAIR_LABEL`.
-    """
+    """What is asked when no action could be read out of the reply to a prompt, or a repeated one was."""
     shown, reminder = one_line(reply), _REPEATED if repeated else _REMINDER
     if isinstance(prompt, str):
         return f"{prompt.removesuffix(LABEL)}{shown}\n{reminder}\n{REPAIR_LABEL}"
@@ -342,10 +320,7 @@ def render_repair(prompt: Prompt, reply: str, *, repeated: bool = False) -> Prom
 
 
 def render_once_more(prompt: Prompt, finish: str) -> Prompt:
-    """What is asked when the reply to a prompt was to finish, and another search is wanted.
-
-    A completion model continues after :data:`FORCED`.
-    """
+    """What is asked when the reply to a prompt was to finish, and another search is wanted."""
     if isinstance(prompt, str):
         return prompt.removesuffix(LABEL) + FORCED
     return in_reply(prompt, finish, _ONCE_MORE)

@@ -1,30 +1,117 @@
-"""A round in two halves: what the loop needs to go on, and the answer, which not every policy reads."""
+"""What a loop can be told; a round in two halves: what the loop needs to go on, and the answer."""
 
 from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Protocol
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, cast
 
 from suffice.contracts import ChatModel, Encoder, PassageFilter, Retriever
 from suffice.errors import UsageError
-from suffice.loops.answers.calls import (
+from suffice.loops.calls import (
     AnswerCall,
+    AnswerSettings,
     ask_answer,
     ask_majority,
+    check_least,
+    draft_of,
     usage_sum,
 )
-from suffice.loops.answers.drafts import draft_of
-from suffice.loops.answers.prompts import Prompt, render_closed_book, render_prompt
-from suffice.loops.settings import LoopSettings
-from suffice.signals.asking.embedded_novelty import with_novelty
-from suffice.signals.asking.evidence_models import with_evidence
-from suffice.signals.asking.judge_support import judged
-from suffice.signals.asking.meaning_clusters import check_clustering, with_clusters
-from suffice.signals.asking.memo import KeptEncoder
+from suffice.loops.prompts import Prompt, render_closed_book, render_prompt
+from suffice.options import Option
+from suffice.signals.asking.evidence_models import with_evidence, with_novelty
+from suffice.signals.asking.judge_support import JUDGE_SUPPORT, judged
+from suffice.signals.asking.meaning_clusters import check_clustering, check_cosine, with_clusters
+from suffice.signals.asking.whole_record import KeptEncoder
 from suffice.trace.rounds.records import LoopView, Passage, Question, Round, with_draft
+
+if TYPE_CHECKING:
+    from suffice.loops.query_loop import After
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopSettings(AnswerSettings):
+    """How rounds are made: what a loop says of itself. Loops state their own defaults and add fields.
+
+    A field with an :class:`suffice.options.Option` is an option of the commands that run loops.
+    """
+
+    pipeline: ClassVar[str]  # the loop's name
+    summary: ClassVar[str]  # what it does, in a line's part
+    default_rule: ClassVar[str] = "answer_repeats and not abstained"
+    """What stops it live where no policy is named."""
+    compares_evidence: ClassVar[bool] = False
+    """Whether its recordings compare answers with their evidence wherever there is an encoder."""
+    ranks_once: ClassVar[bool] = False
+    """Whether later rounds show more of one ranking, so that a fixed budget is one call."""
+    settles: ClassVar[tuple[str, ...]] = ()
+    """Settings that depend on what the model gives; see :meth:`settled`."""
+
+    rounds: Annotated[int, Option(help="the full budget", metavar="R", at_least=1)] = 5
+    samples: Annotated[
+        int,
+        Option(
+            help="sampled answers a round beside the greedy one; under self_consistency those that the "
+            "answer is chosen from, 0 for three",
+            metavar="M",
+            at_least=0,
+        ),
+    ] = 0
+    candidates: int = 10
+    closed_book: Annotated[
+        bool, Option(help="also record the answer without passages, as round 0")
+    ] = False
+    judge: Annotated[
+        bool,
+        Option(
+            help="also ask the model after each round how well the evidence supports its answer: the "
+            "signal judge_support (later: suffice signals --llm)"
+        ),
+    ] = False
+    cluster_cosine: float | None = None
+
+    def __post_init__(self) -> None:
+        AnswerSettings.__post_init__(self)  # super() does not reach over slots
+        check_least(self, {"rounds": 1, "candidates": 1})
+        if self.cluster_cosine is not None:
+            check_cosine(self.cluster_cosine)
+
+    @classmethod
+    def writing(cls, signals: Collection[str]) -> dict[str, Any]:
+        """The settings under which rounds carry those of these recorded signals that the loop can ask for."""
+        return {"judge": JUDGE_SUPPORT.name in signals}
+
+    def settled(self, model: ChatModel) -> tuple[Self, Mapping[str, str]]:
+        """The settings with nothing left to what the model gives, and why by the name of each settled."""
+        del model
+        return self, {}
+
+    @property
+    def majority(self) -> bool:
+        """Whether a round's answer is the most frequent of its samples, not the greedy one."""
+        return False
+
+    @property
+    def writes(self) -> frozenset[str]:
+        """Names of the recorded signals that the rounds carry of themselves."""
+        return frozenset()
+
+    @property
+    def calls(self) -> int:
+        """Calls to the model that a round takes at most, where none has to be repeated."""
+        return (0 if self.majority else 1) + self.samples + self.judge + self.own_calls
+
+    @property
+    def own_calls(self) -> int:
+        """Those of them that neither answer nor rate an answer."""
+        return 0
+
+    def shown(self, number: int) -> int:
+        """How many passages round ``number`` (from 1) shows, those of earlier rounds included."""
+        return number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,22 +124,6 @@ class RoundReads:
 
 
 EVERYTHING = RoundReads()
-
-
-class Following(Protocol):
-    """What a loop asks about a round after its answer."""
-
-    def __call__(self, finished: Round) -> Round:
-        """The round with what was said; of the rounds in their order."""
-        ...
-
-    def begin(self) -> None:
-        """Ask already what is asked whatever the answer is, in any thread."""
-        ...
-
-    def ended(self, finished: Round) -> Round:
-        """The same round where the loop was stopped, with what was asked for the next one."""
-        ...
 
 
 class SteppedLoop(ABC):
@@ -114,38 +185,10 @@ class SteppedLoop(ABC):
         """What asks for the answer from all the passages shown so far."""
         return render_prompt(question.text, shown, api=self.model.api, name=self.settings.prompt)
 
-    def step(
-        self,
-        question: Question,
-        found: Round,
-        prompt: Callable[[], Prompt],
-        *,
-        before: tuple[Round, ...],
-        reads: RoundReads,
-        then: Following | None = None,
-    ) -> Step:
-        """The step after those that found what was found ``before``."""
-        number = len(before) + 1
-        return Step(
-            loop=self,
-            number=number,
-            question=question,
-            found=found,
-            before=before,
-            prompt=prompt,
-            reads=reads,
-            last=number == self.settings.rounds,
-            then=then,
-        )
-
     def beside(
         self, question: Question, rounds: tuple[Round, ...], *, rate: bool, novelty: bool
     ) -> Round:
-        """The last round with what the encoder and the judge find.
-
-        Without ``rate`` no judge is asked, without ``novelty`` queries and passages are not compared with
-        earlier ones.
-        """
+        """The last round with what the encoder and the judge find."""
         if self._encoder is not None:
             started = time.perf_counter()
             if novelty:
@@ -169,14 +212,22 @@ class Step:
     """
 
     loop: SteppedLoop
-    number: int
     question: Question
     found: Round
     before: tuple[Round, ...]
     prompt: Callable[[], Prompt]
     reads: RoundReads = EVERYTHING
-    last: bool = False
-    then: Following | None = None
+    then: After | None = None
+
+    @property
+    def number(self) -> int:
+        """From 1."""
+        return len(self.before) + 1
+
+    @property
+    def last(self) -> bool:
+        """Whether the loop's budget ends with it."""
+        return self.number == self.loop.settings.rounds
 
     @property
     def reads_more(self) -> bool:
@@ -255,3 +306,43 @@ def timed(finished: Round, started: float) -> Round:
     """The round with the seconds since ``started`` added to its latency."""
     latency = (finished.usage.latency_s or 0.0) + time.perf_counter() - started
     return replace(finished, usage=replace(finished.usage, latency_s=latency))
+
+
+# the line that brings a loop: its name, its module and its class
+_PIPELINES = {
+    "cumulative": "suffice.loops.ranked:CumulativePipeline",
+    "budgeted": "suffice.loops.ranked:BudgetedPipeline",
+    "iterative": "suffice.loops.follow_up:IterativePipeline",
+    "chain": "suffice.loops.follow_up:ChainPipeline",
+    "react": "suffice.loops.react:ReactPipeline",
+}
+
+
+def _pipeline(name: str) -> type[SteppedLoop]:
+    module, _, named = _PIPELINES[name].partition(":")
+    return cast("type[SteppedLoop]", getattr(import_module(module), named))
+
+
+class _Loops(Mapping[str, type[LoopSettings]]):
+    def __getitem__(self, name: str) -> type[LoopSettings]:
+        return _pipeline(name).settings_type
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_PIPELINES)
+
+    def __len__(self) -> int:
+        return len(_PIPELINES)
+
+
+LOOPS: Mapping[str, type[LoopSettings]] = _Loops()  # the settings of each loop by its name
+
+
+def make_pipeline(
+    model: ChatModel,
+    settings: LoopSettings,
+    encoder: Encoder | None = None,
+    passage_filter: PassageFilter | None = None,
+) -> SteppedLoop:
+    """The loop that the settings are of."""
+    make = _pipeline(settings.pipeline)
+    return make(model, settings, encoder=encoder, passage_filter=passage_filter)

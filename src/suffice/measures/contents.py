@@ -16,8 +16,8 @@ from suffice.measures.seen import Seen, record_banners, seen_of
 from suffice.results.formats import p_value, percent
 from suffice.results.table import Column, Table, Value
 from suffice.results.tabular import Tabular
-from suffice.signals.available import given_signals, lack
 from suffice.signals.registry import SIGNALS
+from suffice.signals.table import given_signals, lack
 from suffice.stats.p_values import binomial_cdf, fisher_p_value, welch_p_value
 from suffice.trace.rounds.labels import labelled, names_passages
 from suffice.trace.rounds.reader import (

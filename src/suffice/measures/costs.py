@@ -23,7 +23,7 @@ from suffice.costs.usage import (
     stop_costs,
 )
 from suffice.errors import InternalError, UsageError
-from suffice.signals.spec import RERANKS, SAMPLES, VERDICTS
+from suffice.signals.registry import RERANKS, SAMPLES, VERDICTS
 from suffice.trace.rounds.table import TraceSet
 
 

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from suffice.contracts import Signal
 from suffice.scoring import METRICS, F1Kind, Metric, ScoreName
 from suffice.signals.columns.answers import GoldAnswers, ScoredAnswers
-from suffice.signals.columns.listings import gold_passages, listings
-from suffice.signals.columns.rounds import RoundColumns
-from suffice.signals.columns.texts import Texts
+from suffice.signals.columns.arrays import Texts
+from suffice.signals.columns.rounds import RoundColumns, gold_passages, listings
 from suffice.signals.registry import SIGNALS
 from suffice.signals.table import signal_columns
 from suffice.trace.rounds.labels import labelled

@@ -29,11 +29,9 @@ from suffice.signals.abstained import (
     ready,
     stated_phrases,
 )
-from suffice.signals.available import refuse_lacking
-from suffice.signals.columns.texts import Texts
-from suffice.signals.registry import own_among, resolve
-from suffice.signals.spec import why_undefined
-from suffice.signals.table import SignalTable, read_columns
+from suffice.signals.columns.arrays import Texts
+from suffice.signals.registry import own_among, resolve, why_undefined
+from suffice.signals.table import SignalTable, read_columns, refuse_lacking
 from suffice.stats.maps import (
     PerRoundCalibrator,
     fit_isotonic,
@@ -256,8 +254,10 @@ def right_abstentions(questions: Measures) -> tuple[str, ...] | None:
     phrases = ABSTENTION_PHRASES if stated is None else stated
     answers = gold_answers(questions.traces).texts.distinct
     said = [answer_form(answer) != "" for answer in answers.to_pylist()]
-    right = answers.filter(pa.array(abstaining(answers, ready(phrases)) & np.array(said, bool)))
-    kept = tuple(phrase for phrase in phrases if not abstaining(right, ready([phrase])).any())
+    right = answers.filter(
+        pa.array(abstaining(answers, ready(tuple(phrases))) & np.array(said, bool))
+    )
+    kept = tuple(phrase for phrase in phrases if not abstaining(right, ready((phrase,))).any())
     return stated if kept == phrases else kept
 
 

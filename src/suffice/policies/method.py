@@ -15,8 +15,7 @@ from suffice.options import Option
 from suffice.policies.defaults import FIT_SPLIT, CalibratorKind
 from suffice.scoring import F1Kind
 from suffice.signals.abstained import abstained_signal
-from suffice.signals.registry import LLM_STOP
-from suffice.signals.spec import given_by
+from suffice.signals.registry import LLM_STOP, given_by
 from suffice.stats.fields import Fields
 
 if TYPE_CHECKING:  # the registry loads no kind but the one that a file holds

@@ -28,8 +28,7 @@ from suffice.policies.rules.language import (
     rule_fires,
 )
 from suffice.policies.rules.policy import rule_needs
-from suffice.signals.registry import resolve
-from suffice.signals.spec import SignalSpec
+from suffice.signals.registry import SignalSpec, resolve
 from suffice.stats.units import Array, Mask
 
 PLACEHOLDER = "?"

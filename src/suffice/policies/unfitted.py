@@ -26,8 +26,7 @@ from suffice.policies.method import FitRun, Method, PolicyKind, Preset, RuleKind
 from suffice.policies.rules.policy import RulePolicy, rule_needs
 from suffice.scoring import AnswerChoice
 from suffice.signals.derived import DerivedName
-from suffice.signals.registry import SIGNALS
-from suffice.signals.spec import SignalSpec
+from suffice.signals.registry import SIGNALS, SignalSpec
 from suffice.stats.fields import Fields
 from suffice.stats.units import Mask
 
@@ -146,7 +145,7 @@ class _ReadyRule(RuleKind, Method):
     ) -> RulePolicy:
         """The rule; where the record hardly gives what it reads, that is warned of."""
         from suffice.policies.fitting import warn_of_rule
-        from suffice.signals.available import refuse_lacking
+        from suffice.signals.table import refuse_lacking
 
         del preset, split, run
         policy = self.rule(settings)

@@ -20,7 +20,7 @@ from suffice.live.reported import round_of
 from suffice.serve.events import QuestionBegun, QuestionEnded, RoundEnded
 from suffice.serve.replies import Body, ErrorReply, Refusal, refusal_of
 from suffice.serve.service import Served, Service
-from suffice.signals.available import lack_live
+from suffice.signals.table import lack_live
 from suffice.trace.rounds.records import LoopView, Question, Round, round_of_document
 
 _MOST = 256  # rounds of a question, and questions of a body

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from suffice.contracts import Decision
-from suffice.live.answering import total_usage
+from suffice.live.ask import total_usage
 from suffice.trace.rounds.records import Round, StoppedBy
 
 Endpoint = Literal["chat", "responses", "decisions", "loops"]

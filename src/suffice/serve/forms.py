@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from suffice.contracts import Message
 from suffice.errors import unknown_name
-from suffice.live.answering import Answered
+from suffice.live.ask import Answered
 from suffice.serve.events import Endpoint, RoundEnded, Tokens
 from suffice.serve.replies import Refusal
 from suffice.serve.service import Served, Service, Wanted

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 from suffice.concurrency import Aside, Cut, may_be_cut
 from suffice.contracts import Decision, Message, Retriever
 from suffice.errors import InternalError, SufficeError, SufficeWarning
-from suffice.live.answering import Answered
-from suffice.live.ask import LiveLoop
+from suffice.live.ask import Answered, LiveLoop
 from suffice.live.loop import Loop
-from suffice.loops.answers.calls import ComingAnswer
+from suffice.loops.calls import ComingAnswer
 from suffice.serve.events import Endpoint, QuestionBegun, QuestionEnded, RoundEnded, Tokens
 from suffice.serve.replies import Refusal, refusal_of
 from suffice.trace.rounds.records import Passage, Round

@@ -17,7 +17,7 @@ from suffice.errors import DataError, UsageError, plain_file
 from suffice.scoring import answer_form
 from suffice.signals.columns.answers import answer_forms
 from suffice.signals.columns.rounds import RoundColumns
-from suffice.signals.spec import SignalSpec, WithSettings, share
+from suffice.signals.registry import SignalSpec, WithSettings, share
 
 STATED = "abstention"
 """Where a run document states the phrases by which its record's answers abstain."""
@@ -44,12 +44,7 @@ ABSTENTION_PHRASES: tuple[str, ...] = (
     *("not sure", "unsure", "not applicable", "not answerable", "unanswerable", "undetermined"),
     *("unspecified", "none known", "no answer", "no result", "no results found", "don't know"),
     *("I do not know", "I don't know", "I am not sure", "I'm not sure", "the answer is unknown"),
-    *(
-        "no answer found ...",
-        "no information ...",
-        "no relevant ...",
-        "no mention of ...",
-    ),
+    *("no answer found ...", "no information ...", "no relevant ...", "no mention of ..."),
     *("there is no answer ...", "there is no information ...", "there is no mention of ..."),
     *("there is not enough ...", "there isn't enough ...", "not enough information ..."),
     *("insufficient information ...", "information is not ...", "it is not clear ..."),
@@ -106,7 +101,8 @@ class Abstentions:
 
 
 @lru_cache(maxsize=64)
-def _ready(phrases: tuple[str, ...]) -> Abstentions:
+def ready(phrases: tuple[str, ...]) -> Abstentions:
+    """The phrases, compiled; kept."""
     whole: list[str] = []
     beginnings: dict[str, tuple[str, ...]] = {}
     ends: dict[str, tuple[str, ...]] = {}
@@ -132,20 +128,11 @@ def _ready(phrases: tuple[str, ...]) -> Abstentions:
     return Abstentions(phrases, frozenset(whole), beginnings, ends)
 
 
-def ready(phrases: Iterable[str]) -> Abstentions:
-    """The phrases, compiled; kept."""
-    return _ready(tuple(phrases))
-
-
 _USUAL = ready(ABSTENTION_PHRASES)
 
 
 def abstained(rounds: RoundColumns, phrases: Abstentions) -> NDArray[np.float64]:
-    """1.0 where the answer is empty or says, by these phrases, that it is not known; else 0.0.
-
-    A remark after a whole phrase, in brackets or as a further sentence, makes no answer of it; one
-    after an answer makes no abstention of that.
-    """
+    """1.0 where the answer is empty or says, by these phrases, that it is not known; else 0.0."""
     answers = rounds.texts("answer")
     return answers.through(abstaining(answers.distinct, phrases).astype(np.float64), np.nan)
 
@@ -158,7 +145,7 @@ def abstaining(texts: pa.Array, phrases: Abstentions) -> NDArray[np.bool_]:
 
 def abstained_signal(phrases: Iterable[str]) -> SignalSpec:
     """``abstained`` with other phrases than the usual ones, written as those are."""
-    own = ready(phrases)
+    own = ready(tuple(phrases))
     return replace(ABSTAINED, columns=WithSettings(abstained, (own,)), own_settings=True)
 
 

@@ -12,20 +12,16 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from suffice.contracts import Absence
-from suffice.signals.columns.answers import answer_forms
-from suffice.signals.columns.characters import without_articles
-from suffice.signals.columns.listings import added_nothing
-from suffice.signals.columns.pairs import f1_of_pairs
-from suffice.signals.columns.rounds import RoundColumns, by_appearance
-from suffice.signals.columns.texts import NONE, Codes, Texts
-from suffice.signals.spec import SignalSpec, share
+from suffice.signals.columns.answers import answer_forms, f1_of_pairs, without_articles
+from suffice.signals.columns.arrays import NONE, Codes, Texts
+from suffice.signals.columns.rounds import RoundColumns, added_nothing, by_appearance
+from suffice.signals.registry import SignalSpec, share
 from suffice.trace.rounds.records import Round
 
 Array = NDArray[np.float64]
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _DELETE_PUNCTUATION = str.maketrans("", "", string.punctuation)
-MAX_COMPARED = 2_000
-"""Letters of an answer that are compared letter by letter."""
+MAX_COMPARED = 2_000  # letters of an answer that are compared letter by letter
 _SHORT = 40 * 40
 
 
@@ -52,27 +48,17 @@ def published_forms(rounds: RoundColumns) -> Texts:
 
 # --- equal answers -----------------------------------------------------------------------------------
 def answer_stable(rounds: RoundColumns) -> Array:
-    """1.0 where the normalised answer equals the previous round's, else 0.0 (paper 0, Eq. 1; corrected).
-
-    Undefined in round 1 and in a round that added no new passage, where a repeated prompt repeats the
-    answer trivially. Two answers that normalise to nothing are equal; ``abstained`` tells them apart.
-    """
+    """1.0 where the normalised answer equals the previous round's, else 0.0 (paper 0, Eq. 1; corrected)."""
     return np.where(rounds.once(added_nothing), np.nan, answer_repeats(rounds))
 
 
 def answer_repeats(rounds: RoundColumns) -> Array:
-    """1.0 where the normalised answer equals the previous round's, whatever the round read, else 0.0.
-
-    Undefined in round 1.
-    """
+    """1.0 where the normalised answer equals the previous round's, whatever the round read, else 0.0."""
     return _equal_to_previous(rounds, rounds.once(forms))
 
 
 def answer_stable_published(rounds: RoundColumns) -> Array:
-    """Stability as the published code computes it (paper 0; published).
-
-    Its own normaliser drops articles before punctuation. Undefined in round 1 only.
-    """
+    """Stability as the published code computes it (paper 0; published)."""
     return _equal_to_previous(rounds, rounds.once(published_forms))
 
 
@@ -83,19 +69,13 @@ def _equal_to_previous(rounds: RoundColumns, answers: Texts) -> Array:
 
 # --- similar answers ---------------------------------------------------------------------------------
 def answer_similarity_f1(rounds: RoundColumns) -> Array:
-    """Plain token F1 of the normalised answers of this round and the previous one, in [0, 1].
-
-    0 when either is empty, two empty ones included (paper 0); undefined where ``answer_stable`` is.
-    """
+    """Plain token F1 of the normalised answers of this round and the previous one, in [0, 1]."""
     pairs, answers = rounds.once(_pairs), rounds.once(forms)
     return pairs.of_rows(f1_of_pairs(answers.distinct, pairs.current, pairs.previous))
 
 
 def answer_similarity_seq(rounds: RoundColumns) -> Array:
-    """Ratio of matching characters (difflib's) of the normalised answers, previous first, in [0, 1].
-
-    0 when either is empty, two empty ones included (paper 0); undefined where ``answer_stable`` is.
-    """
+    """Ratio of matching characters (difflib's) of the normalised answers, previous first, in [0, 1]."""
     pairs, answers = rounds.once(_pairs), rounds.once(forms)
     empty = answers.code_of("")
     same, some = pairs.current == pairs.previous, pairs.current != empty

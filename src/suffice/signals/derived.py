@@ -11,8 +11,7 @@ from types import MappingProxyType
 from suffice.contracts import Absence
 from suffice.errors import UsageError, did_you_mean, unknown_name
 from suffice.signals.columns.rounds import RoundColumns
-from suffice.signals.registry import resolve
-from suffice.signals.spec import Direction, SignalSpec, WithSettings
+from suffice.signals.registry import Direction, SignalSpec, WithSettings, resolve
 from suffice.stats import series
 
 
@@ -25,11 +24,6 @@ class Derivation:
     low: float = 0.0
     high: float = math.inf
     direction: Direction = "high"
-
-    @property
-    def binary(self) -> bool:
-        """Whether it says yes or no."""
-        return self.high == 1.0
 
 
 DERIVATIONS: Mapping[str, Derivation] = MappingProxyType(
@@ -82,11 +76,7 @@ _FORM = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class DerivedName:
-    """What a derived signal's name says; ``top``: of so much less the signal.
-
-    >>> str(DerivedName.parse("gain( 1-self_consistency)"))
-    'gain(1 - self_consistency)'
-    """
+    """What a derived signal's name says; ``top``: of so much less the signal."""
 
     how: str
     of: str
@@ -139,10 +129,7 @@ _FIRST = Absence("there is no earlier round", lambda view: view.previous is None
 def derived_signal(
     name: DerivedName, also: Iterable[str] = (), *, made_of: SignalSpec | None = None
 ) -> SignalSpec:
-    """The declaration; it needs and charges what the signal it is made of does.
-
-    ``made_of``: that signal, where a policy changed its meaning.
-    """
+    """The declaration; it needs and charges what the signal it is made of does."""
     of = resolve(name.of, also=also) if made_of is None else made_of
     how = DERIVATIONS[name.how]
     earlier = f"an earlier round has no {of.name}, or one that is no error"
@@ -157,7 +144,7 @@ def derived_signal(
         high=how.high,
         direction=how.direction,
         columns=WithSettings(_derived, (name, made_of)),
-        binary=how.binary,
+        binary=how.high == 1.0,
         instead=of.instead,
         asking=of.asking,
         undefined=(*of.absences, _FIRST, Absence(earlier, lambda _: True)),

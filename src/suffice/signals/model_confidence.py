@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 from suffice.contracts import Absence
 from suffice.scoring import answer_form
 from suffice.signals.answer_stability import forms
-from suffice.signals.columns.ragged import Ragged, by_length, ranges, segment_means
+from suffice.signals.columns.arrays import NONE, Ragged, by_length, ranges, segment_means
 from suffice.signals.columns.rounds import RoundColumns
-from suffice.signals.columns.texts import NONE
-from suffice.signals.spec import SignalSpec, WithSettings, unrecorded
+from suffice.signals.registry import SignalSpec, WithSettings, unrecorded
 from suffice.trace.rounds.records import Round
 
 Array = NDArray[np.float64]
@@ -45,11 +44,7 @@ def labelled_span(text: str) -> tuple[int, int] | None:
 
 
 def span_behind(text: str, place: int) -> tuple[int, int]:
-    """What stands on the first line from ``place`` on that holds more than white space and markup.
-
-    Neither is part of it at its ends: emphasis, backticks, a list's or heading's sign on a line of its
-    own. Nothing stands there where that is a lower line, and ``Confidence:`` begins it.
-    """
+    """What stands on the first line from ``place`` on that holds more than white space and markup."""
     behind = _BEFORE.match(text, place)
     start = behind.end() if behind else place
     if "\n" in text[place:start] and _RATING.match(text, start):
@@ -58,10 +53,7 @@ def span_behind(text: str, place: int) -> tuple[int, int]:
 
 
 def answer_span(text: str, place: int | None, form: str) -> tuple[int, int] | None:
-    """Where the answer stands in a reply: behind ``place``, behind its label, or the whole reply.
-
-    ``form`` is that of the answer, which a reply without a label is. ``None``: nothing says where it is.
-    """
+    """Where the answer stands in a reply: behind ``place`` or its label, or all of one of its ``form``."""
     if place is not None:
         return span_behind(text, place)
     if (labelled := labelled_span(text)) is not None:
@@ -80,10 +72,7 @@ def verbalized_confidence(rounds: RoundColumns) -> Array:
 
 
 def token_probability(rounds: RoundColumns) -> Array:
-    """Mean of exp(logprob) over all generated tokens, end token included (paper 2, S1), in [0, 1].
-
-    0 when nothing was generated; undefined when tokens were not recorded.
-    """
+    """Mean of exp(logprob) over all generated tokens, end token included (paper 2, S1), in [0, 1]."""
     tokens = rounds.lists("tokens")
     means = segment_means(np.exp(np.minimum(tokens.numbers("logprob"), 0.0)), tokens.offsets)
     means[tokens.lengths == 0] = 0.0
@@ -91,45 +80,32 @@ def token_probability(rounds: RoundColumns) -> Array:
 
 
 def answer_token_margin(rounds: RoundColumns) -> Array:
-    """Margin of the answer's first token in nats (paper 0), >= 0, high: sure.
-
-    The margin of a token is logprob(top-1) - logprob(top-2). Undefined without tokens, knowledge of where
-    the answer starts among them (:class:`_Answers`) or two alternatives at that token.
-    Spellings of one word are rivals, so it can be small where the answer is certain.
-    """
-    answers = rounds.once(_answers)
+    """logprob(top-1) - logprob(top-2) of the answer's first token, in nats (paper 0), >= 0; high: sure."""
+    first, end = rounds.once(_answers)
     margins = rounds.undefined()
-    rows = np.flatnonzero(answers.first < answers.end)
-    margins[rows] = _margins(rounds.once(_tops), answers.first[rows])
+    rows = np.flatnonzero(first < end)
+    margins[rows] = _margins(rounds.once(_tops), first[rows])
     return margins
 
 
 def margin(rounds: RoundColumns, statistic: str) -> Array:
     """``margin_min`` and its kin: a statistic of the margins of the answer's tokens that have one."""
-    margins = rounds.once(_answer_margins)
-    values, offsets = margins.values, margins.offsets
+    values, offsets = rounds.once(_answer_margins)
     if statistic == "mean":
         return segment_means(values, offsets)
     return by_length(values, offsets[:-1], offsets[1:], _STATISTICS[statistic])
 
 
 # --- margins -------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True, eq=False)
-class _Margins:
-    """Margins of the answer's tokens that have one: those of a row begin at its ``offsets`` (n_rows + 1,)."""
-
-    offsets: Places
-    values: Array
-
-
-def _answer_margins(rounds: RoundColumns) -> _Margins:
-    answers, spelt = rounds.once(_answers), rounds.once(_spelt)
-    at = ranges(answers.first, answers.end)
-    rows = np.repeat(np.arange(rounds.n_rows), answers.end - answers.first)
+def _answer_margins(rounds: RoundColumns) -> tuple[Array, Places]:
+    """Of the answer's tokens that have one, and where those of each row begin, (n_rows + 1,)."""
+    (first, end), spelt = rounds.once(_answers), rounds.once(_spelt)
+    at = ranges(first, end)
+    rows = np.repeat(np.arange(rounds.n_rows), end - first)
     margins = _margins(rounds.once(_tops), at)
     there = ~np.isnan(margins) & (spelt.tokens[at] < spelt.tokens[at + 1])
     held = np.bincount(rows[there], minlength=rounds.n_rows)
-    return _Margins(np.concatenate([[0], np.cumsum(held)]), margins[there])
+    return margins[there], np.concatenate([[0], np.cumsum(held)])
 
 
 def _tops(rounds: RoundColumns) -> Ragged:
@@ -183,14 +159,6 @@ class _Spelt:
         return pieces.take(pa.array(np.arange(0, len(pieces), 2)))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Answers:
-    """The tokens of every round's answer: ``first`` (n_rows,) to before ``end``, empty ones included."""
-
-    first: Places
-    end: Places
-
-
 def _spelt(rounds: RoundColumns) -> _Spelt:
     tokens = rounds.lists("tokens")
     texts = pc.fill_null(tokens.field("token").cast(pa.large_string()), "")
@@ -201,7 +169,8 @@ def _spelt(rounds: RoundColumns) -> _Spelt:
     return _Spelt(text or pa.py_buffer(b""), ends, ends[tokens.offsets])
 
 
-def _answers(rounds: RoundColumns) -> _Answers:
+def _answers(rounds: RoundColumns) -> tuple[Places, Places]:
+    """The first token of every round's answer, (n_rows,), and the one behind it, empty ones included."""
     spelt, answers = rounds.once(_spelt), rounds.once(forms)
     begins, stops = spelt.rows[:-1], spelt.rows[1:]
     starts, ends = begins.copy(), begins.copy()
@@ -220,7 +189,7 @@ def _answers(rounds: RoundColumns) -> _Answers:
             ends[row] += len(text[: span[1]].encode())
     first = np.searchsorted(spelt.tokens[1:], starts, "right")
     end = np.searchsorted(spelt.tokens[:-1], ends)
-    return _Answers(first, np.where(starts < ends, end, first))
+    return first, np.where(starts < ends, end, first)
 
 
 # --- declared ------------------------------------------------------------------------------------
@@ -258,11 +227,7 @@ _NO_MARGIN = (
         _TOP,
         input="tokens=[suffice.Token(text, logprob, top=[suffice.TopToken(...), ...]), ...]",
     ),
-    Absence(
-        "fewer than two alternatives of a token were recorded",
-        lambda _: True,
-        _TOP,
-    ),
+    Absence("fewer than two alternatives of a token were recorded", lambda _: True, _TOP),
 )
 
 

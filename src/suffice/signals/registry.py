@@ -1,21 +1,188 @@
-"""Every signal with a fixed name; a signal's module is imported when it is asked for."""
+"""What a signal is, and every one with a fixed name, whose module is imported when it is asked for."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from functools import cache, partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
-from suffice.contracts import Signal
+from suffice.contracts import Absence, Charge, Signal
 from suffice.errors import DataError, UsageError, did_you_mean, unknown_name
-from suffice.signals.spec import VERDICTS, SignalSpec, given_by, share
 from suffice.trace.rounds.records import LoopView, Round
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from suffice.signals.asking.whole_record import Asking
+    from suffice.signals.columns.rounds import RoundColumns
+
+UNDEFINED = math.nan
+READS = "reads what is not given"
+NOT_GIVEN = rf"the \S+ policy {READS}: "
+"""How the warning of a policy whose inputs do not come begins, for a filter of warnings."""
+Direction = Literal["high", "low"]
+
+
+def _charge(calls: str) -> Charge:
+    kinds = ("prompt", "cached", "completion")
+    return Charge(f"{calls}_calls", tuple(f"{calls}_{kind}_tokens" for kind in kinds))
+
+
+SAMPLES = _charge("sample")
+VERDICTS = _charge("judge")
+RERANKS = Charge("rerank_calls")
+
+
+def unrecorded(column: str, what: str, remedy: str = "") -> Absence:
+    """The round does not carry a column: ``what`` was not recorded."""
+    return Absence(
+        f"{what} not recorded",
+        lambda view: getattr(view.current, column) is None,
+        remedy,
+        input=f"{column}=...",
+    )
+
+
+Columns = Callable[["RoundColumns"], "NDArray[np.float64]"]
+"""A signal in every recorded round at once: (n_rows,), NaN where undefined; row t reads rounds 1..t only."""
+
+
+@dataclass(frozen=True, slots=True)
+class WithSettings:
+    """:data:`Columns` of a function that takes settings; equal where function and settings are."""
+
+    function: Callable[..., NDArray[np.float64]]
+    settings: tuple[Hashable, ...]
+
+    def __call__(self, rounds: RoundColumns) -> NDArray[np.float64]:
+        """The values of every row."""
+        return self.function(rounds, *self.settings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SignalSpec:
+    """A signal's declaration."""
+
+    name: str
+    summary: str
+    needs: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
+    answers: bool = True
+    charges: tuple[Charge, ...] = ()
+    low: float = -math.inf
+    high: float = math.inf
+    direction: Direction = "high"
+    columns: Columns | None = None
+    compute: Callable[[LoopView], float] | None = None
+    binary: bool = False
+    instead: str = ""
+    asking: Asking | None = field(default=None, repr=False)
+    undefined: tuple[Absence, ...] = field(default=(), repr=False)
+    variant_of: str = ""
+    own_settings: bool = False
+    of: SignalSpec | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.columns is not None and self.compute is not None:
+            raise UsageError(f"signal {self.name!r} has two definitions; give columns or compute")
+
+    def __call__(self, view: LoopView) -> float:
+        """The value at the view's last round; NaN when undefined or only recorded."""
+        if self.columns is None:
+            return UNDEFINED if self.compute is None else self.compute(view)
+        from suffice.signals.table import GrowingRecord
+
+        return GrowingRecord(view, [self]).computed(self)
+
+    def __reduce__(self) -> tuple[Callable[..., SignalSpec], tuple[Any, ...]]:
+        """For another process: a signal with a fixed name by that name, others without their absences."""
+        return _restored, (self.name, self._own())
+
+    def _own(self) -> dict[str, Any] | None:
+        from suffice.signals.registry import SIGNALS
+
+        if SIGNALS.get(self.name) == self:
+            return None
+        kept = {one.name: getattr(self, one.name) for one in fields(self)}
+        return kept | {"undefined": (), "asking": None}
+
+    @property
+    def asks(self) -> str:
+        """The option of ``suffice signals`` that names the model it needs; empty: none does."""
+        return "" if self.asking is None else self.asking.option
+
+    @property
+    def recorded_only(self) -> bool:
+        """Whether computing it asks a model, so that it is only read from a record."""
+        return self.compute is None and self.columns is None
+
+    @property
+    def absences(self) -> tuple[Absence, ...]:
+        """All cases in which it is undefined: that nobody recorded it first, where nothing computes it."""
+        if not self.recorded_only:
+            return self.undefined
+        nobody_recorded = Absence(
+            "no value was recorded",
+            lambda view: self.name not in view.current.signals,
+            f"compute it with suffice signals {self.asks}" if self.asks else "",
+            input=f"signals={{{self.name!r}: ...}}",
+        )
+        return (nobody_recorded, *self.undefined)
+
+
+share = partial(SignalSpec, low=0.0, high=1.0)  # the declaration of a signal from 0 to 1
+
+
+def _restored(name: str, own: dict[str, Any] | None) -> SignalSpec:
+    from suffice.signals.registry import SIGNALS
+
+    return SIGNALS[name] if own is None else SignalSpec(**own)
+
+
+def given_by(signal: Signal) -> Signal:
+    """What a loop or a record must give for it: the signal that it is made of, else itself."""
+    of = signal.of if isinstance(signal, SignalSpec) else None
+    return signal if of is None else of
+
+
+_RECORDED_SO = Absence("it was recorded as undefined", lambda _: True)
+
+
+_NOT_ASKED = Absence(
+    "the loop was not asked for an answer in this round",
+    lambda view: view.current.answer is None,
+    "record an answer in every round, or ask for it afterwards: suffice probe",
+)
+
+
+def unanswered(signal: Signal, view: LoopView) -> bool:
+    """Whether the signal reads the answer of a round in which the loop was not asked for one.
+
+    One made of another signal reads that one's values, which may be recorded all the same.
+    """
+    return signal.answers and given_by(signal) is signal and _NOT_ASKED.holds(view)
+
+
+def why_undefined(signal: Signal, view: LoopView) -> Absence | None:
+    """The case at the last round of a view where the signal is undefined; ``None``: none is known."""
+    of = given_by(signal)
+    if unanswered(of, view) and (of is signal or of.name not in view.current.signals):
+        return _NOT_ASKED
+    for absence in signal.absences:
+        if absence.holds(view):
+            return absence
+    return _RECORDED_SO if signal.name in view.current.signals else None
+
+
+def undefined_in_words(signal: Signal, view: LoopView) -> str:
+    """``undefined``, and in brackets why, for a decision's reason."""
+    absence = why_undefined(signal, view) if view.rounds else None
+    return "undefined" if absence is None else f"undefined ({absence.why})"
+
 
 # --- recorded by a loop or a policy, computed by nothing here ------------------------------------
 LLM_STOP = share(
@@ -35,9 +202,7 @@ MALFORMED_ACTIONS = SignalSpec(
 Q_STOP = SignalSpec(name="q_stop", summary="learned value of stopping here")
 Q_CONT = SignalSpec(name="q_cont", summary="learned value of going on")
 REMAINING_SHARE = share(
-    name="remaining_share",
-    summary="share of the steps still to come",
-    answers=False,
+    name="remaining_share", summary="share of the steps still to come", answers=False
 )
 
 
@@ -49,20 +214,20 @@ _MODULES: dict[str, str] = {
     "margin_p10": "suffice.signals.model_confidence",
     "margin_mean": "suffice.signals.model_confidence",
     "margin_median": "suffice.signals.model_confidence",
-    "overlap": "suffice.signals.novelty",
-    "overlap_idf": "suffice.signals.novelty",
+    "overlap": "suffice.signals.evidence",
+    "overlap_idf": "suffice.signals.evidence",
     "verbalized_confidence": "suffice.signals.model_confidence",
     "answer_in_evidence": "suffice.signals.evidence",
     "retrieval_z": "suffice.signals.retrieval_scores",
     "retrieval_z_robust": "suffice.signals.retrieval_scores",
     "retrieval_gap": "suffice.signals.retrieval_scores",
-    "rerank_top_score": "suffice.signals.asking.reranking",
+    "rerank_top_score": "suffice.signals.retrieval_scores",
     "judge_support": "suffice.signals.asking.judge_support",
     "abstained": "suffice.signals.abstained",
     "token_probability": "suffice.signals.model_confidence",
     "self_consistency": "suffice.signals.samples",
     "evidence_consistency": "suffice.signals.asking.evidence_models",
-    "rerank_variance": "suffice.signals.asking.reranking",
+    "rerank_variance": "suffice.signals.retrieval_scores",
     "normalized_entropy": "suffice.signals.samples",
     "top_cluster_confidence": "suffice.signals.samples",
     "llm_stop": "suffice.signals.registry",
@@ -72,20 +237,20 @@ _MODULES: dict[str, str] = {
     "answer_similarity_seq": "suffice.signals.answer_stability",
     "evidence_consistency_max": "suffice.signals.asking.evidence_models",
     "evidence_consistency_top1": "suffice.signals.asking.evidence_models",
-    "rerank_mean": "suffice.signals.asking.reranking",
-    "rerank_variance_raw": "suffice.signals.asking.reranking",
+    "rerank_mean": "suffice.signals.retrieval_scores",
+    "rerank_variance_raw": "suffice.signals.retrieval_scores",
     "evidence_entailment": "suffice.signals.asking.evidence_models",
     "answer_stable_published": "suffice.signals.answer_stability",
     "answer_in_evidence_published": "suffice.signals.evidence",
-    "candidate_agreement": "suffice.signals.candidates",
-    "contradiction": "suffice.signals.candidates",
+    "candidate_agreement": "suffice.signals.samples",
+    "contradiction": "suffice.signals.samples",
     "remaining_share": "suffice.signals.registry",
     "malformed_actions": "suffice.signals.registry",
-    "new_passages": "suffice.signals.novelty",
-    "query_repeats": "suffice.signals.novelty",
+    "new_passages": "suffice.signals.evidence",
+    "query_repeats": "suffice.signals.evidence",
     "answer_repeats": "suffice.signals.answer_stability",
-    "query_novelty": "suffice.signals.asking.embedded_novelty",
-    "passage_novelty": "suffice.signals.asking.embedded_novelty",
+    "query_novelty": "suffice.signals.asking.evidence_models",
+    "passage_novelty": "suffice.signals.asking.evidence_models",
 }
 
 
@@ -138,7 +303,7 @@ def signal(
 
     It is asked about every prefix of every question, in replay as in a loop under way, so it cannot look
     ahead. A value recorded under its name stands in its place. ``declared`` are fields of
-    :class:`suffice.signals.spec.SignalSpec`, such as ``summary``, ``needs`` (columns), ``low`` and ``high``.
+    :class:`SignalSpec`, such as ``summary``, ``needs`` (columns), ``low`` and ``high``.
 
     Raises
     ------
@@ -206,10 +371,7 @@ def own_among(names: Iterable[str], recorded: Iterable[str]) -> tuple[str, ...]:
 
 
 def resolve(name: str, *, also: Iterable[str] = ()) -> SignalSpec:
-    """The declaration of a signal; names in ``also`` are the user's own, recorded ones.
-
-    A name with brackets is that of a signal made of another; see :mod:`suffice.signals.derived`.
-    """
+    """The declaration of a signal; names in ``also`` are the user's own, recorded ones."""
     if name in SIGNALS or name in _OWN:
         return SIGNALS[name] if name in SIGNALS else _OWN[name]
     if "(" in name:

@@ -1,25 +1,28 @@
-"""How far the best candidate stands out among everything the retriever returned.
-
-Where a pipeline ranks once, these are constant over a question's rounds: a rule on them fires at
-its first opportunity or never. A round without a candidate list of its own uses the newest earlier
-one.
-"""
+"""How far the best candidate stands out, by the retriever's scores and by a reranker's."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.contracts import Absence
-from suffice.signals.columns.ragged import by_length
-from suffice.signals.columns.rounds import RoundColumns
-from suffice.signals.spec import SignalSpec
-from suffice.trace.rounds.records import LoopView
+from suffice.contracts import Absence, Reranker
+from suffice.errors import BackendError
+from suffice.signals.asking.whole_record import Asked, Asking, OnProgress, Replies, column_values
+from suffice.signals.columns.arrays import by_length, ranges, segment_means
+from suffice.signals.columns.rounds import RoundColumns, listings, unrecorded_so_far
+from suffice.signals.evidence import seen_passages
+from suffice.signals.registry import RERANKS, SignalSpec
+from suffice.trace.rounds.records import LoopView, Passage, Round
+
+if TYPE_CHECKING:
+    from suffice.trace.rounds.table import TraceSet
 
 Array = NDArray[np.float64]
 Places = NDArray[np.int64]
@@ -48,18 +51,12 @@ class Finite:
 
 
 def retrieval_z(rounds: RoundColumns) -> Array:
-    """(best - mean) / population standard deviation of the scores (paper 0), >= 0.
-
-    0 when all scores are equal; undefined without scores.
-    """
+    """(best - mean) / population standard deviation of the scores (paper 0), >= 0."""
     return _of_newest(rounds, _z)
 
 
 def retrieval_z_robust(rounds: RoundColumns) -> Array:
-    """(best - median) / interquartile range of the scores (paper 0), >= 0; quartiles are linear.
-
-    0 when all scores are equal; undefined without scores, or when only the middle half is equal.
-    """
+    """(best - median) / interquartile range of the scores (paper 0), >= 0; quartiles are linear."""
     return _of_newest(rounds, _z_robust)
 
 
@@ -127,4 +124,191 @@ RETRIEVAL_GAP = _of_scores(
     summary="score of the best candidate less that of the second",
     columns=retrieval_gap,
     undefined=(_NO_SCORES, Absence("there is only one candidate score", lambda _: True)),
+)
+
+
+def rerank_top_score(rounds: RoundColumns) -> Array:
+    """Highest raw score so far (paper 0): never falls from round to round."""
+    lists = rounds.lists("passages")
+    scores = lists.numbers("rerank_score")
+    own = Finite.of(scores, lists.offsets[:-1], lists.offsets[1:]).statistic(
+        lambda s: s.max(axis=1)
+    )
+    dense = np.fmax.accumulate(rounds.traces.dense(own), axis=1)
+    highest: Array = dense[rounds.question, np.arange(rounds.n_rows) - rounds.first_row] + 0.0
+    return highest
+
+
+def rerank_mean(rounds: RoundColumns) -> Array:
+    """Mean raw score (paper 2, alternative S3)."""
+    seen = rounds.once(_seen)
+    offsets = np.append(0, np.cumsum(seen.ends - seen.begins))
+    return segment_means(seen.scores[ranges(seen.begins, seen.ends)], offsets)
+
+
+def rerank_variance(rounds: RoundColumns) -> Array:
+    """Population variance of the min-max normalised scores (paper 2, S3), in [0, 1/4]; 0 of one or none."""
+    values = rounds.once(_seen).statistic(_normalised_variance)
+    nothing = ~unrecorded_so_far(rounds) & ~rounds.so_far(rounds.lists("passages").lengths > 0)
+    values[nothing] = 0.0
+    return values
+
+
+def rerank_variance_raw(rounds: RoundColumns) -> Array:
+    """Population variance of the raw scores (paper 2, alternative S3), >= 0; 0 for one passage."""
+    return rounds.once(_seen).statistic(lambda scores: unless_equal(scores, scores.var(axis=1)))
+
+
+def _seen(rounds: RoundColumns) -> Finite:
+    """Raw scores of the distinct passages of this round and earlier ones."""
+    listed = rounds.once(listings)
+    ends = np.cumsum(listed.new)
+    begins = (ends - listed.new)[rounds.first_row]
+    return Finite.of(listed.lists.numbers("rerank_score")[listed.places], begins, ends)
+
+
+def _normalised_variance(scores: Array) -> Array:
+    low, high = scores.min(axis=1, keepdims=True), scores.max(axis=1, keepdims=True)
+    return unless_equal(scores, ((scores - low) / (high - low)).var(axis=1))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reranking(Replies[tuple[float | None, ...]]):
+    """What a reranker scored.
+
+    ``by_row`` holds by row of the trace set's table the ``rerank_score`` of each of its passages, of
+    the rows where one is new; ``calls`` the calls by row; ``passages`` how many were scored.
+    """
+
+    calls: Mapping[int, int]
+    passages: int
+
+
+def rerank_passages(
+    traces: TraceSet, reranker: Reranker, _wanted: NDArray[np.bool_], on_progress: OnProgress
+) -> Reranking:
+    """Score every passage that has no ``rerank_score`` against its question, each once a question."""
+    scores: dict[int, tuple[float | None, ...]] = {}
+    calls: dict[int, int] = {}
+    passages = row = 0
+    for number, views in enumerate(traces.views(["passages"]), start=1):
+        rounds = views[-1].rounds
+        unscored = _unscored(rounds)
+        fresh = _scores(views[-1].question, unscored, reranker) if unscored else {}
+        passages += len(fresh)
+        seen: set[str] = set()
+        for round_ in rounds:
+            new = {p.id for p in round_.passages or () if p.rerank_score is None and p.id in fresh}
+            if new:
+                scores[row] = tuple(
+                    fresh.get(p.id) if p.rerank_score is None else p.rerank_score
+                    for p in round_.passages or ()
+                )
+            if new - seen:
+                calls[row] = 1
+            seen |= new
+            row += 1
+        on_progress(
+            Asked(what="reranked", finished=number, planned=traces.n_questions, unit="questions")
+        )
+    return Reranking(by_row=scores, calls=calls, passages=passages)
+
+
+def _unscored(rounds: tuple[Round, ...]) -> dict[str, Passage]:
+    passages: dict[str, Passage] = {}
+    for passage in chain.from_iterable(shown.passages or () for shown in rounds):
+        if passage.rerank_score is None and (passage.title or passage.text):
+            passages.setdefault(passage.id, passage)
+    return passages
+
+
+def _scores(
+    question: str, passages: Mapping[str, Passage], reranker: Reranker
+) -> Mapping[str, float]:
+    ranked = reranker.rerank(question, tuple(passages.values()))
+    scores = {
+        passage.id: passage.rerank_score for passage in ranked if passage.rerank_score is not None
+    }
+    missing = [name for name in passages if name not in scores]
+    if missing:
+        raise BackendError(f"the reranker gave no score for passage {missing[0]!r} of {question!r}")
+    return scores
+
+
+def _has_scores(traces: TraceSet) -> bool:
+    """Whether a passage carries a reranker's score."""
+    scores = RoundColumns(traces).lists("passages").field("rerank_score")
+    return bool(scores.null_count < len(scores))
+
+
+def _columns(traces: TraceSet, reranking: Reranking) -> Mapping[str, list[Any]]:
+    """The passages with the new scores, and the calls; a round of unknown calls made no other ones."""
+    if not reranking.by_row:
+        return {}
+    rows = column_values(traces, "passages")
+    for row, scores in reranking.by_row.items():
+        for passage, score in zip(rows[row], scores, strict=True):
+            passage["rerank_score"] = score
+    calls = [
+        (known or 0) + reranking.calls.get(row, 0)
+        for row, known in enumerate(column_values(traces, RERANKS.calls))
+    ]
+    return {"passages": rows, RERANKS.calls: calls}
+
+
+def _no_rerank_scores(view: LoopView) -> bool:
+    seen = seen_passages(view.rounds)
+    listed = [passage for held in view.rounds for passage in held.passages or ()]
+    scored = any(p.rerank_score is not None and math.isfinite(p.rerank_score) for p in listed)
+    return seen != {} and not scored
+
+
+RERANKING = Asking(
+    name="rerank",
+    option="--reranker",
+    who="reranker",
+    ask=rerank_passages,
+    columns=_columns,
+    summary=lambda held: {"passages": held.passages, "calls": sum(held.calls.values())},
+    line="the {who} scored {passages} passages",
+    inputs=_has_scores,
+)
+_reranked = partial(
+    SignalSpec,
+    needs=("passages",),
+    answers=False,
+    charges=(RERANKS,),
+    asking=RERANKING,
+    undefined=(
+        Absence(
+            "no passage carries a reranker's score",
+            _no_rerank_scores,
+            f"compute it with suffice signals {RERANKING.option}",
+            input="passages=[suffice.Passage(id=..., rerank_score=...)]",
+        ),
+        Absence("no passage was found", lambda _: True),
+    ),
+)
+RERANK_TOP_SCORE = _reranked(
+    name="rerank_top_score",
+    summary="highest score of the reranker so far, as it gives them",
+    columns=rerank_top_score,
+)
+RERANK_VARIANCE = _reranked(
+    name="rerank_variance",
+    summary="how much the reranker's scores differ: their variance, normalised",
+    low=0.0,
+    high=0.25,
+    columns=rerank_variance,
+)
+RERANK_MEAN = _reranked(
+    name="rerank_mean",
+    summary="mean of the reranker's scores, as it gives them",
+    columns=rerank_mean,
+)
+RERANK_VARIANCE_RAW = _reranked(
+    name="rerank_variance_raw",
+    summary="how much the reranker's scores differ: their variance, as it gives them",
+    low=0.0,
+    columns=rerank_variance_raw,
 )

@@ -1,11 +1,13 @@
-"""The answers among a round's samples: which are the same answer, how many, and how far they agree."""
+"""A round's samples: which are one answer, how far they agree, and candidate next steps (paper 4)."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from typing import Literal, get_args
 
 import numpy as np
@@ -16,10 +18,9 @@ from suffice.contracts import Absence
 from suffice.errors import DataError, UsageError
 from suffice.scoring import answer_form
 from suffice.signals.columns.answers import answer_forms
-from suffice.signals.columns.ragged import segment_sums
+from suffice.signals.columns.arrays import NONE, Texts, segment_sums
 from suffice.signals.columns.rounds import RoundColumns, by_appearance
-from suffice.signals.columns.texts import Texts
-from suffice.signals.spec import SAMPLES, SignalSpec, WithSettings
+from suffice.signals.registry import SAMPLES, SignalSpec, WithSettings, share
 from suffice.trace.rounds.records import Round
 from suffice.trace.rounds.table import TraceSet
 
@@ -47,10 +48,7 @@ class SampleCluster:
 
 
 def sample_clusters(finished: Round, by: Clustering = "string") -> tuple[SampleCluster, ...]:
-    """The clusters of a round's samples in order of their first one; none without samples.
-
-    ``string``: samples that normalise alike. ``embedding``: as recorded in ``sample_clusters``.
-    """
+    """The clusters of a round's samples in order of their first one; none without samples."""
     samples = finished.samples or ()
     normalized = [answer_form(sample) for sample in samples]
     if by == "string":
@@ -82,11 +80,7 @@ def not_clustered() -> DataError:
 
 
 def entropy_of_counts(counts: Iterable[int]) -> float:
-    """-sum p log p / log m of cluster sizes that add up to m >= 2; 0: all agree, 1: all differ.
-
-    >>> entropy_of_counts([4]), entropy_of_counts([1, 1, 1]), entropy_of_counts([2, 2])
-    (0.0, 1.0, 0.5)
-    """
+    """-sum p log p / log m of cluster sizes that add up to m >= 2; 0: all agree, 1: all differ."""
     sizes = sorted(counts)
     total = sum(sizes)
     return 1.0 - math.fsum(map(_times_log, sizes)) / _times_log(total)
@@ -117,21 +111,13 @@ class Clusters:
 
 
 def self_consistency(rounds: RoundColumns) -> Array:
-    """Share of the samples that give the most frequent normalised answer (paper 2, S1), in (0, 1].
-
-    Undefined without samples. One sample gives 1.
-    """
+    """Share of the samples that give the most frequent normalised answer (paper 2, S1), in (0, 1]."""
     clusters = rounds.once(_BY["string"])
     return _share(clusters, clusters.largest(answers_only=False), clusters.drawn > 0)
 
 
 def normalized_entropy(rounds: RoundColumns, by: Clustering = "string") -> Array:
-    """Entropy of the clusters over log m (paper 3), in [0, 1]; low: the samples agree.
-
-    -sum p log p / log m of cluster sizes that add up to m >= 2; 0: all agree, 1: all differ, both exact.
-    Samples that normalise to nothing count, as one cluster. Undefined with one sample or none, or
-    when all of them normalise to nothing.
-    """
+    """-sum p log p / log m of the clusters of m >= 2 samples (paper 3), in [0, 1]; low: they agree."""
     clusters = rounds.once(_BY[by])
     agreed = segment_sums(_of_counts(clusters.size, _times_log), clusters.offsets)
     differing = _of_counts(clusters.drawn, _times_log)
@@ -140,11 +126,7 @@ def normalized_entropy(rounds: RoundColumns, by: Clustering = "string") -> Array
 
 
 def top_cluster_confidence(rounds: RoundColumns, by: Clustering = "string") -> Array:
-    """Share of the samples in the largest cluster that is an answer (paper 3, λ = 0), in (0, 1].
-
-    Undefined where :func:`normalized_entropy` is. Samples that normalise to nothing count in the
-    share's denominator but are no answer.
-    """
+    """Share of the samples in the largest cluster that is an answer (paper 3, λ = 0), in (0, 1]."""
     clusters = rounds.once(_BY[by])
     return _share(clusters, clusters.largest(answers_only=True), _compared(clusters))
 
@@ -275,3 +257,136 @@ def sample_counts(traces: TraceSet) -> NDArray[np.float64]:
     if not traces.has("samples"):
         return np.where(traces.exists, 0.0, np.nan)
     return np.where(traces.exists, np.nan_to_num(traces.lengths("samples")), np.nan)
+
+
+def token_set(text: str) -> frozenset[str]:
+    """The upper-case tokens between white space; punctuation stays with its word (paper 4; published)."""
+    return frozenset(text.upper().split())
+
+
+def agreement(candidates: Sequence[str]) -> float:
+    """Tokens all candidates share over tokens any has, in [0, 1] (paper 4, Eq. 13; of none 0: corrected)."""
+    sets = [token_set(text) for text in candidates]
+    union = frozenset[str]().union(*sets)
+    return len(sets[0].intersection(*sets)) / len(union) if union else 0.0
+
+
+def candidate_agreement(rounds: RoundColumns) -> Array:
+    """:func:`agreement` of the round's samples; undefined in a round without samples."""
+    samples = rounds.lists("samples")
+    texts = [text or "" for text in samples.values.to_pylist()]
+    bounds = pairwise(samples.offsets.tolist())
+    return np.array([agreement(texts[i:j]) if j > i else np.nan for i, j in bounds], np.float64)
+
+
+CANDIDATE_AGREEMENT = sample_signal(
+    name="candidate_agreement",
+    summary="words that the candidate steps, or the samples, have in common",
+    columns=candidate_agreement,
+    undefined=(NO_SAMPLES,),
+)
+
+
+MARKER_WORDS = frozenset(
+    {
+        *("not", "cannot", "cant", "dont", "never", "neither", "nor"),
+        *("incompatible", "contradict", "contradicts", "contradicting", "contradictory"),
+    }
+)
+"""Words that mark a negation or conflict, case-folded; so does every word that ends in "n't".
+
+The paper names NOT, DO NOT, CANNOT and INCOMPATIBLE. "no" and "without" are left out: in a plan they
+mostly say how a step is done ("without downtime"), not that it must not be.
+"""
+MARKER_PHRASES = ("conflicts with", "conflict with", "conflicting with", "mutually exclusive")
+"""Runs of words that mark a conflict; "conflict" alone does not ("resolve the conflict")."""
+
+_COMMON = (
+    "a about after all also an and any are as at be been before being both but by can could did do "
+    "does doing done each every for from further had has have he her his how i if in into is it its "
+    "just may me might more most must my of off on only or our out over own same shall she should so "
+    "some step such than that the their them then there these they this those through to too under "
+    "until up use using via was we were what when where which while who will with would you your"
+)
+_STOP_WORDS = frozenset(_COMMON.split())
+_WORD = re.compile(r"\w+(?:['’]\w+)*")
+_PHRASES = re.compile("|".join(rf"\b{phrase}\b".replace(" ", r"\s+") for phrase in MARKER_PHRASES))
+_NEGATED = ("n't", "n’t")
+_IN_PHRASES = frozenset(" ".join(MARKER_PHRASES).split())
+
+
+def _words(text: str) -> tuple[frozenset[str], bool]:
+    """The words, case-folded, and whether the text carries a marker."""
+    folded = text.casefold()
+    words = frozenset(_WORD.findall(folded))
+    marked = (
+        not MARKER_WORDS.isdisjoint(words)
+        or _contracted(folded, words)
+        or (not _IN_PHRASES.isdisjoint(words) and _PHRASES.search(folded) is not None)
+    )
+    return words, marked
+
+
+def _contracted(folded: str, words: frozenset[str]) -> bool:
+    """Whether a word ends in "n't"."""
+    if not any(ending in folded for ending in _NEGATED):
+        return False  # the usual case, at a fraction of the time
+    return any(word.endswith(_NEGATED) for word in words)
+
+
+def _content(words: frozenset[str]) -> frozenset[str]:
+    return frozenset(
+        word
+        for word in words - _STOP_WORDS - MARKER_WORDS - _IN_PHRASES
+        if not word.endswith(_NEGATED)
+    )
+
+
+def marker_conflict(step: str, candidate: str) -> float:
+    """1.0 when exactly one of the two carries a marker and both share a content word (paper 4, Eq. 14).
+
+    The paper says which markers flag a conflict, not how two texts are compared; this is our reading. A
+    content word is a run of letters, digits and underscores, case-folded, no stop word and no marker.
+    """
+    return _conflict(_words(step), _words(candidate))
+
+
+def _conflict(first: tuple[frozenset[str], bool], second: tuple[frozenset[str], bool]) -> float:
+    if first[1] == second[1]:
+        return 0.0
+    return float(bool(_content(first[0] & second[0])))
+
+
+class MarkerDetector:
+    """:func:`marker_conflict` as a :class:`suffice.contracts.ContradictionDetector`; needs no model."""
+
+    def contradictions(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
+        """1.0 or 0.0 for every (plan step, candidate), (len(pairs),)."""
+        texts = {text for pair in pairs for text in pair}
+        words = {
+            text: _words(text) for text in texts
+        }  # a step stands in a pair with each candidate
+        return np.array([_conflict(words[step], words[other]) for step, other in pairs], np.float64)
+
+
+def contradiction(rounds: RoundColumns) -> Array:
+    """:func:`marker_conflict` of the previous round's answer and this one's, 0.0 or 1.0; 0.0 in round 1."""
+    answers = rounds.texts("answer")
+    texts = answers.distinct.to_pylist()
+    blank = answers.through(np.array([not text.strip() for text in texts], bool), True)
+    previous, unsaid = rounds.before(answers.codes, NONE), rounds.before(blank, False)
+    conflicts = np.where(blank | unsaid, np.nan, 0.0)
+    rows = np.flatnonzero(~rounds.first & ~blank & ~unsaid & (previous != answers.codes))
+    pair, places = by_appearance(previous[rows] * len(texts) + answers.codes[rows])
+    pairs = zip(previous[rows[places]].tolist(), answers.codes[rows[places]].tolist(), strict=True)
+    said = [(texts[step], texts[other]) for step, other in pairs]
+    conflicts[rows] = MarkerDetector().contradictions(said)[pair]
+    return conflicts
+
+
+CONTRADICTION = share(
+    name="contradiction",
+    summary="1 when a candidate step contradicts the plan, or the answer the one before",
+    columns=contradiction,
+    undefined=(Absence("the answer or the previous one is empty", lambda _: True),),
+)

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from suffice.contracts import ChatModel, Encoder, Entailment, Reranker
 from suffice.signals.asking.whole_record import Asked, Asking, OnProgress, column_values
-from suffice.signals.available import is_stored, lack
 from suffice.signals.registry import SIGNALS, asked_by, askings, resolve
-from suffice.signals.table import declared, signal_table
+from suffice.signals.table import declared, is_stored, lack, signal_table
 from suffice.stats.fields import known
 from suffice.trace.rounds.table import TraceSet, with_column
 
@@ -98,10 +97,7 @@ def with_signals(
 
 
 def with_values(traces: TraceSet, values: Mapping[str, NDArray[np.float64]]) -> TraceSet:
-    """The traces with these signals stored, each (n_questions, n_rounds), in place of stored ones.
-
-    An undefined value is stored as null under its name.
-    """
+    """The traces with these signals stored, each (n_questions, n_rounds), in place of stored ones."""
     table = _with_map(traces, _pairs(traces, values), drop=values.keys())
     return replace(traces, table=table)
 
@@ -140,11 +136,12 @@ class _Rows:
 
     def ask(self, asking: Asking, model: object) -> None:
         """Add what the model says about the rows that lack one of its signals."""
-        lacking = {
-            name: _not_stored(name, self.traces)
-            for name in asked_by(asking)
-            if name in self.names and all(map(self.traces.has, SIGNALS[name].needs))
-        }
+        lacking = {}  # by name the rows without it, not even as undefined, (n_rows,)
+        for name in asked_by(asking):
+            if name in self.names and all(map(self.traces.has, SIGNALS[name].needs)):
+                lacking[name] = np.ones(self.traces.table.num_rows, bool)
+                if name in self.traces.signal_names:
+                    lacking[name] = ~self.traces.stored_signal(name)[1][self.traces.exists]
         wanted = np.any([*lacking.values()], axis=0)
         if not wanted.any():
             return
@@ -194,13 +191,6 @@ def _sorted_out(names: Sequence[str], traces: TraceSet) -> tuple[list[str], dict
         else:
             chosen.append(name)
     return chosen, skipped
-
-
-def _not_stored(name: str, traces: TraceSet) -> NDArray[np.bool_]:
-    """Rows without the name, not even as undefined, (n_rows,)."""
-    if name not in traces.signal_names:
-        return np.ones(traces.table.num_rows, bool)
-    return ~traces.stored_signal(name)[1][traces.exists]
 
 
 def _with_map(

@@ -26,8 +26,8 @@ from suffice.contracts import (
 from suffice.errors import SufficeWarning
 from suffice.live.controller import Controller
 from suffice.live.loop import Loop
-from suffice.signals.available import NOT_GIVEN, lack
-from suffice.signals.table import GrowingRecord, first_stops, signal_columns, signal_table
+from suffice.signals.registry import NOT_GIVEN
+from suffice.signals.table import GrowingRecord, first_stops, lack, signal_columns, signal_table
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import LoopView, Passage, QuestionRecord
 

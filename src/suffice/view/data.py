@@ -38,9 +38,8 @@ from suffice.replay.run.named_policies import (
 )
 from suffice.replay.run.replay import ReplaySettings, Runner
 from suffice.scoring import MetricName
-from suffice.signals.available import given_signals
-from suffice.signals.columns.texts import Texts
-from suffice.signals.table import specs_for
+from suffice.signals.columns.arrays import Texts
+from suffice.signals.table import given_signals, specs_for
 from suffice.stats.intervals import Interval, Sums, percentile_interval, resampled_counts
 from suffice.stats.units import unit_means
 

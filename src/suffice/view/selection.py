@@ -16,7 +16,7 @@ from suffice.errors import UsageError
 from suffice.measures.shards import usable_cores
 from suffice.replay.run.replay import at_stop
 from suffice.results.markup import shorten, visible
-from suffice.signals.columns.texts import Texts
+from suffice.signals.columns.arrays import Texts
 from suffice.view.data import NotReadyError, PolicyColumns, RecordView
 
 _KEPT = 8

@@ -13,7 +13,7 @@ from suffice.costs.prices import Prices
 from suffice.costs.usage import CostModel, CostReads, cost_matrix, stop_costs
 from suffice.datasets.registry import load
 from suffice.errors import UsageError
-from suffice.loops.registry import LOOPS, make_pipeline
+from suffice.loops.steps import LOOPS, make_pipeline
 from suffice.retrieval.retrievers import OwnParagraphs
 from suffice.testing.models import ScriptedModel, made_up_reply
 from suffice.trace.rounds.records import Round, Usage

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.live_answers import answered
 
 from suffice.contracts import (
     Explanation,
@@ -18,14 +19,12 @@ from suffice.contracts import (
 )
 from suffice.costs.prices import Prices
 from suffice.errors import BackendError, DataError, InternalError, SufficeError, UsageError
-from suffice.live.answering import DECLINED, Answered, Answering, answer
+from suffice.live.ask import DECLINED, Answered, AskSettings
 from suffice.live.budgets import Budgets
-from suffice.live.loop import Loop
 from suffice.live.requirements import LoopOutput, check_policy
 from suffice.loops.ranked import CumulativeSettings
 from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.unfitted import FixedPolicy
-from suffice.retrieval.retrievers import OwnParagraphs
 from suffice.testing.models import Failures, ScriptedModel
 from suffice.trace.rounds.records import Passage
 
@@ -49,13 +48,9 @@ def ask(
     budgets: Budgets | None = None,
     rounds: int = 9,
 ) -> Answered:
-    return answer(
-        "Which fact?",
-        OwnParagraphs(PASSAGES),
-        model,
-        Loop.alone(policy, max_rounds=max_rounds),
-        Answering(loop=CumulativeSettings(rounds=rounds), budgets=budgets or Budgets()),
-    )
+    loop = CumulativeSettings(rounds=rounds)
+    settings: dict[str, Any] = {"budgets": budgets or Budgets(), "max_rounds": max_rounds}
+    return answered(policy, model, loop, PASSAGES, **settings)
 
 
 def test_the_policy_stops_it() -> None:
@@ -81,14 +76,7 @@ def test_a_judge_is_asked_each_round_and_its_tokens_count() -> None:
 
     def run(budgets: Budgets) -> tuple[Answered, ScriptedModel]:
         model = ScriptedModel(script)
-        found = answer(
-            "Which?",
-            OwnParagraphs(PASSAGES),
-            model,
-            Loop.alone(policy),
-            Answering(loop=settings, budgets=budgets),
-        )
-        return found, model
+        return answered(policy, model, settings, PASSAGES, budgets=budgets), model
 
     found, model = run(Budgets())
     assert (found.answer, found.stopped_by, len(model.requests)) == ("c", "policy", 6)
@@ -168,7 +156,7 @@ def test_a_policy_that_fails_leaves_the_rounds_it_decided_about() -> None:
 def test_an_empty_question_is_refused_before_the_first_call() -> None:
     model = ScriptedModel(CHANGING)
     with pytest.raises(UsageError, match="question is empty"):
-        answer("  ", OwnParagraphs(PASSAGES), model, Loop.alone(FixedPolicy(1)), Answering())
+        answered(FixedPolicy(1), model, CumulativeSettings(), PASSAGES, "  ")
     assert not model.requests
 
 
@@ -208,13 +196,8 @@ class Scores:
 
 
 def scored(*values: float | None, **settings: Any) -> Answered:
-    return answer(
-        "Which fact?",
-        OwnParagraphs(PASSAGES),
-        ScriptedModel(CHANGING),
-        Loop.alone(Scores(*values)),
-        Answering(loop=CumulativeSettings(rounds=len(values)), **settings),
-    )
+    loop = CumulativeSettings(rounds=len(values))
+    return answered(Scores(*values), ScriptedModel(CHANGING), loop, PASSAGES, **settings)
 
 
 @pytest.mark.parametrize(
@@ -235,13 +218,8 @@ def test_the_most_confident_answer(values: tuple[float | None, ...], number: int
 
 def test_the_most_confident_answer_is_returned_where_the_policy_stopped_too() -> None:
     policy = Scores(0.9, 0.1, rounds=2)
-    found = answer(
-        "Which fact?",
-        OwnParagraphs(PASSAGES),
-        ScriptedModel(CHANGING),
-        Loop.alone(policy),
-        Answering(choose="most-confident"),
-    )
+    model, loop = ScriptedModel(CHANGING), CumulativeSettings()
+    found = answered(policy, model, loop, PASSAGES, choose="most-confident")
     assert (found.answer_round, found.stopped_by, found.confidence) == (1, "policy", 0.9)
 
 
@@ -267,14 +245,10 @@ def test_an_answer_is_told_as_it_comes_unless_it_is_withheld(
     confidence: float, told: list[str]
 ) -> None:
     pieces: list[str] = []
-    answered = answer(
-        "Which fact?",
-        OwnParagraphs(PASSAGES),
-        ScriptedModel(lambda *_: "Answer: Skien"),
-        Loop.alone(LazyScores(0.9, confidence)),
-        Answering(loop=CumulativeSettings(rounds=2), decline_below=0.5, tell=pieces.append),
-    )
-    assert answered.declined == (not told)
+    policy, model = LazyScores(0.9, confidence), ScriptedModel(lambda *_: "Answer: Skien")
+    settings: dict[str, Any] = {"decline_below": 0.5, "tell": pieces.append}
+    found = answered(policy, model, CumulativeSettings(rounds=2), PASSAGES, **settings)
+    assert found.declined == (not told)
     assert pieces == told
 
 
@@ -285,7 +259,7 @@ def test_a_policy_without_confidence_is_refused_where_it_is_gone_by(
     model = ScriptedModel(CHANGING)
     for policy in (FixedPolicy(2), RulePolicy(rule="answer_stable")):
         with pytest.raises(UsageError, match=r"has none; use --policy ab-rag, or a fitted one"):
-            answer("Q?", OwnParagraphs(PASSAGES), model, Loop.alone(policy), Answering(**settings))
+            answered(policy, model, CumulativeSettings(), PASSAGES, **settings)
     assert not model.requests
     with pytest.raises(UsageError, match=r"lies in \[0, 1\], found 1.5"):
-        Answering(decline_below=1.5)
+        AskSettings(decline_below=1.5)

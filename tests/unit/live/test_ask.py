@@ -1,18 +1,22 @@
-"""Asking in Python: what can decide, the loop it gets, and what is said of it."""
+"""Asking in Python: what can decide, the loop it gets, what is refused before, what it may cost."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from suffice.contracts import Certainty
+from suffice.contracts import Certainty, Completion, Generation, GenerationRequest
+from suffice.costs.prices import Prices, PriceTier
 from suffice.errors import DataError, UsageError
-from suffice.live.answering import Answered
-from suffice.live.ask import AskSettings, LiveLoop, ask
-from suffice.live.chosen import choose_policy
-from suffice.loops.settings import LoopSettings
+from suffice.live.ask import Answered, AskSettings, LiveLoop, ask
+from suffice.live.budgets import Budgets, Meter
+from suffice.live.requirements import LoopOutput, check_policy, choose_policy, has_confidence
+from suffice.loops.ranked import BudgetedSettings, CumulativeSettings
+from suffice.loops.react import ReactSettings
+from suffice.loops.steps import LoopSettings
 from suffice.policies.ab_rag.policy import ABRagPolicy
 from suffice.policies.file import save_policy
 from suffice.policies.gate.policy import GatePolicy
@@ -22,9 +26,10 @@ from suffice.policies.micp.relevance_filter import RelevanceFilter
 from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.unfitted import FixedPolicy
 from suffice.stats.conformal import Threshold
+from suffice.stats.maps import IsotonicMap, PerRoundCalibrator
 from suffice.testing.encoders import HashingEncoder
 from suffice.testing.models import ScriptedModel
-from suffice.trace.rounds.records import Passage
+from suffice.trace.rounds.records import Passage, Usage
 
 SHELF = tuple(
     Passage(id=f"p{number}", title=f"Page {number}", text=f"Fact {number} about Oslo")
@@ -164,3 +169,176 @@ def test_a_retriever_of_ones_own() -> None:
     found = ask("Which fact?", Shelf(), model)
     assert (found.answer, len(found.rounds), found.stopped_by) == ("Oslo", 2, "policy")
     assert found.notes == ()
+
+
+BUDGETED = BudgetedSettings(certainty="token_probability")
+VOTING = BudgetedSettings(certainty="self_consistency", samples=3)
+
+
+@pytest.mark.parametrize(
+    ("rule", "loop", "there", "parts"),
+    [
+        (
+            "answer_token_margin > 1",
+            CumulativeSettings(),
+            {"logprobs": False},
+            ("no log-probabilities", "self_consistency"),
+        ),
+        ("self_consistency > 0.5", CumulativeSettings(), {}, ("samples",)),
+        ("judge_support >= 4", CumulativeSettings(samples=3), {}, ("recorded value",)),
+        ("malformed_actions > 0", BUDGETED, {}, ("--pipeline react",)),
+        ("llm_stop", ReactSettings(verdicts=False), {}, ("--pipeline react",)),
+        ("q_stop > 0", ReactSettings(), {}, ("recorded value",)),
+        ("evidence_consistency > 0.5", BUDGETED, {}, ("--encoder minilm",)),
+        (
+            "rerank_variance < 0.1",
+            BUDGETED,
+            {"encoder": True},
+            ("--retriever hybrid+rerank --reranker PATH",),
+        ),
+        ("evidence_entailment > 0.5", BUDGETED, {"encoder": True}, ("entailment",)),
+        (
+            "verbalized_confidence > 3",
+            CumulativeSettings(prompt="no-confidence"),
+            {},
+            ("the prompt no-confidence asks for no confidence", "--prompt answer-first"),
+        ),
+        ("token_probability > 0.5", VOTING, {}, ("sampled", "self_consistency")),
+    ],
+)
+def test_a_policy_is_refused_before_the_first_call(
+    rule: str, loop: Any, there: dict[str, Any], parts: tuple[str, ...]
+) -> None:
+    with pytest.raises(UsageError) as refused:
+        check_policy(RulePolicy(rule=rule), LoopOutput(settings=loop, **there))
+    name = rule.split(maxsplit=1)[0]
+    for part in (f"the rule policy reads what is not given: signal {name!r} ", *parts):
+        assert part in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("rule", "loop"),
+    [
+        (
+            "answer_token_margin > 1 and self_consistency > 0.5 and overlap > 0.1 and "
+            "retrieval_gap > 0 and verbalized_confidence >= 4 and answer_in_evidence",
+            CumulativeSettings(samples=3),
+        ),
+        ("token_probability > 0.5 and answer_stable", BUDGETED),
+        ("self_consistency > 0.5 and normalized_entropy < 0.5", VOTING),
+        (
+            "answer_stable and answer_token_margin > 1",
+            BudgetedSettings(certainty="token_probability", prompt="no-confidence"),
+        ),
+        ("llm_stop and malformed_actions < 1 and answer_stable", ReactSettings()),
+        (
+            "malformed_actions < 1 and self_consistency > 0.5",
+            ReactSettings(samples=3, verdicts=False),
+        ),
+        ("judge_support >= 4", BudgetedSettings(certainty="token_probability", judge=True)),
+    ],
+)
+def test_what_the_loop_gives_is_accepted(rule: str, loop: Any) -> None:
+    check_policy(RulePolicy(rule=rule), LoopOutput(settings=loop))
+
+
+def test_who_has_a_confidence() -> None:
+    assert not has_confidence(FixedPolicy(2))
+    assert not has_confidence(RulePolicy(rule="answer_stable"))
+    assert has_confidence(ABRagPolicy.published())
+    half = PerRoundCalibrator(maps=(IsotonicMap(x=(0.0, 2.0), y=(0.0, 1.0)),) * 2)
+    calibrated = "answer_stable and calibrated(answer_token_margin) > 0.25"
+    assert has_confidence(RulePolicy(rule=calibrated, calibrators={"answer_token_margin": half}))
+
+
+ASK = GenerationRequest(prompt="Q?")
+
+
+@dataclass(frozen=True)
+class Counting:
+    """A model whose replies report these counts."""
+
+    prompt: int | None = 100
+    cached: int | None = 0
+    completion: int | None = 10
+    name: str = "counting"
+    api: Any = "completion"
+
+    def generate(self, request: GenerationRequest) -> Generation:
+        return Generation(
+            completions=(Completion(text="x"),) * request.n,
+            model=self.name,
+            prompt_tokens=self.prompt,
+            cached_tokens=self.cached,
+            completion_tokens=self.completion,
+        )
+
+
+def usd(model: Counting, prices: Prices, calls: int = 1, n: int = 1) -> float | None:
+    meter = Meter(model, Budgets(prices=prices))
+    for _ in range(calls):
+        meter.generate(GenerationRequest(prompt="Q?", n=n))
+    return meter.usd
+
+
+def test_dollars_by_hand() -> None:
+    prices = Prices(input=2.0, cached=0.5, output=10.0)
+    assert usd(Counting(), prices) == pytest.approx((100 * 2 + 10 * 10) / 1e6)
+    assert usd(Counting(cached=80), prices) == pytest.approx((20 * 2 + 80 * 0.5 + 100) / 1e6)
+    # a server that does not tell what it reused is paid in full: never less than the bill
+    assert usd(Counting(cached=None), prices) == usd(Counting(), prices)
+    assert usd(Counting(), Prices(input=0, cached=0, output=0, call=0.01), n=3) == 0.03
+
+
+def test_long_requests_pay_their_tier_whole() -> None:
+    tier = PriceTier(above=100, input=4.0, cached=4.0, output=20.0)
+    prices = Prices(input=2.0, cached=2.0, output=10.0, tiers=(tier,))
+    assert usd(Counting(prompt=100), prices) == pytest.approx((100 * 2 + 10 * 10) / 1e6)
+    assert usd(Counting(prompt=101), prices) == pytest.approx((101 * 4 + 10 * 20) / 1e6)
+
+
+def test_retrievals_and_rerankers_are_paid_too() -> None:
+    prices = Prices(input=0, cached=0, output=0, retrieval=0.1, rerank=0.25)
+    meter = Meter(Counting(), Budgets(usd=0.35, prices=prices))
+    meter.generate(ASK)
+    assert meter.spent() is None
+    meter.add_lookups(Usage(retrievals=1, rerank_calls=1))
+    assert meter.usd == pytest.approx(0.35)
+    assert meter.spent() == "the budget of 0.35 USD is spent"
+
+
+def test_each_limit_is_reached_when_it_is_met() -> None:
+    meter = Meter(Counting(), Budgets(tokens=220))
+    meter.generate(ASK)
+    assert (meter.tokens, meter.spent(), meter.usd) == (110, None, None)
+    meter.generate(ASK)
+    assert meter.spent() == "the budget of 220 tokens is spent"
+
+
+@pytest.mark.parametrize("model", [Counting(prompt=None), Counting(completion=None)])
+def test_a_server_that_counts_nothing_cannot_be_held_to_a_budget(model: Counting) -> None:
+    """It ends the loop, since nothing else would: no budget is passed over in silence."""
+    prices = Prices(input=1, cached=1, output=1)
+    for budgets in (Budgets(tokens=10**9), Budgets(usd=1e9, prices=prices)):
+        meter = Meter(model, budgets)
+        meter.generate(ASK)
+        assert "the server counts no tokens" in (meter.uncounted or "")
+        assert meter.usd is None
+    free = Meter(model, Budgets())
+    free.generate(ASK)
+    assert free.spent() is None
+
+
+@pytest.mark.parametrize(
+    ("limits", "part"),
+    [
+        ({"usd": 1.0}, r"needs prices: --price-model MODEL, or --prices input="),
+        ({"tokens": 0}, "above 0, found 0 tokens"),
+        ({"seconds": -1.0}, "above 0, found -1.0 seconds"),
+        ({"usd": 0.0, "prices": Prices(input=1, cached=1, output=1)}, "above 0, found 0.0 usd"),
+        ({"seconds": float("nan")}, "above 0"),
+    ],
+)
+def test_limits_that_are_none_are_refused(limits: dict[str, Any], part: str) -> None:
+    with pytest.raises(UsageError, match=part):
+        Budgets(**limits)

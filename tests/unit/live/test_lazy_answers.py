@@ -10,20 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.builders import of_rounds
+from tests.live_answers import answered as answered_by
 
 from suffice.contracts import Generation, GenerationRequest, StopPolicy
 from suffice.costs.usage import stop_costs
 from suffice.datasets.example import Example
 from suffice.datasets.registry import load
 from suffice.errors import BackendError
-from suffice.live.answering import Answered, Answering, answer, reads_of
-from suffice.live.ask import AskSettings, LiveLoop
-from suffice.live.chosen import ChosenPolicy
-from suffice.live.loop import Loop
+from suffice.live.ask import Answered, AskSettings, LiveLoop, reads_of
+from suffice.live.requirements import ChosenPolicy
 from suffice.loops.query_loop import QueryLoopSettings
 from suffice.loops.ranked import CumulativeSettings
-from suffice.loops.registry import LOOPS, make_pipeline
-from suffice.loops.settings import LoopSettings
+from suffice.loops.steps import LOOPS, LoopSettings, make_pipeline
 from suffice.measures.costs import policy_reads
 from suffice.measures.measures import Measures
 from suffice.policies.micp.policy import MiCPPolicy
@@ -105,14 +103,8 @@ class Counted(ScriptedModel):
 
 def asked(example: Example, policy: StopPolicy, settings: LoopSettings) -> tuple[Answered, Counted]:
     model = Counted()
-    answered = answer(
-        example.question.text,
-        OwnParagraphs(example.passages),
-        model,
-        Loop.alone(policy, max_rounds=ROUNDS),
-        Answering(loop=settings),
-    )
-    return answered, model
+    text, passages = example.question.text, example.passages
+    return answered_by(policy, model, settings, passages, text, max_rounds=ROUNDS), model
 
 
 def finishes_passed(answered: Answered) -> int:
@@ -212,9 +204,7 @@ def test_an_answer_that_cannot_be_had_is_asked_for_in_fewer_rounds() -> None:
     def ask(containing: str) -> tuple[Answered, ScriptedModel]:
         failing = Failures(containing=(containing,))
         model = ScriptedModel(lambda *_: "Answer: a", failures=failing)
-        settings = Answering(loop=CumulativeSettings(rounds=4))
-        controller = Loop.alone(FixedPolicy(4))
-        return answer("Which?", OwnParagraphs(passages), model, controller, settings), model
+        return answered_by(FixedPolicy(4), model, CumulativeSettings(rounds=4), passages), model
 
     answered, model = ask("Fact 2")
     assert (answered.answer, answered.stopped_by, answered.answer_round) == ("a", "error", 2)
@@ -227,16 +217,9 @@ def test_an_answer_that_cannot_be_had_is_asked_for_in_fewer_rounds() -> None:
 
 @pytest.mark.parametrize("choose", ["latest", "highest:overlap"])
 def test_who_chooses_among_answers_has_them_all(choose: str) -> None:
-    settings = Answering(loop=CumulativeSettings(rounds=3), choose=choose)
-    model = ScriptedModel()
-    example = EXAMPLES[0]
-    answered = answer(
-        example.question.text,
-        OwnParagraphs(example.passages),
-        model,
-        Loop.alone(FixedPolicy(3)),
-        settings,
-    )
+    model, loop = ScriptedModel(), CumulativeSettings(rounds=3)
+    passages = EXAMPLES[0].passages
+    answered = answered_by(FixedPolicy(3), model, loop, passages, choose=choose)
     assert len(model.requests) == (1 if choose == "latest" else 3)
     assert answered.unasked == (2 if choose == "latest" else 0)
     document = answered.to_json()
@@ -260,11 +243,7 @@ def test_one_round_asks_nothing_to_decide_by() -> None:
     """With a budget of one round no verdict is asked for, and its absence is no lack."""
     settings = live_settings("react", RulePolicy(rule="llm_stop"), {})
     model = ScriptedModel()
-    answered = answer(
-        EXAMPLES[0].question.text,
-        OwnParagraphs(EXAMPLES[0].passages),
-        model,
-        Loop.alone(RulePolicy(rule="llm_stop"), max_rounds=1, strict=True),
-        Answering(loop=replace(settings, rounds=1)),
-    )
+    policy, one_round = RulePolicy(rule="llm_stop"), replace(settings, rounds=1)
+    passages = EXAMPLES[0].passages
+    answered = answered_by(policy, model, one_round, passages, max_rounds=1, strict=True)
     assert (answered.stopped_by, len(model.requests)) == ("budget", 2)

@@ -16,13 +16,11 @@ from tests.loops.follow_up import (
     Lines,
     Ranks,
     kind,
-    passage,
     text_of,
 )
 
 from suffice.contracts import GenerationRequest
-from suffice.errors import BackendError, UsageError
-from suffice.loops.answers.prompts import SearchStep
+from suffice.errors import UsageError
 from suffice.loops.follow_up import (
     ChainPipeline,
     ChainSettings,
@@ -31,8 +29,9 @@ from suffice.loops.follow_up import (
     IterativeSettings,
     parse_verdict,
 )
+from suffice.loops.prompts import SearchStep
 from suffice.loops.query_loop import QueryChoice
-from suffice.testing.models import Failures, ScriptedModel
+from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.records import Round
 
 
@@ -207,14 +206,6 @@ def test_a_verdict_survives_a_blank_line(api: Api) -> None:
     rounds, _, _ = run(Lines(query=THREE, verdict=said), api=api, verdicts=True)
     assert [finished.signals["llm_stop"] for finished in rounds] == [1.0, 0.0, 1.0]
     assert [finished.signals["malformed_actions"] for finished in rounds] == [0.0] * 3
-
-
-def test_a_failing_model_is_not_hidden() -> None:
-    asked: dict[str, Any] = {"choose": (), "read": [passage("a")], "verdict": ()}
-    for name, given in asked.items():
-        failing = loop(ScriptedModel(failures=Failures(first=1)))
-        with pytest.raises(BackendError):
-            getattr(failing, name)("Q?", given)
 
 
 # --- the answer behind a chain of thought -----------------------------------------------------------

@@ -22,7 +22,7 @@ from tests.loops.query import (
     passage,
 )
 
-from suffice.loops.answers.prompts import SearchStep
+from suffice.loops.prompts import SearchStep
 from suffice.loops.query_loop import QueryChoice, QueryLoopSettings, StopVerdict
 from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.records import Passage, Round, Usage

@@ -5,15 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from suffice.contracts import Certainty, StopPolicy
-from suffice.datasets.registry import load
 from suffice.errors import UsageError
-from suffice.live.controller import Controller
 from suffice.loops.ranked import (
     BudgetedPipeline,
     BudgetedSettings,
@@ -21,18 +17,11 @@ from suffice.loops.ranked import (
     CumulativeSettings,
     settle_certainty,
 )
-from suffice.loops.record.dataset_run import RecorderSettings, Task, record
-from suffice.loops.registry import make_pipeline
-from suffice.policies.ab_rag.policy import ABRagPolicy
-from suffice.policies.rules.policy import RulePolicy
-from suffice.policies.unfitted import FixedPolicy
-from suffice.replay.run.replay import stop_rounds
-from suffice.retrieval.retrievers import OwnParagraphs
-from suffice.signals.asking.reranking import RERANK_VARIANCE
+from suffice.loops.steps import make_pipeline
 from suffice.signals.model_confidence import TOKEN_PROBABILITY
+from suffice.signals.retrieval_scores import RERANK_VARIANCE
 from suffice.testing.encoders import HashingEncoder
 from suffice.testing.models import ScriptedModel
-from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import LoopView, Passage, Question, Round
 
 QUESTION = Question(id="q", text="Which fact of page 3?")
@@ -179,55 +168,6 @@ def test_with_log_probabilities_one_greedy_call_a_round_carries_them() -> None:
     for number in range(1, 4):
         assert 0 < TOKEN_PROBABILITY(LoopView("", tuple(found[:number]))) <= 1
     assert rounds(5, samples=2)[0].usage.sample_calls == 2
-
-
-# --- replay is live -------------------------------------------------------------------------------
-@dataclass(frozen=True)
-class Reranked:
-    """Own paragraphs with a score that a reranker might give: the length of the text."""
-
-    source: OwnParagraphs
-
-    def retrieve(self, query: str, k: int) -> Sequence[Passage]:
-        found = self.source.retrieve(query, k)
-        return [replace(each, rerank_score=float(len(each.text or ""))) for each in found]
-
-
-@pytest.mark.parametrize("logprobs", [True, False])
-def test_the_live_loop_stops_where_replay_says(tmp_path: Path, *, logprobs: bool) -> None:
-    examples = load("generated", limit=12)
-    settings = BudgetedSettings(start=2, step=2, rounds=4)
-    encoder = HashingEncoder()
-
-    def loop() -> BudgetedPipeline:
-        return BudgetedPipeline(ScriptedModel(logprobs=logprobs), settings, encoder=encoder)
-
-    sources = {each.question.id: Reranked(OwnParagraphs(each.passages)) for each in examples}
-    tasks = [
-        Task(question=each.question, gold=each.gold, retriever=sources[each.question.id])
-        for each in examples
-    ]
-    record(tasks, loop(), tmp_path / "t", RecorderSettings(run={}, concurrency=1))
-    traces = read_traces(tmp_path / "t")
-    certainty: Certainty = "token_probability" if logprobs else "self_consistency"
-    policies: list[StopPolicy] = [
-        FixedPolicy(2),
-        RulePolicy(rule=f"{certainty} > 0.75"),
-        RulePolicy(rule=f"{certainty} > 0.6 and answer_stable"),
-        RulePolicy(rule="evidence_consistency > 0.6 or rerank_variance < 0.1"),
-        ABRagPolicy.published(certainty),
-    ]
-    stops = set()
-    for policy in policies:
-        expected = dict(zip(traces.question_ids, stop_rounds(policy, traces), strict=True))
-        for each in examples:
-            live = Controller(policy, max_rounds=settings.rounds)
-            for finished in loop().rounds(each.question, sources[each.question.id]):
-                if live.observe(finished).stop:
-                    break
-            assert len(live.rounds) == expected[each.question.id]
-            stops.add(len(live.rounds))
-    assert stops == {1, 2, 3, 4}
 
 
 CADEL = Question(id="q", text="On which river is Cadel?")

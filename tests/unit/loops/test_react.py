@@ -1,4 +1,4 @@
-"""The ReAct loop: prompts, repair, finishing, and that what is replayed is what runs."""
+"""The ReAct loop: prompts, actions as models write them, repair, and that what is replayed is what runs."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from suffice.contracts import GenerationRequest, StopPolicy
-from suffice.costs.usage import CostReads, cost_matrix
 from suffice.datasets.registry import load
 from suffice.live.controller import Controller
-from suffice.loops.answers.prompts import SearchStep
+from suffice.loops.prompts import SearchStep
 from suffice.loops.query_loop import QueryChoice
-from suffice.loops.react import ReactPipeline, ReactSettings
+from suffice.loops.react import AgentAction, ReactPipeline, ReactSettings, parse_action
 from suffice.loops.record.dataset_run import Recording, record_examples
 from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.unfitted import FixedPolicy
 from suffice.replay.run.replay import stop_rounds
 from suffice.retrieval.retrievers import OwnParagraphs
-from suffice.signals.asking.verdicts import JUDGE_TOKENS
+from suffice.signals.asking.judge_support import JUDGE_TOKENS
 from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import Passage, Round
@@ -100,26 +101,6 @@ def test_whoever_insists_on_finishing_searches_for_the_question() -> None:
     assert (unread.query, unread.finishes, unread.unread) == (QUESTION, False, True)
 
 
-# --- rounds -----------------------------------------------------------------------------------------
-def pipeline(api: Api = "completion", **settings: Any) -> ReactPipeline:
-    return ReactPipeline(ScriptedModel(api=api), ReactSettings(**settings))
-
-
-@pytest.mark.parametrize("api", ["completion", "chat"])
-def test_the_scripted_agent_searches_for_names(api: Api) -> None:
-    stops = set()
-    for each in EXAMPLES:
-        rounds = list(pipeline(api).rounds(each.question, OwnParagraphs(each.passages)))
-        assert len(rounds) == 3
-        queries = [finished.query or "" for finished in rounds]
-        assert len(set(queries)) == 3
-        assert all(query in each.question.text for query in queries[:1])
-        assert [finished.signals["malformed_actions"] for finished in rounds] == [0, 0, 0]
-        assert [len(finished.passages or ()) for finished in rounds] == [3, 3, 3]
-        stops |= {finished.signals["llm_stop"] for finished in rounds}
-    assert stops == {0.0, 1.0}
-
-
 # --- what was replayed is what runs ------------------------------------------------------------------
 def without_verdict(finished: Round) -> Round:
     signals = {name: value for name, value in finished.signals.items() if name != "llm_stop"}
@@ -170,21 +151,145 @@ def test_the_live_loop_stops_where_replay_says_in_the_rounds_that_were_recorded(
     assert {rounds for _, rounds in stopped} == {1, 2, 3, 4}
 
 
-def test_an_obedient_policy_pays_in_replay_what_it_pays_live(tmp_path: Path) -> None:
-    """Calls to the model, live and in the record, of llm_stop and of a policy that does not read it."""
-    traces = recorded(tmp_path / "t")
-    for policy, verdicts in ((RulePolicy(rule="llm_stop"), True), (FixedPolicy(3), False)):
-        stops = stop_rounds(policy, traces)
-        # this loop answers every round and draws the last one's samples, whatever the policy reads
-        reads = CostReads(answers=True, samples=True, verdicts=verdicts, at_end=True)
-        paid = cost_matrix(traces, "llm_calls", reads=reads)
-        for row, name in enumerate(traces.question_ids):
-            example = next(each for each in EXAMPLES if each.question.id == name)
-            model = ScriptedModel()
-            settings = ReactSettings(rounds=4, step=2, samples=3, verdicts=verdicts)
-            live = Controller(policy, max_rounds=4)
-            rounds = ReactPipeline(model, settings).rounds(
-                example.question, OwnParagraphs(example.passages)
-            )
-            next(each for each in rounds if live.observe(each).stop)
-            assert sum(each.n for each in model.requests) == paid[row, stops[row] - 1]
+SEARCHES = [
+    "Thought: who wrote it?\nAction: Search[Ada Rusk]",
+    "Action: Search[Ada Rusk]",
+    "Action 1: Search[Ada Rusk]",
+    "Thought 1: hm\nAction 1: Search[Ada Rusk]\nObservation 1: [Ada] She died.\nAction 2: Finish[x]",
+    "Action : Search [ Ada  Rusk ]",
+    "Action: Search[Ada Rusk",
+    "Action: Search(Ada Rusk)",
+    "Action: Search【Ada Rusk】",
+    "Action: Search[[Ada Rusk]]",
+    'Action: Search["Ada Rusk"]',
+    "Action: Search[<Ada Rusk>]",
+    "**Action**: **Search[Ada Rusk]**",
+    "### Action\nSearch[Ada Rusk]",
+    "Action:\nSearch[Ada Rusk]",
+    "1. Action: Search[Ada Rusk]",
+    "Next action: Search[Ada Rusk]",
+    "Action: Search: Ada Rusk",
+    "Action: Search Ada Rusk",
+    "Action: Search for Ada Rusk",
+    'Action: Search "Ada Rusk"',
+    "Action: Search\nAction Input: Ada Rusk",
+    "Search[Ada Rusk]",
+    "I should do Search[Ada Rusk] now.",
+    "Search: Ada Rusk",
+    "Action: Search[Ada Rusk] or Finish[Bo]",
+    "Thought: I will finish soon.\nAction: Search[Ada Rusk]",
+    "Thought: finish?\nAction: Search[Ada Rusk]\nObservation: (none)",
+    "Action: Searching[Ada Rusk]",
+]
+FINISHES = [
+    "Thought: done\nAction: Finish[Lindal]",
+    "Action 3: finish [Lindal]",
+    "**Action: Finish[Lindal]**",
+    "Action: Finish(Lindal)",
+    "Action: Finish: Lindal",
+    "Finish[Lindal",
+    "Finish[Lindal]\nQuestion: Another?",
+    "Final Answer: Lindal",
+    "Thought: I know it now.\nAnswer: Lindal",
+]
+UNREADABLE = [
+    "",
+    "   \n",
+    "I am not sure what to do.",
+    "Thought: I need to search for Ada Rusk.",
+    "Action:",
+    "Action: Search[]",
+    "Action: Search[ ]",
+    "Action: Search",
+    "Action: Search[query]",
+    "Action: Search[<query>]",
+    "Action: Search[...]",
+    "Action: Lookup[Ada Rusk]",
+    "Observation: [Ada] She died.\nAction: Search[Ada Rusk]",
+    "Research[Ada Rusk]",
+]
+
+
+@pytest.mark.parametrize("text", SEARCHES)
+def test_searches_are_read(text: str) -> None:
+    found = parse_action(text)
+    assert found is not None
+    assert (found.kind, found.argument) == ("search", "Ada Rusk")
+
+
+@pytest.mark.parametrize("text", FINISHES)
+def test_finishes_are_read(text: str) -> None:
+    found = parse_action(text)
+    assert found is not None
+    assert (found.kind, found.argument) == ("finish", "Lindal")
+
+
+@pytest.mark.parametrize("text", UNREADABLE)
+def test_what_holds_no_action_is_not_guessed_at(text: str) -> None:
+    assert parse_action(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "argument"),
+    [
+        ("Action: Search[Rusk [painter] Lindal]", "Rusk [painter] Lindal"),
+        ("Action: Search[The Ferry (1921 film)]", "The Ferry (1921 film)"),
+        ("Action: Search[AC/DC]", "AC/DC"),
+        ("Action: Search[what's new?]", "what's new?"),
+        ("Action: Search[Zdeněk Šťastný] ", "Zdeněk Šťastný"),
+        ("Action: Search[a]b]", "a"),
+        ("Action: Search[" + "x" * 999 + "]", "x" * 300),
+        ("Action: Finish[]", ""),
+        ("Action: Finish", ""),
+    ],
+)
+def test_arguments(text: str, argument: str) -> None:
+    found = parse_action(text)
+    assert found is not None
+    assert found.argument == argument
+
+
+@pytest.mark.parametrize(
+    ("text", "thought"),
+    [
+        ("Thought: who\nwrote  it?\nAction: Search[x]", "who wrote it?"),
+        ("Thought 2: who?\nAction 2: Search[x]", "who?"),
+        (" who wrote it?\nAction: Search[x]", "who wrote it?"),
+        ("**Thought:** who?\n**Action:** Search[x]", "who?"),
+        ("Action: Search[x]", ""),
+        ("Thought: I will Search[x]", "I will"),
+        ("Thought: " + "a" * 999 + "\nAction: Search[x]", "a" * 400),
+    ],
+)
+def test_thoughts(text: str, thought: str) -> None:
+    found = parse_action(text)
+    assert found is not None
+    assert found.thought == thought
+
+
+@given(
+    st.text(
+        st.sampled_from("Action: Search[Finish]Thought\n*(Ob)servation\"'`{}<> 1ø.")
+        | st.characters()
+    )
+)
+def test_no_text_breaks_it_and_what_is_read_fits_a_line(text: str) -> None:
+    found = parse_action(text)
+    if found is not None:
+        assert "\n" not in found.argument + found.thought
+        assert len(found.argument) <= 300
+        assert found.kind == "finish" or any(
+            letter.isalnum() or letter == "_" for letter in found.argument
+        )
+
+
+@given(
+    st.sampled_from(["search", "finish"]),
+    st.text(st.characters(categories=["L", "N"]), min_size=1, max_size=20),
+    st.text(st.characters(categories=["L", "N"]), max_size=20),
+)
+def test_the_asked_form_is_read_as_it_stands(kind: str, argument: str, thought: str) -> None:
+    text = f"Thought: {thought}\nAction: {kind.title()}[{argument}]"
+    found = parse_action(text)
+    if argument.casefold() not in ("query", "answer") and "action" not in thought.casefold():
+        assert found == AgentAction(kind=kind, argument=argument, thought=thought)  # type: ignore[arg-type]

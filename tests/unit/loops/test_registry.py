@@ -9,20 +9,7 @@ import pytest
 
 from suffice.datasets.registry import load
 from suffice.errors import UsageError
-from suffice.loops.follow_up import (
-    ChainPipeline,
-    ChainSettings,
-    IterativePipeline,
-    IterativeSettings,
-)
-from suffice.loops.ranked import (
-    BudgetedPipeline,
-    BudgetedSettings,
-    CumulativePipeline,
-    CumulativeSettings,
-)
-from suffice.loops.react import ReactPipeline, ReactSettings
-from suffice.loops.registry import LOOPS, make_pipeline
+from suffice.loops.steps import LOOPS, make_pipeline
 from suffice.retrieval.retrievers import OwnParagraphs
 from suffice.signals.model_confidence import ANSWER_TOKEN_MARGIN
 from suffice.testing.models import ScriptedModel
@@ -81,22 +68,6 @@ def test_an_agent_makes_no_more_calls_than_it_says(verdicts: bool) -> None:
         if not verdicts:
             assert counted(rounds) == made
     assert len(spare) > 1
-
-
-def test_settings_make_their_loop() -> None:
-    kinds = {
-        "cumulative": (CumulativeSettings, CumulativePipeline),
-        "budgeted": (BudgetedSettings, BudgetedPipeline),
-        "iterative": (IterativeSettings, IterativePipeline),
-        "chain": (ChainSettings, ChainPipeline),
-        "react": (ReactSettings, ReactPipeline),
-    }
-    assert list(LOOPS) == list(kinds)
-    for name, (settings, pipeline) in kinds.items():
-        assert LOOPS[name] is settings
-        made = make_pipeline(ScriptedModel(), settings())
-        assert isinstance(made, pipeline)
-        assert made.settings.pipeline == name
 
 
 @pytest.mark.parametrize("api", ["completion", "chat"])

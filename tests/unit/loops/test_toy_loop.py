@@ -14,11 +14,10 @@ from tests.commands import forget_commands
 
 from suffice.cli.main import main
 from suffice.contracts import Retriever
-from suffice.loops import registry
-from suffice.loops.answers.calls import NOTHING_ASKED
+from suffice.loops import steps
+from suffice.loops.calls import NOTHING_ASKED
 from suffice.loops.ranked import GrowingLoop
-from suffice.loops.settings import LoopSettings
-from suffice.loops.steps import EVERYTHING, RoundReads, Step, retrieved, timed
+from suffice.loops.steps import EVERYTHING, LoopSettings, RoundReads, Step, retrieved, timed
 from suffice.options import Option
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import Question, Round
@@ -57,7 +56,9 @@ class ShoutPipeline(GrowingLoop):
             found = Round(answer=None, passages=added, usage=NOTHING_ASKED)
             found = timed(retrieved(found, query, ranked), 0.0)
             prompt = partial(self.evidence_prompt, question, ranked[:number])
-            yield self.step(question, found, prompt, before=before, reads=reads)
+            yield Step(
+                loop=self, question=question, found=found, before=before, prompt=prompt, reads=reads
+            )
             before = (*before, found)
 
 
@@ -65,7 +66,7 @@ class ShoutPipeline(GrowingLoop):
 @pytest.fixture(autouse=True)
 def line(monkeypatch: pytest.MonkeyPatch) -> None:
     forget_commands(monkeypatch)
-    monkeypatch.setitem(registry._PIPELINES, "shout", f"{__name__}:ShoutPipeline")
+    monkeypatch.setitem(steps._PIPELINES, "shout", f"{__name__}:ShoutPipeline")
 
 
 RECORD = [

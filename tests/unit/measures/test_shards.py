@@ -23,8 +23,8 @@ from suffice.errors import BackendError, DataError
 from suffice.measures import shards as module
 from suffice.measures.measures import Measures
 from suffice.measures.shards import Workers, map_shards, shards_of
-from suffice.signals.available import given_signals
-from suffice.signals.spec import SignalSpec
+from suffice.signals.registry import SignalSpec
+from suffice.signals.table import given_signals
 from suffice.testing.traces import sampled_records
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import Passage, QuestionRecord

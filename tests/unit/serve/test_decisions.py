@@ -12,7 +12,7 @@ from tests.loop_service import STABLE, loop_app
 from suffice.live.controller import Controller
 from suffice.policies.file import PolicyFile, policy_hash
 from suffice.policies.rules.policy import RulePolicy
-from suffice.signals.available import NOT_GIVEN
+from suffice.signals.registry import NOT_GIVEN
 from suffice.trace.rounds.records import Round
 
 ROUNDS = [{"answer": "Oslo"}, {"answer": "Skien"}, {"answer": "skien."}]

@@ -13,7 +13,7 @@ from tests.serving import MESSAGES, QUESTION, Heard, Shelf, chat, client, servic
 from suffice.concurrency import may_be_cut
 from suffice.contracts import Generation, GenerationRequest
 from suffice.live.ask import AskSettings, LiveLoop
-from suffice.live.chosen import choose_policy
+from suffice.live.requirements import choose_policy
 from suffice.policies.file import save_policy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.unfitted import FixedPolicy

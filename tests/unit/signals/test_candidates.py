@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from suffice.contracts import ContradictionDetector
-from suffice.signals import candidates
-from suffice.signals.candidates import (
+from suffice.signals.samples import (
     _STOP_WORDS,
     CANDIDATE_AGREEMENT,
     CONTRADICTION,
@@ -161,22 +160,6 @@ def test_the_detector_is_the_definition_in_either_order(pairs: list[tuple[str, s
     assert found.tolist() == [marker_conflict(*pair) for pair in pairs]
     turned = detector.contradictions([(second, first) for first, second in pairs])
     assert turned.tolist() == found.tolist()
-
-
-def test_words_of_a_text_are_read_once_a_decision(monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[str] = []
-
-    def counted(text: str) -> object:
-        read.append(text)
-        return words_of(text)
-
-    words_of = candidates._words
-    monkeypatch.setattr(candidates, "_words", counted)
-    plan = [f"Create subnet {n} in the shared network, do not attach a gateway" for n in range(6)]
-    steps = [f"Enable the balancer with an HTTPS listener for subnet {n}" for n in range(2)]
-    found = MarkerDetector().contradictions([(step, each) for each in steps for step in plan])
-    assert found.shape == (12,)
-    assert sorted(read) == sorted(plan + steps)
 
 
 def view(*answers: str) -> LoopView:

@@ -14,7 +14,7 @@ from suffice.errors import DataError, UsageError
 from suffice.policies.rules.policy import RulePolicy
 from suffice.signals import registry
 from suffice.signals.columns.rounds import RoundColumns
-from suffice.signals.spec import SignalSpec
+from suffice.signals.registry import SignalSpec
 from suffice.signals.table import first_stops, signal_table
 from suffice.testing.conformance import check_policy, check_signal, live_stop
 from suffice.testing.traces import make_record, to_trace_set

@@ -16,7 +16,7 @@ from suffice.signals.model_confidence import (
     TOKEN_PROBABILITY,
     VERBALIZED_CONFIDENCE,
 )
-from suffice.signals.spec import SignalSpec, undefined_in_words
+from suffice.signals.registry import SignalSpec, undefined_in_words
 from suffice.trace.rounds.records import LoopView, Round, Token, TopToken
 
 AGGREGATES = (MARGIN_MIN, MARGIN_P10, MARGIN_MEAN, MARGIN_MEDIAN)

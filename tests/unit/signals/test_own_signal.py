@@ -19,7 +19,7 @@ from suffice.loops.ranked import CumulativeSettings
 from suffice.measures.costs import cost_reads
 from suffice.policies.rules.policy import RulePolicy
 from suffice.signals import registry
-from suffice.signals.available import given_signals, lack
+from suffice.signals.table import given_signals, lack
 from suffice.testing.models import ScriptedModel
 from suffice.testing.traces import make_record
 from suffice.trace.rounds.reader import read_traces

@@ -1,4 +1,4 @@
-"""The fixed names, and what holds for every signal."""
+"""The fixed names, what holds for every signal, and which signals a record gives."""
 
 from __future__ import annotations
 
@@ -8,83 +8,23 @@ import math
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.builders import of_rounds
 from tests.properties import examples
 
 from suffice.errors import UsageError
-from suffice.signals.registry import SIGNALS, resolve
-from suffice.signals.spec import RERANKS, SAMPLES, VERDICTS, why_undefined
+from suffice.signals.registry import (
+    RERANKS,
+    SAMPLES,
+    SIGNALS,
+    VERDICTS,
+    SignalSpec,
+    resolve,
+    why_undefined,
+)
+from suffice.signals.table import Lack, given_signals, lack, refuse_lacking
 from suffice.trace.rounds.records import LoopView, Passage, Round, Token, TopToken, Usage
 from suffice.trace.rounds.schema import SCHEMA
-
-NAMES = [
-    "answer_stable",
-    "answer_token_margin",
-    "margin_min",
-    "margin_p10",
-    "margin_mean",
-    "margin_median",
-    "overlap",
-    "overlap_idf",
-    "verbalized_confidence",
-    "answer_in_evidence",
-    "retrieval_z",
-    "retrieval_z_robust",
-    "retrieval_gap",
-    "rerank_top_score",
-    "judge_support",
-    "abstained",
-    "token_probability",
-    "self_consistency",
-    "evidence_consistency",
-    "rerank_variance",
-    "normalized_entropy",
-    "top_cluster_confidence",
-    "llm_stop",
-    "q_stop",
-    "q_cont",
-    "answer_similarity_f1",
-    "answer_similarity_seq",
-    "evidence_consistency_max",
-    "evidence_consistency_top1",
-    "rerank_mean",
-    "rerank_variance_raw",
-    "evidence_entailment",
-    "answer_stable_published",
-    "answer_in_evidence_published",
-    "candidate_agreement",
-    "contradiction",
-    "remaining_share",
-    "malformed_actions",
-    "new_passages",
-    "query_repeats",
-    "answer_repeats",
-    "query_novelty",
-    "passage_novelty",
-]
-RECORDED = [
-    "judge_support",
-    "evidence_consistency",
-    "evidence_consistency_max",
-    "evidence_consistency_top1",
-    "evidence_entailment",
-    "llm_stop",
-    "q_stop",
-    "q_cont",
-    "remaining_share",
-    "malformed_actions",
-    "query_novelty",
-    "passage_novelty",
-]
-BINARY = {
-    "answer_stable",
-    "answer_stable_published",
-    "answer_in_evidence",
-    "answer_in_evidence_published",
-    "abstained",
-    "llm_stop",
-    "query_repeats",
-    "answer_repeats",
-}
+from suffice.trace.rounds.table import TraceSet
 
 texts = st.sampled_from(
     ["", " ", "Answer:", "Answer: Oslo\n", "the", "no", "Oslo", "\n", "é́", "\x00"]
@@ -116,23 +56,9 @@ rounds = st.builds(
 )
 
 
-def test_every_fixed_name_is_there_in_order() -> None:
-    assert list(SIGNALS) == NAMES
+def test_every_signal_is_declared_under_its_name_and_one_that_says_yes_or_no_from_0_to_1() -> None:
     assert all(spec.name == name for name, spec in SIGNALS.items())
-
-
-def test_directions_binary_and_recorded_ones() -> None:
-    low = {name for name, spec in SIGNALS.items() if spec.direction == "low"}
-    assert low == {"normalized_entropy", "abstained", "malformed_actions", "new_passages"} | {
-        "query_novelty",
-        "passage_novelty",
-    }
-    assert {name for name, spec in SIGNALS.items() if spec.binary} == BINARY
-    assert [name for name, spec in SIGNALS.items() if spec.recorded_only] == sorted(
-        RECORDED, key=NAMES.index
-    )
-    assert all((SIGNALS[name].low, SIGNALS[name].high) == (0.0, 1.0) for name in BINARY)
-    assert (SIGNALS["judge_support"].low, SIGNALS["judge_support"].high) == (1.0, 5.0)
+    assert all((spec.low, spec.high) == (0.0, 1.0) for spec in SIGNALS.values() if spec.binary)
 
 
 def test_needs_are_optional_columns_of_the_schema() -> None:
@@ -141,7 +67,7 @@ def test_needs_are_optional_columns_of_the_schema() -> None:
         assert {*spec.needs, *spec.reads} <= set(SCHEMA.names) - required, spec.name
 
 
-@settings(max_examples=examples(300), suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(rounds, min_size=1, max_size=4))
 def test_no_signal_raises_and_every_value_is_in_range(some: list[Round]) -> None:
     view = LoopView("q", tuple(some))
@@ -217,3 +143,47 @@ def test_unknown_names_are_refused_and_own_ones_pass() -> None:
     assert own.name == "mine"
     assert own.recorded_only
     assert resolve("overlap") is SIGNALS["overlap"]
+
+
+BARE = Round(answer="Oslo")
+READ = Round(answer="Oslo", passages=(Passage(id="a", text="Oslo is a city."),))
+
+
+def _why(name: str | SignalSpec, traces: TraceSet) -> Lack:
+    found = lack(resolve(name) if isinstance(name, str) else name, traces)
+    assert found is not None
+    return found
+
+
+def test_what_can_be_computed_or_is_stored_is_given_and_own_signals_come_last() -> None:
+    bare = given_signals(of_rounds(BARE))
+    assert "answer_stable" in bare
+    assert not {"overlap", "self_consistency", "judge_support"} & set(bare)
+    assert [*bare] == [name for name in SIGNALS if name in bare]
+    assert set(given_signals(of_rounds(READ))) - set(bare) == {
+        name
+        for name, spec in SIGNALS.items()
+        if spec.needs == ("passages",) and not spec.recorded_only
+    }
+    stored = given_signals(
+        of_rounds(dataclasses.replace(BARE, signals={"mine": 1.0, "judge_support": 3.0}))
+    )
+    assert set(stored) - set(bare) == {"judge_support", "mine"}
+    assert stored[-1] == "mine"
+
+
+def test_a_policys_own_form_is_never_given_by_a_stored_value() -> None:
+    stored = of_rounds(dataclasses.replace(BARE, signals={"overlap": 0.5}))
+    assert lack(SIGNALS["overlap"], stored) is None
+    own = dataclasses.replace(SIGNALS["overlap"], own_settings=True)
+    assert _why(own, stored).columns == ("passages",)
+
+
+def test_a_signal_that_is_not_given_is_refused_with_what_to_do() -> None:
+    refuse_lacking([SIGNALS["answer_stable"]], of_rounds(BARE))
+    with pytest.raises(
+        UsageError, match=r"signal 'self_consistency' needs column samples.*; use answer_tok"
+    ):
+        refuse_lacking([SIGNALS["answer_stable"], SIGNALS["self_consistency"]], of_rounds(BARE))
+    with pytest.raises(UsageError, match=r"needs a recorded value.*suffice signals --llm"):
+        refuse_lacking([SIGNALS["judge_support"]], of_rounds(BARE))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 from collections import Counter
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from suffice.errors import DataError, UsageError
+from suffice.signals.model_confidence import BLANKS
 from suffice.signals.samples import (
     NORMALIZED_ENTROPY,
     SELF_CONSISTENCY,
@@ -21,7 +23,9 @@ from suffice.signals.samples import (
     sample_clusters,
     top_cluster_signal,
 )
-from suffice.trace.rounds.records import LoopView, Round
+from suffice.signals.table import signal_columns
+from suffice.testing.traces import to_trace_set
+from suffice.trace.rounds.records import Gold, LoopView, Question, QuestionRecord, Round
 
 
 def finished(*samples: str, clusters: tuple[int, ...] | None = None) -> Round:
@@ -155,3 +159,21 @@ def test_where_they_are_undefined() -> None:
         assert math.isnan(signal(LoopView("q", (Round(answer="x"),))))
     mixed = view("", "", "Oslo", clusters=(0, 0, 2))
     assert top_cluster_signal("embedding")(mixed) == pytest.approx(1 / 3)  # "" is no answer
+
+
+def test_blanks_are_those_of_python() -> None:
+    assert set(BLANKS) == {
+        letter for letter in map(chr, range(sys.maxunicode + 1)) if letter.isspace()
+    }
+
+
+def _record(*rounds: Round) -> QuestionRecord:
+    return QuestionRecord(question=Question(id="q", text="?"), gold=Gold(), rounds=rounds)
+
+
+def test_samples_that_were_not_clustered_are_refused() -> None:
+    traces = to_trace_set([_record(Round(answer="x", samples=("x",), sample_clusters=(0,)))])
+    assert len(signal_columns(traces, [entropy_signal("embedding")])) == 1
+    traces = to_trace_set([_record(Round(answer="x", samples=("x",)))])
+    with pytest.raises(DataError, match="not clustered by meaning"):
+        signal_columns(traces, [entropy_signal("embedding")])

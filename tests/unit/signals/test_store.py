@@ -21,9 +21,7 @@ from suffice.errors import BackendError, UsageError
 from suffice.measures.costs import cost_reads
 from suffice.policies.rules.policy import RulePolicy
 from suffice.replay.run.replay import stop_rounds
-from suffice.signals.asking.evidence_models import evidence_signals
-from suffice.signals.asking.judge_support import JUDGING
-from suffice.signals.asking.verdicts import JUDGE_TOKENS
+from suffice.signals.asking.judge_support import JUDGE_TOKENS, JUDGING
 from suffice.signals.store import SignalModels, with_signals
 from suffice.testing.encoders import HashingEncoder
 from suffice.testing.models import Failures, ScriptedModel
@@ -246,11 +244,7 @@ def test_an_unknown_name_is_refused_before_anybody_is_asked() -> None:
 
 
 # --- encoder and entailment model --------------------------------------------------------------------
-CONSISTENCY = (
-    "evidence_consistency",
-    "evidence_consistency_max",
-    "evidence_consistency_top1",
-)
+CONSISTENCY = ("evidence_consistency", "evidence_consistency_max", "evidence_consistency_top1")
 
 
 class Halves:
@@ -280,25 +274,6 @@ def test_without_them_the_reason_says_what_to_type() -> None:
     assert stored.asked == {}
 
 
-def test_their_values_are_stored_beside_the_others(tmp_path: Path) -> None:
-    before = partly_known_traces()
-    models = SignalModels(encoder=HashingEncoder(), entailment=Halves())
-    stored = with_signals(before, (*CONSISTENCY, "evidence_entailment", "abstained"), models=models)
-    assert stored.computed == ("abstained", *CONSISTENCY, "evidence_entailment")
-    assert stored.skipped == {}
-    found = read_traces(write_trace_set(stored.traces, tmp_path / "t.parquet"))
-    views = [view for each in before.views(["passages"]) for view in each]
-    expected = [evidence_signals(view, HashingEncoder()) for view in views]
-    for name in CONSISTENCY:
-        assert found.stored_signal(name)[0].ravel().tolist() == [each[name] for each in expected]
-    assert values(found, "evidence_entailment") == [[0.5] * 3] * 2
-    assert values(found, "mine")[1] == [0.0, 1.0, 2.0]
-    for name in set(before.table.column_names) - {"signals"}:
-        assert found.table.column(name).to_pylist() == before.table.column(name).to_pylist(), name
-    # a rule reads the file without an encoder
-    assert stop_rounds(RulePolicy(rule="evidence_consistency > 0.999"), found).tolist() == [3, 3]
-
-
 def test_what_is_stored_stays_and_only_the_rest_is_asked_about() -> None:
     record = make_record("p", ["x", "y"])
     known = dataclasses.replace(record.rounds[0], signals={"evidence_consistency": 9.0})
@@ -316,27 +291,6 @@ def test_what_is_stored_stays_and_only_the_rest_is_asked_about() -> None:
     rest = with_signals(once.traces, CONSISTENCY, models=models)
     assert rest.computed == CONSISTENCY[1:]
     assert values(rest.traces, "evidence_consistency")[0][0] == 9.0
-
-
-def test_a_failed_call_of_theirs_is_made_again_by_a_later_run() -> None:
-    broken = SignalModels(encoder=HashingEncoder(fail_on="a 9"), entailment=Halves("a 3"))
-    once = with_signals(partly_known_traces(), (*CONSISTENCY, "evidence_entailment"), models=broken)
-    assert (list(once.asked["encoder"].failures), list(once.asked["nli"].failures)) == (
-        [1, 4],
-        [2, 5],
-    )
-    there = once.traces.stored_signal("evidence_consistency_top1")[1]
-    assert there.tolist() == [[True, False, True]] * 2
-    whole = SignalModels(encoder=HashingEncoder(), entailment=Halves())
-    twice = with_signals(once.traces, (*CONSISTENCY, "evidence_entailment"), models=whole)
-    assert list(twice.asked["encoder"].by_row) == [1, 4]
-    at_once = with_signals(
-        partly_known_traces(), (*CONSISTENCY, "evidence_entailment"), models=whole
-    )
-    for name in (*CONSISTENCY, "evidence_entailment"):
-        np.testing.assert_array_equal(
-            twice.traces.stored_signal(name)[0], at_once.traces.stored_signal(name)[0]
-        )
 
 
 def test_after_an_interrupt_nobody_else_is_asked() -> None:

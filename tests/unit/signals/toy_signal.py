@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from suffice.contracts import ChatModel, GenerationRequest, Message
-from suffice.signals.asking.verdicts import Rating, asking_verdicts
-from suffice.signals.spec import VERDICTS, SignalSpec
+from suffice.signals.asking.judge_support import Rating, asking_verdicts
+from suffice.signals.registry import VERDICTS, SignalSpec
 from suffice.trace.rounds.records import LoopView, Usage
 
 

@@ -9,8 +9,7 @@ import pytest
 
 from suffice.contracts import Completion, GenerationRequest, Message
 from suffice.errors import BackendError, UsageError
-from suffice.loops.answers.follow_up_prompts import FollowUpPrompts, render_reading
-from suffice.loops.answers.prompts import SearchStep
+from suffice.loops.prompts import FollowUpPrompts, SearchStep, render_reading
 from suffice.testing.models import Failures, ScriptedModel, made_up_reply
 from suffice.trace.rounds.records import Passage
 

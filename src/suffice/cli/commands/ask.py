@@ -18,12 +18,10 @@ from suffice.cli.retrieval import (
     read_passages,
 )
 from suffice.errors import UsageError
-from suffice.live.answering import Answered, Spent, Wasted
-from suffice.live.ask import LiveLoop
-from suffice.live.chosen import choose_policy
-from suffice.live.requirements import check_confidence
-from suffice.loops.registry import LOOPS
-from suffice.loops.settings import LoopSettings
+from suffice.live.ask import Answered, LiveLoop, Spent
+from suffice.live.budgets import Wasted
+from suffice.live.requirements import check_confidence, choose_policy
+from suffice.loops.steps import LOOPS, LoopSettings
 from suffice.options import Option
 from suffice.results.formats import counted
 from suffice.results.markup import shorten

@@ -15,7 +15,7 @@ def measure(traces: Traces, *, reading: Measuring, json: Json = False) -> int:
     """
     from suffice.errors import BackendError
     from suffice.scoring import F1_KINDS
-    from suffice.signals.available import given_signals
+    from suffice.signals.table import given_signals
 
     measures = reading.measures(traces)
     names = given_signals(measures.traces)

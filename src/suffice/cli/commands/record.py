@@ -52,8 +52,7 @@ from suffice.live.requirements import not_recorded
 from suffice.loops.ranked import CumulativeSettings
 from suffice.loops.record.dataset_run import CorpusKind, Recording, record_examples
 from suffice.loops.record.session import RecordSummary
-from suffice.loops.registry import LOOPS
-from suffice.loops.settings import LoopSettings
+from suffice.loops.steps import LOOPS, LoopSettings
 from suffice.options import Option
 from suffice.policies.file import load_filter
 from suffice.trace.durable import Shard

@@ -160,7 +160,7 @@ def _ground(settings: ServeSettings) -> Ground:
         read_passages,
     )
     from suffice.live.ask import LiveLoop
-    from suffice.live.chosen import choose_policy
+    from suffice.live.requirements import choose_policy
     from suffice.serve.service import DEFAULT_POLICY, Ground
 
     options = asdict(settings.retrieval)

@@ -13,7 +13,7 @@ from suffice.datasets.recordings.columns import parse_roles
 from suffice.datasets.recordings.labels import label_traces, parse_label_roles
 from suffice.datasets.recordings.registry import FORMATS, import_traces
 from suffice.errors import UsageError
-from suffice.live.redact import RedactedScore, redact_traces
+from suffice.live.privacy import RedactedScore, redact_traces
 from suffice.measures.contents import traces_info
 from suffice.measures.seen import record_banners
 from suffice.options import Option

@@ -25,9 +25,7 @@ from suffice.loops.record.session import (
     SessionSettings,
     record_all,
 )
-from suffice.loops.registry import LOOPS, make_pipeline
-from suffice.loops.settings import LoopSettings
-from suffice.loops.steps import SteppedLoop
+from suffice.loops.steps import LOOPS, LoopSettings, SteppedLoop, make_pipeline
 from suffice.retrieval.indexes import IndexMaker
 from suffice.retrieval.ranking import corpus_fingerprint
 from suffice.retrieval.retrievers import (
@@ -126,17 +124,22 @@ def _recorded(
     # of several shards one makes the indexes, which the others read
     with in_turn(out, "index") if recording.shard else nullcontext():
         shared = _shared(passages, recording, out)
-    known = (
-        None if recording.files is None else frozenset(passage.id for passage in recording.files)
-    )
     tasks = [
         Task(
             question=replace(example.question, split=label),
-            gold=_found_in(known, example.gold),
+            gold=example.gold,
             retriever=shared or OwnParagraphs(example.passages, recording.retrieval),
         )
         for example, label in zip(usable, labels, strict=True)
     ]
+    if recording.files is not None:  # gold passages count where the user's files have all of them
+        known = {passage.id for passage in recording.files}
+        tasks = [
+            task
+            if known.issuperset(task.gold.passage_ids)
+            else replace(task, gold=replace(task.gold, passage_ids=()))
+            for task in tasks
+        ]
     return record(
         tasks,
         pipeline,
@@ -215,13 +218,6 @@ def _check_goes_on(
         raise
 
 
-def _found_in(known: frozenset[str] | None, gold: Gold) -> Gold:
-    """Gold without its passages where the user's files, of the ids ``known``, lack one of them."""
-    if known is None or known.issuperset(gold.passage_ids):
-        return gold
-    return replace(gold, passage_ids=())
-
-
 def _run_document(
     model: ChatModel,
     recording: Recording,
@@ -289,13 +285,7 @@ class RecorderSettings(SessionSettings):
 def record(
     tasks: Sequence[Task], pipeline: SteppedLoop, out: str | Path, settings: RecorderSettings
 ) -> RecordSummary:
-    """Record every task that ``out`` does not hold yet.
-
-    Notes
-    -----
-    Each finished question is in a database before the next is reported, and in Parquet when the recording
-    ends. A question that fails is kept with its reason and tried again by the next run, after the others. An
-    interrupt lets the rounds under way end, keeps what is finished and returns with ``interrupted``.
+    """Record every task that ``out`` does not hold yet; see :func:`suffice.loops.record.session.record_all`.
 
     A BackendError or DataError is the failure of its question alone, such as a prompt that is too long;
     a UsageError, such as a wrong key or model name, would meet every question and ends the run at once.

@@ -16,8 +16,7 @@ from suffice._version import VERSION
 from suffice.concurrency import width_of
 from suffice.contracts import ChatModel
 from suffice.errors import DataError, SufficeWarning, UsageError
-from suffice.loops.answers.calls import AnswerSettings
-from suffice.loops.answers.drafts import answer_probe
+from suffice.loops.calls import AnswerSettings, answer_probe
 from suffice.loops.record.session import (
     Progress,
     Recorder,
@@ -41,7 +40,6 @@ from suffice.trace.rounds.records import (
     with_draft,
     without_answer,
 )
-from suffice.trace.rounds.table import TraceSet
 from suffice.trace.rounds.writer import (
     OF_LOOP,
     QuestionRows,
@@ -70,7 +68,7 @@ class ProbeSettings(AnswerSettings):
         Only the first so many questions, by id, or so many drawn by ``seed``; ``None``: all. A larger
         number later adds to them.
 
-    The others are those of :class:`suffice.loops.answers.calls.AnswerSettings`.
+    The others are those of :class:`suffice.loops.calls.AnswerSettings`.
     """
 
     missing_only: Annotated[
@@ -169,11 +167,17 @@ def probe_traces(
         When the first questions all fail, with the reason, or the disk refuses.
     """
     wanted = settings_of(ProbeSettings, settings)
-    _refuse_inside(Path(out), Path(source))
+    place, record = Path(out).resolve(), Path(source).resolve()
+    if record == place or (record == place.parent and record.is_dir()):
+        raise UsageError(f"{out} is, or would become, a part of {source}; choose another --out")
     inspection = inspect_traces(source, keep_unknown=True)
     for remark in inspection.remarks:
         warnings.warn(remark, SufficeWarning, stacklevel=2)
-    traces = _chosen(inspection.valid(skip_invalid=skip_invalid), wanted)
+    traces = inspection.valid(skip_invalid=skip_invalid)
+    ids = traces.question_ids[: wanted.limit]
+    if wanted.sample is not None:
+        ids = sampled_ids(traces.question_ids, wanted.sample, seed=wanted.seed)
+    traces = traces.only_questions(ids)
     passages = () if corpus is None else read_corpus(corpus).passages
     kind = rows_of(traces, beside=not wanted.missing_only)
     tasks, left_out = _askable(question_rows(traces, passages), wanted, source, skip=skip_invalid)
@@ -206,21 +210,6 @@ def probe_traces(
             left = [task for task in tasks if prober.key(task) not in writer.done]
             on_plan(_plan(left, wanted, left_out))
         return record_all(tasks, prober, writer, session)
-
-
-def _refuse_inside(out: Path, source: Path) -> None:
-    if source.resolve() in (out.resolve(), out.resolve().parent) and (
-        source.is_dir() or out.resolve() == source.resolve()
-    ):
-        raise UsageError(f"{out} is, or would become, a part of {source}; choose another --out")
-
-
-def _chosen(traces: TraceSet, settings: ProbeSettings) -> TraceSet:
-    if settings.sample is not None:
-        return traces.only_questions(
-            sampled_ids(traces.question_ids, settings.sample, seed=settings.seed)
-        )
-    return traces.only_questions(traces.question_ids[: settings.limit])
 
 
 def _asked(task: QuestionRows, settings: ProbeSettings) -> NDArray[np.bool_]:
@@ -315,10 +304,7 @@ def _run_document(
 
 
 def probe_agreement(path: str | Path) -> tuple[int, int]:
-    """In how many rounds the model that was asked gives the loop's own answer, and of how many.
-
-    Answers are compared normalised, as they are scored.
-    """
+    """In how many rounds the model that was asked gives the loop's own answer, and of how many."""
     rows = read_traces(path, columns=(), keep_unknown=True).table
     pairs = [
         (own, asked)

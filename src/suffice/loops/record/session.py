@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from suffice.concurrency import side_by_side
@@ -62,10 +62,7 @@ class SessionSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorder(Generic[_Task, _Record]):
-    """How tasks, such as ``questions``, become records.
-
-    ``record`` runs in any thread and gives ``None`` when told to stop before it was finished.
-    """
+    """How tasks, such as ``questions``, become records."""
 
     noun: str
     key: Callable[[_Task], RecordKey]
@@ -87,14 +84,14 @@ def record_all(
     wanted = [task for task in tasks if recorder.key(task) not in writer.done]
     # those that fail every time would else look like a backend that is down
     wanted.sort(key=lambda task: recorder.key(task) in writer.failed)
-    session = _Session(recorder, writer, len(wanted), settings)
+    session = _Session(recorder=recorder, writer=writer, settings=settings, planned=len(wanted))
     if settings.on_start is not None:
         settings.on_start(len(wanted))
     interrupted = _until_nothing_is_left(session, wanted, settings.concurrency)
     return RecordSummary(
         recorded=session.finished,
         before=len(tasks) - len(wanted),
-        failed=session.failed,
+        failed=len(session.failed),
         interrupted=interrupted,
     )
 
@@ -112,51 +109,31 @@ class _Failure:
     long: bool = False
 
 
+@dataclass(slots=True, kw_only=True)
 class _Session(Generic[_Task, _Record]):
     """The work of a recording; fulfils :class:`suffice.concurrency.Work`."""
 
-    def __init__(
-        self,
-        recorder: Recorder[_Task, _Record],
-        writer: RecordWriter[_Record],
-        planned: int,
-        settings: SessionSettings,
-    ) -> None:
-        self._recorder = recorder
-        self._writer = writer
-        self._planned = planned
-        self._on_progress = settings.on_progress
-        self._concurrency = settings.concurrency
-        self._succeeded = time.monotonic()
-        self._kept = settings.kept
-        self._failed_in_a_row = 0
-        self._same_in_a_row = 0
-        self._last = _Failure("")
-        self._failed: dict[RecordKey, tuple[_Task, _Failure]] = {}
-        self.finished = 0
-
-    @property
-    def failed(self) -> int:
-        """How many failed and were not finished since."""
-        return len(self._failed)
-
-    @property
-    def passing(self) -> list[_Task]:
-        """Those that may go well a little later; none while nothing went well at all."""
-        if not self.finished:
-            return []
-        return [task for task, failure in self._failed.values() if failure.passing]
+    recorder: Recorder[_Task, _Record]
+    writer: RecordWriter[_Record]
+    settings: SessionSettings
+    planned: int
+    finished: int = 0
+    failed: dict[RecordKey, tuple[_Task, _Failure]] = field(default_factory=dict)  # and not since
+    _succeeded: float = field(default_factory=time.monotonic)
+    _failed_in_a_row: int = 0
+    _same_in_a_row: int = 0
+    _last: _Failure = field(default_factory=lambda: _Failure(""))
 
     def do(self, task: _Task, stop: threading.Event) -> _Made | _Failure | None:
-        kept = self._kept
+        kept = self.settings.kept
         if kept is not None:
             kept.asked()  # for what failed before
         try:
-            record = self._recorder.record(task, stop)
+            record = self.recorder.record(task, stop)
             if record is None:
                 return None
             # here, since what no file can hold is this task's failure alone
-            return self._writer.stored(record), () if kept is None else kept.asked()
+            return self.writer.stored(record), () if kept is None else kept.asked()
         except StorageError:
             raise
         except (BackendError, DataError) as error:
@@ -170,12 +147,12 @@ class _Session(Generic[_Task, _Record]):
         self, results: Sequence[tuple[_Task, _Made | _Failure | None]], *, broken: bool
     ) -> None:
         stored = [(task, result) for task, result in results if isinstance(result, tuple)]
-        self._writer.add([result[0] for _, result in stored])
-        if self._kept is not None:
-            self._kept.drop(key for _, result in stored for key in result[1])
+        self.writer.add([result[0] for _, result in stored])
+        if self.settings.kept is not None:
+            self.settings.kept.drop(key for _, result in stored for key in result[1])
         self.finished += len(stored)
         for task, _ in stored:
-            self._failed.pop(self._recorder.key(task), None)
+            self.failed.pop(self.recorder.key(task), None)
         if stored:
             self._failed_in_a_row = self._same_in_a_row = 0
             self._succeeded = time.monotonic()
@@ -186,9 +163,9 @@ class _Session(Generic[_Task, _Record]):
                 self._fail(task, result)
 
     def _fail(self, task: _Task, failure: _Failure) -> None:
-        key = self._recorder.key(task)
-        self._writer.fail(key, failure.reason)
-        self._failed[key] = (task, failure)
+        key = self.recorder.key(task)
+        self.writer.fail(key, failure.reason)
+        self.failed[key] = (task, failure)
         self._failed_in_a_row += 1
         same = failure.reason == self._last.reason and not failure.passing
         self._same_in_a_row = self._same_in_a_row + 1 if same else 1
@@ -196,8 +173,8 @@ class _Session(Generic[_Task, _Record]):
 
     def report(self) -> None:
         """Tell how far it is, and give up on a backend that is down."""
-        self._on_progress(
-            Progress(finished=self.finished, failed=self.failed, planned=self._planned)
+        self.settings.on_progress(
+            Progress(finished=self.finished, failed=len(self.failed), planned=self.planned)
         )
         why = self._hopeless()
         if why is not None:
@@ -207,10 +184,10 @@ class _Session(Generic[_Task, _Record]):
         """Why it makes no sense to go on now."""
         if self._last.long:
             return self._last.reason
-        alike = self._same_in_a_row >= _GIVE_UP_AFTER * self._concurrency
+        alike = self._same_in_a_row >= _GIVE_UP_AFTER * self.settings.concurrency
         silent = not self.finished or time.monotonic() - self._succeeded >= _LATELY_S
         if alike or (self._failed_in_a_row >= _GIVE_UP_AFTER and silent):
-            what = f"all of the last {self._failed_in_a_row} {self._recorder.noun} failed"
+            what = f"all of the last {self._failed_in_a_row} {self.recorder.noun} failed"
             return f"{what}, the last with: {self._last.reason}"
         return None
 
@@ -223,7 +200,8 @@ def _until_nothing_is_left(
         finished = session.finished
         if side_by_side(session, tasks, concurrency=concurrency):
             return True
-        tasks = session.passing
+        failed = session.failed.values() if session.finished else ()
+        tasks = [task for task, failure in failed if failure.passing]
         if not tasks:
             return False
         if session.finished == finished:

@@ -30,8 +30,8 @@ from suffice.policies.thresholds import (
 )
 from suffice.scoring import F1Kind
 from suffice.signals.abstained import ABSTAINED
-from suffice.signals.available import lack, remedy
 from suffice.signals.registry import resolve
+from suffice.signals.table import lack, remedy
 from suffice.stats.logistic import fit_logistic
 from suffice.stats.units import Array, Mask
 from suffice.trace.rounds.table import TraceSet

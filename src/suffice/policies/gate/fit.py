@@ -21,8 +21,7 @@ from suffice.policies.gate.settings import (
     RiskModel,
     remaining_share,
 )
-from suffice.signals.candidates import CANDIDATE_AGREEMENT, CONTRADICTION
-from suffice.signals.samples import sample_counts
+from suffice.signals.samples import CANDIDATE_AGREEMENT, CONTRADICTION, sample_counts
 from suffice.stats.logistic import fit_rising_logistic
 from suffice.stats.units import Array, Mask
 from suffice.trace.plans.records import PlanRecord, PlanSet

@@ -21,7 +21,7 @@ from suffice.policies.gate.settings import (
     remaining_share,
     retrieval_depth,
 )
-from suffice.signals.candidates import MarkerDetector, agreement
+from suffice.signals.samples import MarkerDetector, agreement
 
 Blocked = Literal["budget", "cool-down"]
 

@@ -26,8 +26,8 @@ from suffice.policies.gate.settings import (
     remaining_share,
 )
 from suffice.policies.method import FitRun, Fitted, Method, Preset, loop_needs
-from suffice.signals.candidates import CANDIDATE_AGREEMENT, CONTRADICTION
-from suffice.signals.spec import SignalSpec
+from suffice.signals.registry import SignalSpec
+from suffice.signals.samples import CANDIDATE_AGREEMENT, CONTRADICTION
 from suffice.stats.fields import Fields, known
 from suffice.stats.logistic import sigmoids
 from suffice.stats.units import Array, Mask

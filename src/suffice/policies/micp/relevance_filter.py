@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from suffice.contracts import Retention
 from suffice.errors import DataError, UsageError
 from suffice.policies.method import PRESETS, Preset
-from suffice.signals.columns.ragged import Ragged
+from suffice.signals.columns.arrays import NONE, Ragged, Texts
 from suffice.signals.columns.rounds import RoundColumns, blocks, only_columns
-from suffice.signals.columns.texts import NONE, Texts
 from suffice.stats.conformal import lower_order_statistic
 from suffice.stats.fields import Fields, number, whole
 from suffice.stats.units import Array, Mask

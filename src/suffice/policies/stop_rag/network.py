@@ -23,8 +23,7 @@ from suffice.errors import DataError, UsageError, first_line
 from suffice.policies.stop_rag.encoder import PURPOSE, Batch, TextEncoder, Tokenizer, Tokens, torch
 from suffice.policies.stop_rag.settings import Mode, TrainSettings
 from suffice.policies.stop_rag.states import StateTexts, texts_of_view
-from suffice.signals.registry import Q_CONT, Q_STOP
-from suffice.signals.spec import SignalSpec
+from suffice.signals.registry import Q_CONT, Q_STOP, SignalSpec
 from suffice.stats.fields import Fields
 from suffice.stats.units import Array
 from suffice.trace.rounds.records import LoopView

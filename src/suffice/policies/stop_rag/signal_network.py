@@ -19,8 +19,8 @@ from suffice.policies.stop_rag.encoder import torch
 from suffice.policies.stop_rag.settings import SignalTrainSettings
 from suffice.policies.stop_rag.targets import check_learnable
 from suffice.policies.stop_rag.training import Learned, Trajectories, Values, train
-from suffice.signals.available import given_signals
 from suffice.signals.registry import Q_CONT, Q_STOP, SIGNALS, resolve
+from suffice.signals.table import given_signals
 from suffice.stats.fields import Fields
 from suffice.stats.units import Array
 from suffice.trace.rounds.table import TraceSet

@@ -16,9 +16,8 @@ from suffice.measures.measures import Measures
 from suffice.measures.scores import gold_answers
 from suffice.scoring import F1Kind, ScoreName
 from suffice.signals.columns.answers import ScoredAnswers
-from suffice.signals.columns.ragged import segment_means
+from suffice.signals.columns.arrays import Texts, segment_means
 from suffice.signals.columns.rounds import RoundColumns, blocks, only_columns
-from suffice.signals.columns.texts import Texts
 from suffice.signals.evidence import one_line
 from suffice.signals.samples import sample_counts
 from suffice.stats.units import Array, Mask

@@ -40,8 +40,7 @@ from suffice.results.table import Column, Described, Table, table_of
 from suffice.results.tabular import Tabular
 from suffice.scoring import METRICS, AnswerChoice, Metric, ScoreName
 from suffice.signals.abstained import ABSTAINED, stated_phrases
-from suffice.signals.registry import own_among, resolve
-from suffice.signals.spec import given_by
+from suffice.signals.registry import given_by, own_among, resolve
 
 _FEWEST, _MOST_LISTED = 4, 200
 

@@ -36,10 +36,8 @@ from suffice.replay.choose.rule_stops import (
 )
 from suffice.replay.diagnose.signal_checks import UNUSABLE, refuse_unusable, signal_flags
 from suffice.replay.settings import MinRounds
-from suffice.signals.available import given_signals
-from suffice.signals.registry import own_among, resolve
-from suffice.signals.spec import VERDICTS, SignalSpec
-from suffice.signals.table import first_stops
+from suffice.signals.registry import VERDICTS, SignalSpec, own_among, resolve
+from suffice.signals.table import first_stops, given_signals
 from suffice.stats.maps import PerRoundCalibrator
 from suffice.trace.rounds.table import TraceSet
 

@@ -16,8 +16,7 @@ from suffice.errors import UsageError, unknown_name
 from suffice.policies.fitting import FitData, fit_calibrator, out_of_fold
 from suffice.policies.rules.language import Number, RuleColumns, rule_fires
 from suffice.policies.thresholds import shortest_threshold
-from suffice.signals.registry import SIGNALS
-from suffice.signals.spec import SignalSpec
+from suffice.signals.registry import SIGNALS, SignalSpec
 from suffice.signals.table import SignalTable, declared
 from suffice.stats.intervals import from_sums, question_blocks
 from suffice.stats.maps import PerRoundCalibrator

@@ -32,7 +32,7 @@ from suffice.results.as_json import as_json
 from suffice.results.table import Cell, Column, Described, Table, Value, estimate_column, table_of
 from suffice.results.tabular import Tabular
 from suffice.signals.abstained import ABSTAINED
-from suffice.signals.columns.texts import NONE, Texts
+from suffice.signals.columns.arrays import NONE, Texts
 from suffice.signals.table import declared
 from suffice.stats.auroc import ResampledAuroc, auroc, auroc_use
 from suffice.stats.intervals import (

@@ -29,9 +29,8 @@ from suffice.replay.run.named_policies import CLOSED_BOOK
 from suffice.replay.run.results import PolicyResult, ReplayResult
 from suffice.replay.settings import DiagnosticsSettings, SearchSettings, SweepSettings
 from suffice.results.as_json import as_json
-from suffice.signals.available import given_signals
-from suffice.signals.columns.texts import Texts
-from suffice.signals.table import SignalTable, decide
+from suffice.signals.columns.arrays import Texts
+from suffice.signals.table import SignalTable, decide, given_signals
 from suffice.trace.rounds.records import LoopView, QuestionRecord
 from suffice.trace.rounds.table import TraceSet
 

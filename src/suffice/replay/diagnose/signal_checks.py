@@ -13,10 +13,8 @@ from numpy.typing import NDArray
 from suffice.errors import UsageError
 from suffice.measures.measures import Measures
 from suffice.policies.defaults import FIT_SPLIT
-from suffice.signals.available import lack
-from suffice.signals.registry import SIGNALS
-from suffice.signals.spec import SignalSpec
-from suffice.signals.table import declared
+from suffice.signals.registry import SIGNALS, SignalSpec
+from suffice.signals.table import declared, lack
 from suffice.stats.auroc import ResampledAuroc, auroc, auroc_influence
 from suffice.stats.intervals import Sums, from_draws, resampled_counts, undefined
 from suffice.trace.rounds.table import TraceSet

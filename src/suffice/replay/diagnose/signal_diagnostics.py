@@ -32,9 +32,9 @@ from suffice.results.table import (
     table_of,
 )
 from suffice.results.tabular import Tabular
-from suffice.signals.available import given_signals, lack
-from suffice.signals.columns.texts import Texts
+from suffice.signals.columns.arrays import Texts
 from suffice.signals.registry import SIGNALS, resolve
+from suffice.signals.table import given_signals, lack
 from suffice.stats.auroc import USES, Use, auroc_use, average_ranks
 from suffice.stats.intervals import Estimate, difference, from_sums
 from suffice.stats.units import numbered_units

@@ -24,7 +24,7 @@ from suffice.results.formats import counted
 from suffice.results.table import Cell, Column, Table
 from suffice.results.tabular import Tabular
 from suffice.scoring import Metric
-from suffice.signals.available import given_signals
+from suffice.signals.table import given_signals
 from suffice.stats.intervals import Interval, percentile_interval, resampled_means
 from suffice.stats.units import numbered_units, unit_means
 from suffice.trace.rounds.records import Question

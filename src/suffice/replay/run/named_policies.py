@@ -33,8 +33,8 @@ from suffice.policies.rules.policy import check_rule
 from suffice.replay.run.results import ReplayResult
 from suffice.results.markup import shorten
 from suffice.scoring import F1Kind
-from suffice.signals.available import refuse_lacking
 from suffice.signals.registry import is_usual
+from suffice.signals.table import refuse_lacking
 from suffice.trace.rounds.table import TraceSet
 
 CLOSED_BOOK = "closed-book"

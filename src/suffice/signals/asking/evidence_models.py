@@ -1,27 +1,36 @@
-"""Evidence consistency and entailment: an encoder's or an entailment model's view of answer and passages."""
+"""What an encoder or an entailment model says of answer, passages and queries: support and novelty."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.contracts import Encoder, Entailment
+from suffice.contracts import Absence, Encoder, Entailment
 from suffice.errors import BackendError
-from suffice.signals.asking.memo import KeptEncoder, KeptEntailment
-from suffice.signals.asking.whole_record import Asking, Measured, asking_rounds, completed
-from suffice.signals.evidence import NO_ANSWER, PASSAGES_UNKNOWN, TEXT_UNKNOWN, one_line, seen_texts
-from suffice.signals.spec import UNDEFINED, SignalSpec, share
+from suffice.signals.asking.whole_record import (
+    KeptEncoder,
+    KeptEntailment,
+    Measured,
+    asking_rounds,
+    completed,
+)
+from suffice.signals.evidence import (
+    NO_ANSWER,
+    PASSAGES_UNKNOWN,
+    TEXT_UNKNOWN,
+    one_line,
+    seen_passages,
+    seen_texts,
+)
+from suffice.signals.registry import UNDEFINED, share, unrecorded
 from suffice.trace.rounds.records import LoopView, Round
 
-EVIDENCE_SIGNALS = (
-    "evidence_consistency",
-    "evidence_consistency_max",
-    "evidence_consistency_top1",
-)
+EVIDENCE_SIGNALS = ("evidence_consistency", "evidence_consistency_max", "evidence_consistency_top1")
 
 
 def encoded(
@@ -48,10 +57,7 @@ def unit_rows(vectors: NDArray[np.floating]) -> NDArray[np.float64]:
 def consistencies(
     answer: NDArray[np.floating], passages: NDArray[np.floating]
 ) -> tuple[float, float, float]:
-    """(cosine + 1) / 2 of an answer and its evidence: mean, nearest and first passage; in [0, 1].
-
-    Without passages all three are 0, as published. A vector without length has cosine 0 with all.
-    """
+    """(cosine + 1) / 2 of an answer and its evidence: mean, nearest and first passage; in [0, 1]."""
     if len(passages) == 0:
         return 0.0, 0.0, 0.0
     unit = unit_rows(passages)
@@ -65,15 +71,8 @@ def consistencies(
 def evidence_signals(view: LoopView, encoder: Encoder) -> dict[str, float]:
     """The three signals at the view's last round, by name, in [0, 1]; high: near (paper 2, S2).
 
-    The evidence is every distinct passage of rounds 1..t, title and text. Answer and passages are
-    both encoded as passages: the paper embeds them alike.
-
-    All are 0 without passages: the paper gives its signals no evidence as 0, read here as the
-    signal's value, not the cosine's. They are undefined (NaN) where the answer is empty, a round's
-    passages were not recorded, or a passage has no text.
-
-    Every call encodes all passages seen. In a loop pass a
-    :class:`suffice.signals.asking.memo.KeptEncoder`, which encodes each one once.
+    The evidence is every distinct passage of rounds 1..t, title and text; it and the answer are both encoded
+    as passages, as the paper embeds them alike. Without passages all are 0, the signal's value in the paper.
     """
     texts = seen_texts(view.rounds)
     answer = view.current.answer_text
@@ -93,27 +92,15 @@ def with_evidence(view: LoopView, encoder: Encoder) -> Round:
 
 
 def statement(question: str, answer: str) -> str:
-    """Question and answer as the conclusion that a passage may entail.
-
-    A short answer states nothing by itself, and turning it into a sentence would ask a model again,
-    so it stands behind its question.
-
-    >>> statement("Who built Corran Mill?", "Tam Lorne")
-    'Who built Corran Mill? Tam Lorne.'
-    """
+    """Question and answer as the conclusion that a passage may entail."""
     asked, claim = one_line(question), one_line(answer)
     return f"{asked} {claim}" if claim.endswith((".", "!", "?")) else f"{asked} {claim}."
 
 
 def evidence_entailment(view: LoopView, model: Entailment) -> float:
-    """Highest probability that one distinct passage of rounds 1..t entails question and answer.
+    """Highest probability, in [0, 1], that one distinct passage of rounds 1..t entails question and answer.
 
-    In [0, 1]; high: the evidence says it (paper 2's outlook). Passages are judged one by one, so an
-    answer that only several passages together support may score low. 0 without passages; undefined
-    (NaN) where the answer is empty, a round's passages were not recorded, or a passage has no text.
-
-    Every call judges all passages seen. In a loop pass a
-    :class:`suffice.signals.asking.memo.KeptEntailment`, which judges each pair once.
+    Passages are judged one by one, so an answer that only several support together may score low.
     """
     texts = seen_texts(view.rounds)
     answer = view.current.answer_text
@@ -158,31 +145,108 @@ ENTAILING = asking_rounds(
 )
 
 
-def _share(name: str, summary: str, asking: Asking) -> SignalSpec:
-    return share(
-        name=name,
-        summary=summary,
-        asking=asking,
-        needs=("passages",),
-        undefined=(NO_ANSWER, PASSAGES_UNKNOWN, TEXT_UNKNOWN),
-    )
+_support = partial(
+    share, needs=("passages",), undefined=(NO_ANSWER, PASSAGES_UNKNOWN, TEXT_UNKNOWN)
+)
+EVIDENCE_CONSISTENCY = _support(
+    name="evidence_consistency",
+    summary="how near the answer is to the mean of the passages: (cosine + 1) / 2",
+    asking=ENCODING,
+)
+EVIDENCE_CONSISTENCY_MAX = _support(
+    name="evidence_consistency_max",
+    summary="how near the answer is to the nearest passage: (cosine + 1) / 2",
+    asking=ENCODING,
+)
+EVIDENCE_CONSISTENCY_TOP1 = _support(
+    name="evidence_consistency_top1",
+    summary="how near the answer is to the passage ranked first: (cosine + 1) / 2",
+    asking=ENCODING,
+)
+EVIDENCE_ENTAILMENT = _support(
+    name="evidence_entailment",
+    summary="highest probability that a passage entails the answer",
+    asking=ENTAILING,
+)
 
 
-EVIDENCE_CONSISTENCY = _share(
-    "evidence_consistency",
-    "how near the answer is to the mean of the passages: (cosine + 1) / 2",
-    ENCODING,
+NOVELTY = ("query_novelty", "passage_novelty")  # names of the two signals
+
+
+def novelties(
+    encoder: Encoder, new: Sequence[str], earlier: Sequence[str], role: Literal["query", "passage"]
+) -> list[float]:
+    """1 - the greatest cosine of each new text with an earlier one, in [0, 1]; 1 where there is none."""
+    if not earlier:
+        return [1.0] * len(new)
+    vectors = unit_rows(encoded(encoder, [*new, *earlier], role=role))
+    fresh, known = vectors[: len(new)], vectors[len(new) :]
+    # row by row: a matrix product rounds a cosine by how many there are
+    nearest = [float((known * vector).sum(axis=1).max()) for vector in fresh]
+    return [min(1.0, max(0.0, 1.0 - cosine)) for cosine in nearest]
+
+
+def query_novelty(view: LoopView, encoder: Encoder) -> float:
+    """Of the round's query against those of earlier rounds, in [0, 1]; 1 in round 1."""
+    queries = [round_.query for round_ in view.rounds]
+    if None in queries:
+        return UNDEFINED
+    *earlier, query = map(str, queries)
+    return novelties(encoder, [query], earlier, "query")[0]
+
+
+def passage_novelty(view: LoopView, encoder: Encoder) -> float:
+    """Mean over the round's passages, of which those found before count 0, in [0, 1]."""
+    texts, earlier = seen_texts(view.rounds), seen_passages(view.rounds[:-1])
+    if texts is None or earlier is None:
+        return UNDEFINED
+    before = len(earlier)
+    here = {passage.id for passage in view.current.passages or ()}
+    found = here.union(passage.id for passage in view.current.refound or ())
+    new = texts[before:]
+    if not new:
+        return 0.0
+    return math.fsum(novelties(encoder, new, texts[:before], "passage")) / len(found)
+
+
+def novelty_signals(view: LoopView, encoder: Encoder) -> dict[str, float]:
+    """Both at the view's last round, by name; low: little news (DRA_Uncertainty's)."""
+    return {
+        QUERY_NOVELTY.name: query_novelty(view, encoder),
+        PASSAGE_NOVELTY.name: passage_novelty(view, encoder),
+    }
+
+
+def with_novelty(view: LoopView, encoder: Encoder) -> Round:
+    """The view's last round with both among its signals; values it has are kept."""
+    return completed(view, NOVELTY, lambda at: novelty_signals(at, encoder))
+
+
+COMPARING = asking_rounds(
+    "novelty",
+    "--encoder",
+    "encoder",
+    "encoded",
+    novelty_signals,
+    keeping=KeptEncoder,
+    called=lambda values: bool(np.isfinite([*values.values()]).any()),
+    reads=("passages", "query", "refound"),
 )
-EVIDENCE_CONSISTENCY_MAX = _share(
-    "evidence_consistency_max",
-    "how near the answer is to the nearest passage: (cosine + 1) / 2",
-    ENCODING,
+
+
+_novelty = partial(share, answers=False, direction="low", asking=COMPARING)
+QUERY_NOVELTY = _novelty(
+    name="query_novelty",
+    summary="how unlike every earlier query the round's is: 1 less the greatest cosine",
+    needs=("query",),
+    undefined=(
+        unrecorded("query", "the round's query was"),
+        Absence("an earlier round's query was not recorded", lambda _: True),
+    ),
 )
-EVIDENCE_CONSISTENCY_TOP1 = _share(
-    "evidence_consistency_top1",
-    "how near the answer is to the passage ranked first: (cosine + 1) / 2",
-    ENCODING,
-)
-EVIDENCE_ENTAILMENT = _share(
-    "evidence_entailment", "highest probability that a passage entails the answer", ENTAILING
+PASSAGE_NOVELTY = _novelty(
+    name="passage_novelty",
+    summary="how unlike earlier passages the round's are: 1 less the greatest cosine, their mean",
+    needs=("passages",),
+    undefined=(PASSAGES_UNKNOWN, TEXT_UNKNOWN),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,23 +15,17 @@ from suffice.contracts import Encoder
 from suffice.errors import DataError, UsageError
 from suffice.scoring import answer_form
 from suffice.signals.asking.evidence_models import encoded, unit_rows
-from suffice.signals.asking.memo import KeptEncoder
 from suffice.signals.asking.whole_record import (
     Asked,
+    KeptEncoder,
     Replies,
     RoundQuestion,
-    ask_rounds,
     column_values,
 )
 from suffice.trace.rounds.records import LoopView, Round
 from suffice.trace.rounds.table import TraceSet, with_column
 
-if TYPE_CHECKING:
-    from suffice.trace.rounds.table import TraceSet
-
-
-CLUSTERS = "sample_clusters"
-"""The column, and what a run document says of it."""
+CLUSTERS = "sample_clusters"  # the column, and what a run document says of it
 
 DEFAULT_COSINE = 0.9
 """Above it MiniLM mostly joins spellings of one answer; by 0.8 it joins neighbouring numbers."""
@@ -60,12 +54,8 @@ def needs_encoder(samples: Sequence[str]) -> bool:
 def cluster_samples(samples: Sequence[str], encoder: Encoder, *, cosine: float) -> tuple[int, ...]:
     """For each sample the position, from 0, of the first sample of its cluster.
 
-    Average linkage on cosine distance, cut at ``1 - cosine``: clusters are joined, nearest first, as
-    long as the mean cosine between the samples of the two is above ``cosine``. Repeats count in that
-    mean. Samples that normalise alike are always together; those that normalise to nothing are a
-    cluster of their own, since they are no answer.
-
-    The encoder reads the answers as written: without commas and hyphens "8-36 hours" is another number.
+    Average linkage on cosine distance, cut at ``1 - cosine``; repeats count. Samples that normalise alike are
+    always together; those that normalise to nothing are a cluster of their own, since they are no answer.
     """
     check_cosine(cosine)
     strings = [answer_form(sample) for sample in samples]
@@ -131,10 +121,7 @@ def clustering_stated(encoder: Encoder, cosine: float) -> dict[str, Any]:
 
 
 def clustered_by(traces: TraceSet) -> Mapping[str, Any] | None:
-    """The encoder and the cosine that clustered the samples, as the run document states them.
-
-    ``None``: the clusters are there, and who made them is not said.
-    """
+    """The encoder and the cosine that clustered the samples, as the run document states them."""
     drawn = rows_with(traces, "samples")
     lacking = int((drawn & ~rows_with(traces, CLUSTERS)).sum())
     if lacking:
@@ -197,8 +184,12 @@ def cluster_traces(
             f"{traces.origin.source}: no round has samples to cluster; record them with "
             "suffice record --samples M"
         )
-    if not again:
-        _check_same(traces, stated)
+    before = stated_clustering(traces)
+    if not again and traces.has(CLUSTERS) and before != stated:
+        raise UsageError(
+            f"{traces.origin.source} has clusters of {_named(before)}, not of {_named(stated)}; "
+            "ask for the same ones, or add --recluster to replace them all"
+        )
     kept = np.zeros(traces.table.num_rows, bool) if again else rows_with(traces, CLUSTERS)
     wanted = rows_with(traces, "samples") & ~kept
     remembered = KeptEncoder(encoder)
@@ -213,10 +204,11 @@ def cluster_traces(
         who="encoder",
         ask=ask,
         called=lambda reply: reply[1],
+        on_progress=on_progress,
         concurrency=remembered.concurrency,
         columns=("samples",),
     )
-    replies = ask_rounds(traces, question, wanted, on_progress)
+    replies = question.about(traces, wanted)
     values = column_values(traces, CLUSTERS) if kept.any() else [None] * len(kept)
     for row, (clusters, _) in replies.by_row.items():
         values[row] = clusters
@@ -230,15 +222,6 @@ def cluster_traces(
         before=int(kept.sum()),
         replies=replies,
     )
-
-
-def _check_same(traces: TraceSet, stated: Mapping[str, Any]) -> None:
-    before = stated_clustering(traces)
-    if traces.has(CLUSTERS) and before != stated:
-        raise UsageError(
-            f"{traces.origin.source} has clusters of {_named(before)}, not of {_named(stated)}; "
-            "ask for the same ones, or add --recluster to replace them all"
-        )
 
 
 def _named(stated: Mapping[str, Any] | None) -> str:

@@ -4,19 +4,90 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from suffice.concurrency import side_by_side, width_of
+from suffice.contracts import Encoder, Entailment
 from suffice.errors import BackendError
 from suffice.trace.rounds.records import LoopView, Round
 
 if TYPE_CHECKING:
     from suffice.trace.rounds.table import TraceSet
+
+_Role = Literal["query", "passage"]
+_Key = TypeVar("_Key", bound=Hashable)
+_Value = TypeVar("_Value")
+
+
+class _Kept(Generic[_Key, _Value]):
+    """The values used last, at most ``most`` of them."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._values: OrderedDict[_Key, _Value] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def of(
+        self, keys: Sequence[_Key], compute: Callable[[Sequence[_Key]], Sequence[_Value]]
+    ) -> Mapping[_Key, _Value]:
+        """The value of every key; those not kept are computed in one call, without the lock held."""
+        values_of: dict[_Key, _Value] = {}
+        with self._lock:
+            for key in keys:
+                if key in self._values:
+                    self._values.move_to_end(key)
+                    values_of[key] = self._values[key]
+        new = [key for key in dict.fromkeys(keys) if key not in values_of]
+        if new:
+            values = compute(new)
+            if len(values) != len(new):
+                raise BackendError(f"asked about {len(new)} texts, got {len(values)} values")
+            values_of.update(zip(new, values, strict=True))
+            with self._lock:
+                self._values.update((key, values_of[key]) for key in new)
+                while len(self._values) > self._most:
+                    self._values.popitem(last=False)
+        return values_of
+
+
+class KeptEncoder:
+    """An encoder that keeps the vectors used last; a :class:`suffice.contracts.Encoder`."""
+
+    def __init__(self, encoder: Encoder, *, most: int = 4096) -> None:
+        self._encoder, self.name = encoder, encoder.name  # the vectors are the same
+        self.concurrency = width_of(encoder)
+        self._kept: _Kept[tuple[_Role, str], NDArray[np.float32]] = _Kept(most)
+
+    def encode(self, texts: Sequence[str], *, role: _Role = "passage") -> NDArray[np.float32]:
+        """A unit vector for every text, (len(texts), dimension)."""
+        if not texts:
+            return self._encoder.encode(texts, role=role)
+
+        def encode(keys: Sequence[tuple[_Role, str]]) -> Sequence[NDArray[np.float32]]:
+            vectors = self._encoder.encode([text for _, text in keys], role=role)
+            return [vector.copy() for vector in vectors]  # a view would keep its whole batch
+
+        vectors = self._kept.of([(role, text) for text in texts], encode)
+        return np.stack([vectors[role, text] for text in texts])
+
+
+class KeptEntailment:
+    """An entailment model that keeps the probabilities used last."""
+
+    def __init__(self, model: Entailment, *, most: int = 4096) -> None:
+        self._model, self.concurrency = model, width_of(model)
+        self._kept: _Kept[tuple[str, str], float] = _Kept(most)
+
+    def entailed(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
+        """For every (premise, conclusion) the probability that it follows, (len(pairs),)."""
+        probabilities = self._kept.of(list(pairs), lambda new: self._model.entailed(new).tolist())
+        return np.array([probabilities[pair] for pair in pairs], np.float64)
 
 
 # failures in a row after which the model is taken to be down: so many before the first answer, or so
@@ -49,18 +120,6 @@ class Replies(Generic[_Reply]):
     interrupted: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundQuestion(Generic[_Reply]):
-    """What is asked about each round."""
-
-    what: str
-    who: str
-    ask: Callable[[LoopView], _Reply]
-    called: Callable[[_Reply], bool]
-    concurrency: int = 1
-    columns: tuple[str, ...] = ("passages",)
-
-
 OnProgress = Callable[[Asked], None]
 Measured = Mapping[str, float]  # by the signal's name, NaN where undefined
 
@@ -71,10 +130,6 @@ def column_values(traces: TraceSet, name: str) -> list[Any]:
         return [None] * traces.table.num_rows
     values: list[Any] = traces.table.column(name).to_pylist()
     return values
-
-
-def _no_columns(_traces: TraceSet, _replies: Any) -> Mapping[str, list[Any]]:
-    return {}
 
 
 def summary_of_values(replies: Replies[Measured]) -> dict[str, Any]:
@@ -97,7 +152,7 @@ class Asking:
     who: str
     ask: Callable[[TraceSet, Any, NDArray[np.bool_], OnProgress], Replies[Any]]
     values: Callable[[Any], Measured] = dict
-    columns: Callable[[TraceSet, Any], Mapping[str, list[Any]]] = _no_columns
+    columns: Callable[[TraceSet, Any], Mapping[str, list[Any]]] = lambda _traces, _replies: {}
     summary: Callable[[Any], dict[str, Any]] = summary_of_values
     line: str = "the {who} measured {rounds} rounds; {undefined} undefined, {failed} failed"
     inputs: Callable[[TraceSet], bool] | None = None
@@ -126,10 +181,11 @@ def asking_rounds(
             who=who,
             ask=lambda view: measure(view, kept),
             called=called,
+            on_progress=on_progress,
             concurrency=width_of(kept),
             columns=reads,
         )
-        return ask_rounds(traces, question, wanted, on_progress)
+        return question.about(traces, wanted)
 
     return Asking(name=name, option=option, who=who, ask=ask, **told)
 
@@ -142,34 +198,6 @@ def completed(
     if finished.signals.keys() >= set(names):
         return finished
     return replace(finished, signals={**measure(view), **finished.signals})
-
-
-def ask_rounds(
-    traces: TraceSet,
-    question: RoundQuestion[_Reply],
-    wanted: NDArray[np.bool_],
-    on_progress: OnProgress,
-) -> Replies[_Reply]:
-    """Ask about every row where ``wanted`` (n_rows,) is true.
-
-    A question's rounds are asked about in order from one thread. A call that fails leaves its round
-    without a value, for a later run to ask again. After five in a row (for each question under way, once a
-    call was answered) no further ones are made, and an interrupt ends likewise: what was said is returned.
-    """
-    session = _Session(question, int(wanted.sum()), on_progress)
-    session.interrupted = side_by_side(
-        session, _questions(traces, wanted, question.columns), concurrency=question.concurrency
-    )
-    if session.interrupted:
-        session.report()
-    replies = session.replies()
-    answered = any(map(question.called, replies.by_row.values()))
-    if replies.failures and not answered and not replies.interrupted:
-        reason = next(iter(replies.failures.values()))
-        raise BackendError(
-            f"all {len(replies.failures)} calls of the {question.who} failed, the first: {reason}"
-        )
-    return replies
 
 
 def _questions(
@@ -185,61 +213,73 @@ def _questions(
             yield chosen
 
 
-class _Session(Generic[_Reply]):
-    """Fulfils :class:`suffice.concurrency.Work`: a question's rounds are a piece of it."""
+@dataclass(slots=True, kw_only=True)
+class RoundQuestion(Generic[_Reply]):
+    """What is asked about rounds; as :class:`suffice.concurrency.Work` a question's are a piece of it."""
 
-    def __init__(
-        self,
-        question: RoundQuestion[_Reply],
-        planned: int,
-        on_progress: Callable[[Asked], None],
-    ) -> None:
-        self._question = question
-        self._planned = planned
-        self._on_progress = on_progress
-        self._lock = threading.Lock()
-        self._failed_in_a_row = 0
-        self._allowed = _GIVE_UP_AFTER
-        self._by_row: dict[int, _Reply] = {}
-        self._failures: dict[int, str] = {}
-        self.interrupted = False
+    what: str
+    who: str
+    ask: Callable[[LoopView], _Reply]
+    called: Callable[[_Reply], bool]
+    on_progress: OnProgress
+    concurrency: int = 1
+    columns: tuple[str, ...] = ("passages",)
+    _planned: int = 0
+    _by_row: dict[int, _Reply] = field(default_factory=dict)
+    _failures: dict[int, str] = field(default_factory=dict)
+    _failed_in_a_row: int = 0
+    _allowed: int = _GIVE_UP_AFTER
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def replies(self) -> Replies[_Reply]:
+    def about(self, traces: TraceSet, wanted: NDArray[np.bool_]) -> Replies[_Reply]:
+        """Ask about every row where ``wanted`` (n_rows,) is true.
+
+        A question's rounds are asked about in order. A call that fails leaves its round without a value, for
+        a later run to ask again. After five in a row (for each question under way, once a call was answered)
+        no further ones are made, and an interrupt ends likewise: what was said is returned.
+        """
+        self._planned = int(wanted.sum())
+        questions = _questions(traces, wanted, self.columns)
+        interrupted = side_by_side(self, questions, concurrency=self.concurrency)
+        if interrupted:
+            self.report()
+        failures = dict(sorted(self._failures.items()))
+        if failures and not interrupted and not any(map(self.called, self._by_row.values())):
+            reason = next(iter(failures.values()))
+            raise BackendError(
+                f"all {len(failures)} calls of the {self.who} failed, the first: {reason}"
+            )
         return Replies(
             by_row=dict(sorted(self._by_row.items())),
-            failures=dict(sorted(self._failures.items())),
-            left=self._planned - len(self._by_row) - len(self._failures),
-            interrupted=self.interrupted,
+            failures=failures,
+            left=self._planned - len(self._by_row) - len(failures),
+            interrupted=interrupted,
         )
 
     def do(self, task: _Rounds, stop: threading.Event) -> _Batch[_Reply]:
+        """Ask about a question's rounds."""
         replies: list[tuple[int, _Reply | BackendError]] = []
         for row, view in task:
             if stop.is_set():
                 break
             try:
-                reply = self._question.ask(view)
+                reply = self.ask(view)
             except BackendError as error:
                 replies.append((row, error))
-                self._failed(stop)
-            else:
-                replies.append((row, reply))
-                if self._question.called(reply):
-                    self._answered()
+                with self._lock:
+                    self._failed_in_a_row += 1
+                    if self._failed_in_a_row >= self._allowed:
+                        stop.set()
+                continue
+            replies.append((row, reply))
+            if self.called(reply):
+                with self._lock:
+                    self._failed_in_a_row = 0
+                    self._allowed = _GIVE_UP_AFTER * self.concurrency
         return replies
 
-    def _failed(self, stop: threading.Event) -> None:
-        with self._lock:
-            self._failed_in_a_row += 1
-            if self._failed_in_a_row >= self._allowed:
-                stop.set()
-
-    def _answered(self) -> None:
-        with self._lock:
-            self._failed_in_a_row = 0
-            self._allowed = _GIVE_UP_AFTER * self._question.concurrency
-
     def keep(self, results: Sequence[tuple[_Rounds, _Batch[_Reply]]], *, broken: bool) -> None:
+        """Take in what was said."""
         del broken
         for row, reply in (answered for _, batch in results for answered in batch):
             if isinstance(reply, BackendError):
@@ -248,9 +288,10 @@ class _Session(Generic[_Reply]):
                 self._by_row[row] = reply
 
     def report(self) -> None:
-        self._on_progress(
+        """Tell how far it is."""
+        self.on_progress(
             Asked(
-                what=self._question.what,
+                what=self.what,
                 finished=len(self._by_row),
                 failed=len(self._failures),
                 planned=self._planned,

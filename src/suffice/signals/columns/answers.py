@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import string
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,29 +13,119 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.scoring import SPECIAL, F1Kind, ScoreName, answer_form, normalize_answer
-from suffice.signals.columns.characters import without_articles
-from suffice.signals.columns.pairs import contained, f1_of_pairs
-from suffice.signals.columns.ragged import Ragged, ranges
-from suffice.signals.columns.texts import NONE, Codes, Texts, by_text
+from suffice.signals.columns.arrays import NONE, Codes, Ragged, Texts, by_text, ranges
+
+_PUNCTUATION = string.punctuation.encode()
+_ARTICLES = ("", "a", "an", "the")
+_ARTICLE = r"\b(?:a|an|the)\b"
+EUROPEAN = (
+    r"^[\x00-\x1b -\x{84}\x{86}-\x{9f}\x{a1}-\x{12f}\x{131}-\x{24f}"
+    r"\x{200b}-\x{2027}\x{202a}-\x{202e}\x{2030}-\x{205e}\x{2060}-\x{206f}]*$"
+)
+_BESIDE = r"[^\t\n -~](?:a|an|the)|(?:a|an|the)[^\t\n -~]"
+_FEW = 16  # texts, as of a loop under way, that are sooner formed one by one
+
+
+def without_articles(
+    texts: pa.Array, one: Callable[[str], str], *, articles_first: bool = False
+) -> pa.Array:
+    """Texts in lower case without punctuation and articles; ``one`` gives the same of a single text."""
+    if len(texts) <= _FEW:
+        return by_text(one)(texts).cast(texts.type)
+    lower = pc.utf8_lower(texts)
+    bare = _without_punctuation(lower)
+    beside = pc.match_substring_regex(lower if articles_first else bare, _BESIDE)
+    alike = pc.and_not(pc.match_substring_regex(texts, EUROPEAN), beside)
+    if articles_first:
+        lower = pc.replace_substring_regex(lower, _ARTICLE, " ")
+        bare = _without_punctuation(lower)
+    words = pc.ascii_split_whitespace(bare)
+    gone = pa.array(_ARTICLES[:1] if articles_first else _ARTICLES, texts.type)
+    kept = pc.invert(pc.is_in(words.flatten(), value_set=gone))
+    before = np.append(0, np.cumsum(kept.to_numpy(zero_copy_only=False)))
+    lists = pa.ListArray.from_arrays(
+        pa.array(before[words.offsets.to_numpy()], pa.int32()), words.flatten().filter(kept)
+    )
+    formed = pc.binary_join(lists, " ").cast(texts.type)
+    return instead(formed, pc.invert(alike), texts, one)
+
+
+def _without_punctuation(texts: pa.Array) -> pa.Array:
+    """Texts less ASCII's punctuation, each with a blank behind it."""
+    whole = pa.ListArray.from_arrays(pa.array([0, len(texts)], pa.int32()), texts.cast("binary"))
+    joined = b"%b\xff" % pc.binary_join(whole, b"\xff")[0].as_buffer()
+    text = np.frombuffer(bytearray(joined.translate(None, _PUNCTUATION)), np.uint8)
+    ends = np.flatnonzero(text == 0xFF) + 1
+    text[ends - 1] = ord(" ")
+    offsets = pa.py_buffer(np.append(0, ends).astype(np.int32))
+    return pa.StringArray.from_buffers(len(texts), offsets, pa.py_buffer(text))
+
+
+def instead(
+    formed: pa.Array, others: pa.Array, texts: pa.Array, one: Callable[[str], str]
+) -> pa.Array:
+    """The forms, where ``others`` is true those that a function of one text gives."""
+    if not others.true_count:
+        return formed
+    own = by_text(one)(texts.filter(others)).cast(formed.type)
+    return pc.replace_with_mask(formed, others, own)
+
+
+Positions = NDArray[np.int64]
+
+
+def contained(texts: pa.Array, part: Positions, whole: Positions) -> NDArray[np.bool_]:
+    """Whether one text stands anywhere in the other, (n_pairs,); one without characters never does."""
+    pairs = (texts.take(pa.array(of)).to_pylist() for of in (part, whole))
+    within = (one != "" and one in other for one, other in zip(*pairs, strict=True))
+    return np.fromiter(within, np.bool_, len(part))
+
+
+def f1_of_pairs(texts: pa.Array, first: Positions, second: Positions) -> NDArray[np.float64]:
+    """:func:`suffice.scoring.token_f1` of every pair of texts in a normal form, (n_pairs,), bit for bit."""
+    used, place = np.unique(np.concatenate([first, second]), return_inverse=True)
+    texts = texts.take(pa.array(used))
+    lists = pc.split_pattern(texts, " ")  # one empty word of an empty text
+    offsets = lists.offsets.to_numpy().astype(np.int64)
+    words, lengths = _numbered(lists.flatten(), offsets), np.diff(offsets)
+    empty = pc.equal(texts, "").to_numpy(zero_copy_only=False)
+    first, second = place[: len(first)], place[len(first) :]
+    asked = np.repeat(second * len(words), lengths[first])
+    asked += words[ranges(offsets[first], offsets[first + 1])]
+    held = np.repeat(np.arange(len(used)) * len(words), lengths) + words
+    there = pc.is_in(pa.array(asked), value_set=pa.array(held)).to_numpy(zero_copy_only=False)
+    pair = np.repeat(np.arange(len(first)), lengths[first])
+    shared = np.bincount(pair[there], minlength=len(first))
+    some = np.flatnonzero((shared > 0) & ~empty[first])
+    precision, recall = (shared[some] / lengths[of[some]] for of in (first, second))
+    scores = np.zeros(len(first))
+    scores[some] = 2 * precision * recall / (precision + recall)
+    return scores
+
+
+def _numbered(words: pa.Array, offsets: NDArray[np.int64]) -> NDArray[np.int64]:
+    """A number below ``len(words)`` for each, equal for the same word the same time in a text."""
+    coded = words.dictionary_encode()
+    codes, many = coded.indices.to_numpy().astype(np.int64), len(coded.dictionary)
+    keys = np.repeat(np.arange(len(offsets) - 1) * many, np.diff(offsets)) + codes
+    order = np.argsort(keys, kind="stable")
+    begins = np.diff(keys[order], prepend=-1) != 0
+    place = np.arange(len(keys))
+    times = np.empty(len(keys), np.int64)
+    times[order] = place - np.maximum.accumulate(np.where(begins, place, 0))
+    return np.unique(times * many + codes, return_inverse=True)[1].reshape(-1)
+
 
 Array = NDArray[np.float64]
 
 
 def normal_forms(texts: pa.Array) -> pa.Array:
-    """:func:`suffice.scoring.normalize_answer` of every text, for :meth:`Texts.mapped`.
-
-    >>> normal_forms(pa.array(["The  A-ha, a.m.", "?"])).to_pylist()
-    ['aha am', '']
-    """
+    """:func:`suffice.scoring.normalize_answer` of every text, for :meth:`Texts.mapped`."""
     return without_articles(texts, normalize_answer.__wrapped__)
 
 
 def answer_forms(texts: pa.Array) -> pa.Array:
-    """:func:`suffice.scoring.answer_form` of every text, for :meth:`Texts.mapped`.
-
-    >>> answer_forms(pa.array(["The Tempest.", "(A)", "the"])).to_pylist()
-    ['tempest', 'a', '']
-    """
+    """:func:`suffice.scoring.answer_form` of every text, for :meth:`Texts.mapped`."""
     forms = normal_forms(texts)
     nothing = pc.equal(forms, "")
     if not pc.any(nothing).as_py():
@@ -132,7 +224,10 @@ class _Pairs:
         if name == "em":
             return self.same.astype(np.float64)
         scores = self.said.astype(np.float64)
-        of_others = self._contained if name == "acc" else self._f1
+        if name == "acc":
+            of_others = contained(self.forms, self.gold, self.answer).astype(np.float64)
+        else:
+            of_others = self._f1
         if name == "f1" and f1_kind == "hotpotqa":
             of_others = np.where(self._special, 0.0, of_others)
         scores[~self.same] = of_others[self.other]
@@ -141,10 +236,6 @@ class _Pairs:
     @cached_property
     def _f1(self) -> Array:
         return f1_of_pairs(self.forms, self.answer, self.gold)
-
-    @cached_property
-    def _contained(self) -> Array:
-        return contained(self.forms, self.gold, self.answer).astype(np.float64)
 
     @cached_property
     def _special(self) -> NDArray[np.bool_]:

@@ -1,9 +1,9 @@
-"""Recorded rounds as columns, from which signals are computed."""
+"""Recorded rounds as columns, from which signals are computed, and their passages by id."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -13,8 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.signals.columns.answers import normal_forms
-from suffice.signals.columns.ragged import Ragged
-from suffice.signals.columns.texts import Texts
+from suffice.signals.columns.arrays import Ragged, Texts
 from suffice.trace.lazy import LazyTable
 from suffice.trace.rounds.schema import SCHEMA
 from suffice.trace.rounds.table import TraceSet
@@ -37,6 +36,7 @@ class RoundColumns:
 
     def __init__(self, traces: TraceSet) -> None:
         self.traces = traces
+        self.n_rows = int(traces.table.num_rows)
         self._derived: dict[Callable[[Any], Any], Any] = {}
         self._texts: dict[str, Texts] = {}
         self._lists: dict[str, Ragged] = {}
@@ -49,11 +49,6 @@ class RoundColumns:
         return derived
 
     # --- rows ------------------------------------------------------------------------------------
-    @property
-    def n_rows(self) -> int:
-        """How many rounds there are."""
-        return int(self.traces.table.num_rows)
-
     @cached_property
     def question(self) -> NDArray[np.int64]:
         """Which question each row is of, (n_rows,), from 0."""
@@ -88,10 +83,6 @@ class RoundColumns:
         return np.full(self.n_rows, np.nan)
 
     # --- columns ---------------------------------------------------------------------------------
-    def has(self, column: str) -> bool:
-        """Whether the column is there and not null throughout."""
-        return self.traces.has(column)
-
     def texts(self, column: str) -> Texts:
         """A column of texts; nothing but nulls where it is not there."""
         if column not in self._texts:
@@ -130,8 +121,7 @@ class RoundColumns:
         return self.texts("answer").codes >= 0
 
 
-AT_ONCE = 20_000
-"""Questions whose texts are worked on together."""
+AT_ONCE = 20_000  # questions whose texts are worked on together
 
 
 def only_columns(traces: TraceSet, *columns: str) -> TraceSet:
@@ -158,3 +148,74 @@ def asked_in_both(first: TraceSet, second: TraceSet) -> list[str]:
     )
     shared = one.filter(pc.and_(pc.is_in(one, value_set=other), pc.not_equal(one, "")))
     return list(shared.to_pylist())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Listings:
+    """The passages that rounds list, end to end; those of a question with one id are one passage.
+
+    ``passage`` (n_listings,) numbers them from 0 in the order in which they are first listed, so a question's
+    are consecutive. ``places`` (n_passages,) are their first listings.
+    """
+
+    lists: Ragged
+    passage: NDArray[np.int64]
+    places: NDArray[np.int64]
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """The row in which each passage is first listed, (n_passages,), rising."""
+        return self.lists.rows[self.places]
+
+    @property
+    def new(self) -> NDArray[np.int64]:
+        """How many passages each row lists that no earlier round of its question lists, (n_rows,)."""
+        return np.bincount(self.rows, minlength=len(self.lists))
+
+
+def listings(rounds: RoundColumns) -> Listings:
+    """Those of the column ``passages``."""
+    lists = rounds.lists("passages")
+    ids = codes_of_ids(lists.field("id"))
+    keys = rounds.question[lists.rows] * (int(ids.max(initial=0)) + 1) + ids
+    return Listings(lists, *by_appearance(keys))
+
+
+def codes_of_ids(ids: pa.Array) -> NDArray[np.int64]:
+    """Equal for equal ids, of which a null is an empty one."""
+    return Texts.of(pc.fill_null(ids, "")).codes
+
+
+def added_nothing(rounds: RoundColumns) -> NDArray[np.bool_]:
+    """Rows whose passages were recorded and none of which is new by id, (n_rows,)."""
+    listed = rounds.once(listings)
+    return np.where(listed.new == 0, listed.lists.valid, False)
+
+
+def unrecorded_so_far(rounds: RoundColumns) -> NDArray[np.bool_]:
+    """Rows of whose question this round's passages or an earlier one's were not recorded, (n_rows,)."""
+    return rounds.so_far(~rounds.lists("passages").valid)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GoldPassages:
+    """How many a question names, (n_questions,), and which of the passages listed are so, (n_passages,)."""
+
+    named: NDArray[np.int64]
+    listed: NDArray[np.bool_]
+
+
+def gold_passages(rounds: RoundColumns) -> GoldPassages:
+    """Those that round 1 of each question names, each once."""
+    named, listed = rounds.lists("gold_passage_ids"), rounds.once(listings)
+    stated = rounds.first[named.rows] & named.values.is_valid().to_numpy(zero_copy_only=False)
+    names = named.values.filter(pa.array(stated))
+    ids = listed.lists.field("id").take(pa.array(listed.places))
+    codes = codes_of_ids(pa.concat_arrays([names, ids]))
+    rows = np.concatenate([named.rows[stated], listed.rows])
+    keys = rounds.question[rows] * (int(codes.max(initial=0)) + 1) + codes
+    wanted, firsts = np.unique(keys[: len(names)], return_index=True)
+    return GoldPassages(
+        np.bincount(rounds.question[rows[firsts]], minlength=rounds.traces.n_questions),
+        np.isin(keys[len(names) :], wanted),
+    )

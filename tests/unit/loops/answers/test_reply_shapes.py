@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from suffice.loops.answers.calls import ComingAnswer, parse_reply
+from suffice.loops.calls import ComingAnswer, parse_reply
 from suffice.signals.model_confidence import ANSWER_TOKEN_MARGIN
 from suffice.trace.rounds.records import LoopView, Round, Token, TopToken
 
@@ -85,10 +85,7 @@ def _round(text: str) -> tuple[Round, list[str]]:
     )
     parsed = parse_reply(text)
     return Round(
-        answer=parsed.answer,
-        response=text,
-        tokens=tokens,
-        verbalized_confidence=parsed.confidence,
+        answer=parsed.answer, response=text, tokens=tokens, verbalized_confidence=parsed.confidence
     ), pieces
 
 

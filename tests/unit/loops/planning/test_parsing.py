@@ -10,12 +10,7 @@ from studies.hidden_constraints.checker import plan_steps
 from tests.broken_plans import CORPUS, GOOD, Broken
 
 from suffice.llm.wire import schema_text
-from suffice.loops.planning.parsing import (
-    PLAN_SCHEMA,
-    parse_candidate,
-    parse_plan,
-    parse_yes_no,
-)
+from suffice.loops.planning.parsing import PLAN_SCHEMA, parse_candidate, parse_plan, parse_yes_no
 
 
 @pytest.mark.parametrize("broken", CORPUS, ids=lambda broken: broken.name)

@@ -12,15 +12,12 @@ from suffice.datasets.registry import load
 from suffice.errors import DataError, UsageError
 from suffice.loops.follow_up import IterativeSettings
 from suffice.loops.ranked import BudgetedSettings, CumulativeSettings
-from suffice.loops.record.dataset_run import (
-    Recording,
-    record_examples,
-)
+from suffice.loops.record.dataset_run import Recording, record_examples
 from suffice.loops.record.session import RecordSummary
 from suffice.retrieval.retrievers import OwnParagraphs, Retrieval, pooled_passages
 from suffice.signals.asking.meaning_clusters import cluster_samples, cluster_traces, clustered_by
 from suffice.testing.encoders import HashingEncoder
-from suffice.testing.models import Failures, ScriptedModel
+from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.reader import read_traces
 
 EXAMPLES = load("generated", limit=10)
@@ -128,22 +125,6 @@ def test_the_prompts_name_says_how_the_final_answer_was_asked_for(tmp_path: Path
         record(
             tmp_path / "short", EXAMPLES[:4], settings=replace(thought, max_tokens=short.max_tokens)
         )
-
-
-def test_a_question_whose_closed_book_fails_is_tried_again(tmp_path: Path) -> None:
-    text = EXAMPLES[1].question.text
-    settings = CumulativeSettings(rounds=1, closed_book=True)
-    recording = Recording(dataset="generated", settings=settings)
-    broken = ScriptedModel(
-        failures=Failures(containing=(f"Zundert\nConfidence: 2\n\nQuestion: {text}",))
-    )
-    first = record_examples(EXAMPLES[:3], broken, tmp_path / "t", recording, lambda _: None)
-    assert (first.recorded, first.failed) == (2, 1)
-    again = record_examples(
-        EXAMPLES[:3], ScriptedModel(), tmp_path / "t", recording, lambda _: None
-    )
-    assert (again.recorded, again.failed) == (1, 0)
-    assert read_traces(tmp_path / "t").closed_book.num_rows == 3
 
 
 # --- the budgeted loop and other retrievers -----------------------------------------------------------

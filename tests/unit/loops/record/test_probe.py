@@ -11,12 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from suffice.errors import DataError, UsageError
-from suffice.loops.record.probe import (
-    ProbePlan,
-    ProbeSettings,
-    probe_agreement,
-    probe_traces,
-)
+from suffice.loops.record.probe import ProbePlan, ProbeSettings, probe_agreement, probe_traces
 from suffice.testing.models import Failures, ScriptedModel
 from suffice.trace.durable import Shard
 from suffice.trace.recording import failures_of

@@ -222,9 +222,7 @@ def test_what_would_meet_every_question_ends_it_at_once(
     assert list(read_traces(tmp_path).question_ids) == ["q00", "q01"]
 
 
-def test_questions_that_always_fail_do_not_keep_the_others_from_being_asked(
-    tmp_path: Path,
-) -> None:
+def test_questions_that_always_fail_do_not_keep_the_others_from_being_asked(tmp_path: Path) -> None:
     """Six of them would else look like a backend that is down, run after run."""
     long = {f"q{n:02d}": BackendError(f"prompt {n} is too long") for n in range(1, 7)}
     assert recorded(tmp_path, Refusing(long), count=7, concurrency=1).failed == 6

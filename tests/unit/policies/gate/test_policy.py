@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from suffice.errors import DataError, SufficeWarning, UsageError
-from suffice.live.chosen import choose_policy
 from suffice.live.controller import Controller
+from suffice.live.requirements import choose_policy
 from suffice.policies.file import load_policy, policy_document, policy_hash, save_policy
 from suffice.policies.gate.policy import GatePolicy
 from suffice.policies.gate.settings import GateCosts, GateSettings, RiskModel

@@ -37,8 +37,7 @@ from suffice.policies.rules.language import (
     rule_fires,
 )
 from suffice.policies.rules.policy import rule_needs
-from suffice.signals.registry import SIGNALS
-from suffice.signals.spec import SignalSpec
+from suffice.signals.registry import SIGNALS, SignalSpec
 
 A, B, C = (Truth(SignalRef(name)) for name in "abc")
 X, Y = SignalRef("x"), SignalRef("y")

@@ -19,7 +19,7 @@ from suffice.contracts import PolicyTable
 from suffice.costs.usage import CostReads, cost_matrix
 from suffice.errors import UsageError
 from suffice.live.loop import answer_round
-from suffice.live.redact import redact_traces
+from suffice.live.privacy import redact_traces
 from suffice.measures.costs import paid_together
 from suffice.measures.measures import Measures
 from suffice.policies.file import save_policy

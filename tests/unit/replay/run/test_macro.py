@@ -10,7 +10,7 @@ import pytest
 from tests.builders import written_traces
 
 from suffice.errors import UsageError
-from suffice.live.redact import redact_traces
+from suffice.live.privacy import redact_traces
 from suffice.replay.run.compare import Comparison, compare
 from suffice.replay.run.macro import macro_means
 from suffice.replay.settings import ComparisonSettings

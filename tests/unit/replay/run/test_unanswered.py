@@ -23,8 +23,7 @@ from suffice.replay.choose.sweep import sweep
 from suffice.replay.run.compare import compare
 from suffice.replay.run.macro import macro_means
 from suffice.replay.settings import ComparisonSettings, SearchSettings, SweepSettings
-from suffice.signals.registry import SIGNALS
-from suffice.signals.spec import why_undefined
+from suffice.signals.registry import SIGNALS, why_undefined
 from suffice.testing.traces import random_records, to_trace_set
 from suffice.trace.rounds.records import LoopView, Passage, QuestionRecord, Round, Usage
 from suffice.trace.rounds.table import TraceSet

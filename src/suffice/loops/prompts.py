@@ -1,0 +1,499 @@
+"""Prompts that only grow at their end, so that a server reuses its prefix: evidence, question last."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from suffice.contracts import Message
+from suffice.signals.evidence import evidence_text, one_line, passage_line
+from suffice.trace.rounds.records import Passage
+
+Prompt = str | tuple[Message, ...]  # a text to continue, or messages
+Api = Literal["chat", "completion"]
+NOTHING_NEW = "(nothing new was found)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchStep:
+    """A search that was made."""
+
+    said: str
+    query: str
+    found: tuple[Passage, ...]
+    shown: tuple[Passage, ...] = ()
+    answer: str = ""
+
+
+def passage_lines(passages: Sequence[Passage]) -> list[str]:
+    """Each as :func:`suffice.signals.evidence.passage_line`."""
+    return [passage_line(passage.title, passage.text or "") for passage in passages]
+
+
+def in_reply(prompt: tuple[Message, ...], reply: str, request: str) -> tuple[Message, ...]:
+    """A conversation, the reply to it, and what is asked then."""
+    return (
+        *prompt,
+        Message(role="assistant", content=reply),
+        Message(role="user", content=request),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkedExample:
+    """Evidence as (title, text), empty for an answer from memory, and the reply it should get."""
+
+    evidence: tuple[tuple[str, str], ...]
+    question: str
+    answer: str
+    confidence: int
+
+
+SHELF: Mapping[str, str] = {
+    "Saltmere": "Saltmere is a harbour in Hanno, at the mouth of the river Iver. Saltmere was granted "
+    "market rights in 1302.",
+    "Wexcombe": "Wexcombe is a village in Hanno, at the mouth of the river Orrin. Wexcombe was granted "
+    "market rights in 1417.",
+    "Gullhaven": "Gullhaven is a harbour in Hanno, at the mouth of the river Teal. Gullhaven was granted "
+    "market rights in 1266.",
+    "The Quiet Orchard": "The Quiet Orchard is a film directed by Bram Essiwick. It was shot in nine weeks "
+    "in Wexcombe.",
+    "The Ferry": "The Ferry is a film directed by Ama Tolliver. It was shot in Saltmere.",
+    "Ama Tolliver": "Ama Tolliver was a film director, born in Gullhaven in 1893. The brother of Tolliver "
+    "was Piers Tolliver.",
+    "Bram Essiwick": "Bram Essiwick was a film director, born in Port Lanyard in 1889. The brother of "
+    "Essiwick was Dorrit Essiwick.",
+    "Hollin": "Hollin is a village in Hanno, known for its orchards.",
+    "Hollin Bridge": "The Hollin Bridge crosses a gorge. It was opened in 1877 by Dorrit Vane.",
+    "Saltmere Bridge": "The Saltmere Bridge carries a road over the Iver. It was opened in 1851 by "
+    "Piers Okonwe.",
+    "Ostrel Lighthouse": "The Ostrel Lighthouse stands on Cape Hanno. The keeper of the Ostrel Lighthouse is "
+    "Jora Pell.",
+    "Jora Pell": "Jora Pell was born in Wexcombe and lives in Saltmere.",
+    "Port Lanyard": "Port Lanyard is a harbour in Hanno. Its lifeboat was built in 1921.",
+    "Tolliver Hall": "Tolliver Hall is a concert hall in Gullhaven, named after Ama Tolliver.",
+}
+"""Passages of the worked examples, by title: of a land that no model has read about."""
+
+
+def shelf_line(title: str) -> str:
+    """A passage of the shelf as prompts show it."""
+    return passage_line(title, SHELF[title])
+
+
+def _shelved(*titles: str) -> tuple[tuple[str, str], ...]:
+    return tuple((title, SHELF[title]) for title in titles)
+
+
+EXAMPLES: tuple[WorkedExample, ...] = (
+    WorkedExample(
+        evidence=_shelved("Saltmere", "Wexcombe", "Gullhaven"),
+        question="In what year was Wexcombe granted market rights?",
+        answer="1417",
+        confidence=5,
+    ),
+    WorkedExample(
+        evidence=_shelved("The Quiet Orchard", "The Ferry", "Ama Tolliver", "Bram Essiwick"),
+        question="Who was the brother of the director of the film The Quiet Orchard?",
+        answer="Dorrit Essiwick",
+        confidence=4,
+    ),
+    WorkedExample(
+        evidence=_shelved("Hollin Bridge", "Saltmere Bridge"),
+        question="Who opened the older of the Hollin Bridge and the Saltmere Bridge?",
+        answer="Piers Okonwe",
+        confidence=3,
+    ),
+    WorkedExample(
+        evidence=_shelved("Ostrel Lighthouse", "Jora Pell"),
+        question="Where does the keeper of the Ostrel Lighthouse live?",
+        answer="Saltmere",
+        confidence=4,
+    ),
+)
+
+UNANSWERABLE = WorkedExample(
+    evidence=_shelved("Port Lanyard", "Tolliver Hall"),
+    question="Which architect designed Tolliver Hall?",
+    answer="unknown",
+    confidence=1,
+)
+"""The evidence speaks of what is asked about and does not say it."""
+
+CLOSED_BOOK_EXAMPLES = tuple(
+    WorkedExample(evidence=(), question=question, answer=answer, confidence=confidence)
+    for question, answer, confidence in (
+        ("What is the capital of Norway?", "Oslo", 5),
+        (
+            "Who was born first, Johann Sebastian Bach or Wolfgang Amadeus Mozart?",
+            "Johann Sebastian Bach",
+            4,
+        ),
+        ("In what year did the Titanic sink?", "1912", 5),
+        ("In which town was the painter of The Potato Eaters born?", "Zundert", 2),
+    )
+)
+
+
+PromptName = Literal["answer-first", "confidence-first", "no-confidence", "bare"]
+"""In what order answer and confidence are asked for.
+
+``no-confidence``: the answer after its marker and no rating; ``bare``: the answer and nothing else.
+"""
+PROMPTS: tuple[PromptName, ...] = get_args(PromptName)
+
+
+def asks_rating(name: PromptName) -> bool:
+    """Whether the reply is to rate its answer."""
+    return name in ("answer-first", "confidence-first")
+
+
+def asks_marker(name: PromptName) -> bool:
+    """Whether the reply itself is to hold ``Answer:``, by which the answer's tokens are found."""
+    return name != "bare"
+
+
+_RATING = "Then rate from 1 (a guess) to 5 (certain) how sure you are."
+_FORM = "with a short phrase and nothing else."
+_INSTRUCTIONS = f"Answer each question from the evidence above it, {_FORM}"
+_CLOSED_BOOK = f"Answer each question from memory, {_FORM}"
+_BARE_FORM = "in a few words, with the answer alone and no sentence around it."
+_BARE_INSTRUCTIONS = (
+    "Read the evidence and answer the question below it. Rely on the evidence only, not on what you "
+    f"know besides. Answer {_BARE_FORM} If the evidence does not settle the question, answer: unknown"
+)
+_BARE_CLOSED_BOOK = f"Answer the question from memory, {_BARE_FORM}"
+# the first and the last leave the strongest trace in a small model: neither of them gives up
+_BARE_EXAMPLES = (EXAMPLES[0], UNANSWERABLE, *EXAMPLES[1:])
+
+
+def reply_form(name: PromptName, answer: str, confidence: str) -> str:
+    """Answer and rating in the order in which they are asked for."""
+    if not asks_rating(name):
+        return f"Answer: {answer}"
+    lines = [f"Answer: {answer}", f"Confidence: {confidence}"]
+    return "\n".join(lines if name == "answer-first" else reversed(lines))
+
+
+def _example(name: PromptName, example: WorkedExample) -> str:
+    evidence = "".join(f"{passage_line(*passage)}\n" for passage in example.evidence)
+    reply = reply_form(name, example.answer, str(example.confidence))
+    shown = f"Evidence:\n{evidence}" if evidence else ""
+    return f"{shown}Question: {example.question}\n{reply}"
+
+
+def _completion(
+    instructions: str, name: PromptName, examples: Sequence[WorkedExample], asked: str
+) -> str:
+    # a bare answer is asked for by its label, so that what is generated is the answer alone
+    label = "" if asks_marker(name) else "Answer:"
+    worked = (_example(name, example) for example in examples)
+    return "\n\n".join([instructions, *worked, f"{asked}\n{label}"])
+
+
+def _chat(instructions: str, name: PromptName, asked: str) -> tuple[Message, ...]:
+    form = ""
+    if asks_marker(name):
+        lines = "these two lines" if asks_rating(name) else "this line"
+        form = f" Reply with exactly {lines}:\n{reply_form(name, '<short phrase>', '<1-5>')}"
+    return (Message(role="user", content=f"{instructions}{form}\n\n{asked}"),)
+
+
+def _told(name: PromptName, instructions: str) -> str:
+    return f"{instructions} {_RATING}" if asks_rating(name) else instructions
+
+
+def render_prompt(
+    question: str, passages: Sequence[Passage], *, api: Api, name: PromptName = "answer-first"
+) -> Prompt:
+    """The prompt over the passages so far, which begins as that over fewer of them."""
+    evidence, asked = evidence_text(passages), f"Question: {one_line(question)}"
+    bare = name == "bare"
+    instructions = _BARE_INSTRUCTIONS if bare else _told(name, _INSTRUCTIONS)
+    if api == "completion":
+        return _completion(
+            instructions, name, _BARE_EXAMPLES if bare else EXAMPLES, f"{evidence}\n{asked}"
+        )
+    return _chat(instructions, name, f"{evidence}\n\n{asked}")
+
+
+def render_closed_book(question: str, *, api: Api, name: PromptName = "answer-first") -> Prompt:
+    """The prompt without passages: what the model answers from memory alone (round 0)."""
+    asked = f"Question: {one_line(question)}"
+    instructions = _BARE_CLOSED_BOOK if name == "bare" else _told(name, _CLOSED_BOOK)
+    if api == "completion":
+        return _completion(instructions, name, CLOSED_BOOK_EXAMPLES, asked)
+    return _chat(instructions, name, asked)
+
+
+FinalAnswer = Literal["short", "ircot"]
+"""``short``: the answer alone; ``ircot``: behind a chain of thought, after "So the answer is:"."""
+SO_THE_ANSWER = "So the answer is:"
+FINAL_ANSWERS: tuple[FinalAnswer, ...] = get_args(FinalAnswer)
+FOLLOW_UP = "Follow-up:"  # what a completion model continues with its next question
+VERDICT = "Analysis:"  # what it continues with its verdict
+_THOUGHT = "Reasoning:"
+
+_STEP_BY_STEP = (
+    "A main question is answered step by step. Each step has a follow-up question, a document that was "
+    "found for it, and the intermediate answer that the document gives. A follow-up question asks for one "
+    "missing fact, names whom or what it is about, and never repeats an earlier one. When a document does "
+    "not help, the next follow-up question asks in other words, or for something else. At the end the main "
+    "question is answered"
+)
+_FINAL: Mapping[FinalAnswer, str] = {
+    "short": "with a short phrase, from the steps alone.",
+    "ircot": "by reasoning from the steps alone, one fact a sentence, and last with a short phrase after "
+    f"the words: {SO_THE_ANSWER}",
+}
+_RATED = "The answer is rated from 1 (a guess) to 5 (certain) by how sure it is."
+_ASK = "Ask the next follow-up question."
+_REPEATED = "That was asked before. Ask another follow-up question, about a fact still missing."
+_READ = (
+    "Answer the question from the document alone, in a few words and without a sentence around them. If "
+    "the document does not say it, answer: unknown"
+)
+_JUDGE = (
+    "A main question is to be answered from what was found for follow-up questions. Say in one or two "
+    "sentences which facts the answer needs and which of them the steps state, then decide:\n"
+    "<STOP> when every fact that the answer needs is there,\n"
+    "<CONTINUE> when one is missing."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Step:
+    """A follow-up question, its documents as lines, and what they answer."""
+
+    query: str
+    documents: tuple[str, ...]
+    answer: str
+
+    def lines(self, *, shown: bool) -> list[str]:
+        """What came of the question; without its documents where they are not ``shown``."""
+        read = [f"Document: {text}" for text in self.documents or (NOTHING_NEW,)] if shown else []
+        return [*read, f"Intermediate answer: {self.answer}"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Transcript:
+    """A main question and the steps made for it, each on lines of its own."""
+
+    question: str
+    steps: tuple[_Step, ...]
+
+    def text(self, *, shown: bool) -> str:
+        """For a model that continues."""
+        lines = [f"Main question: {self.question}"]
+        for step in self.steps:
+            lines += [f"{FOLLOW_UP} {step.query}", *step.lines(shown=shown)]
+        return "\n".join(lines)
+
+    def turns(self, *, shown: bool, last: str) -> list[Message]:
+        """For a chat: it asks the follow-up questions; ``last`` is what is wanted in the end."""
+        said = [[f"Main question: {self.question}"], *(e.lines(shown=shown) for e in self.steps)]
+        wanted = [*(_ASK for _ in self.steps), last]
+        turns = []
+        for number, (lines, asked) in enumerate(zip(said, wanted, strict=True)):
+            turns.append(Message(role="user", content="\n".join([*lines, asked])))
+            if number < len(self.steps):
+                turns.append(Message(role="assistant", content=self.steps[number].query))
+        return turns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Worked(_Transcript):
+    """What an answer lacks after its first step (``missing``), and that it lacks nothing in the end."""
+
+    answer: str
+    confidence: int
+    missing: str
+    enough: str
+    thought: str
+
+
+_EXAMPLES: tuple[_Worked, ...] = (
+    _Worked(
+        question="Who was the brother of the director of the film The Quiet Orchard?",
+        steps=(
+            _Step(
+                query="Who directed the film The Quiet Orchard?",
+                documents=(shelf_line("The Quiet Orchard"),),
+                answer="Bram Essiwick",
+            ),
+            _Step(
+                query="Who was the brother of Bram Essiwick?",
+                documents=(shelf_line("Bram Essiwick"),),
+                answer="Dorrit Essiwick",
+            ),
+        ),
+        answer="Dorrit Essiwick",
+        confidence=5,
+        missing="The director, Bram Essiwick, is known. His brother is not named.",
+        enough="The director, Bram Essiwick, and his brother, Dorrit Essiwick, are both named.",
+        thought="The Quiet Orchard was directed by Bram Essiwick. His brother was Dorrit Essiwick.",
+    ),
+    _Worked(
+        question="Who opened the older of the Hollin Bridge and the Saltmere Bridge?",
+        steps=(
+            _Step(
+                query="When was the Hollin Bridge opened, and by whom?",
+                documents=(shelf_line("Hollin Bridge"),),
+                answer="1877, by Dorrit Vane",
+            ),
+            _Step(
+                query="When was the Saltmere Bridge opened?",
+                documents=(
+                    passage_line(
+                        "Saltmere",
+                        "Saltmere is a harbour in Hanno, at the mouth of the river Iver.",
+                    ),
+                ),
+                answer="unknown",
+            ),
+            _Step(
+                query="Who opened the Saltmere Bridge over the Iver, and in what year?",
+                documents=(shelf_line("Saltmere Bridge"),),
+                answer="Piers Okonwe, in 1851",
+            ),
+        ),
+        answer="Piers Okonwe",
+        confidence=4,
+        missing="The Hollin Bridge is of 1877. When the Saltmere Bridge was opened is not stated.",
+        enough="1851 is before 1877, so the Saltmere Bridge is older, and Piers Okonwe opened it.",
+        thought="The Hollin Bridge was opened in 1877 by Dorrit Vane. The Saltmere Bridge was opened in 1851 "
+        "by Piers Okonwe. 1851 is before 1877, so the Saltmere Bridge is the older one.",
+    ),
+)
+
+
+def _again(question: str) -> str:
+    return f"Back to the main question: {one_line(question)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowUpPrompts:
+    """The prompts of one loop; without ``documents`` a question is asked for by earlier answers alone."""
+
+    api: Api
+    documents: bool
+    form: PromptName
+    final: FinalAnswer = "short"
+
+    def next_query(self, question: str, steps: Sequence[SearchStep]) -> Prompt:
+        """Asks for the next follow-up question; a completion model continues after :data:`FOLLOW_UP`."""
+        made = _made(question, steps)
+        if self.api == "completion":
+            head = self._head(shown=self.documents)
+            return f"{head}\n\n{made.text(shown=self.documents)}\n{FOLLOW_UP}"
+        return (
+            *self._examples_as_turns(shown=self.documents),
+            *made.turns(shown=self.documents, last=_ASK),
+        )
+
+    def another_query(self, prompt: Prompt, repeated: str) -> Prompt:
+        """Asks once more when the reply to that prompt was a question asked before."""
+        if isinstance(prompt, str):
+            return f"{prompt} {one_line(repeated)}\n{_REPEATED}\n{FOLLOW_UP}"
+        return in_reply(prompt, one_line(repeated), _REPEATED)
+
+    def answer(self, question: str, steps: Sequence[SearchStep]) -> Prompt:
+        """Asks for the answer to the main question from all of the steps, documents included."""
+        made = _made(question, steps, shown=True)
+        if self.api == "completion":
+            label = "" if asks_marker(self.form) else "Answer:"
+            if self.final == "ircot" and self.form != "confidence-first":
+                label = _THOUGHT
+            asked = _again(made.question)
+            return f"{self._head(shown=True)}\n\n{made.text(shown=True)}\n{asked}\n{label}"
+        return (
+            *self._examples_as_turns(shown=True),
+            *made.turns(shown=True, last=self._wanted(made.question)),
+        )
+
+    def verdict(self, question: str, steps: Sequence[SearchStep]) -> Prompt:
+        """Asks whether the steps suffice; a completion model continues after :data:`VERDICT`."""
+        made = _made(question, steps)
+        judged = [pair for example in _EXAMPLES for pair in _judged(example)]
+        if self.api == "completion":
+            examples = "\n\n".join(f"{asked}\n{reply}" for asked, reply in judged)
+            return f"{_JUDGE}\n\n{examples}\n\n{made.text(shown=True)}\n{VERDICT}"
+        return _few_shot(_JUDGE, judged, made.text(shown=True))
+
+    def _head(self, *, shown: bool) -> str:
+        examples = [
+            f"{example.text(shown=shown)}\n{_again(example.question)}\n{self._reply(example)}"
+            for example in _EXAMPLES
+        ]
+        return "\n\n".join([self._instructions, *examples])
+
+    def _examples_as_turns(self, *, shown: bool) -> list[Message]:
+        turns = [Message(role="system", content=self._instructions)]
+        for example in _EXAMPLES:
+            turns += example.turns(shown=shown, last=self._wanted(example.question))
+            turns.append(Message(role="assistant", content=self._reply(example)))
+        return turns
+
+    @property
+    def _instructions(self) -> str:
+        told = f"{_STEP_BY_STEP} {_FINAL[self.final]}"
+        return f"{told} {_RATED}" if asks_rating(self.form) else told
+
+    def _reply(self, example: _Worked) -> str:
+        said = reply_form(self.form, example.answer, str(example.confidence))
+        thought = f"{_THOUGHT} {example.thought} {SO_THE_ANSWER}"
+        return said if self.final == "short" else said.replace("Answer:", thought, 1)
+
+    def _wanted(self, question: str) -> str:
+        how = "" if self.final == "short" else ", reasoning step by step"
+        return f"Answer the main question{how}: {question}"
+
+
+def _judged(example: _Worked) -> list[tuple[str, str]]:
+    """What is asked after its first step and at its end, and the reply each should get."""
+    first = _Transcript(question=example.question, steps=example.steps[:1])
+    return [
+        (first.text(shown=True), f"{VERDICT} {example.missing}\nDecision: <CONTINUE>"),
+        (example.text(shown=True), f"{VERDICT} {example.enough}\nDecision: <STOP>"),
+    ]
+
+
+def _few_shot(instructions: str, examples: Sequence[tuple[str, str]], asked: str) -> Prompt:
+    turns = [Message(role="system", content=instructions)]
+    for request, reply in examples:
+        turns.append(Message(role="user", content=request))
+        turns.append(Message(role="assistant", content=reply))
+    return (*turns, Message(role="user", content=asked))
+
+
+def _made(question: str, steps: Sequence[SearchStep], *, shown: bool = False) -> _Transcript:
+    """The steps with the documents found, or with those that were ``shown`` to the answerer."""
+    made = (
+        _Step(
+            query=one_line(step.query),
+            documents=tuple(passage_lines(step.shown if shown else step.found)),
+            answer=one_line(step.answer),
+        )
+        for step in steps
+    )
+    return _Transcript(question=one_line(question), steps=tuple(made))
+
+
+def _asked_of(query: str, documents: Sequence[str]) -> str:
+    shown = "\n".join(f"Document: {document}" for document in documents)
+    return f"{shown}\nQuestion: {query}"
+
+
+def render_reading(query: str, passages: Sequence[Passage], *, api: Api) -> Prompt:
+    """Asks for the answer to a follow-up question from the documents found for it, and nothing else."""
+    asked = _asked_of(one_line(query), passage_lines(passages))
+    examples = [
+        (_asked_of(step.query, step.documents), step.answer)
+        for example in _EXAMPLES
+        for step in example.steps
+    ]
+    if api == "chat":
+        return _few_shot(_READ, examples, asked)
+    worked = "\n\n".join(f"{asked}\nAnswer: {answer}" for asked, answer in examples)
+    return f"{_READ}\n\n{worked}\n\n{asked}\nAnswer:"
