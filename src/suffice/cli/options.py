@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from suffice.cli.fields import only_one
 from suffice.cli.output import say, waiting
+from suffice.cli.parser import only_one
 from suffice.options import Option, as_share
 from suffice.replay.settings import ComparisonSettings, FittedElsewhere
 from suffice.serve.settings import ModelSettings

@@ -19,9 +19,9 @@ from suffice.cli.main import main
 
 def ending(by: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> int:
     """The exit code of a command in which this happens."""
-    from suffice.cli.commands import policies
+    from suffice.cli.commands import fit
 
-    monkeypatch.setattr(policies, "print_result", lambda *_: by())
+    monkeypatch.setattr(fit, "print_result", lambda *_: by())
     return main(["policies"])
 
 

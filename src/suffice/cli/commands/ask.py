@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
-from suffice.cli.fields import Given, shared_options
 from suffice.cli.options import Json, ModelOptions, out_path
 from suffice.cli.output import print_json, print_lines, put, say, waiting
-from suffice.cli.parser import command
+from suffice.cli.parser import Given, command, shared_options
 from suffice.cli.retrieval import (
     SEARCHED,
     PipelineName,
@@ -92,7 +91,7 @@ def ask(
     ] = False,
     model: ModelOptions,
     json: Json = False,
-) -> int:
+) -> None:
     """Answer a question over a folder of txt, md and jsonl files.
 
     More passages are read in every round, until the policy has seen enough. Says after which round it
@@ -123,7 +122,6 @@ def ask(
         print_json(answered.to_json())
     else:
         _print(answered, answers.decline_below)
-    return 0
 
 
 def _in_words(spent: Spent) -> str:

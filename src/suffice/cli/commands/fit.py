@@ -1,4 +1,4 @@
-"""``suffice fit``: calibrate or train a policy, or certify one. Each method is a command of its own."""
+"""``suffice fit`` and ``policies``: calibrate, train or certify a policy, and what there is."""
 
 from __future__ import annotations
 
@@ -10,10 +10,26 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any
 
-from suffice.cli.fields import FieldOption, Given, field_options, said_with
 from suffice.cli.options import Json, Measuring, Traces, out_path
-from suffice.cli.output import fit_progress, print_json, print_lines, put, say, waiting
-from suffice.cli.parser import Command, command, make_app
+from suffice.cli.output import (
+    Form,
+    fit_progress,
+    print_json,
+    print_lines,
+    print_result,
+    put,
+    say,
+    waiting,
+)
+from suffice.cli.parser import (
+    Command,
+    FieldOption,
+    Given,
+    command,
+    field_options,
+    make_app,
+    said_with,
+)
 from suffice.contracts import StopPolicy
 from suffice.errors import UsageError, did_you_mean
 from suffice.options import Option
@@ -21,8 +37,9 @@ from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.file import policy_document, policy_hash, save_policy
 from suffice.policies.fitting import LABELS, fit_notes
 from suffice.policies.method import FitRun, Fitted, Method, PlanMethod, TellingMethod
-from suffice.policies.registry import find_method, method_names, refuse_options
+from suffice.policies.registry import find_method, method_names, nameable_methods, refuse_options
 from suffice.replay.settings import ScoredSettings
+from suffice.results.table import Column, Table
 from suffice.scoring import metric_of_labels
 from suffice.trace.plans.file import read_plans
 from suffice.trace.plans.schema import PLANS
@@ -103,7 +120,7 @@ def _command(method: Method) -> Command:
         split: Annotated[str, Option(metavar="S", help="questions to fit on")] = FIT_SPLIT,
         reading: Measuring,
         json: Json = False,
-    ) -> int:
+    ) -> None:
         preset = given.get("preset", default)
         with waiting(f"fitting {method.name}"):
             if isinstance(method, PlanMethod) and schema_of(traces) is PLANS:
@@ -126,7 +143,6 @@ def _command(method: Method) -> Command:
                 _print_line(line.replace("{traces}", traces).replace("{policy}", str(written)))
         for note in fitted.notes:
             say(f"note: {note}")
-        return 0
 
     summary = f"{method.summary[:1].upper()}{method.summary[1:]}."
     about = f"{method.about[:1].upper()}{method.about[1:]}." if method.about else ""
@@ -263,3 +279,45 @@ def _explained(method: Method, flag: str) -> str:
     own = [option.flag for kind in _types(method) for option in field_options(kind)]
     usual = ("--out", "--preset", "--split", "--json", "--skip-invalid", "--help")
     return f"there is no option {flag}{did_you_mean(flag, dict.fromkeys([*own, *usual]))}"
+
+
+_REFERENCES = (
+    ("fixed-K", "always K rounds", "replay, ask"),
+    ("oracle-em", "the first right answer by exact match; it knows the gold answers", "replay"),
+    ("oracle-f1", "the first answer of the best F1; it knows the gold answers", "replay"),
+    ("closed-book", "the model's answer without passages, recorded as round 0", "replay"),
+)
+_NOTES = (
+    "Every command takes a policy file; 'named in' says which take the name. A bare name is the published "
+    "preset, fitted on the spot; NAME-corrected is the corrected one, which 'suffice fit NAME' writes unless "
+    "told --preset.",
+    "A rule of your own is its text, under --stop-when; 'suffice fit rule' writes it as a file. 'suffice fit "
+    "NAME --help' lists the options of a method, 'suffice signals --list' the signals.",
+)
+_COLUMNS = (
+    Column(name="policy"),
+    Column(name="meaning", head="what it does"),
+    Column(name="used", head="named in"),
+    Column(name="presets", drop=2),
+    Column(name="fitted_on", head="fitted on", drop=1),
+    Column(name="source", drop=3),
+)
+
+
+@command()
+def policies(form: Form) -> None:
+    """List every policy: what it does, which commands take its name, its presets, its splits."""
+    table = Table(name="policies", columns=_COLUMNS, rows=list(_rows()), notes=_NOTES)
+    print_result(form, [table], lambda: {"policies": table.to_arrow().to_pylist()})
+
+
+def _rows() -> Iterator[list[Any]]:
+    for name, meaning, used in _REFERENCES:
+        yield [name, meaning, used, "", "", ""]
+    for method in known_methods():
+        named = ["replay"] if method.name in nameable_methods() else []
+        used = ", ".join(["fit", *named, *(["ask"] if method.unfitted else [])])
+        presets = ", ".join(method.presets) if len(method.presets) > 1 else ""
+        splits = " or ".join(" and ".join(sorted(splits)) for splits in method.reads)
+        fitted = splits if method.fitted else ""
+        yield [method.name, method.summary, used, presets, fitted, method.source]
