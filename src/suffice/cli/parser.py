@@ -98,9 +98,8 @@ def command(*more: FieldOption) -> Callable[[Command], Command]:
                 settings[name] = hints[name]
                 listed += field_options(hints[name])
         ahead = [option for option in more if option.option.positional]
-        listed = [*ahead, *listed, *more]
         by_dest: dict[str, FieldOption] = {}
-        for option in listed:
+        for option in (*ahead, *listed, *more):
             by_dest.setdefault(option.dest, option)
         options = list(by_dest.values())
         signature = inspect.Signature(
@@ -108,14 +107,23 @@ def command(*more: FieldOption) -> Callable[[Command], Command]:
         )
 
         def run(*words: Any, **named: Any) -> int | None:
-            given = _given(options, signature.bind_partial(*words, **named).arguments)
+            said = signature.bind_partial(*words, **named).arguments
+            given = Given(
+                {
+                    option.dest: _value(option, said[name])
+                    for option in options
+                    for name in (option.dest, _OLDER + option.dest)
+                    if said.get(name) is not None
+                }
+            )
             values = {name: given.get(option.dest, option.default) for name, option in own.items()}
             values |= {name: given.settings(kind) for name, kind in settings.items()}
             rest = hints.keys() - values.keys() - {"return"}
             return function(**values, **dict.fromkeys(rest, given))
 
         run.__name__ = function.__name__
-        run.__doc__ = _paragraphs(function.__doc__ or "")
+        paragraphs = (function.__doc__ or "").split("\n\n")
+        run.__doc__ = "\n\n".join(" ".join(text.split()) for text in paragraphs)
         run.__signature__ = signature  # type: ignore[attr-defined]
         run.__annotations__ = {one.name: one.annotation for one in signature.parameters.values()}
         run.options = options  # type: ignore[attr-defined]
@@ -124,33 +132,15 @@ def command(*more: FieldOption) -> Callable[[Command], Command]:
     return as_command
 
 
-def _paragraphs(text: str) -> str:
-    """A docstring without its line breaks."""
-    return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
-
-
-def _given(options: Iterable[FieldOption], arguments: dict[str, Any]) -> Given:
-    """What was given by destination, read from its texts."""
-    given = Given()
-    for option in options:
-        for name in (option.dest, _OLDER + option.dest):
-            if arguments.get(name) is not None:
-                given[option.dest] = _value(option, arguments[name])
-    return given
-
-
 def _value(option: FieldOption, said: Any) -> Any:
     """An option's value; a flag that was given is what its default is not."""
     if option.type is bool:
         return option.default is not True
-    said = ["-" if one == _DASH else one for one in said] if isinstance(said, list) else said
-    said = "-" if said == _DASH else said
+    texts = ["-" if one == _DASH else one for one in (said if isinstance(said, list) else [said])]
     try:
         if option.option.repeats:
-            return tuple(map(option.read, said))
-        if isinstance(said, list):
-            return option.read(said[-1]) if said else option.option.bare
-        return option.read(said)
+            return tuple(map(option.read, texts))
+        return option.read(texts[-1]) if texts else option.option.bare
     except (ValueError, UsageError) as error:
         raise UsageError(f"{option.flag}: {error}") from error
 
@@ -175,7 +165,7 @@ def _parameters(options: Iterable[FieldOption]) -> Iterator[inspect.Parameter]:
             more["consume_multiple"] = (0, 1)
         described = Parameter(
             name=option.flag,
-            help=option.help,
+            help=f"{option.option.help}{option.shown_default({})}",
             metavar=_metavar(option),
             group=group,
             negative=(),
@@ -265,7 +255,7 @@ def _refusal(error: CycloptsError, app: App, words: Sequence[str]) -> str:
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class FieldOption:
     """A field that is an option: its type without ``Annotated`` and ``None``, its default, its words."""
 
@@ -288,11 +278,6 @@ class FieldOption:
             return self.option.metavar or self.dest.upper()
         off = "no-" if self.default is True else ""
         return f"--{off}{self.dest.replace('_', '-')}"
-
-    @property
-    def help(self) -> str:
-        """What it means, with its default."""
-        return f"{self.option.help}{self.shown_default({})}"
 
     def shown_default(self, others: Mapping[str, FieldOption]) -> str:
         """``(default: 5; react 3)``, of an option whose default differs for the others named."""
@@ -423,11 +408,8 @@ def shared_options(
         if first.field not in without:
             said = _shared_help(having, len(settings))
             option = dataclasses.replace(first.option, help=said)
-            yield dataclasses.replace(first, option=option, default=_off(first), group=group)
-
-
-def _off(option: FieldOption) -> Any:
-    return option.default if isinstance(option.default, bool) else None
+            off = first.default if isinstance(first.default, bool) else None
+            yield dataclasses.replace(first, option=option, default=off, group=group)
 
 
 def _shared(settings: Mapping[str, type]) -> dict[str, dict[str, FieldOption]]:
@@ -475,14 +457,8 @@ def annotated_option(
         kept = [member for member in get_args(kind) if member is not NoneType]
         kind = kept[0] if len(kept) == 1 else kind
     required = default is MISSING
-    return FieldOption(
-        field=name,
-        type=kind,
-        default=None if required else default,
-        option=option,
-        required=required,
-        group=group,
-    )
+    shown = None if required else default
+    return FieldOption(name, kind, shown, option, required=required, group=group)
 
 
 def _field_option(
@@ -541,13 +517,6 @@ def number(text: str) -> float:
         value = float("nan")
     if not -float("inf") < value < float("inf"):
         raise ValueError(f"must be a finite number, found {text!r}")
-    return value
-
-
-def seconds(text: str) -> float:
-    """A duration above 0."""
-    if (value := number(text)) <= 0:
-        raise ValueError(f"must be a number of seconds above 0, found {text!r}")
     return value
 
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from suffice.contracts import strict_json
-from suffice.datasets.example import Example
 from suffice.errors import DataError, SufficeWarning, UsageError, did_you_mean, plain_file
+from suffice.trace.rounds.records import Gold, Passage, Question
 
 T = TypeVar("T")
 _MOST_BYTES = 2 << 30
@@ -28,6 +28,15 @@ _MOST_BYTES = 2 << 30
 def most_bytes() -> int:
     """How much text is read of a file at once."""
     return _MOST_BYTES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """A question, its gold record, and the passages that belong to it (in file order; may be none)."""
+
+    question: Question
+    gold: Gold
+    passages: tuple[Passage, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from suffice.contracts import (
     StopPolicy,
 )
 from suffice.costs.prices import Prices
-from suffice.datasets.example import Example
+from suffice.datasets.files import Example
 from suffice.datasets.registry import load
 from suffice.errors import BackendError
 from suffice.live.answering import Ahead, Answered, Answering, Wasted, answer

@@ -13,7 +13,7 @@ from tests.builders import of_rounds
 
 from suffice.contracts import Generation, GenerationRequest, StopPolicy
 from suffice.costs.usage import stop_costs
-from suffice.datasets.example import Example
+from suffice.datasets.files import Example
 from suffice.datasets.registry import load
 from suffice.errors import BackendError
 from suffice.live.answering import Answered, Answering, answer, reads_of

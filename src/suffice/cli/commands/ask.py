@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
-from suffice.cli.options import Json, ModelOptions, out_path
+from suffice.cli.options import Abstention, Json, ModelOptions, out_path
 from suffice.cli.output import print_json, print_lines, put, say, waiting
 from suffice.cli.parser import Given, command, shared_options
 from suffice.cli.retrieval import (
@@ -79,10 +79,7 @@ def ask(
             metavar="P", help=f"a policy file, fixed-K, ab-rag or a rule's text (default: {_RULES})"
         ),
     ] = None,
-    abstention: Annotated[
-        str | None,
-        Option(metavar="FILE", help="what abstains, one phrase a line, in place of the usual"),
-    ] = None,
+    abstention: Abstention = None,
     answers: AskedOptions,
     budgets: BudgetSettings,
     retrieval: SearchedOptions,

@@ -37,15 +37,15 @@ from suffice.cli.retrieval import (
     read_passages,
 )
 from suffice.concurrency import added, tallies_of
-from suffice.datasets.example import Example
-from suffice.datasets.files import TABLE_SUFFIXES
-from suffice.datasets.question_files import columns_of, parse_question_roles
+from suffice.datasets.files import TABLE_SUFFIXES, Example
 from suffice.datasets.registry import (
     DATASETS,
     WITH_PASSAGES,
+    columns_of,
     dataset_name,
     is_question_file,
     load,
+    parse_question_roles,
 )
 from suffice.errors import UsageError
 from suffice.live.requirements import not_recorded

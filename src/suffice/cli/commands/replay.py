@@ -11,7 +11,6 @@ from suffice.cli.options import (
     Compared,
     Json,
     Measuring,
-    MoreTraces,
     PolicyOut,
     Sampling,
     SeveralTraces,
@@ -43,7 +42,14 @@ def replay(
     *,
     reading: Sampling,
     compared: Compared,
-    macro: MoreTraces = (),
+    macro: Annotated[
+        tuple[str, ...],
+        Option(
+            metavar="TRACES2",
+            repeats=True,
+            help="replay these traces too and average over the sets; may be given several times",
+        ),
+    ] = (),
     per_question: Annotated[
         bool, Option(help="with --json: the stop round of every question")
     ] = False,

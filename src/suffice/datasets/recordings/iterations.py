@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from suffice.datasets.files import FileTable, Row, json_lines, json_rows, text_id
-from suffice.datasets.recordings.cells import number, texts
+from suffice.datasets.recordings.columns import number, texts
 from suffice.errors import DataError
 
 
