@@ -72,7 +72,13 @@ def serve(
     if policy:
         settings = replace(settings, policies=named(policy))
     if new_token is not None:
-        put(_made_token(settings, new_token))
+        from suffice.serve import guard
+
+        if settings.security.tokens is None:
+            raise UsageError(
+                'where is its hash to be kept? Type --tokens FILE, or write tokens = "FILE" under [security]'
+            )
+        put(guard.new_token(Path(settings.security.tokens), new_token))
         return
     from suffice.serve import operation
     from suffice.serve.app import make_app
@@ -100,17 +106,6 @@ def serve(
             f"{rounds:,} rounds of {questions:,} questions are not in the record "
             f"{settings.record.folder}: {why}; make room, or name another folder: --record DIR"
         )
-
-
-def _made_token(settings: ServeSettings, name: str) -> str:
-    """A new token, whose hash is kept."""
-    from suffice.serve.guard import new_token
-
-    if settings.security.tokens is None:
-        raise UsageError(
-            'where is its hash to be kept? Type --tokens FILE, or write tokens = "FILE" under [security]'
-        )
-    return new_token(Path(settings.security.tokens), name)
 
 
 def named(policies: Sequence[str]) -> dict[str, str]:
