@@ -47,6 +47,11 @@ SeveralTraces = Annotated[
     Option(positional=True, repeats=True, metavar="TRACES", help=f"{TRACES}; several are pooled"),
 ]
 Json = Annotated[bool, Option(help="one JSON document on stdout, nothing else there")]
+ReportNaive = Annotated[bool, Option(help="also show intervals that ignore the search")]
+Sample = Annotated[
+    int | None,
+    Option(metavar="N", at_least=1, help="only N questions, drawn by --seed; part of a larger N"),
+]
 SkipInvalid = Annotated[bool, Option(help="leave out what is invalid, count it, and go on")]
 Seed = Annotated[int, Option(at_least=0, help="of all that is drawn")]
 Share = Annotated[float | None, Option(parse=as_share, help="a share")]
@@ -144,12 +149,7 @@ class Measuring(Reading):
 class Sampling(Measuring):
     """How records are read, drawn from and measured."""
 
-    sample: Annotated[
-        int | None,
-        Option(
-            metavar="N", at_least=1, help="only N questions, drawn by --seed; part of a larger N"
-        ),
-    ] = None
+    sample: Sample = None
     seed: Seed = 42
 
     def drawn_measures(self, *paths: str) -> Measures:

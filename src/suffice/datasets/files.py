@@ -22,12 +22,7 @@ from suffice.errors import DataError, SufficeWarning, UsageError, did_you_mean, 
 from suffice.trace.rounds.records import Gold, Passage, Question
 
 T = TypeVar("T")
-_MOST_BYTES = 2 << 30
-
-
-def most_bytes() -> int:
-    """How much text is read of a file at once."""
-    return _MOST_BYTES
+MOST_BYTES = 2 << 30  # of text that are read of a file at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,12 +164,12 @@ def _content(path: Path) -> str:
         with plain_file(path).open("rb") as stream:
             packed = stream.read(2) == b"\x1f\x8b"
         with gzip.open(path) if packed else path.open("rb") as stream:
-            data = stream.read(_MOST_BYTES + 1)
+            data = stream.read(MOST_BYTES + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise _unreadable(path, error) from error
-    if len(data) > _MOST_BYTES:
+    if len(data) > MOST_BYTES:
         raise DataError(
-            f"holds more than {_MOST_BYTES:,} bytes of text, the most that is read at once; split it",
+            f"holds more than {MOST_BYTES:,} bytes of text, the most that is read at once; split it",
             file=str(path),
         )
     try:

@@ -6,8 +6,6 @@ import re
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -36,49 +34,38 @@ from suffice.trace.rounds.records import Gold, Passage, Question
 _HOPS = re.compile(r"(\d)hop")
 _EVIDENCE = {"entitypages": "wikipedia", "searchresults": "web"}  # and the authors' folder of each
 _WORDS = 100  # a passage
+_Found = tuple[list[Passage], list[str]]  # passages, and the ids of the gold ones
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
-    """Where a data set's files hold what; ``passages`` gives them and the ids of the gold ones."""
-
-    rows: Callable[[Path], Iterator[Row]]
-    id: str
-    answers: Callable[[Row], list[str]]
-    passages: Callable[[Row, Sequence[str]], tuple[list[Passage], list[str]]]
-    type: Callable[[Row], str | None] = lambda _: None
-
-    def read(self, path: str | Path, *, limit: int | None = None) -> tuple[Example, ...]:
-        """Questions of a file, plain or ``.gz``, in file order; the first ``limit``.
-
-        Unanswerable questions are left out and counted in a warning.
-        """
-        path = Path(path)
-        return read_rows(self.rows(path), self._build, path, limit)
-
-    def _build(self, row: Row) -> Example | None:
-        if row.values.get("answerable") is False:
-            return None
-        answers = drop_empty(self.answers(row), row)
-        passages, gold = self.passages(row, answers)
-        return Example(
-            question=Question(
-                id=row.required(self.id), text=row.required("question"), type=self.type(row)
-            ),
-            gold=Gold(answers=answers, passage_ids=tuple(gold)),
-            passages=tuple(passages),
-        )
+def _example(
+    row: Row, own: str, answers: Sequence[str], found: _Found, kind: str | None = None
+) -> Example:
+    """The question of a row, whose id stands in the column ``own``."""
+    passages, gold = found
+    return Example(
+        question=Question(id=row.required(own), text=row.required("question"), type=kind),
+        gold=Gold(answers=tuple(answers), passage_ids=tuple(gold)),
+        passages=tuple(passages),
+    )
 
 
-def _answer_and_aliases(row: Row) -> list[str]:
+def _titled(pieces: Sequence[tuple[str, str]]) -> list[Passage]:
+    """Passages of titles and texts with ids ``title``, ``title#2`` for the second of that title."""
+    ids = unique_ids(title for title, _ in pieces)
+    return [
+        Passage(id=own, title=title, text=text)
+        for own, (title, text) in zip(ids, pieces, strict=True)
+    ]
+
+
+def _answer_and_aliases(row: Row) -> tuple[str, ...]:
     answer = row.text("answer", default="")
     aliases = row.texts(row.rows("answer_aliases", default=[]), "answer_aliases")
-    return [answer, *aliases] if "answer" in row.values else []
+    return drop_empty([answer, *aliases] if "answer" in row.values else [], row)
 
 
 # --- HotpotQA, 2WikiMultiHopQA ----------------------------------------------------------------------
-def _titled_paragraphs(row: Row, _: Sequence[str]) -> tuple[list[Passage], list[str]]:
-    """Paragraphs with ids ``title``, ``title#2`` for the second of that title."""
+def _hotpotqa(row: Row) -> Example:
     paragraphs = []
     for value in row.rows("context", default=[]):
         match value:
@@ -93,17 +80,17 @@ def _titled_paragraphs(row: Row, _: Sequence[str]) -> tuple[list[Passage], list[
         if not isinstance(fact, list) or not fact or not isinstance(fact[0], str):
             raise row.error(f"must hold [title, sentence], found {fact!r:.80}", "supporting_facts")
         wanted.append(fact[0])
-    ids = unique_ids(title for title, _ in paragraphs)
-    passages = [
-        Passage(id=own, title=title, text=text)
-        for own, (title, text) in zip(ids, paragraphs, strict=True)
-    ]
-    return passages, [p.id for title in dict.fromkeys(wanted) for p in passages if p.title == title]
+    passages = _titled(paragraphs)
+    gold = [p.id for title in dict.fromkeys(wanted) for p in passages if p.title == title]
+    kind = row.text("type", default="") or None
+    return _example(row, "_id", _answer_and_aliases(row), (passages, gold), kind)
 
 
 # --- MuSiQue ----------------------------------------------------------------------------------------
-def _numbered_paragraphs(row: Row, _: Sequence[str]) -> tuple[list[Passage], list[str]]:
-    """Paragraphs with ids ``idx:title``, since titles repeat."""
+def _musique(row: Row) -> Example | None:
+    """Paragraphs get ids ``idx:title``, since titles repeat; ``None``: it cannot be answered."""
+    if row.values.get("answerable") is False:
+        return None
     passages, gold = {}, []
     for value in row.rows("paragraphs", default=[]):
         match value:
@@ -123,14 +110,10 @@ def _numbered_paragraphs(row: Row, _: Sequence[str]) -> tuple[list[Passage], lis
             raise row.error("two paragraphs share an idx and a title", "paragraphs")
         passages[own] = Passage(id=own, title=title, text=text)
         gold += [own] if supporting else []
-    return [*passages.values()], gold
-
-
-def _hops(row: Row) -> str | None:
-    """The number of hops, as ``2hop``, by the decomposition or else by the id."""
     hops = len(row.rows("question_decomposition", default=[]))
     named = _HOPS.match(row.required("id"))
-    return f"{hops}hop" if hops else named and f"{named[1]}hop"
+    kind = f"{hops}hop" if hops else named and f"{named[1]}hop"
+    return _example(row, "id", _answer_and_aliases(row), ([*passages.values()], gold), kind)
 
 
 # --- TriviaQA ---------------------------------------------------------------------------------------
@@ -149,31 +132,27 @@ def _trivia_rows(path: Path) -> Iterator[Row]:
     return (Row(row.file, row.number, _folded(row.values)) for row in rows)
 
 
-def _trivia_answers(row: Row) -> list[str]:
-    """Value, aliases and human answers; the test files have none."""
-    answer = row.values.get("answer")
-    if not isinstance(answer, dict):
-        return row.texts(answer, "answer")
-    parts = _folded(answer)
-    names = ("value", "aliases", "humananswers")
-    return [text for name in names for text in row.texts(parts.get(name), f"answer.{name}")]
-
-
-def _evidence(row: Row, answers: Sequence[str]) -> tuple[list[Passage], list[str]]:
+def _triviaqa(row: Row) -> Example:
     """The documents found for a question, 100 words each; gold are those that hold an answer."""
-    pieces = [
-        (title, " ".join(words[start : start + _WORDS]))
-        for title, words in _documents(row)
-        for start in range(0, len(words), _WORDS)
-    ]
-    ids = unique_ids(title for title, _ in pieces)
-    passages = [
-        Passage(id=own, title=title, text=text)
-        for own, (title, text) in zip(ids, pieces, strict=True)
-    ]
+    answer = row.values.get("answer")  # the test files have none
+    if isinstance(answer, dict):
+        parts = _folded(answer)
+        names = ("value", "aliases", "humananswers")
+        told = [text for name in names for text in row.texts(parts.get(name), f"answer.{name}")]
+    else:
+        told = row.texts(answer, "answer")
+    answers = drop_empty(told, row)
+    passages = _titled(
+        [
+            (title, " ".join(words[start : start + _WORDS]))
+            for title, words in _documents(row)
+            for start in range(0, len(words), _WORDS)
+        ]
+    )
     wanted = [f" {form} " for answer in answers if (form := normalize_answer(answer))]
     texts = {passage.id: f" {normalize_answer(passage.text or '')} " for passage in passages}
-    return passages, [own for own, text in texts.items() if any(form in text for form in wanted)]
+    gold = [own for own, text in texts.items() if any(form in text for form in wanted)]
+    return _example(row, "questionid", answers, (passages, gold))
 
 
 def _documents(row: Row) -> Iterator[tuple[str, list[str]]]:
@@ -208,40 +187,21 @@ def _file_text(row: Row, kind: str, name: str) -> str:
     return ""
 
 
-_HOTPOTQA = Layout(
-    rows=json_rows,
-    id="_id",
-    answers=_answer_and_aliases,
-    passages=_titled_paragraphs,
-    type=lambda row: row.text("type", default="") or None,
-)
-PUBLIC: Mapping[str, Layout] = {
-    "hotpotqa": _HOTPOTQA,
-    "2wikimultihopqa": _HOTPOTQA,
-    "musique": Layout(
-        rows=json_lines,
-        id="id",
-        answers=_answer_and_aliases,
-        passages=_numbered_paragraphs,
-        type=_hops,
-    ),
-    "triviaqa": Layout(
-        rows=_trivia_rows, id="questionid", answers=_trivia_answers, passages=_evidence
-    ),
+_PUBLIC: Mapping[str, tuple[Callable[[Path], Iterator[Row]], Callable[[Row], Example | None]]] = {
+    "hotpotqa": (json_rows, _hotpotqa),
+    "2wikimultihopqa": (json_rows, _hotpotqa),
+    "musique": (json_lines, _musique),
+    "triviaqa": (_trivia_rows, _triviaqa),
 }
-"""Data sets whose questions bring passages; of triviaqa not every file has some."""
 
 
+# --- questions of the user's own, and NQ-Open: a row is a question, which brings no passages ----------
 _KNOWN: Mapping[str, tuple[str, ...]] = {
     "question": ("question",),
     "answers": ("answers", "answer", "gold_answers", "golden_answers"),
     "id": ("id", "_id", "question_id"),
     "type": ("type", "question_type"),
 }
-
-
-NQ_OPEN: Mapping[str, str] = {"question": "question", "answers": "answer"}
-"""The columns of NQ-Open, whose questions bear no ids."""
 
 
 def parse_question_roles(text: str) -> dict[str, str]:
@@ -346,15 +306,12 @@ def _answers(row: Row, column: str | None) -> tuple[str, ...]:
     return drop_empty(row.texts(value, column), row)
 
 
-_READERS: dict[str, Callable[..., tuple[Example, ...]]] = {
-    **{name: layout.read for name, layout in PUBLIC.items()},
-    "nq-open": partial(read_questions, columns=NQ_OPEN),
-}
+# --- by name ------------------------------------------------------------------------------------------
 _GENERATED_SIZE = 200
 
-WITH_PASSAGES: tuple[str, ...] = ("generated", *PUBLIC)
+WITH_PASSAGES: tuple[str, ...] = ("generated", *_PUBLIC)
 """Data sets whose questions bring paragraphs, the gold ones among them; of triviaqa not every file."""
-DATASETS: tuple[str, ...] = ("generated", *_READERS)
+DATASETS: tuple[str, ...] = (*WITH_PASSAGES, "nq-open")
 """Every name :func:`load` knows."""
 
 
@@ -390,7 +347,7 @@ def load(
         if path is not None:
             raise UsageError(
                 f"the questions are read from {name}; drop --data {path}, which goes with the name of a data "
-                f"set ({', '.join(_READERS)})"
+                f"set ({', '.join(DATASETS[1:])})"
             )
         return read_questions(name, columns, limit=limit)
     if columns is not None:
@@ -403,4 +360,7 @@ def load(
         return tuple(generate(_GENERATED_SIZE if limit is None else limit, seed=seed))
     if path is None:
         raise UsageError(f"the data set {name!r} needs the path of its file: --data PATH")
-    return _READERS[name](path, limit=limit)
+    if name == "nq-open":
+        return read_questions(path, {"question": "question", "answers": "answer"}, limit=limit)
+    rows, build = _PUBLIC[name]
+    return read_rows(rows(Path(path)), build, Path(path), limit)

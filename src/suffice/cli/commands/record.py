@@ -12,6 +12,7 @@ from suffice.cli.options import (
     Json,
     ModelOptions,
     RayOption,
+    Sample,
     Seed,
     ShardOption,
     SkipInvalid,
@@ -91,14 +92,7 @@ class RecordOptions:
     limit: Annotated[
         int | None, Option(metavar="N", at_least=1, help="only the first N questions")
     ] = None
-    sample: Annotated[
-        int | None,
-        Option(
-            metavar="N",
-            at_least=1,
-            help="only N questions, drawn by --seed; a larger N adds to them",
-        ),
-    ] = None
+    sample: Sample = None
     shard: ShardOption = None
     ray: RayOption = None
     corpus: Annotated[

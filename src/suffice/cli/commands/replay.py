@@ -12,6 +12,7 @@ from suffice.cli.options import (
     Json,
     Measuring,
     PolicyOut,
+    ReportNaive,
     Sampling,
     SeveralTraces,
     Traces,
@@ -163,9 +164,7 @@ def search(
     max_calls: Annotated[
         float | None, Option(metavar="C", help="the cap of --max-cost, on model calls")
     ] = None,
-    report_naive: Annotated[
-        bool, Option(help="also show intervals that ignore the search")
-    ] = False,
+    report_naive: ReportNaive = False,
     top: Annotated[int, Option(metavar="N", at_least=1, help="rules to print")] = 15,
     out: PolicyOut = None,
     pick: Annotated[

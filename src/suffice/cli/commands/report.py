@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from suffice.cli.commands.replay import choose
-from suffice.cli.options import Compared, Json, Sampling, Traces, out_path
+from suffice.cli.options import Compared, Json, ReportNaive, Sampling, Traces, out_path
 from suffice.cli.output import (
     INTERRUPTED,
     fit_progress,
@@ -71,9 +71,7 @@ def report(
         Option(metavar="A,B,...", help="search rules over these signals, as suffice search does"),
     ] = None,
     form: Annotated[str, Option(choices=FORMS, help="of the rules searched")] = "or",
-    report_naive: Annotated[
-        bool, Option(help="also show intervals that ignore the search")
-    ] = False,
+    report_naive: ReportNaive = False,
     confidence: Annotated[
         str | None,
         Option(

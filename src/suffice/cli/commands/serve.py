@@ -17,7 +17,7 @@ from suffice.cli.parser import Given, command, field_options
 from suffice.concurrency import started
 from suffice.errors import StorageError, UsageError
 from suffice.options import Option
-from suffice.scoring import MetricName
+from suffice.replay.settings import ComparedBy, CostName, FittedElsewhere, Policies, Rules
 from suffice.serve.settings import ServeSettings, load_settings, with_given
 
 if TYPE_CHECKING:
@@ -231,29 +231,11 @@ def view(
     traces: Traces,
     *,
     reading: Measuring,
-    policy: Annotated[
-        tuple[str, ...],
-        Option(
-            metavar="P",
-            repeats=True,
-            help="a policy to show, as of suffice replay; may be repeated",
-        ),
-    ] = (),
-    stop_when: Annotated[
-        tuple[str, ...],
-        Option(metavar="RULE", repeats=True, help="a rule to show; may be given several times"),
-    ] = (),
-    metric: Annotated[
-        MetricName | None,
-        Option(help="what answers are scored by, as of suffice replay"),
-    ] = None,
-    cost: Annotated[
-        str | None, Option(metavar="NAME", help="the cost that is shown, as of suffice replay")
-    ] = None,
-    fit_on: Annotated[
-        str | None,
-        Option(metavar="TRACES2", help="fit what must be fitted on split tune of these traces"),
-    ] = None,
+    policy: Policies = (),
+    stop_when: Rules = (),
+    metric: ComparedBy = None,
+    cost: CostName = None,
+    elsewhere: FittedElsewhere,
     port: Annotated[
         int,
         Option(metavar="N", at_least=0, help="where to listen on 127.0.0.1; 0: any that is free"),
@@ -287,7 +269,7 @@ def view(
     from suffice.view.data import RecordView, ViewSettings
 
     settings = ViewSettings(
-        policies=policy, rules=stop_when, metric=metric, cost=cost, fit_on=fit_on
+        policies=policy, rules=stop_when, metric=metric, cost=cost, fit_on=elsewhere.fit_on
     )
     # measured in processes of their own, however few, so that the page is answered meanwhile
     count = reading.workers or max(1, usable_cores() - 1)

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from suffice.contracts import strict_json
-from suffice.datasets.files import Row, json_documents, most_bytes
+from suffice.datasets import files
+from suffice.datasets.files import Row, json_documents
 from suffice.datasets.recordings.runs import (
     ANSWERING,
     Call,
@@ -93,9 +94,9 @@ def _of_zip(path: Path) -> Iterator[Mapping[str, Any]]:
             if not parts and "header.json" not in archive.namelist():
                 raise DataError("is a zip, and no log of inspect_ai", file=str(path))
             total = sum(part.file_size for part in parts)
-            if total > most_bytes():
+            if total > files.MOST_BYTES:
                 raise DataError(
-                    f"unpacks to {total:,} bytes, more than the {most_bytes():,} that are read at once; "
+                    f"unpacks to {total:,} bytes, more than the {files.MOST_BYTES:,} that are read at once; "
                     "split the log by its samples",
                     file=str(path),
                 )

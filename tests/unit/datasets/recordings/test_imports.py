@@ -194,7 +194,7 @@ def test_a_map_and_a_format_that_cannot_be_are_refused(
     for kind in ("flashrag", "loopgain", "tasr"):
         with pytest.raises(DataError, match="log"):
             import_traces(path, tmp_path / "o", format=kind)
-    monkeypatch.setattr(files, "_MOST_BYTES", 50)
+    monkeypatch.setattr(files, "MOST_BYTES", 50)
     with pytest.raises(DataError, match="bytes"):
         imported(path, MAP)
 
