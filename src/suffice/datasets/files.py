@@ -240,6 +240,13 @@ class FileTable:
     names: tuple[str, ...]
     rows: Callable[[Collection[str]], Iterator[Row]]
 
+    @classmethod
+    def of(cls, path: Path, rows: Iterable[Row]) -> FileTable:
+        """A table of rows that are read already."""
+        held = list(rows)
+        names = tuple(dict.fromkeys(name for row in held for name in row.values))
+        return cls(str(path), names, lambda _: iter(held))
+
 
 def plain_suffix(path: Path) -> str:
     """A file's ending in small letters, that before ``.gz``.
@@ -263,11 +270,10 @@ def open_table(path: Path, broken: list[DataError] | None = None) -> FileTable:
 
 def _objects(path: Path, broken: list[DataError] | None) -> FileTable:
     whole = plain_suffix(path) == ".json"
-    rows = list(json_rows(path) if whole else json_lines(path, broken))
-    names = tuple(dict.fromkeys(name for row in rows for name in row.values))
-    if not names:
+    table = FileTable.of(path, json_rows(path) if whole else json_lines(path, broken))
+    if not table.names:
         raise DataError("holds no question", file=str(path))
-    return FileTable(str(path), names, lambda _: iter(rows))
+    return table
 
 
 def _separated(path: Path, _broken: list[DataError] | None) -> FileTable:

@@ -12,50 +12,35 @@ from suffice.datasets.files import FileTable, Row, json_lines, json_rows, text_i
 from suffice.datasets.recordings.columns import number, texts
 from suffice.errors import DataError
 
-
-def _table(path: Path, rows: Iterator[Row]) -> FileTable:
-    """Rows with the schema's names for columns."""
-    held = list(rows)
-    names = tuple(dict.fromkeys(name for row in held for name in row.values))
-    return FileTable(str(path), names, lambda _: iter(held))
+_ELSE = "a table with a row per round is read by --format columns"
 
 
-def _seen(names: Any) -> str:
+def _seen(names: Mapping[str, Any]) -> str:
     return ", ".join(map(repr, [*names][:12])) or "nothing"
 
 
 # --- FlashRAG ---------------------------------------------------------------------------------------
 def flashrag_table(path: Path) -> FileTable:
     """``intermediate_data.json`` of an iterative pipeline; iteration 0 is round 1."""
-    return _table(path, (part for row in json_rows(path) for part in _iterations(row)))
+    return FileTable.of(path, (part for row in json_rows(path) for part in _iterations(row)))
 
 
 def _iterations(row: Row) -> Iterator[Row]:
     """The query of a round is what the pipeline sends: the question, then with the last answer behind."""
-    output = row.values.get("output")
-    if not isinstance(output, dict):
+    output = row.inside("output", row.values.get("output"))
+    total = next(n for n in count() if f"pred_iter_{n}" not in output.values)
+    if not total or total < sum(name.startswith("pred_iter_") for name in output.values):
         raise row.error(
-            "is no question of FlashRAG's intermediate_data.json: no object 'output'; it has "
-            f"{_seen(row.values)}; a table with a row per round is read by --format columns",
-            "output",
-        )
-    total = next(n for n in count() if f"pred_iter_{n}" not in output)
-    if not total or total < sum(name.startswith("pred_iter_") for name in output):
-        raise row.error(
-            f"has no 'pred_iter_{total}', so no answer of each iteration; it has {_seen(output)}. FlashRAG's "
-            "iterative pipeline (ITERRETGENPipeline) keeps them; with another, save an answer of every "
-            "round and read that with --format columns",
+            f"has no 'pred_iter_{total}', so no answer of each iteration; it has "
+            f"{_seen(output.values or row.values)}. FlashRAG's iterative pipeline (ITERRETGENPipeline) keeps "
+            f"them; with another, save an answer of every round: {_ELSE}",
             "output",
         )
     question = row.required("question")
     query, found = question, set[str]()
     for iteration in range(total):
-        answer = output[f"pred_iter_{iteration}"]
-        if not isinstance(answer, str):
-            raise row.error(
-                f"must be a text, found {answer!r:.60}", f"output.pred_iter_{iteration}"
-            )
-        passages = _documents(row, output, f"retrieval_result_iter_{iteration}")
+        answer = output.text(f"pred_iter_{iteration}")
+        passages = _documents(output, f"retrieval_result_iter_{iteration}")
         values = {
             "question_id": str(row.values.get("id") or text_id(question)),
             "question": question,
@@ -74,24 +59,19 @@ def _iterations(row: Row) -> Iterator[Row]:
         query, found = f"{question} {answer}", found | passages.keys()
 
 
-def _documents(row: Row, output: Mapping[str, Any], name: str) -> dict[str, dict[str, Any]]:
+def _documents(output: Row, name: str) -> dict[str, dict[str, Any]]:
     """Documents found, each once; the first line of ``contents`` is the title."""
-    column = f"output.{name}"
-    documents = output.get(name) or []
-    if not isinstance(documents, list) or not all(isinstance(item, dict) for item in documents):
-        raise row.error(f"must be a list of documents, found {documents!r:.60}", column)
     passages: dict[str, dict[str, Any]] = {}
-    for document in documents:
-        contents = document.get("contents") or document.get("text") or ""
-        title, score = document.get("title") or "", document.get("score")
-        if not (isinstance(contents, str) and isinstance(title, str)):
-            raise row.error(f"a document's texts must be texts, found {document!r:.80}", column)
-        if "contents" in document and "\n" in contents:
+    for held in output.objects(name):
+        document = output.inside(name, held)
+        contents = document.text("contents", default="") or document.text("text", default="")
+        title = document.text("title", default="")
+        if "contents" in held and "\n" in contents:
             first, contents = contents.split("\n", 1)
             title = title or first.strip().strip('"')
-        own = document.get("id")
+        own = held.get("id")
         own = text_id(f"{title}\n{contents}") if own is None else str(own)
-        passage = {"id": own, "title": title, "text": contents, "score": score}
+        passage = {"id": own, "title": title, "text": contents, "score": held.get("score")}
         passages.setdefault(own, passage)
     return passages
 
@@ -105,53 +85,48 @@ def loopgain_table(path: Path) -> FileTable:
     """
     rows = list(json_lines(path))
     header = next((row.values for row in rows if row.values.get("_header")), {})
-    trials = [(row, _budget(row)) for row in rows if not row.values.get("_header")]
+    trials = [(row, *_budget(row)) for row in rows if not row.values.get("_header")]
     if not trials:
         raise DataError("holds no trial", file=str(path))
-    errors = [_errors(row, budget) for row, budget in trials]
-    shares = all(error <= 1.0 for history in errors for error in history)
+    shares = all(error <= 1.0 for *_, errors in trials for error in errors)
     target = cell.get("target_error") if isinstance(cell := header.get("cell"), dict) else None
     reached = float(target) if isinstance(target, int | float) else 0.0
-
-    def rounds() -> Iterator[Row]:
-        for (row, budget), history in zip(trials, errors, strict=True):
-            output = budget.get("final_output")
-            for at, error in enumerate(history, start=1):
-                values = {
+    return FileTable.of(
+        path,
+        (
+            Row(
+                row.file,
+                row.number,
+                {
                     "question_id": row.required("trial_id"),
                     "question": row.text("prompt", default=""),
                     "question_type": row.text("loop_type", default="") or None,
                     "round": at,
-                    "answer": None if output is None or at < len(history) else str(output),
+                    "answer": None if output is None or at < len(errors) else str(output),
                     "llm_calls": 1,
                     "signals": {"error": error},
                     "score": 1.0 - error if shares else float(error <= reached),
-                }
-                yield Row(row.file, row.number, values)
+                },
+            )
+            for row, output, errors in trials
+            for at, error in enumerate(errors, start=1)
+        ),
+    )
 
-    return _table(path, rounds())
 
-
-def _budget(row: Row) -> Mapping[str, Any]:
-    """The condition with the largest budget."""
-    conditions = row.values.get("conditions")
-    named = conditions if isinstance(conditions, dict) else {}
-    budgets = [name for name in named if re.fullmatch(r"B\d{1,4}", name)]
-    budget = named[max(budgets, key=lambda name: int(name[1:]))] if budgets else None
-    if not isinstance(budget, dict):
+def _budget(row: Row) -> tuple[Any, list[float]]:
+    """What the condition with the largest budget returned, and its errors by round."""
+    conditions = row.inside("conditions", row.values.get("conditions"))
+    budgets = [name for name in conditions.values if re.fullmatch(r"B\d{1,4}", name)]
+    if not budgets:
         raise row.error(
-            f"is no trial of LoopGain's benchmark: no condition of a fixed budget (B5, B10, B20); it has "
-            f"{_seen(named or row.values)}; a table with a row per round is read by --format columns",
+            "is no trial of LoopGain's benchmark: no condition of a fixed budget (B5, B10, B20); it has "
+            f"{_seen(conditions.values or row.values)}; {_ELSE}",
             "conditions",
         )
-    return budget
-
-
-def _errors(row: Row, budget: Mapping[str, Any]) -> list[float]:
-    history = budget.get("error_history")
-    if not isinstance(history, list) or not history:
-        raise row.error(f"must be a list of numbers, found {history!r:.60}", "error_history")
-    errors = [number(row, error, "error_history") for error in history]
-    if not all(error >= 0 for error in errors):
-        raise row.error("an error must be a number of at least 0", "error_history")
-    return errors
+    largest = max(budgets, key=lambda name: int(name[1:]))
+    budget = conditions.inside(largest, conditions.values[largest])
+    errors = [number(budget, error, "error_history") for error in budget.rows("error_history")]
+    if not errors or not all(error >= 0 for error in errors):
+        raise budget.error("must be numbers of at least 0", "error_history")
+    return budget.values.get("final_output"), errors

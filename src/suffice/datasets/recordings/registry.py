@@ -233,7 +233,6 @@ def _lacking(records: Sequence[QuestionRecord], out: str | Path) -> Iterator[str
 
 LABEL_ROLES = ("question_id", "question", *LABEL_COLUMNS, "round")
 """What a column of a file of labels may hold."""
-_MOST_NAMED = 10
 
 
 def parse_label_roles(text: str) -> dict[str, str]:
@@ -286,9 +285,6 @@ def label_traces(
     try:
         merged = Labels.of(given)
         known = frozenset(read.traces.question_ids)
-        _refuse_unknown(
-            merged.unknown(known), len(merged.questions), read, notes, skip=skip_unknown
-        )
         import pyarrow as pa
 
         rows = pa.concat_tables([read.traces.table, read.traces.closed_book])
@@ -297,6 +293,19 @@ def label_traces(
         raise DataError(
             error.message, file=error.file or place, row=error.row, column=error.column
         ) from error
+    if unknown := merged.unknown(known):
+        named = ", ".join(map(repr, unknown[:10]))
+        more = f" and {len(unknown) - 10:,} more" * (len(unknown) > 10)
+        of = f"{len(unknown):,} of {len(merged.questions):,} labelled questions"
+        said = f"{of} are not in {read.name}: {named}{more}"
+        if not skip_unknown:
+            near = did_you_mean(unknown[0], read.traces.question_ids)
+            raise DataError(
+                f"{said}{near}; leave them out with --skip-unknown",
+                column="question_id",
+                file=place,
+            )
+        notes.append(f"{said}; they were left out")
     if not fitted:
         raise DataError(
             "labels no question of the record: every row is empty, or of a question that is not recorded",
@@ -323,24 +332,6 @@ def label_traces(
         failures=True,
         notes=notes,
     )
-
-
-def _refuse_unknown(
-    unknown: Sequence[str], labelled: int, read: TraceInspection, notes: list[str], *, skip: bool
-) -> None:
-    if not unknown:
-        return
-    named = ", ".join(map(repr, unknown[:_MOST_NAMED]))
-    more = f" and {len(unknown) - _MOST_NAMED:,} more" if len(unknown) > _MOST_NAMED else ""
-    said = (
-        f"{len(unknown):,} of {labelled:,} labelled questions are not in {read.name}: {named}{more}"
-    )
-    if not skip:
-        raise DataError(
-            f"{said}{did_you_mean(unknown[0], read.traces.question_ids)}; leave them out with --skip-unknown",
-            column="question_id",
-        )
-    notes.append(f"{said}; they were left out")
 
 
 def _read_labels(
