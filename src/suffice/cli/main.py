@@ -136,7 +136,6 @@ def _run(words: Sequence[str], chosen: str, app: App | None, *, alone: bool) -> 
 
 
 def _ended(run: Callable[[], int], lead: str) -> int:
-    """The exit code of what is run, and a line on what stopped it."""
     try:
         return run()
     except SufficeError as error:
@@ -177,7 +176,6 @@ _TOO_LITTLE_MEMORY = (
 
 
 def _refused(error: OSError) -> str:
-    """What the system refused, of which file, and what to do."""
     told = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         what = "" if error.filename else "a file, or standard output: "

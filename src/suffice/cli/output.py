@@ -227,7 +227,6 @@ _rewritten = False  # whether its last line is one that is rewritten
 
 
 def _clear() -> None:
-    """Take what is to be rewritten off the terminal."""
     global _rewritten  # noqa: PLW0603 - there is one terminal
     if _rewritten:
         _tell("\r\x1b[K", end="")

@@ -146,7 +146,6 @@ def _value(option: FieldOption, said: Any) -> Any:
 
 
 def _parameters(options: Iterable[FieldOption]) -> Iterator[inspect.Parameter]:
-    """The parameters that cyclopts parses."""
     groups: dict[str, Group] = {}
     for option in options:
         told = option.option
@@ -191,7 +190,6 @@ def _parameters(options: Iterable[FieldOption]) -> Iterator[inspect.Parameter]:
 
 
 def _metavar(option: FieldOption) -> str:
-    """The placeholder of the value in the help."""
     if option.option.metavar is not None or option.choices is None:
         return option.option.metavar or ("N" if option.type in (int, float) else "TEXT")
     return "|".join(map(str, option.choices))
@@ -413,7 +411,6 @@ def shared_options(
 
 
 def _shared(settings: Mapping[str, type]) -> dict[str, dict[str, FieldOption]]:
-    """By destination and name of the settings."""
     shared: dict[str, dict[str, FieldOption]] = {}
     for name, kind in settings.items():
         for option in field_options(kind):

@@ -245,7 +245,6 @@ class _Ledger:
 
 # --- calls ----------------------------------------------------------------------------------------
 def _llm_calls(ledger: _Ledger) -> _Array:
-    """Calls of the loop and its answers, with those of samples and verdicts where they are read."""
     record = ledger.record
     calls = ledger.divided(record.asked, lambda: record.answer_calls)
     if ledger.part == "answer":

@@ -153,7 +153,6 @@ def _shown(value: object) -> str:
 
 
 def _unreadable(path: Path, error: Exception) -> DataError:
-    """Of a file that is missing, a folder, damaged, or may not be read."""
     missing = isinstance(error, FileNotFoundError)
     said = "does not exist" if missing else f"cannot be read ({error})"
     return DataError(said, file=str(path))

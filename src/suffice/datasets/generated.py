@@ -222,8 +222,6 @@ def _surname(person: Entity) -> str:
 
 
 class _Writer:
-    """Writes about one entity; draws one phrase of each list it is asked for."""
-
     def __init__(self, region: Region, entity: Entity, rng: random.Random) -> None:
         self.region, self.entity, self.rng = region, entity, rng
         self._phrases = texts()[kind_of(entity.key)]
@@ -271,7 +269,6 @@ def _known_for(person: _Writer) -> str:
 
 
 def _deed(person: _Writer) -> tuple[str, str]:
-    """What the person made or founded, and a way to call the person by it."""
     if works := person.those("w", "author"):
         work = person.rng.choice(works)
         return f"wrote the {work.facts['kind']} {work.name}", f"the author of {work.name}"
@@ -343,7 +340,6 @@ def entry(region: Region, key: str) -> Passage:
 
 
 def _surroundings(writer: _Writer, number: int) -> dict[str, Any]:
-    """What a nearby entry names beside the entity."""
     kind, rng, groups = kind_of(writer.entity.key), writer.rng, writer.region.groups
     words: dict[str, Any]
     if kind == "t":

@@ -171,7 +171,6 @@ def _fit(
     reading: Measuring,
     out: Path,
 ) -> Fitted:
-    """Fit on recorded questions."""
     types = {name: method.settings(name) for name in method.presets}
     known = {name: [option.dest for option in field_options(types[name])] for name in types}
     stated = {option.dest: option.flag for kind in _types(method) for option in field_options(kind)}
@@ -228,7 +227,6 @@ def _told(policy: StopPolicy, method: Method) -> tuple[str, ...]:
 def _fit_plans(
     method: Any, preset: Any, split: str, given: Given, traces: str, reading: Measuring
 ) -> Fitted:
-    """Fit on recorded runs of planning agents."""
     settings = method.plan_settings(preset)
     read = {option.dest for option in field_options(settings)}
     unread = [
@@ -250,7 +248,6 @@ def _fit_plans(
 
 
 def _types(method: Method) -> list[type[Any]]:
-    """The settings of every preset, and of plan traces."""
     types = [method.settings(preset) for preset in method.presets]
     if isinstance(method, PlanMethod):
         types += [method.plan_settings(preset) for preset in method.presets]

@@ -134,7 +134,6 @@ def monitor(
 
 # --- a record ------------------------------------------------------------------------------------
 def _of_record(options: MonitorOptions, form: Form, policy: str, place: str) -> int:
-    """Watch a record, once or as it grows."""
     file = load_policy(policy)
     root = as_place(place)
     if not root.exists() and store_at(root) is None and not options.follow:
@@ -185,7 +184,6 @@ def _tell(watched: Following, lines: str | None, hook: WebHook | None) -> None:
 
 # --- JSON lines ----------------------------------------------------------------------------------
 def _of_lines(options: MonitorOptions, form: Form, policy: str, answers: str) -> int:
-    """Watch the coverage that a policy promises."""
     loaded = load_policy(policy).policy
     with undamaged(Path(policy)):
         promise = promise_of(loaded)

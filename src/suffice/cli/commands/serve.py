@@ -149,7 +149,6 @@ def open_service(settings: ServeSettings) -> Service:
 
 
 def _ground(settings: ServeSettings) -> Ground:
-    """What is answered from."""
     from suffice.cli.retrieval import (
         SEARCHED,
         RetrievalOptions,
@@ -186,7 +185,6 @@ def _ground(settings: ServeSettings) -> Ground:
 
 
 def _tell_check(settings: ServeSettings, service: Service, *, as_json: bool) -> None:
-    """What would be served."""
     ground = service.ground
     document: dict[str, Any] = {
         "address": f"http://{settings.host}:{settings.port}/v1",

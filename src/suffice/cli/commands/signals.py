@@ -200,7 +200,6 @@ _CLUSTERED = (
 
 
 def _listed() -> Table:
-    """Every signal with what it needs and charges."""
     names = ("signal", "meaning", "direction", "needs", "charges")
     columns = [Column(name=name, drop=int(name in ("direction", "needs"))) for name in names]
     columns.append(Column(name="computed", head="computed by"))

@@ -266,7 +266,6 @@ def _first_round(lines: Mapping[str, Sequence[_Line]], layout: Layout) -> int:
 
 # --- which columns ----------------------------------------------------------------------------------
 def _columns(table: FileTable, layout: Layout) -> dict[str, str]:
-    """The columns of the file, or the fields within them, by what they hold."""
     command = f"--format columns {table.file}"
     roles = layout.columns
     for role, column in roles.items():
@@ -412,7 +411,6 @@ def _line(row: Row, held: Mapping[str, str], question: str) -> _Line:
 
 
 def _part(row: Row, value: Any, column: str, role: str) -> str | float | None:
-    """Of a passage its id, title, text or score."""
     if value is None:
         return None
     if role == "passage_scores":

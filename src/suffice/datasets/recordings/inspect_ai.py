@@ -307,7 +307,6 @@ def _asks(message: Mapping[str, Any]) -> bool:
 
 
 def _grade(score: Mapping[str, Any]) -> float | None:
-    """A scorer's value in 0 to 1; ``None``: it is none."""
     value = score.get("value")
     if isinstance(value, str):
         return _GRADES.get(value.lower())

@@ -96,8 +96,6 @@ def read_otlp(path: Path) -> tuple[QuestionRecord, ...]:
 
 @dataclass(slots=True)
 class _Span:
-    """A span as far as it is read."""
-
     row: Row
     trace: str
     id: str
@@ -243,7 +241,6 @@ def _nanoseconds(row: Row, span: str, value: Any) -> int:
 
 
 def _value(row: Row, span: str, value: Any, depth: int = 0) -> Any:
-    """What an attribute holds."""
     if not isinstance(value, dict) or len(value) != 1:
         return None
     ((kind, held),) = value.items()

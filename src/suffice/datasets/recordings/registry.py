@@ -189,7 +189,6 @@ def _read(path: Path, kind: Format, layout: Layout) -> tuple[QuestionRecord, ...
 
 
 def _lacking(records: Sequence[QuestionRecord], out: str | Path) -> Iterator[str]:
-    """What the records do not hold, and what to do."""
     rounds = [round_ for record in records for round_ in record.rounds]
     passages = [passage for round_ in rounds for passage in round_.passages or ()]
     tokens = [token for round_ in rounds for token in round_.tokens or ()]

@@ -69,8 +69,6 @@ class Noted:
 
 @dataclass(slots=True)
 class _Open:
-    """A round while its steps are read."""
-
     calls: list[Call] = field(default_factory=list)
     searches: list[Search] = field(default_factory=list)
     noted: list[Noted] = field(default_factory=list)
