@@ -142,8 +142,7 @@ class Row:
                 texts.append(item)
             elif item is not None:
                 raise self.error(
-                    f"must be a text, a number or a list of them, found {item!r:.60}",
-                    column,
+                    f"must be a text, a number or a list of them, found {item!r:.60}", column
                 )
         return texts
 

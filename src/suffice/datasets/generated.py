@@ -204,8 +204,7 @@ def build_region(seed: int, number: int) -> Region:
     towns = _towns(rng, _keys(key, "t", _TOWNS), names)
     people = _people(rng, births, trades, key, names)
     return Region(
-        name,
-        {"t": towns, "p": people, "w": works, "o": _organisations(rng, births, key, names)},
+        name, {"t": towns, "p": people, "w": works, "o": _organisations(rng, births, key, names)}
     )
 
 

@@ -217,12 +217,7 @@ def written_rule(
 
 @command()
 def sweep(
-    traces: Traces,
-    *,
-    reading: Sampling,
-    settings: SweepSettings,
-    out: PolicyOut = None,
-    form: Form,
+    traces: Traces, *, reading: Sampling, settings: SweepSettings, out: PolicyOut = None, form: Form
 ) -> None:
     """Try a grid of numbers in place of the '?' in a rule.
 

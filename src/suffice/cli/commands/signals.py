@@ -24,11 +24,7 @@ from suffice.loops.models import connect_encoder, connect_reranker
 from suffice.options import Option
 from suffice.results.table import Column, Table
 from suffice.retrieval.networks import NliCrossEncoder
-from suffice.signals.asking.meaning_clusters import (
-    CLUSTERS,
-    check_clustering,
-    cluster_traces,
-)
+from suffice.signals.asking.meaning_clusters import CLUSTERS, check_clustering, cluster_traces
 from suffice.signals.asking.whole_record import Asked, Replies
 from suffice.signals.registry import SIGNALS, askings
 from suffice.signals.store import SignalModels, with_signals

@@ -216,12 +216,7 @@ def merge(
 
 @traces.command(name="filter")
 @command()
-def narrow(
-    traces: Traces,
-    *,
-    keep: TraceFilter,
-    to: ToNew,
-) -> None:
+def narrow(traces: Traces, *, keep: TraceFilter, to: ToNew) -> None:
     """Write the part of a record that all conditions leave; every column stays.
 
     Data set, model and loop are read from a column of that name, else from what the recorder noted in the
@@ -306,14 +301,7 @@ def redact(
     on it as on the record itself, by its scores. Question ids stay as they are. What reads texts or tokens
     themselves needs the record.
     """
-    to.write(
-        f"redacting {traces}",
-        redact_traces,
-        traces,
-        to.out,
-        texts=texts,
-        score=score,
-    )
+    to.write(f"redacting {traces}", redact_traces, traces, to.out, texts=texts, score=score)
 
 
 @traces.command(name="import")
@@ -394,10 +382,4 @@ def export(
     passages, tokens and signals are JSON, and a null is a blank cell. As otlp: spans by OpenTelemetry's
     GenAI names, a document of OTLP JSON a question, which traces import --format otlp reads back.
     """
-    to.write(
-        f"reading {traces}",
-        export_traces,
-        traces,
-        out,
-        format=format,
-    )
+    to.write(f"reading {traces}", export_traces, traces, out, format=format)

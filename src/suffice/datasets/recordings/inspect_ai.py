@@ -237,12 +237,7 @@ def _search(row: Row, tool: Any, asked: Any, event: Mapping[str, Any], result: A
 def _call(row: Row, event: Mapping[str, Any]) -> Call:
     output = child(event, "output")
     usage = child(output, "usage")
-    names = (
-        "input_tokens",
-        "output_tokens",
-        "input_tokens_cache_read",
-        "input_tokens_cache_write",
-    )
+    names = ("input_tokens", "output_tokens", "input_tokens_cache_read", "input_tokens_cache_write")
     told = Row(row.file, row.number, usage, place="usage")
     prompt, completion, read, written = (told.amount(name, MOST_INT32) for name in names)
     cost = usage.get("total_cost")

@@ -150,11 +150,7 @@ def test_of_repeated_rounds_the_one_asked_for_stands(
         taken(path)
     assert (caught.value.row, caught.value.column) == (1, "step")
     written = suffice.import_traces(
-        path,
-        tmp_path / "out",
-        format="columns",
-        columns=parse_roles(MAP),
-        duplicates=duplicates,
+        path, tmp_path / "out", format="columns", columns=parse_roles(MAP), duplicates=duplicates
     )
     assert any(note.startswith("1 rows that repeat") for note in written.notes)
     (record,) = suffice.read_traces(tmp_path / "out").records()
