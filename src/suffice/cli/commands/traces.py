@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 from suffice.cli.options import Json, Reading, Seed, SkipInvalid, Traces, out_path
 from suffice.cli.output import Form, print_json, print_result, put, say, waiting
 from suffice.cli.parser import command, make_app
-from suffice.datasets.recordings.columns import parse_roles
-from suffice.datasets.recordings.registry import (
+from suffice.datasets.columns import parse_roles
+from suffice.datasets.recordings import (
     FORMATS,
     import_traces,
     label_traces,

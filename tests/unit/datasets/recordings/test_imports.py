@@ -12,8 +12,8 @@ import pytest
 
 import suffice
 from suffice.datasets import files
-from suffice.datasets.recordings.columns import parse_roles
-from suffice.datasets.recordings.registry import import_traces
+from suffice.datasets.columns import parse_roles
+from suffice.datasets.recordings import import_traces
 from suffice.errors import DataError, StorageError, UsageError
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import QuestionRecord

@@ -12,7 +12,7 @@ import pytest
 from tests.commands import run
 
 import suffice
-from suffice.datasets.recordings.columns import parse_roles
+from suffice.datasets.columns import parse_roles
 from suffice.errors import DataError, UsageError
 
 MAP = (

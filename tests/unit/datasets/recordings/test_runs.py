@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from suffice.datasets import files
-from suffice.datasets.recordings.inspect_ai import _unpacked
-from suffice.datasets.recordings.registry import import_traces
+from suffice.datasets.inspect_ai import _unpacked
+from suffice.datasets.recordings import import_traces
 from suffice.errors import DataError, SufficeWarning
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import Passage, QuestionRecord, Token

@@ -13,7 +13,7 @@ from typing import Any
 from suffice.contracts import strict_json
 from suffice.datasets import files
 from suffice.datasets.files import Row, json_documents
-from suffice.datasets.recordings.runs import (
+from suffice.datasets.runs import (
     ANSWERING,
     Call,
     Noted,

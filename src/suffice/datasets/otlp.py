@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from suffice.datasets.files import Row, json_documents
-from suffice.datasets.recordings.runs import (
+from suffice.datasets.runs import (
     ANSWERING,
     Call,
     Search,
