@@ -181,18 +181,11 @@ def test_replay_writes_one_rule(traces: str, tmp_path: Path) -> None:
     ("options", "said"),
     [
         (["--signals", "nothing"], "unknown signal 'nothing'"),
-        (["--signals", ""], "separated"),
-        (["--signals", "own,"], "separated"),
         (["--signals", "self_consistency"], "needs column samples"),
         (["--signals", "own", "--form", "xor"], "'vote'"),
         (["--signals", "own", "--objective", "fun"], "gain-at-cost"),
         (["--signals", "own", "--max-calls", "3", "--cost", "usd"], "give --max-cost"),
         (["--signals", "own", "--max-calls", "3", "--max-cost", "3"], "not both"),
-        (["--signals", "own", "--max-calls", "nan"], "must be a finite number"),
-        (["--signals", "own", "--threshold-grid", "0"], "at least 1"),
-        (["--signals", "own", "--threshold-grid", "many"], "must be a whole number"),
-        (["--signals", "own", "--tune-split", "dev"], "splits"),
-        (["--signals", "own", "--baseline", "best"], "unknown policy 'best'"),
         ([], "--signals"),
         (
             [
@@ -229,14 +222,9 @@ def test_sweep_is_one_document(traces: str, capsys: Say) -> None:
     [
         (["--grid", "0.5,1.5"], "answer_token_margin"),
         (["--grid", "0.5:0.1:0.1"], "LOW:HIGH:STEP with LOW <= HIGH"),
-        (["--grid", "0:1:0"], "STEP > 0"),
-        (["--grid", "0:1"], "LOW:HIGH:STEP"),
-        (["--grid", "x"], "must be a finite number"),
         (["--grid", "0:1:1e-9"], "at most 10000 thresholds"),
         (["--rule", "own > 1"], "exactly one '?'"),
         (["--rule", "flat > ?"], "sweep"),
-        (["--rule", ""], "exactly one '?'"),
-        (["--tune-split", "dev"], "splits"),
         (["--calibrator", "magic"], "isotonic"),
     ],
 )
@@ -270,18 +258,12 @@ def test_a_certified_fit_is_one_document(traces: str, tmp_path: Path) -> None:
         (["--confidence", "0"], "above 0 and below 1"),
         (["--family", "all"], "'thresholds'"),
         (["--signals", "flat"], "is 1 in every round"),
-        (["--signals", "own,own"], "named twice"),
         (["--signals", ""], "separated"),
         (["--signals", "nothing"], "unknown signal 'nothing'"),
-        (["--levels", "0"], "at least 1"),
         (["--levels", "60", "--max-signals", "4"], "--signals"),
-        (["--max-cost", "0"], "above"),
         (["--cost", "usd"], "--price-model MODEL"),
-        (["--split", "dev"], "splits"),
         (["--calibrator", "platt"], "leave calibrator out"),
-        (["--preset", "published"], "must be 'corrected'"),
         (["--rule", "own > ?"], "--rule"),
-        (["--family", "fixed", "--grid", "0.5"], "--grid"),
         (["--family", "fixed", "--signals", "own"], "--signals"),
     ],
 )
@@ -298,10 +280,8 @@ def test_certified_refuses(traces: str, tmp_path: Path, options: list[str], said
         ("tasr", ["--max-loss", "0.1"], "--max-loss"),
         ("tasr", ["--family", "fixed"], "--family"),
         ("tasr", ["--ask-cost", "1"], "--ask-cost"),
-        ("tasr", ["--failure-loss", "3"], "--failure-loss"),
         ("margin-alone", ["--signals", "own"], "--signals"),
         ("tasr", ["--preset", "published", "--calibrator", "platt"], "corrected"),
-        ("tasr", ["--split", "dev"], "splits"),
     ],
 )
 def test_fit_refuses(

@@ -63,13 +63,10 @@ def test_each_pipeline_has_its_defaults(
     [
         (["--start", "3"], "--start"),
         (["--certainty", "auto"], "--certainty"),
-        (["--step", "3"], "--step"),
-        (["--pipeline", "react", "--start", "3"], "--start"),
         (["--pipeline", "chain", "--certainty", "auto"], "--certainty"),
         (["--llm-stop"], "--llm-stop"),
         (["--llm-stop", "--pipeline", "budgeted"], "--judge"),
         (["--retriever", "hybrid+rerank"], "--reranker PATH"),
-        (["--retriever", "dense+rerank", "--pool", "10"], "suffice"),
         (["--retriever", "dense", "--encoder", "none"], "needs an encoder"),
         (["--encoder", "http://localhost:1"], "--encoder-model"),
     ],
@@ -198,9 +195,7 @@ def test_another_corpus_column_map_or_prefix_is_refused(place: Path) -> None:
     ("arguments", "part"),
     [
         (MAPPED, "--corpus PATH"),
-        ([*MAPPED, "--corpus", "pooled"], "without"),
         ([*OWN, "--corpus", "notes"], "'question'"),
-        ([*OWN, "--columns", "asked", "--corpus", "notes"], "'asked'"),
         ([*MAPPED, "--corpus", "nowhere"], "nowhere"),
         ([*MAPPED, "--retriever", "python:shelf:search", "--corpus", "notes"], "drop --corpus notes"),
         ([*MAPPED, "--retriever", SERVED, "--corpus", "x"], "opensearch:http://h/n finds"),

@@ -61,10 +61,3 @@ def test_a_search_that_cannot_be_does_not_fail_the_report(
     assert document["parts"]["search"] is None
     assert "nonsense" in document["parts"]["left_out"]["search"]
     assert err.startswith("no search: unknown signal 'nonsense'")
-
-
-def test_unknown_parts_are_wrong_usage(
-    capsys: pytest.CaptureFixture[str], traces: Path, tmp_path: Path
-) -> None:
-    assert main(["report", str(traces), "--out", str(tmp_path / "r.html"), "--parts", "cost"]) == 2
-    assert "'cost'" in capsys.readouterr().err
