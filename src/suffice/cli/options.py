@@ -49,8 +49,7 @@ SeveralTraces = Annotated[
 Json = Annotated[bool, Option(help="one JSON document on stdout, nothing else there")]
 ReportNaive = Annotated[bool, Option(help="also show intervals that ignore the search")]
 Sample = Annotated[
-    int | None,
-    Option(metavar="N", at_least=1, help="only N questions, drawn by --seed; part of a larger N"),
+    int | None, Option(at_least=1, help="only N questions, drawn by --seed; part of a larger N")
 ]
 SkipInvalid = Annotated[bool, Option(help="leave out what is invalid, count it, and go on")]
 Seed = Annotated[int, Option(at_least=0, help="of all that is drawn")]
@@ -119,11 +118,7 @@ class Measuring(Reading):
 
     workers: Annotated[
         int | None,
-        Option(
-            metavar="N",
-            at_least=1,
-            help="processes that measure a large record (default: one a core)",
-        ),
+        Option(at_least=1, help="processes that measure a large record (default: one a core)"),
     ] = None
     ray: RayOption = None
 

@@ -57,7 +57,6 @@ class _Unframed:
         DefaultFormatter(panel_spec=PanelSpec(box=Box("    \n" * 8)))(console, options, panel)
 
     def render_usage(self, console: Any, _: Any, usage: Any) -> None:
-        """The first line."""
         console.print("Usage:", usage)
 
 

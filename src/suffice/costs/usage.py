@@ -223,7 +223,6 @@ class _Ledger:
         return self._costs[name]
 
     def forget(self) -> None:
-        """Keep nothing of what other costs were made of, which they share."""
         self._costs.clear()
 
     def read(self, values: _Array) -> _Array:

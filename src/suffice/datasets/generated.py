@@ -236,11 +236,9 @@ class _Writer:
         return [text.format(**self.words) for text in self._phrases["nearby"][number]]
 
     def named(self, fact: str) -> str:
-        """The name of the entity that a fact leads to."""
         return self.region.entity(self.entity.facts[fact]).name
 
     def those(self, kind: str, fact: str) -> list[Entity]:
-        """Entities of a kind whose fact is this one."""
         own = self.entity.key
         return [other for other in self.region.groups[kind] if other.facts[fact] == own]
 

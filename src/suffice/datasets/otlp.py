@@ -113,25 +113,21 @@ class _Span:
         )
 
     def first(self, *names: str) -> Any:
-        """The first of the attributes that it has."""
         return next((self.attributes[name] for name in names if name in self.attributes), None)
 
     @property
     def kind(self) -> str | None:
-        """What it is of, by either convention."""
         named = self.attributes.get("openinference.span.kind")
         operation = _KINDS.get(str(self.attributes.get("gen_ai.operation.name")))
         return operation or (_KINDS.get(named.upper()) if isinstance(named, str) else None)
 
     @property
     def tool(self) -> str | None:
-        """The name of the tool that was used."""
         name = self.first("gen_ai.tool.name", "tool.name")
         return name if isinstance(name, str) else None
 
     @property
     def asked(self) -> Any:
-        """What a tool was asked."""
         return self.first("gen_ai.tool.call.arguments", "input.value")
 
     def told(self, which: str, roles: Sequence[str]) -> str | None:
@@ -157,7 +153,6 @@ class _Span:
 
     @property
     def asks(self) -> bool:
-        """Whether the call ended by asking for a tool."""
         held = self.attributes
         reasons = [held.get("gen_ai.response.finish_reasons"), held.get("llm.finish_reason")]
         messages = self.numbered("llm.output_messages")

@@ -38,8 +38,7 @@ class MonitorOptions:
         Option(metavar="TRACES", help="a record that is the past (default: the first questions)"),
     ] = None
     first: Annotated[
-        int,
-        Option(metavar="N", at_least=1, help="so many questions are the past without --reference"),
+        int, Option(at_least=1, help="so many questions are the past without --reference")
     ] = 200
     metric: Annotated[
         str | None, Option(help="what scores answers (default: as certified, else f1)")
@@ -54,11 +53,7 @@ class MonitorOptions:
     ] = None
     max_rounds: Annotated[
         int | None,
-        Option(
-            metavar="N",
-            at_least=1,
-            help="the full budget (default: the policy file's or the record's)",
-        ),
+        Option(at_least=1, help="the full budget (default: the policy file's or the record's)"),
     ] = None
     follow: Annotated[bool, Option(help="go on with what comes, until interrupted")] = False
     every: Annotated[float, Option(metavar="SECONDS", help="how often --follow looks")] = 2.0

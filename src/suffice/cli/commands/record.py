@@ -89,9 +89,7 @@ class RecordOptions:
         ),
     ] = None
     out: TracesOut
-    limit: Annotated[
-        int | None, Option(metavar="N", at_least=1, help="only the first N questions")
-    ] = None
+    limit: Annotated[int | None, Option(at_least=1, help="only the first N questions")] = None
     sample: Sample = None
     shard: ShardOption = None
     ray: RayOption = None

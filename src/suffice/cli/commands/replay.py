@@ -165,13 +165,10 @@ def search(
         float | None, Option(metavar="C", help="the cap of --max-cost, on model calls")
     ] = None,
     report_naive: ReportNaive = False,
-    top: Annotated[int, Option(metavar="N", at_least=1, help="rules to print")] = 15,
+    top: Annotated[int, Option(at_least=1, help="rules to print")] = 15,
     out: PolicyOut = None,
     pick: Annotated[
-        int | None,
-        Option(
-            metavar="N", at_least=1, help="with --out: the rule listed as number N (default: 1)"
-        ),
+        int | None, Option(at_least=1, help="with --out: the rule listed as number N (default: 1)")
     ] = None,
     form: Form,
 ) -> None:

@@ -135,9 +135,7 @@ def demo(
     out: Annotated[
         str, Option(metavar="DIR", parse=out_path(folder=True), help="where to")
     ] = "demo",
-    questions: Annotated[
-        int, Option(metavar="N", at_least=5, help="how many to record, from 5")
-    ] = 28,
+    questions: Annotated[int, Option(at_least=5, help="how many to record, from 5")] = 28,
     model: Annotated[
         str | None, Option(metavar="M", help="a GGUF file instead of Gemma 3 270M")
     ] = None,

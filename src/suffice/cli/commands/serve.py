@@ -235,8 +235,7 @@ def view(
     cost: CostName = None,
     elsewhere: FittedElsewhere,
     port: Annotated[
-        int,
-        Option(metavar="N", at_least=0, help="where to listen on 127.0.0.1; 0: any that is free"),
+        int, Option(at_least=0, help="where to listen on 127.0.0.1; 0: any that is free")
     ] = 7577,
     no_browser: Annotated[bool, Option(help="do not open a browser")] = False,
     bundle: Annotated[

@@ -10,12 +10,7 @@ from suffice.cli.options import Json, Reading, Seed, SkipInvalid, Traces, out_pa
 from suffice.cli.output import Form, print_json, print_result, put, say, waiting
 from suffice.cli.parser import command, make_app
 from suffice.datasets.columns import parse_roles
-from suffice.datasets.recordings import (
-    FORMATS,
-    import_traces,
-    label_traces,
-    parse_label_roles,
-)
+from suffice.datasets.recordings import FORMATS, import_traces, label_traces, parse_label_roles
 from suffice.errors import UsageError
 from suffice.live.redact import RedactedScore, redact_traces
 from suffice.measures.contents import traces_info
