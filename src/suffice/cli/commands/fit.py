@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from types import MappingProxyType
 from typing import Annotated, Any
 
@@ -81,11 +81,8 @@ def known_methods() -> Iterator[Method]:
 
 
 def _method(name: str) -> Method:
-    if (method := find_method(name)) is not None:
-        return method
-    module, _, attribute = _ABOVE_POLICIES[name].partition(":")
-    above: Method = getattr(import_module(module), attribute)
-    return above
+    method: Method = find_method(name) or resolve_name(_ABOVE_POLICIES[name])
+    return method
 
 
 def _command(method: Method) -> Command:
@@ -173,13 +170,11 @@ def _fit(
 ) -> Fitted:
     types = {name: method.settings(name) for name in method.presets}
     known = {name: [option.dest for option in field_options(types[name])] for name in types}
-    stated = {option.dest: option.flag for kind in _types(method) for option in field_options(kind)}
-    for dest, flag in stated.items():
-        if dest in given and not any(dest in names for names in known.values()):
-            raise UsageError(
-                f"{flag} goes with 'fit {method.name}' on plan traces only; leave it out"
-            )
-    refuse_options(method.name, preset, [dest for dest in stated if dest in given], known)
+    stated = _stated(method, given)
+    for dest in stated.keys() - {dest for dests in known.values() for dest in dests}:
+        told = f"{stated[dest]} goes with 'fit {method.name}' on plan traces only"
+        raise UsageError(f"{told}; leave it out")
+    refuse_options(method.name, preset, [*stated], known)
     settings = given.settings(types[preset])
     measures = reading.measures(traces)
     budget = measures.traces.full_budget
@@ -229,12 +224,7 @@ def _fit_plans(
 ) -> Fitted:
     settings = method.plan_settings(preset)
     read = {option.dest for option in field_options(settings)}
-    unread = [
-        option.flag
-        for kind in _types(method)
-        for option in field_options(kind)
-        if option.dest in given and option.dest not in read
-    ]
+    unread = [flag for dest, flag in _stated(method, given).items() if dest not in read]
     unread += ["--metric"] * ("metric" in given) + ["--split"] * (split != FIT_SPLIT)
     if unread:
         raise UsageError(
@@ -252,6 +242,12 @@ def _types(method: Method) -> list[type[Any]]:
     if isinstance(method, PlanMethod):
         types += [method.plan_settings(preset) for preset in method.presets]
     return types
+
+
+def _stated(method: Method, given: Given) -> dict[str, str]:
+    """The method's own options that were given, by destination."""
+    own = (option for kind in _types(method) for option in field_options(kind))
+    return {option.dest: option.flag for option in own if option.dest in given}
 
 
 def _explained(method: Method, flag: str) -> str:
