@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import random
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import resources
@@ -114,15 +114,12 @@ def _towns(rng: random.Random, keys: list[str], names: list[str]) -> tuple[Entit
 
 
 def _people(
-    rng: random.Random,
-    births: dict[str, int],
-    trades: dict[str, str],
-    region: str,
-    names: list[str],
+    rng: random.Random, births: dict[str, int], works: tuple[Entity, ...], names: list[str]
 ) -> tuple[Entity, ...]:
-    towns, organisations = _keys(region, "t", _TOWNS), _keys(region, "o", _ORGANISATIONS)
-    listed = texts()["world"]
-    kinds = zip(organisations, listed["organisations"], strict=True)
+    region = works[0].key.rsplit("-", 1)[0]
+    listed, towns = texts()["world"], _keys(region, "t", _TOWNS)
+    trades = {work.facts["author"]: listed["makers"][work.facts["kind"]] for work in works}
+    kinds = zip(_keys(region, "o", _ORGANISATIONS), listed["organisations"], strict=True)
     schools = [key for key, kind in kinds if kind in listed["schools"]]
     taken: set[str] = set()
     people = []
@@ -199,10 +196,8 @@ def build_region(seed: int, number: int) -> Region:
     born += rng.sample(range(era + 50, era + 100), _PEOPLE - _ELDERS)
     births = dict(zip(_keys(key, "p", _PEOPLE), born, strict=True))
     works = _works(rng, births, key, names)
-    makers = texts()["world"]["makers"]
-    trades = {work.facts["author"]: makers[work.facts["kind"]] for work in works}
     towns = _towns(rng, _keys(key, "t", _TOWNS), names)
-    people = _people(rng, births, trades, key, names)
+    people = _people(rng, births, works, names)
     return Region(
         name, {"t": towns, "p": people, "w": works, "o": _organisations(rng, births, key, names)}
     )
@@ -377,8 +372,8 @@ def nearby(region: Region, key: str, number: int) -> Passage:
 QUESTION_TYPES = ("1hop", "bridge", "3hop", "4hop", "comparison")
 
 _PASSAGES = 10
+# how many further entries are of a gold entry's kind: they state the fact asked for, of another
 _ALIKE = (0, 1, 1)
-"""How many further entries are of a gold entry's kind: they state the fact asked for, of another."""
 _DEEP_NEARBY = 0.2
 
 
@@ -434,13 +429,10 @@ def _comparison(region: Region, rng: random.Random) -> _Draft | None:
 
 
 def _draft(region: Region, kind: str, rng: random.Random) -> _Draft:
+    paths = [*texts()["asks"]] if kind == "1hop" else texts()["chains"].get(kind)
     draft = None
     while draft is None:
-        if kind == "comparison":
-            draft = _comparison(region, rng)
-        else:
-            paths = list(texts()["asks"]) if kind == "1hop" else texts()["chains"][kind]
-            draft = _chain(region, rng.choice(paths), rng)
+        draft = _chain(region, rng.choice(paths), rng) if paths else _comparison(region, rng)
     return draft
 
 
@@ -466,38 +458,29 @@ def _passages(
     return tuple(passages)
 
 
-def build_examples(
-    region: Region, kinds: Sequence[str], *, first: int, seed: int
-) -> tuple[Example, ...]:
-    """Questions of the types ``kinds`` about a region, numbered from ``first``; no two are alike."""
+_MIX = ("1hop",) * 8 + ("bridge",) * 6 + ("comparison",) * 2 + ("3hop",) * 3 + ("4hop",)
+
+
+@lru_cache(maxsize=4)
+def _examples(seed: int, place: int) -> tuple[Example, ...]:
+    """The questions about a region, of the types above in an order of its own; no two are alike."""
+    kinds, region = list(_MIX), build_region(seed, place)
+    _rng(f"mix {seed} {place}").shuffle(kinds)
     examples = []
     asked: set[tuple[tuple[str, ...], tuple[str, ...]]] = set()
-    for number, kind in enumerate(kinds, start=first):
+    for number, kind in enumerate(kinds, start=place * len(_MIX)):
         rng = _rng(f"question {seed} {number}")
         text, answers, gold = _draft(region, kind, rng)
         while (gold, answers) in asked:
             text, answers, gold = _draft(region, kind, rng)
         asked.add((gold, answers))
-        heads = 2 if kind == "comparison" else 1
-        examples.append(
-            Example(
-                question=Question(id=f"world{seed}-q{number}", text=text, type=kind),
-                gold=Gold(answers=answers, passage_ids=gold),
-                passages=_passages(region, gold, heads, rng),
-            )
+        example = Example(
+            question=Question(id=f"world{seed}-q{number}", text=text, type=kind),
+            gold=Gold(answers=answers, passage_ids=gold),
+            passages=_passages(region, gold, 2 if kind == "comparison" else 1, rng),
         )
+        examples.append(example)
     return tuple(examples)
-
-
-_MIX = ("1hop",) * 8 + ("bridge",) * 6 + ("comparison",) * 2 + ("3hop",) * 3 + ("4hop",)
-"""Types of the questions of one region, in an order that each region shuffles."""
-
-
-@lru_cache(maxsize=4)
-def _examples(seed: int, region: int) -> tuple[Example, ...]:
-    kinds = list(_MIX)
-    _rng(f"mix {seed} {region}").shuffle(kinds)
-    return build_examples(build_region(seed, region), kinds, first=region * len(_MIX), seed=seed)
 
 
 def generate(limit: int, *, seed: int = 42, start: int = 0) -> Iterator[Example]:
