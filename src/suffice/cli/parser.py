@@ -443,6 +443,9 @@ def annotated_option(
     name: str, annotation: Any, default: Any = MISSING, group: str = ""
 ) -> FieldOption | None:
     """The option that an annotation describes; ``None``: it is none."""
+    if get_origin(annotation) in (Union, UnionType):  # of an option that may be left out
+        parts = (part for part in get_args(annotation) if get_origin(part) is Annotated)
+        annotation = next(parts, annotation)
     if get_origin(annotation) is not Annotated:
         return None
     kind, *extras = get_args(annotation)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from suffice.cli.options import ModelOptions, Reading, out_path
+from suffice.cli.options import ModelOptions, Reading, Traces, TracesOut
 from suffice.cli.output import (
     INTERRUPTED,
     Form,
@@ -109,18 +109,9 @@ class SignalOptions:
 
 @command()
 def signals(
-    traces: Annotated[
-        str | None, Option(positional=True, metavar="TRACES", help="the record to read")
-    ] = None,
+    traces: Traces | None = None,
     *,
-    out: Annotated[
-        str | None,
-        Option(
-            metavar="TRACES2",
-            parse=out_path(".parquet", folder=True),
-            help="a .parquet file, or a directory that gets one",
-        ),
-    ] = None,
+    out: TracesOut | None = None,
     list_all: Annotated[bool, Option(name="list", help="list all signals, and end")] = False,
     reading: Reading,
     options: SignalOptions,
