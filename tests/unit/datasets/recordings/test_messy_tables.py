@@ -14,6 +14,7 @@ from tests.commands import run
 import suffice
 from suffice.datasets.columns import parse_roles
 from suffice.errors import DataError, UsageError
+from suffice.replay.choose import candidates
 
 MAP = (
     "question_id=qid,round=step,question=ask,answer=reply.text,gold_answers=gold,group=chat,"
@@ -242,8 +243,11 @@ def test_a_name_that_stands_twice_in_an_object_is_refused(tmp_path: Path) -> Non
     assert caught.value.row == 1
 
 
-def test_a_messy_log_is_two_commands_away_from_a_choice(tmp_path: Path) -> None:
+def test_a_messy_log_is_two_commands_away_from_a_choice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """From 0, ids as numbers, a gap, a repeat, no answer in a round, NaN, a line that broke off."""
+    monkeypatch.setattr(candidates, "nameable_methods", lambda: ("stable-base-rate",))
     rows: list[dict[str, Any]] = []
     for number in range(60):
         for step in range(3):
