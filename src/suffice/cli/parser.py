@@ -135,9 +135,8 @@ def _value(option: FieldOption, said: Any) -> Any:
     """An option's value; a flag that was given is what its default is not."""
     if option.type is bool:
         return option.default is not True
-    texts = [
-        "-" if one == _DASH else one for one in (said if isinstance(said, list | tuple) else [said])
-    ]
+    several = said if isinstance(said, list | tuple) else [said]
+    texts = ["-" if one == _DASH else one for one in several]
     try:
         if option.option.repeats:
             return tuple(map(option.read, texts))
