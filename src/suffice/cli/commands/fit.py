@@ -31,7 +31,7 @@ from suffice.cli.parser import (
     said_with,
 )
 from suffice.contracts import StopPolicy
-from suffice.errors import UsageError, did_you_mean
+from suffice.errors import UsageError
 from suffice.options import Option
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.file import policy_document, policy_hash, save_policy
@@ -87,21 +87,18 @@ def _method(name: str) -> Method:
 
 def _command(method: Method) -> Command:
     default = "corrected" if "corrected" in method.presets else method.presets[0]
-    preset = FieldOption(
-        field="preset",
-        type=str,
-        default=default,
-        option=Option(
-            choices=tuple(sorted(method.presets)),
-            help="with the paper's defects mended, or as its code ran",
-        ),
+    presets = Option(
+        choices=tuple(sorted(method.presets)),
+        help="with the paper's defects mended, or as its code ran",
     )
-    scored = (
-        [] if isinstance(method, TellingMethod) else field_options(ScoredSettings, only=("metric",))
-    )
+    scored = () if isinstance(method, TellingMethod) else ("metric",)
     own = (option for kind in _types(method) for option in field_options(kind, group=method.name))
 
-    @command(preset, *scored, *own)
+    @command(
+        FieldOption("preset", str, default, presets),
+        *field_options(ScoredSettings, only=scored),
+        *own,
+    )
     def run(
         traces: Traces,
         *,
@@ -250,8 +247,8 @@ def _stated(method: Method, given: Given) -> dict[str, str]:
     return {option.dest: option.flag for option in own if option.dest in given}
 
 
-def _explained(method: Method, flag: str) -> str:
-    """Where an option belongs that this method does not have."""
+def _explained(method: Method, flag: str) -> str | None:
+    """Where an option belongs that this method does not have; ``None``: nowhere."""
     owners: dict[str, str] = {}
     for other in known_methods():
         for kind in () if other.name == method.name else _types(other):
@@ -261,17 +258,15 @@ def _explained(method: Method, flag: str) -> str:
                 if option.flag == flag:
                     on_plans = kind not in map(other.settings, other.presets)
                     owners[other.name] = f"'fit {other.name}'{' on plan traces' * on_plans}"
-    if owners:
-        preset = "corrected" if "corrected" in method.presets else method.presets[0]
-        takes = sorted(option.dest for option in field_options(method.settings(preset)))
-        said = f"takes {', '.join(takes)}" if takes else "takes no options"
-        return (
-            f"{flag} goes with {' or '.join(owners.values())} only: the {preset} preset of {method.name} "
-            f"{said}; leave {flag[2:].replace('-', '_')} out"
-        )
-    own = [option.flag for kind in _types(method) for option in field_options(kind)]
-    usual = ("--out", "--preset", "--split", "--json", "--skip-invalid", "--help")
-    return f"there is no option {flag}{did_you_mean(flag, dict.fromkeys([*own, *usual]))}"
+    if not owners:
+        return None
+    preset = "corrected" if "corrected" in method.presets else method.presets[0]
+    takes = sorted(option.dest for option in field_options(method.settings(preset)))
+    said = f"takes {', '.join(takes)}" if takes else "takes no options"
+    return (
+        f"{flag} goes with {' or '.join(owners.values())} only: the {preset} preset of {method.name} "
+        f"{said}; leave {flag[2:].replace('-', '_')} out"
+    )
 
 
 _REFERENCES = (
