@@ -212,7 +212,8 @@ def read_table(
             if "round" in held:
                 kept = _by_round(rows, first, layout.duplicates, repeats)
             if kept is None:
-                said = f"question {question!r} lacks a round: it has {_numbers(rows)}"
+                numbers = sorted({line.cells["round"] for line in rows})[:20]
+                said = f"question {question!r} lacks a round: it has {', '.join(map(str, numbers))}"
                 problems.append(
                     _Problem("questions with gaps", question, rows[-1].error(said, "round"))
                 )
@@ -461,10 +462,6 @@ def _refusal(problems: Sequence[_Problem], *, skips: bool) -> DataError:
     more = f" ({len(problems) - 1:,} more are wrong)" if len(problems) > 1 else ""
     said = f"{error.message}{more}{'; add ' if ways else ''}{'; '.join(ways)}"
     return DataError(said, file=error.file, row=error.row, column=error.column)
-
-
-def _numbers(rows: Sequence[_Line]) -> str:
-    return ", ".join(str(number) for number in sorted({line.cells["round"] for line in rows})[:20])
 
 
 def _by_round(
