@@ -236,8 +236,8 @@ def _refusal(error: CycloptsError, app: App, words: Sequence[str]) -> str:
         case UnknownOptionError():
             flag = (error.token.keyword or error.token.value).partition("=")[0]
             explain = getattr(error.target, "explain", None)
-            said = explain(flag) if explain else None
-            said = said or f"unrecognized arguments: {flag}{did_you_mean(flag, flags)}"
+            said = f"unrecognized arguments: {flag}{did_you_mean(flag, flags)}"
+            said = (explain and explain(flag)) or said
         case UnusedCliTokensError(unused_tokens=unused):
             said = f"unrecognized arguments: {' '.join(unused or ())}"
         case MissingArgumentError(argument=argument) if argument is not None:

@@ -122,7 +122,8 @@ def loopgain_table(path: Path) -> FileTable:
     if not trials:
         raise DataError("holds no trial", file=str(path))
     shares = all(error <= 1.0 for *_, errors in trials for error in errors)
-    target = cell.get("target_error") if isinstance(cell := header.get("cell"), dict) else None
+    stated = header.get("cell")
+    target = stated.get("target_error") if isinstance(stated, dict) else None
     reached = float(target) if isinstance(target, int | float) else 0.0
     return FileTable.of(
         path,

@@ -169,8 +169,8 @@ def _fit(
     known = {name: [option.dest for option in field_options(types[name])] for name in types}
     stated = _stated(method, given)
     for dest in stated.keys() - {dest for dests in known.values() for dest in dests}:
-        told = f"{stated[dest]} goes with 'fit {method.name}' on plan traces only"
-        raise UsageError(f"{told}; leave it out")
+        alone = f"goes with 'fit {method.name}' on plan traces only"
+        raise UsageError(f"{stated[dest]} {alone}; leave it out")
     refuse_options(method.name, preset, [*stated], known)
     settings = given.settings(types[preset])
     measures = reading.measures(traces)
