@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from suffice.contracts import ChatModel, GenerationRequest, Message
-from suffice.datasets.example import Example
+from suffice.datasets.files import Example
 from suffice.datasets.generated import generate
 from suffice.llm.embedded import EmbeddedModel, EmbeddedSettings
 from suffice.loops.calls import parse_reply

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import suffice
 from suffice.contracts import ChatModel
-from suffice.datasets.example import Example
+from suffice.datasets.files import Example
 from suffice.datasets.generated import generate
 from suffice.llm.connect import connect
 from suffice.replay.run.compare import Comparison

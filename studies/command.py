@@ -11,11 +11,17 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from cyclopts import App
 
-from suffice.cli.fields import FieldOption, Given, annotated_option, field_options
 from suffice.cli.main import main
 from suffice.cli.options import ModelOptions, Reading, SeveralTraces, out_path
 from suffice.cli.output import INTERRUPTED, Form, print_result, say, waiting
-from suffice.cli.parser import command, make_app
+from suffice.cli.parser import (
+    FieldOption,
+    Given,
+    annotated_option,
+    command,
+    field_options,
+    make_app,
+)
 from suffice.contracts import ChatModel
 from suffice.options import Option
 from suffice.results.as_json import as_json

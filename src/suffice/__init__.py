@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from suffice.contracts import Decision as Decision
     from suffice.costs.prices import prices_of as prices_of
     from suffice.costs.usage import CostModel as CostModel
-    from suffice.datasets.recordings.labels import label_traces as label_traces
-    from suffice.datasets.recordings.registry import import_traces as import_traces
+    from suffice.datasets.recordings import import_traces as import_traces
+    from suffice.datasets.recordings import label_traces as label_traces
     from suffice.errors import BackendError as BackendError
     from suffice.errors import DataError as DataError
     from suffice.errors import StorageError as StorageError
@@ -182,8 +182,8 @@ _HOMES = {
     "fit_certified": "replay.choose.certified",
     "fit_method": "policies.registry",
     "fit_rule": "policies.fitting",
-    "import_traces": "datasets.recordings.registry",
-    "label_traces": "datasets.recordings.labels",
+    "import_traces": "datasets.recordings",
+    "label_traces": "datasets.recordings",
     "load_policy": "policies.file",
     "macro_means": "replay.run.macro",
     "merge_traces": "trace.rounds.derive",

@@ -24,11 +24,10 @@ from studies.hidden_constraints.sheet import (
     write_sheet,
 )
 from studies.hidden_constraints.table7 import table7
-from suffice.cli.fields import whole
 from suffice.cli.main import main as run_parsed
 from suffice.cli.options import ModelOptions, Seed, out_path
 from suffice.cli.output import Form, ProgressLine, print_result, say
-from suffice.cli.parser import command, make_app
+from suffice.cli.parser import command, make_app, whole
 from suffice.concurrency import width_of
 from suffice.contracts import ChatModel, Verdict
 from suffice.errors import UsageError

@@ -16,7 +16,7 @@ from studies.tfidf import TfidfIndex
 from studies.training.interaction import trained_on, trained_reranker
 from suffice.cli.output import ProgressLine
 from suffice.contracts import Encoder, Reranker, Retriever
-from suffice.datasets.example import Example
+from suffice.datasets.files import Example
 from suffice.datasets.registry import WITH_PASSAGES, load
 from suffice.errors import UsageError, did_you_mean, unknown_name
 from suffice.loops.models import connect_encoder

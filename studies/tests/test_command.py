@@ -17,8 +17,8 @@ from studies.training.__main__ import main as train
 from studies.training.contradiction import STUDY as CONTRADICTION
 from studies.training.reranker import STUDY as RERANKER
 
-from suffice.cli.fields import field_options
 from suffice.cli.main import main
+from suffice.cli.parser import field_options
 
 STUDIES = (
     AB_RAG,

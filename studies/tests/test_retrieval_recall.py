@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from studies.retrieval.__main__ import DEPTHS, RetrievalSettings, data_set_recall
 
-from suffice.datasets.example import Example
+from suffice.datasets.files import Example
 from suffice.datasets.registry import load
 from suffice.errors import UsageError
 from suffice.retrieval.indexes import IndexMaker

@@ -23,7 +23,7 @@ from suffice._optional import require
 from suffice._version import VERSION
 from suffice.cli.output import ProgressLine
 from suffice.contracts import Reranker
-from suffice.datasets.example import Example
+from suffice.datasets.files import Example
 from suffice.datasets.registry import WITH_PASSAGES, load
 from suffice.errors import DataError, UsageError
 from suffice.options import Option

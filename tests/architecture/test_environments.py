@@ -264,11 +264,11 @@ class Absent(MetaPathFinder):
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Absent())
-from suffice.cli.commands import demo
+from suffice.llm import connect
 from suffice.cli.main import main
 from suffice.testing.models import ScriptedModel
 
-demo.connect = lambda *_: ScriptedModel()
+connect.connect = lambda *_: ScriptedModel()
 sys.exit(main(["demo", "--questions", "10", "--out", sys.argv[2]]))
 """
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.looked_at import make_hostile, make_records
 
-from suffice.cli.commands.choose import write_choice
+from suffice.cli.commands.replay import write_choice
 from suffice.measures.measures import Measures
 from suffice.replay.choose import candidates
 from suffice.replay.choose.certified import CertifiedSettings, fit_certified

@@ -26,10 +26,7 @@ def _models() -> None:
 @pytest.mark.usefixtures("_models")
 @pytest.mark.parametrize(
     ("llm", "run"),
-    [
-        ("scripted", run_json),
-        pytest.param("embedded", run_alone, marks=pytest.mark.slow),
-    ],
+    [("scripted", run_json), pytest.param("embedded", run_alone, marks=pytest.mark.slow)],
 )
 def test_recorded_and_replayed(llm: str, run: Callable[..., Any], tmp_path: Path) -> None:
     out = tmp_path / "traces"

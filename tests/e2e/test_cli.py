@@ -82,18 +82,6 @@ def test_replay_fields_and_order(recorded: Path) -> None:
     assert document["policies"][0]["stop_rounds"] == {"1": document["questions"]}
 
 
-def test_fit_then_replay_the_file_is_the_same_policy(recorded: Path, tmp_path: Path) -> None:
-    fitted = run_json("fit", "tasr", recorded, "--out", tmp_path / "policy.json")
-    assert fitted["policy"]["kind"] == "tasr"
-    document = run_json(
-        "replay", recorded, "--policy", tmp_path / "policy.json", "--policy", "tasr-corrected"
-    )
-    from_file, fitted_here = document["policies"][:2]
-    assert from_file.pop("name") == "tasr-corrected"
-    assert fitted_here.pop("name") == "tasr-corrected#2"
-    assert from_file == fitted_here
-
-
 def test_signals_are_stored_and_give_the_same_replay(recorded: Path, tmp_path: Path) -> None:
     document = run_json("signals", recorded, "--out", tmp_path / "with.parquet")
     assert "answer_token_margin" in document["computed"]

@@ -45,10 +45,7 @@ def test_chat_completions(client: Any) -> None:
 
 def test_chat_completions_streamed(client: Any) -> None:
     stream = client.chat.completions.create(
-        model="suffice/two",
-        messages=MESSAGES,
-        stream=True,
-        stream_options={"include_usage": True},
+        model="suffice/two", messages=MESSAGES, stream=True, stream_options={"include_usage": True}
     )
     chunks = list(stream)
     text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)

@@ -30,7 +30,10 @@ _WATCHING = ("pytest", "pyarrow.parquet", "numpy", "suffice.live.watch", __name_
 _COMMANDS = (
     *("pyarrow.compute", "pyarrow.dataset", "scipy.stats", "scipy.optimize", "bm25s", "sqlite3"),
     *("sklearn.feature_extraction.text", "openai", "torch._dynamo", "safetensors.torch"),
-    *("suffice.testing.models", *(f"suffice.cli.commands.{name}" for name in COMMANDS)),
+    *(
+        "suffice.testing.models",
+        *{f"suffice.cli.commands.{module}" for module, _ in COMMANDS.values()},
+    ),
 )
 _CONTEXT = multiprocessing.get_context("forkserver")
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from suffice.contracts import ChatModel, GenerationRequest
-from suffice.datasets.example import Example
+from suffice.datasets.files import Example
 from suffice.datasets.generated import generate
 from suffice.loops.calls import parse_reply
 from suffice.loops.prompts import render_prompt

@@ -10,7 +10,7 @@ import pytest
 
 import suffice
 from suffice.contracts import strict_json
-from suffice.datasets.recordings.runs import loaded
+from suffice.datasets.runs import loaded
 from suffice.errors import DataError
 from suffice.monitor.coverage import read_state
 from suffice.retrieval.corpus import read_corpus

@@ -25,26 +25,26 @@ if TYPE_CHECKING:  # --version is told without it
     from cyclopts import App
 
 COMMANDS = {
-    "demo": "the whole story on a small model in this process",
-    "ask": "answer a question over your own files",
-    "serve": "adaptive answers over HTTP, for OpenAI's clients",
-    "record": "record full-budget rounds of a data set",
-    "probe": "ask a model for an answer in every recorded round",
-    "traces": "what is in a record; check, split, join, narrow, import, export it",
-    "policies": "list every policy: what it does and needs",
-    "signals": "compute signals and store them in the trace",
-    "diagnose": "what signals say about right and wrong answers",
-    "choose": "from a record to one policy, with a promise",
-    "fit": "calibrate, train or certify a policy on the tune split",
-    "replay": "score policies on recorded rounds",
-    "search": "enumerate stopping rules exhaustively",
-    "measure": "",  # every command does it when it needs to
-    "sweep": "sweep the open number of a rule",
-    "report": "compare policies in one HTML file",
-    "view": "look at a record in the browser",
-    "monitor": "whether a promise of coverage still holds in use",
+    "demo": ("report", "the whole story on a small model in this process"),
+    "ask": ("ask", "answer a question over your own files"),
+    "serve": ("serve", "adaptive answers over HTTP, for OpenAI's clients"),
+    "record": ("record", "record full-budget rounds of a data set"),
+    "probe": ("record", "ask a model for an answer in every recorded round"),
+    "traces": ("traces", "what is in a record; check, split, join, narrow, import, export it"),
+    "policies": ("fit", "list every policy: what it does and needs"),
+    "signals": ("signals", "compute signals and store them in the trace"),
+    "diagnose": ("replay", "what signals say about right and wrong answers"),
+    "choose": ("replay", "from a record to one policy, with a promise"),
+    "fit": ("fit", "calibrate, train or certify a policy on the tune split"),
+    "replay": ("replay", "score policies on recorded rounds"),
+    "search": ("replay", "enumerate stopping rules exhaustively"),
+    "measure": ("replay", ""),  # every command does it when it needs to
+    "sweep": ("replay", "sweep the open number of a rule"),
+    "report": ("report", "compare policies in one HTML file"),
+    "view": ("serve", "look at a record in the browser"),
+    "monitor": ("monitor", "whether a promise of coverage still holds in use"),
 }
-"""Every command with its line of help (empty: not listed): a module of ``suffice.cli.commands``."""
+"""Every command with its module of ``suffice.cli.commands`` and its line of help (empty: not listed)."""
 _MEASURING = frozenset(
     {"choose", "diagnose", "fit", "measure", "replay", "report", "search", "sweep", "view"}
 )
@@ -62,8 +62,8 @@ def build_app(chosen: str = "") -> App:
         "suffice: 'suffice choose example --out chosen'. Exit codes: 0 done, 1 the work failed, 2 wrong "
         "usage or invalid input, 130 interrupted.",
     )
-    for place, (name, line) in enumerate(COMMANDS.items()):
-        home = f"suffice.cli.commands.{name}"
+    for place, (name, (module, line)) in enumerate(COMMANDS.items()):
+        home = f"suffice.cli.commands.{module}"
         if name == chosen:
             app.command(getattr(importlib.import_module(home), name), name=name)
             app[name].sort_key = place
@@ -136,7 +136,6 @@ def _run(words: Sequence[str], chosen: str, app: App | None, *, alone: bool) -> 
 
 
 def _ended(run: Callable[[], int], lead: str) -> int:
-    """The exit code of what is run, and a line on what stopped it."""
     try:
         return run()
     except SufficeError as error:
@@ -177,7 +176,6 @@ _TOO_LITTLE_MEMORY = (
 
 
 def _refused(error: OSError) -> str:
-    """What the system refused, of which file, and what to do."""
     told = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         what = "" if error.filename else "a file, or standard output: "

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from suffice.cli.fields import only_one
 from suffice.cli.output import say, waiting
+from suffice.cli.parser import only_one
 from suffice.options import Option, as_share
 from suffice.replay.settings import ComparisonSettings, FittedElsewhere
 from suffice.serve.settings import ModelSettings
+from suffice.trace.durable import Shard, writable
 
 if TYPE_CHECKING:  # help is printed without what the command runs on
     from concurrent.futures import Executor
@@ -20,45 +22,35 @@ if TYPE_CHECKING:  # help is printed without what the command runs on
     from suffice.integrations.ray import RayExecutor
     from suffice.llm.endpoint import OpenAISettings
     from suffice.measures.measures import Measures
-    from suffice.trace.durable import Shard
     from suffice.trace.rounds.table import TraceSet
 
 TRACES = "a Parquet file, a directory of them, a FILE.db of live loops, or 'example'"
 
 
 def out_path(*suffixes: str, folder: bool = False) -> Callable[[str], str]:
-    """Reads a place to write to, refused here rather than after the work.
-
-    See :func:`suffice.trace.durable.writable`.
-    """
+    """Reads a place to write to, refused here rather than after the work."""
 
     def read(text: str) -> str:
-        from suffice.trace.durable import writable
-
         writable(text, *suffixes, folder=folder)
         return text
 
     return read
 
 
-def _ray_address(text: str) -> str:
-    from suffice.integrations.ray import ray_address
-
-    return ray_address(text)
-
-
-def _shard(text: str) -> Shard:
-    from suffice.trace.durable import Shard
-
-    return Shard.parse(text)
-
-
+Abstention = Annotated[
+    str | None,
+    Option(metavar="FILE", help="what abstains, one phrase a line, in place of the usual"),
+]
 Traces = Annotated[str, Option(positional=True, metavar="TRACES", help=TRACES)]
 SeveralTraces = Annotated[
     tuple[str, ...],
     Option(positional=True, repeats=True, metavar="TRACES", help=f"{TRACES}; several are pooled"),
 ]
 Json = Annotated[bool, Option(help="one JSON document on stdout, nothing else there")]
+ReportNaive = Annotated[bool, Option(help="also show intervals that ignore the search")]
+Sample = Annotated[
+    int | None, Option(at_least=1, help="only N questions, drawn by --seed; part of a larger N")
+]
 SkipInvalid = Annotated[bool, Option(help="leave out what is invalid, count it, and go on")]
 Seed = Annotated[int, Option(at_least=0, help="of all that is drawn")]
 Share = Annotated[float | None, Option(parse=as_share, help="a share")]
@@ -79,26 +71,18 @@ TracesOut = Annotated[
     ),
 ]
 ShardOption = Annotated[
-    "Shard | None",
+    Shard | None,
     Option(
         metavar="I/N",
-        parse=_shard,
+        parse=Shard.parse,
         help="only shard I of N of the questions, into files of its own, after --limit or --sample",
-    ),
-]
-MoreTraces = Annotated[
-    tuple[str, ...],
-    Option(
-        metavar="TRACES2",
-        repeats=True,
-        help="replay these traces too and average over the sets; may be given several times",
     ),
 ]
 RayOption = Annotated[
     str | None,
     Option(
         metavar="HOST:PORT",
-        parse=_ray_address,
+        parse=lambda text: import_module("suffice.integrations.ray").ray_address(text),
         bare="",
         help="workers of a Ray cluster (default: that in RAY_ADDRESS, one here, or a new one)",
     ),
@@ -111,10 +95,7 @@ class Reading:
     """How records are read."""
 
     skip_invalid: SkipInvalid = False
-    abstention: Annotated[
-        str | None,
-        Option(metavar="FILE", help="what abstains, one phrase a line, in place of the usual"),
-    ] = None
+    abstention: Abstention = None
 
     def open(self, path: str, **more: Any) -> TraceSet:
         """The record; says what was skipped."""
@@ -137,11 +118,7 @@ class Measuring(Reading):
 
     workers: Annotated[
         int | None,
-        Option(
-            metavar="N",
-            at_least=1,
-            help="processes that measure a large record (default: one a core)",
-        ),
+        Option(at_least=1, help="processes that measure a large record (default: one a core)"),
     ] = None
     ray: RayOption = None
 
@@ -167,39 +144,29 @@ class Measuring(Reading):
 class Sampling(Measuring):
     """How records are read, drawn from and measured."""
 
-    sample: Annotated[
-        int | None,
-        Option(
-            metavar="N", at_least=1, help="only N questions, drawn by --seed; part of a larger N"
-        ),
-    ] = None
+    sample: Sample = None
     seed: Seed = 42
 
-    def drawn(self, path: str) -> TraceSet:
-        """The record, or what ``--sample`` leaves of it."""
-        return self._sampled(self.open(path))
-
     def drawn_measures(self, *paths: str) -> Measures:
-        """The records pooled, or what ``--sample`` leaves of them, to be measured."""
+        """The same to be measured."""
         from suffice.measures.measures import Measures
 
         workers = self.executor()
-        read = [self.open(path) for path in paths]
-        traces = read[0]
-        if len(read) > 1:
+        return Measures(self.drawn(*paths), executor=workers)
+
+    def drawn(self, *paths: str) -> TraceSet:
+        """The records pooled, or what ``--sample`` leaves of them."""
+        traces, *more = [self.open(path) for path in paths]
+        if more:
             from suffice.trace.rounds.derive import pool_traces
 
-            traces = pool_traces(read)
-            say(f"pooled {len(read)} records of one loop: {traces.n_questions:,} questions")
-        return Measures(self._sampled(traces), executor=workers)
-
-    def _sampled(self, traces: TraceSet) -> TraceSet:
+            traces = pool_traces([traces, *more])
+            say(f"pooled {len(paths)} records of one loop: {traces.n_questions:,} questions")
         if self.sample is None:
             return traces
         drawn = traces.sample(self.sample, seed=self.seed)
-        say(
-            f"a sample: {drawn.n_questions:,} of {traces.n_questions:,} questions, seed {self.seed}"
-        )
+        of = f"{drawn.n_questions:,} of {traces.n_questions:,} questions"
+        say(f"a sample: {of}, seed {self.seed}")
         return drawn
 
 
@@ -280,10 +247,9 @@ class ModelOptions(ModelSettings):
         from suffice.llm.connect import connect
         from suffice.testing.models import ScriptedModel
 
-        server = self.server
         llm = self.llm or "embedded"
         if llm == "scripted":
             scripted = ScriptedModel()
             return scripted if self.cache is None else CachedModel(scripted, self.cache)
         with waiting("loading the model" if llm == "embedded" else f"connecting to {llm}"):
-            return connect(llm, self.model, server=server, cache=self.cache)
+            return connect(llm, self.model, server=self.server, cache=self.cache)

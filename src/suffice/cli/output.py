@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from textwrap import wrap
 from traceback import format_exception
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
 
 from suffice.errors import struck
@@ -98,14 +98,8 @@ def open_standard_streams() -> None:
         stream = getattr(sys, name)
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # for LANG=C and other small alphabets
-    sys.excepthook = _tell_defect
-
-
-def _tell_defect(
-    kind: type[BaseException], error: BaseException, trace: TracebackType | None
-) -> None:
-    """A traceback whose message may hold foreign text."""
-    _tell(harmless("".join(format_exception(kind, error, trace))), end="")
+    # the message may hold foreign text
+    sys.excepthook = lambda *error: _tell(harmless("".join(format_exception(*error))), end="")
 
 
 def print_json(document: Any) -> None:
@@ -149,9 +143,9 @@ def print_result(
         print_tables(tables, form.name)
 
 
-def print_tables(tables: Sequence[Table], form: str = "text", *, end: str = "\n") -> None:
+def print_tables(tables: Sequence[Table], form: str = "text") -> None:
     """Tables in a form; their texts are :func:`harmless` already, their colours ours."""
-    print(in_form(tables, form), end=end, flush=True)
+    print(in_form(tables, form), flush=True)
 
 
 def in_form(tables: Sequence[Table], form: str) -> str:
@@ -187,11 +181,9 @@ def print_lines(text: str, *, lead: str = "", indent: int = 2) -> None:
 
 def one_line_warnings() -> None:
     """Show warnings as lines of ours, without the source that raised them."""
-
-    def show(message: Warning | str, *_: object, **__: object) -> None:
-        say(str(message), lead="suffice: warning:", tone="warning")
-
-    warnings.showwarning = show
+    warnings.showwarning = lambda message, *_, **__: say(
+        str(message), lead="suffice: warning:", tone="warning"
+    )
     warnings.simplefilter("default")
 
 
@@ -228,7 +220,6 @@ _rewritten = False  # whether its last line is one that is rewritten
 
 
 def _clear() -> None:
-    """Take what is to be rewritten off the terminal."""
     global _rewritten  # noqa: PLW0603 - there is one terminal
     if _rewritten:
         _tell("\r\x1b[K", end="")

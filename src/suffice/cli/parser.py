@@ -1,11 +1,28 @@
-"""Commands as functions: cyclopts parses what their signatures and settings dataclasses describe."""
+"""Commands as functions: cyclopts parses what their signatures and settings dataclasses describe.
+
+A field ``name: Annotated[type, Option(help=...)] = default`` is the option ``--name``. A field whose type is
+another settings dataclass brings that one's options; any other field is the caller's to fill.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import MISSING
-from typing import Annotated, Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass
+from inspect import get_annotations
+from types import NoneType, UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from cyclopts import App, CycloptsError, Group, Parameter
 from cyclopts.exceptions import (
@@ -15,16 +32,16 @@ from cyclopts.exceptions import (
     UnusedCliTokensError,
 )
 
-from suffice.cli.fields import (
-    FieldOption,
-    Given,
-    annotated_option,
-    annotations_of,
-    field_options,
-)
+from suffice.costs.usage import Charging, CostModel
 from suffice.errors import UsageError, did_you_mean
+from suffice.options import Option, read_names
+from suffice.serve.settings import PriceSettings
 
-Command = Callable[..., int]
+if TYPE_CHECKING:
+    from suffice.costs.prices import Prices
+
+
+Command = Callable[..., int | None]
 _OLDER = "older_name_of_"
 _DASH = "\0"  # replaces "-" (stdin or stdout), which cyclopts takes for an option
 _ARGUMENTS, _OPTIONS = Group("Arguments", sort_key=0), Group("Options", sort_key=1)
@@ -40,7 +57,6 @@ class _Unframed:
         DefaultFormatter(panel_spec=PanelSpec(box=Box("    \n" * 8)))(console, options, panel)
 
     def render_usage(self, console: Any, _: Any, usage: Any) -> None:
-        """The first line."""
         console.print("Usage:", usage)
 
 
@@ -59,14 +75,14 @@ def make_app(name: str, description: str) -> App:
     )
 
 
-def command(*more: FieldOption) -> Callable[[Callable[..., int]], Command]:
+def command(*more: FieldOption) -> Callable[[Command], Command]:
     """A function as a command; its first lines are its help.
 
     A parameter is an option by ``Annotated[type, Option(...)]``, a settings dataclass whose fields are
     options, or :class:`Given`, all that was given. ``more``: further options, which are in ``Given`` alone.
     """
 
-    def as_command(function: Callable[..., int]) -> Command:
+    def as_command(function: Command) -> Command:
         hints = annotations_of(function)
         own: dict[str, FieldOption] = {}
         settings: dict[str, type] = {}
@@ -81,24 +97,32 @@ def command(*more: FieldOption) -> Callable[[Callable[..., int]], Command]:
                 settings[name] = hints[name]
                 listed += field_options(hints[name])
         ahead = [option for option in more if option.option.positional]
-        listed = [*ahead, *listed, *more]
         by_dest: dict[str, FieldOption] = {}
-        for option in listed:
+        for option in (*ahead, *listed, *more):
             by_dest.setdefault(option.dest, option)
         options = list(by_dest.values())
         signature = inspect.Signature(
             sorted(_parameters(options), key=lambda parameter: parameter.kind)
         )
 
-        def run(*words: Any, **named: Any) -> int:
-            given = _given(options, signature.bind_partial(*words, **named).arguments)
+        def run(*words: Any, **named: Any) -> int | None:
+            said = signature.bind_partial(*words, **named).arguments
+            given = Given(
+                {
+                    option.dest: _value(option, said[name])
+                    for option in options
+                    for name in (option.dest, _OLDER + option.dest)
+                    if said.get(name) is not None
+                }
+            )
             values = {name: given.get(option.dest, option.default) for name, option in own.items()}
             values |= {name: given.settings(kind) for name, kind in settings.items()}
             rest = hints.keys() - values.keys() - {"return"}
             return function(**values, **dict.fromkeys(rest, given))
 
         run.__name__ = function.__name__
-        run.__doc__ = _paragraphs(function.__doc__ or "")
+        paragraphs = (function.__doc__ or "").split("\n\n")
+        run.__doc__ = "\n\n".join(" ".join(text.split()) for text in paragraphs)
         run.__signature__ = signature  # type: ignore[attr-defined]
         run.__annotations__ = {one.name: one.annotation for one in signature.parameters.values()}
         run.options = options  # type: ignore[attr-defined]
@@ -107,39 +131,21 @@ def command(*more: FieldOption) -> Callable[[Callable[..., int]], Command]:
     return as_command
 
 
-def _paragraphs(text: str) -> str:
-    """A docstring without its line breaks."""
-    return "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
-
-
-def _given(options: Iterable[FieldOption], arguments: dict[str, Any]) -> Given:
-    """What was given by destination, read from its texts."""
-    given = Given()
-    for option in options:
-        for name in (option.dest, _OLDER + option.dest):
-            if arguments.get(name) is not None:
-                given[option.dest] = _value(option, arguments[name])
-    return given
-
-
 def _value(option: FieldOption, said: Any) -> Any:
     """An option's value; a flag that was given is what its default is not."""
     if option.type is bool:
         return option.default is not True
-    said = ["-" if one == _DASH else one for one in said] if isinstance(said, list) else said
-    said = "-" if said == _DASH else said
+    several = said if isinstance(said, list | tuple) else [said]
+    texts = ["-" if one == _DASH else one for one in several]
     try:
         if option.option.repeats:
-            return tuple(map(option.read, said))
-        if isinstance(said, list):
-            return option.read(said[-1]) if said else option.option.bare
-        return option.read(said)
+            return tuple(map(option.read, texts))
+        return option.read(texts[-1]) if texts else option.option.bare
     except (ValueError, UsageError) as error:
         raise UsageError(f"{option.flag}: {error}") from error
 
 
 def _parameters(options: Iterable[FieldOption]) -> Iterator[inspect.Parameter]:
-    """The parameters that cyclopts parses."""
     groups: dict[str, Group] = {}
     for option in options:
         told = option.option
@@ -158,7 +164,7 @@ def _parameters(options: Iterable[FieldOption]) -> Iterator[inspect.Parameter]:
             more["consume_multiple"] = (0, 1)
         described = Parameter(
             name=option.flag,
-            help=option.help,
+            help=f"{option.option.help}{option.shown_default({})}",
             metavar=_metavar(option),
             group=group,
             negative=(),
@@ -184,7 +190,6 @@ def _parameters(options: Iterable[FieldOption]) -> Iterator[inspect.Parameter]:
 
 
 def _metavar(option: FieldOption) -> str:
-    """The placeholder of the value in the help."""
     if option.option.metavar is not None or option.choices is None:
         return option.option.metavar or ("N" if option.type in (int, float) else "TEXT")
     return "|".join(map(str, option.choices))
@@ -232,7 +237,7 @@ def _refusal(error: CycloptsError, app: App, words: Sequence[str]) -> str:
             flag = (error.token.keyword or error.token.value).partition("=")[0]
             explain = getattr(error.target, "explain", None)
             said = f"unrecognized arguments: {flag}{did_you_mean(flag, flags)}"
-            said = explain(flag) if explain else said
+            said = (explain and explain(flag)) or said
         case UnusedCliTokensError(unused_tokens=unused):
             said = f"unrecognized arguments: {' '.join(unused or ())}"
         case MissingArgumentError(argument=argument) if argument is not None:
@@ -243,3 +248,325 @@ def _refusal(error: CycloptsError, app: App, words: Sequence[str]) -> str:
         case _:
             said = str(error)
     return f"{said}{' See' if said.endswith('?') else '; see'} '{typed} --help'"
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class FieldOption:
+    """A field that is an option: its type without ``Annotated`` and ``None``, its default, its words."""
+
+    field: str
+    type: Any
+    default: Any
+    option: Option
+    required: bool = False
+    group: str = ""
+
+    @property
+    def dest(self) -> str:
+        """Its name among the options given, and in messages that name no option."""
+        return (self.option.name or self.field).replace("-", "_")
+
+    @property
+    def flag(self) -> str:
+        """Its name on the command line."""
+        if self.option.positional:
+            return self.option.metavar or self.dest.upper()
+        off = "no-" if self.default is True else ""
+        return f"--{off}{self.dest.replace('_', '-')}"
+
+    def shown_default(self, others: Mapping[str, FieldOption]) -> str:
+        """``(default: 5; react 3)``, of an option whose default differs for the others named."""
+        default = self.default
+        if "default:" in self.option.help or default in (None, "", ()) or isinstance(default, bool):
+            return ""
+        shown = (
+            ",".join(map(str, default))
+            if isinstance(default, tuple)
+            else f"{default:g}"
+            if isinstance(default, float)
+            else default
+        )
+        differing: dict[Any, list[str]] = {}
+        for name, option in others.items():
+            if option.default != default:
+                differing.setdefault(option.default, []).append(name)
+        told = ", ".join(f"{listed(names, 'and')} {value}" for value, names in differing.items())
+        return f" (default: {shown}{'; ' if told else ''}{told})"
+
+    @property
+    def choices(self) -> tuple[Any, ...] | None:
+        """The values allowed, where they can be listed."""
+        kind = self._kind
+        return get_args(kind) if get_origin(kind) is Literal else self.option.choices
+
+    @property
+    def _kind(self) -> Any:
+        return get_args(self.type)[0] if self.option.repeats else self.type
+
+    def read(self, text: str) -> Any:
+        """A value from its text; ``ValueError`` or a ``UsageError`` says what is allowed."""
+        if self.option.parse is not None:
+            return self.option.parse(text)
+        if (choices := self.choices) is not None:
+            by_text = {str(choice): choice for choice in choices}
+            if text not in by_text:
+                near = did_you_mean(text, by_text)
+                allowed = listed(map(repr, by_text), "or")
+                raise ValueError(f"must be {allowed}, found {text!r}{near}")
+            return by_text[text]
+        if self._kind is int:
+            return whole(text, self.option.at_least)
+        if self._kind not in _READ:
+            raise TypeError(f"{self.flag}: no way to read {self._kind!r} from a text; give parse=")
+        return _READ[self._kind](text)
+
+
+class Given(dict[str, Any]):
+    """The options that were given, by :attr:`FieldOption.dest`."""
+
+    def settings(self, kind: type[T], **stated: Any) -> T:
+        """The settings that the options ask for; ``stated`` fills fields that are no options."""
+        values: dict[str, Any] = {}
+        for field, annotation in _fields(kind):
+            own = _field_option(field, annotation)
+            if field.name in stated:
+                values[field.name] = stated[field.name]
+            elif own is not None:
+                if own.dest in self:
+                    values[field.name] = self[own.dest]
+            elif annotation is CostModel:
+                values[field.name] = self.settings(Charged).cost_model()
+            elif _is_settings(annotation):
+                values[field.name] = self.settings(annotation)
+        built = kind(**values)
+        for option in field_options(kind, nested=False):
+            other, value = option.option.goes_with or ("", None)
+            if option.dest in self and other and getattr(built, other) != value:
+                raise UsageError(f"{option.flag} goes {said_with(option)}; leave it out")
+        return built
+
+    def of(self, kind: type) -> dict[str, Any]:
+        """Those of a settings dataclass that were given."""
+        dests = (option.dest for option in field_options(kind))
+        return {dest: self[dest] for dest in dests if dest in self}
+
+    def chosen(self, settings: Mapping[str, type], name: str, *, by: str) -> dict[str, Any]:
+        """Those of the settings chosen by name, by field; refused where others have them alone."""
+        values: dict[str, Any] = {}
+        for dest, having in _shared(settings).items():
+            first = next(iter(having.values()))
+            if dest in self and name not in having:
+                why = first.option.otherwise
+                raise UsageError(
+                    f"{first.flag} is for {by} {listed(having, 'or')}{'' if why is None else f': {why}'}"
+                )
+            if dest in self:
+                values[first.field] = self[dest]
+        return values
+
+
+def field_options(
+    settings: type,
+    *,
+    nested: bool = True,
+    only: Collection[str] | None = None,
+    without: Collection[str] = (),
+    group: str = "",
+) -> Iterator[FieldOption]:
+    """The options of a settings dataclass, and where ``nested`` those of the dataclasses in its fields."""
+    group = getattr(settings, "GROUP", group)
+    for field, annotation in _fields(settings):
+        own = _field_option(field, annotation, group)
+        if field.name in without or (only is not None and field.name not in only):
+            continue
+        if own is not None:
+            yield own
+        elif annotation is CostModel:
+            yield from field_options(Charged, group=group)
+        elif nested and _is_settings(annotation):
+            yield from field_options(annotation, group=group)
+
+
+def said_with(option: FieldOption) -> str:
+    """``with --family rule only``, of an option that goes with another one's value."""
+    other, value = option.option.goes_with or ("", "")
+    return f"with --{other.replace('_', '-')} {value} only"
+
+
+# --- several settings, of which one is chosen by another option ------------------------------------
+def shared_options(
+    settings: Mapping[str, type], *, group: str, without: Collection[str] = ()
+) -> Iterator[FieldOption]:
+    """The options of several settings dataclasses, each once; the help says whose it is."""
+    for having in _shared(settings).values():
+        first = next(iter(having.values()))
+        if first.field not in without:
+            said = _shared_help(having, len(settings))
+            option = dataclasses.replace(first.option, help=said)
+            off = first.default if isinstance(first.default, bool) else None
+            yield dataclasses.replace(first, option=option, default=off, group=group)
+
+
+def _shared(settings: Mapping[str, type]) -> dict[str, dict[str, FieldOption]]:
+    shared: dict[str, dict[str, FieldOption]] = {}
+    for name, kind in settings.items():
+        for option in field_options(kind):
+            shared.setdefault(option.dest, {})[name] = option
+    return shared
+
+
+def _shared_help(having: Mapping[str, FieldOption], settings: int) -> str:
+    """``budgeted: TEXT (default: 5); chain, react: TEXT (default: 3)``, of an option of some."""
+    parts = []
+    for text in dict.fromkeys(option.option.help for option in having.values()):
+        saying = {name: option for name, option in having.items() if option.option.help == text}
+        whose = "" if len(saying) == settings else f"{listed(saying, 'and')}: "
+        first = next(iter(saying.values()))
+        parts.append(f"{whose}{text}{first.shown_default(saying)}")
+    return "; ".join(parts)
+
+
+def listed(names: Iterable[str], last: str) -> str:
+    """``a, b or c``.
+
+    >>> listed(["a", "b", "c"], "or")
+    'a, b or c'
+    """
+    *others, end = names
+    return f"{', '.join(others)} {last} {end}" if others else end
+
+
+# --- what a field's annotation says --------------------------------------------------------------
+def annotated_option(
+    name: str, annotation: Any, default: Any = MISSING, group: str = ""
+) -> FieldOption | None:
+    """The option that an annotation describes; ``None``: it is none."""
+    if get_origin(annotation) in (Union, UnionType):  # of an option that may be left out
+        parts = (part for part in get_args(annotation) if get_origin(part) is Annotated)
+        annotation = next(parts, annotation)
+    if get_origin(annotation) is not Annotated:
+        return None
+    kind, *extras = get_args(annotation)
+    option = next((extra for extra in extras if isinstance(extra, Option)), None)
+    if option is None:
+        return None
+    if get_origin(kind) in (Union, UnionType):
+        kept = [member for member in get_args(kind) if member is not NoneType]
+        kind = kept[0] if len(kept) == 1 else kind
+    required = default is MISSING
+    shown = None if required else default
+    return FieldOption(name, kind, shown, option, required=required, group=group)
+
+
+def _field_option(
+    field: dataclasses.Field[Any], annotation: Any, group: str = ""
+) -> FieldOption | None:
+    made = MISSING if field.default_factory is MISSING else field.default_factory()
+    default = made if field.default is MISSING else field.default
+    return annotated_option(field.name, annotation, default, group)
+
+
+def _fields(settings: type) -> Iterator[tuple[dataclasses.Field[Any], Any]]:
+    annotations = annotations_of(settings)
+    for base in settings.__mro__[1:-1]:
+        # a subclass that only states another default keeps the option
+        for name, annotation in annotations_of(base).items():
+            if annotated_option(name, annotation) and not annotated_option(name, annotations[name]):
+                annotations[name] = annotation
+    shared = [base for base in settings.__mro__ if "LISTED_LAST" in vars(base)]
+    last = {name for base in shared for name in get_annotations(base)}
+    for field in sorted(dataclasses.fields(settings), key=lambda one: one.name in last):
+        if field.init:
+            yield field, annotations[field.name]
+
+
+def annotations_of(settings: Any) -> dict[str, Any]:
+    """Type hints by name; names that only the type checker imports describe no option."""
+    absent: dict[str, Any] = {}
+    while True:
+        try:
+            return get_type_hints(settings, localns=absent, include_extras=True)
+        except NameError as error:
+            absent[str(error.name)] = object
+
+
+def _is_settings(annotation: Any) -> bool:
+    return isinstance(annotation, type) and dataclasses.is_dataclass(annotation)
+
+
+# --- values from texts -----------------------------------------------------------------------------
+def whole(text: str, least: int | None = None) -> int:
+    """A whole number from ``least``."""
+    try:
+        value = int(text)
+    except ValueError:
+        raise ValueError(f"must be a whole number, found {text!r}") from None
+    if least is not None and value < least:
+        raise ValueError(f"must be at least {least}, found {value}")
+    return value
+
+
+def number(text: str) -> float:
+    """A finite number."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if not -float("inf") < value < float("inf"):
+        raise ValueError(f"must be a finite number, found {text!r}")
+    return value
+
+
+_READ: dict[Any, Callable[[str], Any]] = {
+    float: number,
+    str: str,
+    tuple[float, ...]: lambda text: tuple(map(number, text.split(","))),
+    tuple[str, ...]: read_names,
+}
+
+
+# --- prices ------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Charged(PriceSettings):
+    """What is charged, and what prices it."""
+
+    charge: Annotated[
+        Charging,
+        Option(
+            help="as-run: what a policy would cost where it runs; published: every answer up to the stop"
+        ),
+    ] = "as-run"
+    energy: Annotated[
+        str | None,
+        Option(
+            metavar="RATES",
+            help="joules a token, as in prompt=0.03,cached=0,completion=0.35; also retrieval=, rerank=",
+        ),
+    ] = None
+
+    def cost_model(self) -> CostModel:
+        """The prices and constants asked for."""
+        from suffice.costs.prices import EnergyModel, parse_energy
+
+        energy = EnergyModel() if self.energy is None else parse_energy(self.energy)
+        return CostModel(prices=listed_prices(self), energy=energy, charge=self.charge)
+
+
+def listed_prices(settings: PriceSettings) -> Prices | None:
+    """The prices that the options ask for."""
+    from suffice.costs.prices import parse_prices, prices_of
+
+    only_one({"--price-model": settings.price_model, "--prices": settings.prices})
+    if settings.price_model is not None:
+        return prices_of(settings.price_model)
+    return None if settings.prices is None else parse_prices(settings.prices)
+
+
+def only_one(options: Mapping[str, Any]) -> None:
+    """Refuse two options that exclude each other."""
+    given = [flag for flag, value in options.items() if value is not None]
+    if len(given) > 1:
+        raise UsageError(f"{given[1]} is not allowed with {given[0]}; leave one out")

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from suffice.cli.fields import listed_prices
 from suffice.cli.output import ProgressLine, say, waiting
+from suffice.cli.parser import listed_prices
 from suffice.contracts import Encoder, Retriever
 from suffice.errors import UsageError, unknown_name, without_credentials
 from suffice.integrations.own_retrievers import FORMS, connect_own, is_own

@@ -185,7 +185,6 @@ def prices_of(model: str, provider: str | None = None, *, on: date | None = None
 
 
 def _unknown(providers: Any, model: str, provider: str | None) -> str:
-    """What is wrong with a model's name, with names near it."""
     sellers = [seller for seller in providers if provider is None or seller.id == provider.lower()]
     if not sellers:
         known = ", ".join(seller.id for seller in providers)
@@ -219,7 +218,6 @@ def _prices(rates: Any, source: str, day: date) -> Prices:
 
 
 def _at(price: Any, prompt_tokens: int) -> float:
-    """A price, perhaps by prompt length, for a request of that many prompt tokens."""
     chosen = getattr(price, "base", price)
     for tier in getattr(price, "tiers", ()):
         if prompt_tokens > tier.start:

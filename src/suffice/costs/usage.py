@@ -223,7 +223,6 @@ class _Ledger:
         return self._costs[name]
 
     def forget(self) -> None:
-        """Keep nothing of what other costs were made of, which they share."""
         self._costs.clear()
 
     def read(self, values: _Array) -> _Array:
@@ -245,7 +244,6 @@ class _Ledger:
 
 # --- calls ----------------------------------------------------------------------------------------
 def _llm_calls(ledger: _Ledger) -> _Array:
-    """Calls of the loop and its answers, with those of samples and verdicts where they are read."""
     record = ledger.record
     calls = ledger.divided(record.asked, lambda: record.answer_calls)
     if ledger.part == "answer":
@@ -563,8 +561,13 @@ def stop_costs(
     NaN past a question's last recorded round. Not ``answered``: the least that any later stop costs.
     """
     record = traces if isinstance(traces, RecordedUsage) else RecordedUsage(traces)
-    ledgers = _ledgers(record, reads or CostReads(), model or CostModel())
-    return StopCosts(ledgers if answered else ledgers[:1])
+    reads, model = reads or CostReads(), model or CostModel()
+    if model.charge == "published":
+        reads = replace(reads, answers=True, at_end=True)
+    if reads.answers or (reads.samples and record.samples_answer):
+        return StopCosts((_Ledger(record, reads, model),))
+    apart = tuple(_Ledger(record, reads, model, part) for part in ("loop", "answer"))
+    return StopCosts(apart if answered else apart[:1])
 
 
 def cost_matrix(
@@ -580,12 +583,3 @@ def cost_matrix(
         return stop_costs(traces, reads=reads, model=model).known(name)
     except UnknownCostError as error:
         raise UnknownCostError(f"cost {name!r} is unknown: {error}") from error
-
-
-def _ledgers(record: RecordedUsage, reads: CostReads, model: CostModel) -> tuple[_Ledger, ...]:
-    """One for everything that is paid round by round, or the loop's and the answers' apart."""
-    if model.charge == "published":
-        reads = replace(reads, answers=True, at_end=True)
-    if reads.answers or (reads.samples and record.samples_answer):
-        return (_Ledger(record, reads, model),)
-    return tuple(_Ledger(record, reads, model, part) for part in ("loop", "answer"))

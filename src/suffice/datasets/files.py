@@ -18,16 +18,20 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from suffice.contracts import strict_json
-from suffice.datasets.example import Example
 from suffice.errors import DataError, SufficeWarning, UsageError, did_you_mean, plain_file
+from suffice.trace.rounds.records import Gold, Passage, Question
 
 T = TypeVar("T")
-_MOST_BYTES = 2 << 30
+MOST_BYTES = 2 << 30  # of text that are read of a file at once
 
 
-def most_bytes() -> int:
-    """How much text is read of a file at once."""
-    return _MOST_BYTES
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """A question, its gold record, and the passages that belong to it (in file order; may be none)."""
+
+    question: Question
+    gold: Gold
+    passages: tuple[Passage, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +142,7 @@ class Row:
                 texts.append(item)
             elif item is not None:
                 raise self.error(
-                    f"must be a text, a number or a list of them, found {item!r:.60}",
-                    column,
+                    f"must be a text, a number or a list of them, found {item!r:.60}", column
                 )
         return texts
 
@@ -149,7 +152,6 @@ def _shown(value: object) -> str:
 
 
 def _unreadable(path: Path, error: Exception) -> DataError:
-    """Of a file that is missing, a folder, damaged, or may not be read."""
     missing = isinstance(error, FileNotFoundError)
     said = "does not exist" if missing else f"cannot be read ({error})"
     return DataError(said, file=str(path))
@@ -160,12 +162,12 @@ def _content(path: Path) -> str:
         with plain_file(path).open("rb") as stream:
             packed = stream.read(2) == b"\x1f\x8b"
         with gzip.open(path) if packed else path.open("rb") as stream:
-            data = stream.read(_MOST_BYTES + 1)
+            data = stream.read(MOST_BYTES + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise _unreadable(path, error) from error
-    if len(data) > _MOST_BYTES:
+    if len(data) > MOST_BYTES:
         raise DataError(
-            f"holds more than {_MOST_BYTES:,} bytes of text, the most that is read at once; split it",
+            f"holds more than {MOST_BYTES:,} bytes of text, the most that is read at once; split it",
             file=str(path),
         )
     try:
@@ -236,6 +238,13 @@ class FileTable:
     names: tuple[str, ...]
     rows: Callable[[Collection[str]], Iterator[Row]]
 
+    @classmethod
+    def of(cls, path: Path, rows: Iterable[Row]) -> FileTable:
+        """A table of rows that are read already."""
+        held = list(rows)
+        names = tuple(dict.fromkeys(name for row in held for name in row.values))
+        return cls(str(path), names, lambda _: iter(held))
+
 
 def plain_suffix(path: Path) -> str:
     """A file's ending in small letters, that before ``.gz``.
@@ -259,11 +268,10 @@ def open_table(path: Path, broken: list[DataError] | None = None) -> FileTable:
 
 def _objects(path: Path, broken: list[DataError] | None) -> FileTable:
     whole = plain_suffix(path) == ".json"
-    rows = list(json_rows(path) if whole else json_lines(path, broken))
-    names = tuple(dict.fromkeys(name for row in rows for name in row.values))
-    if not names:
+    table = FileTable.of(path, json_rows(path) if whole else json_lines(path, broken))
+    if not table.names:
         raise DataError("holds no question", file=str(path))
-    return FileTable(str(path), names, lambda _: iter(rows))
+    return table
 
 
 def _separated(path: Path, _broken: list[DataError] | None) -> FileTable:

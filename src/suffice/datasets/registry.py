@@ -1,27 +1,317 @@
-"""Data sets by name."""
+"""Data sets by name: public ones, generated ones, and files of questions of the user's own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+import re
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
-from suffice.datasets.example import Example
-from suffice.datasets.files import TABLE_SUFFIXES, plain_suffix
+from suffice.datasets.files import (
+    TABLE_SUFFIXES,
+    Example,
+    FileTable,
+    Row,
+    drop_empty,
+    json_lines,
+    json_rows,
+    no_column,
+    open_table,
+    parse_column_map,
+    plain_suffix,
+    read_rows,
+    text_id,
+    unique_ids,
+)
 from suffice.datasets.generated import generate
-from suffice.datasets.public import PUBLIC
-from suffice.datasets.question_files import NQ_OPEN, read_questions
-from suffice.errors import UsageError, did_you_mean
+from suffice.errors import SufficeWarning, UsageError, did_you_mean
+from suffice.scoring import normalize_answer
+from suffice.trace.rounds.records import Gold, Passage, Question
 
-_READERS: dict[str, Callable[..., tuple[Example, ...]]] = {
-    **{name: layout.read for name, layout in PUBLIC.items()},
-    "nq-open": partial(read_questions, columns=NQ_OPEN),
+_HOPS = re.compile(r"(\d)hop")
+_EVIDENCE = {"entitypages": "wikipedia", "searchresults": "web"}  # and the authors' folder of each
+_WORDS = 100  # a passage
+_Found = tuple[list[Passage], list[str]]  # passages, and the ids of the gold ones
+
+
+def _example(
+    row: Row, own: str, answers: Sequence[str], found: _Found, kind: str | None = None
+) -> Example:
+    """The question of a row, whose id stands in the column ``own``."""
+    passages, gold = found
+    return Example(
+        question=Question(id=row.required(own), text=row.required("question"), type=kind),
+        gold=Gold(answers=tuple(answers), passage_ids=tuple(gold)),
+        passages=tuple(passages),
+    )
+
+
+def _titled(pieces: Sequence[tuple[str, str]]) -> list[Passage]:
+    """Passages of titles and texts with ids ``title``, ``title#2`` for the second of that title."""
+    ids = unique_ids(title for title, _ in pieces)
+    return [
+        Passage(id=own, title=title, text=text)
+        for own, (title, text) in zip(ids, pieces, strict=True)
+    ]
+
+
+def _answer_and_aliases(row: Row) -> tuple[str, ...]:
+    answer = row.text("answer", default="")
+    aliases = row.texts(row.rows("answer_aliases", default=[]), "answer_aliases")
+    return drop_empty([answer, *aliases] if "answer" in row.values else [], row)
+
+
+# --- HotpotQA, 2WikiMultiHopQA ----------------------------------------------------------------------
+def _hotpotqa(row: Row) -> Example:
+    paragraphs = []
+    for value in row.rows("context", default=[]):
+        match value:
+            case [str() as title, list() as parts] if all(isinstance(s, str) for s in parts):
+                paragraphs.append((title, " ".join(part.strip() for part in parts).strip()))
+            case _:
+                raise row.error(
+                    f"a paragraph must be [title, [sentence, ...]], found {value!r:.80}", "context"
+                )
+    wanted = []
+    for fact in row.rows("supporting_facts", default=[]):
+        if not isinstance(fact, list) or not fact or not isinstance(fact[0], str):
+            raise row.error(f"must hold [title, sentence], found {fact!r:.80}", "supporting_facts")
+        wanted.append(fact[0])
+    passages = _titled(paragraphs)
+    gold = [p.id for title in dict.fromkeys(wanted) for p in passages if p.title == title]
+    kind = row.text("type", default="") or None
+    return _example(row, "_id", _answer_and_aliases(row), (passages, gold), kind)
+
+
+# --- MuSiQue ----------------------------------------------------------------------------------------
+def _musique(row: Row) -> Example | None:
+    """Paragraphs get ids ``idx:title``, since titles repeat; ``None``: it cannot be answered."""
+    if row.values.get("answerable") is False:
+        return None
+    passages, gold = {}, []
+    for value in row.rows("paragraphs", default=[]):
+        match value:
+            case {
+                "idx": int() as number,
+                "title": str() as title,
+                "paragraph_text": str() as text,
+            } if isinstance(supporting := value.get("is_supporting", False), bool):
+                own = f"{number}:{title}"
+            case _:
+                raise row.error(
+                    "a paragraph must hold idx (integer), title, paragraph_text (strings) and "
+                    f"is_supporting (true or false), found {value!r:.80}",
+                    "paragraphs",
+                )
+        if own in passages:
+            raise row.error("two paragraphs share an idx and a title", "paragraphs")
+        passages[own] = Passage(id=own, title=title, text=text)
+        gold += [own] if supporting else []
+    hops = len(row.rows("question_decomposition", default=[]))
+    named = _HOPS.match(row.required("id"))
+    kind = f"{hops}hop" if hops else named and f"{named[1]}hop"
+    return _example(row, "id", _answer_and_aliases(row), ([*passages.values()], gold), kind)
+
+
+# --- TriviaQA ---------------------------------------------------------------------------------------
+def _folded(values: Mapping[str, Any]) -> dict[str, Any]:
+    """``QuestionId`` of the authors' files and ``question_id`` of the Hub's are one name."""
+    return {name.lower().replace("_", ""): value for name, value in values.items()}
+
+
+def _trivia_rows(path: Path) -> Iterator[Row]:
+    if plain_suffix(path) == ".json":
+        rows = json_rows(path, under="Data")
+    else:
+        table = open_table(path)
+        parts = {"question", "questionid", "answer", *_EVIDENCE}
+        rows = table.rows([name for name in table.names if _folded({name: 0}).keys() & parts])
+    return (Row(row.file, row.number, _folded(row.values)) for row in rows)
+
+
+def _triviaqa(row: Row) -> Example:
+    """The documents found for a question, 100 words each; gold are those that hold an answer."""
+    answer = row.values.get("answer")  # the test files have none
+    if isinstance(answer, dict):
+        parts = _folded(answer)
+        names = ("value", "aliases", "humananswers")
+        told = [text for name in names for text in row.texts(parts.get(name), f"answer.{name}")]
+    else:
+        told = row.texts(answer, "answer")
+    answers = drop_empty(told, row)
+    passages = _titled(
+        [
+            (title, " ".join(words[start : start + _WORDS]))
+            for title, words in _documents(row)
+            for start in range(0, len(words), _WORDS)
+        ]
+    )
+    wanted = [f" {form} " for answer in answers if (form := normalize_answer(answer))]
+    texts = {passage.id: f" {normalize_answer(passage.text or '')} " for passage in passages}
+    gold = [own for own, text in texts.items() if any(form in text for form in wanted)]
+    return _example(row, "questionid", answers, (passages, gold))
+
+
+def _documents(row: Row) -> Iterator[tuple[str, list[str]]]:
+    """Title and words of each; the Hub has a list of every property, the authors an object of each."""
+    for name, kind in _EVIDENCE.items():
+        found = row.values.get(name) or []
+        if isinstance(found, dict):
+            lists = {key: value for key, value in found.items() if isinstance(value, list)}
+            found = [
+                dict(zip(lists, values, strict=True)) for values in zip_longest(*lists.values())
+            ]
+        for document in found if isinstance(found, list) else [found]:
+            if not isinstance(document, dict):
+                raise row.error(f"must hold an object a document, found {document!r:.60}", name)
+            told = _folded(document)
+            texts = {
+                key: " ".join(row.texts(told.get(key), f"{name}.{key}"))
+                for key in ("title", "filename", "wikicontext", "searchcontext", "description")
+            }
+            text = texts["wikicontext"] or texts["searchcontext"]
+            text = text or _file_text(row, kind, texts["filename"]) or texts["description"]
+            yield texts["title"] or "untitled", text.split()
+
+
+def _file_text(row: Row, kind: str, name: str) -> str:
+    """The document, where the authors' folder ``evidence`` stands beside the file or its folder."""
+    here = Path(row.file).resolve().parent
+    for place in (folder / "evidence" / kind for folder in (here, here.parent)):
+        file = (place / name).resolve()
+        if name and file.is_relative_to(place) and file.is_file():
+            return file.read_text(encoding="utf-8", errors="replace")
+    return ""
+
+
+_PUBLIC: Mapping[str, tuple[Callable[[Path], Iterator[Row]], Callable[[Row], Example | None]]] = {
+    "hotpotqa": (json_rows, _hotpotqa),
+    "2wikimultihopqa": (json_rows, _hotpotqa),
+    "musique": (json_lines, _musique),
+    "triviaqa": (_trivia_rows, _triviaqa),
 }
+
+
+# --- questions of the user's own, and NQ-Open: a row is a question, which brings no passages ----------
+_KNOWN: Mapping[str, tuple[str, ...]] = {
+    "question": ("question",),
+    "answers": ("answers", "answer", "gold_answers", "golden_answers"),
+    "id": ("id", "_id", "question_id"),
+    "type": ("type", "question_type"),
+}
+
+
+def parse_question_roles(text: str) -> dict[str, str]:
+    """``question=q,answers=gold`` as columns by role.
+
+    >>> parse_question_roles("question=q, answers=gold")
+    {'question': 'q', 'answers': 'gold'}
+    """
+    return parse_column_map(text, tuple(_KNOWN), ",".join(f"{role}=NAME" for role in _KNOWN))
+
+
+def columns_of(path: str | Path, columns: Mapping[str, str] | None = None) -> Mapping[str, str]:
+    """The columns by role that :func:`read_questions` reads of a file."""
+    return _within(open_table(Path(path)), columns or {})
+
+
+def _within(table: FileTable, named: Mapping[str, str]) -> Mapping[str, str]:
+    """Those that are named, and the first of the usual names of each other role."""
+    held: dict[str, str] = {}
+    for role, usual in _KNOWN.items():
+        column = named.get(role) or next((name for name in usual if name in table.names), None)
+        if column not in (None, *table.names) or (role == "question" and column is None):
+            raise no_column(table, role, column or usual[0], f"--dataset {table.file}")
+        if column is not None:
+            held[role] = column
+    return held
+
+
+def read_questions(
+    path: str | Path, columns: Mapping[str, str] | None = None, *, limit: int | None = None
+) -> tuple[Example, ...]:
+    """Questions of a file, in file order; the first ``limit`` of them. They bring no passages.
+
+    ``columns`` are the file's by ``question``, ``answers``, ``id`` and ``type``; all but the question may
+    be missing, and for a role that is not named the first of the usual names is taken.
+
+    Notes
+    -----
+    Answers are a text, a number, or a list of them; in CSV a list is written as JSON, ``["a", "b"]``. None
+    and blank ones: unlabelled. Without a column for them, ids are made of the questions' texts, so that
+    they stay when rows are added.
+    """
+    path = Path(path)
+    table = open_table(path)
+    held = _within(table, columns or {})
+    rows = list(table.rows(tuple(held.values())))[:limit]
+    texts = [row.required(held["question"]) for row in rows]
+    made = [] if "id" in held else _ids(texts, path)
+
+    def build(row: Row) -> Example:
+        return Example(
+            question=Question(
+                id=made[row.number] if made else _id(row, held["id"]),
+                text=texts[row.number],
+                type=_cell_text(row, held.get("type")) or None,
+            ),
+            gold=Gold(answers=_answers(row, held.get("answers"))),
+            passages=(),
+        )
+
+    return read_rows(rows, build, path, limit, id_column=held.get("id", "id"))
+
+
+def _ids(texts: Sequence[str], path: Path) -> list[str]:
+    """The start of each text's SHA-256, with ``#2`` where it comes again."""
+    repeated = [text for text, count in Counter(texts).items() if count > 1]
+    if repeated:
+        warnings.warn(
+            f"{path}: {len(repeated)} questions stand in it more than once, the first {repeated[0]!r:.80}, "
+            "and are asked as often, since no column tells them apart; name one: --columns id=NAME",
+            SufficeWarning,
+            stacklevel=3,
+        )
+    return unique_ids(text_id(text) for text in texts)
+
+
+def _id(row: Row, column: str) -> str:
+    name = _cell_text(row, column)
+    if not name:
+        raise row.error(
+            "is empty; every question needs an id of its own, or leave the column out: name another with "
+            "--columns id=NAME",
+            column,
+        )
+    return name
+
+
+def _cell_text(row: Row, column: str | None) -> str:
+    """A text or a whole number, as text; nothing: empty."""
+    value = None if column is None else row.values.get(column)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if value is not None and not isinstance(value, str):
+        raise row.error(f"must be a text or a whole number, found {value!r:.60}", column)
+    return (value or "").strip()
+
+
+def _answers(row: Row, column: str | None) -> tuple[str, ...]:
+    value = row.listed(column)
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return ()
+    return drop_empty(row.texts(value, column), row)
+
+
+# --- by name ------------------------------------------------------------------------------------------
 _GENERATED_SIZE = 200
 
-WITH_PASSAGES: tuple[str, ...] = ("generated", *PUBLIC)
+WITH_PASSAGES: tuple[str, ...] = ("generated", *_PUBLIC)
 """Data sets whose questions bring paragraphs, the gold ones among them; of triviaqa not every file."""
-DATASETS: tuple[str, ...] = ("generated", *_READERS)
+DATASETS: tuple[str, ...] = (*WITH_PASSAGES, "nq-open")
 """Every name :func:`load` knows."""
 
 
@@ -57,7 +347,7 @@ def load(
         if path is not None:
             raise UsageError(
                 f"the questions are read from {name}; drop --data {path}, which goes with the name of a data "
-                f"set ({', '.join(_READERS)})"
+                f"set ({', '.join(DATASETS[1:])})"
             )
         return read_questions(name, columns, limit=limit)
     if columns is not None:
@@ -70,4 +360,7 @@ def load(
         return tuple(generate(_GENERATED_SIZE if limit is None else limit, seed=seed))
     if path is None:
         raise UsageError(f"the data set {name!r} needs the path of its file: --data PATH")
-    return _READERS[name](path, limit=limit)
+    if name == "nq-open":
+        return read_questions(path, {"question": "question", "answers": "answer"}, limit=limit)
+    rows, build = _PUBLIC[name]
+    return read_rows(rows(Path(path)), build, Path(path), limit)

@@ -8,8 +8,7 @@ from typing import Annotated, Literal
 import pytest
 
 from suffice.cli import parser
-from suffice.cli.fields import Given, annotated_option, field_options
-from suffice.cli.parser import command, make_app
+from suffice.cli.parser import Given, annotated_option, command, field_options, make_app
 from suffice.costs.usage import CostModel
 from suffice.errors import UsageError
 from suffice.options import Option

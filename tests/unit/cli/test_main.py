@@ -1,8 +1,9 @@
-"""How a command ends: without streams, on a full one, by a signal, for want of memory."""
+"""How a command ends: without streams, on a full one, by a signal, for want of memory; and what there is."""
 
 from __future__ import annotations
 
 import io
+import json
 import os
 import signal
 import subprocess
@@ -14,14 +15,14 @@ from typing import Any
 
 import pytest
 
+from suffice.cli.commands import fit
 from suffice.cli.main import main
+from suffice.policies.registry import method_names
 
 
 def ending(by: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> int:
     """The exit code of a command in which this happens."""
-    from suffice.cli.commands import policies
-
-    monkeypatch.setattr(policies, "print_result", lambda *_: by())
+    monkeypatch.setattr(fit, "print_result", lambda *_: by())
     return main(["policies"])
 
 
@@ -106,3 +107,18 @@ def test_without_stdout_and_stderr_nothing_is_written_where_it_does_not_belong(
     done = subprocess.run(["sh", "-c", line, sys.executable, code], cwd=tmp_path, check=False)
     assert done.returncode == 0
     assert int((tmp_path / "file").read_text()) > 2
+
+
+def test_every_policy_is_listed_with_where_it_can_be_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["policies", "--json"]) == 0
+    listed = {row["policy"]: row for row in json.loads(capsys.readouterr().out)["policies"]}
+    references = {"fixed-K", "oracle-em", "oracle-f1", "closed-book"}
+    assert set(listed) == references | set(fit.NAMES) > set(method_names())
+    assert listed["tasr"]["presets"] == "published, corrected"
+    assert listed["tasr"]["fitted_on"] == "tune"
+    named_in = {"ab-rag": "fit, replay, ask", "rule": "fit", "certified": "fit"}
+    assert {name: listed[name]["used"] for name in named_in} == named_in
+    assert main(["policies"]) == 0
+    assert "NAME-corrected" in capsys.readouterr().out

@@ -11,9 +11,8 @@ from dataclasses import asdict
 
 import pytest
 
-from suffice.datasets.example import Example
-from suffice.datasets.generated import QUESTION_TYPES, generate
-from suffice.datasets.generated.world import build_region, kind_of
+from suffice.datasets.files import Example
+from suffice.datasets.generated import QUESTION_TYPES, build_region, generate, kind_of
 from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index
 from suffice.scoring import normalize_answer
 

@@ -26,7 +26,7 @@ from suffice.contracts import (
     StopPolicy,
 )
 from suffice.costs.prices import Prices
-from suffice.datasets.example import Example
+from suffice.datasets.files import Example
 from suffice.datasets.registry import load
 from suffice.errors import BackendError
 from suffice.live.ask import Answered, AskSettings, LiveLoop

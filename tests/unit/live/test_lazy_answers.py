@@ -14,7 +14,7 @@ from tests.live_answers import answered as answered_by
 
 from suffice.contracts import Generation, GenerationRequest, StopPolicy
 from suffice.costs.usage import stop_costs
-from suffice.datasets.example import Example
+from suffice.datasets.files import Example
 from suffice.datasets.registry import load
 from suffice.errors import BackendError
 from suffice.live.ask import Answered, AskSettings, LiveLoop, reads_of

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.serving import service
 
 from suffice.contracts import Action, Decision
-from suffice.datasets.recordings.otlp import read_otlp
+from suffice.datasets.otlp import read_otlp
 from suffice.serve.events import Event, QuestionBegun, QuestionEnded, RoundEnded, Tokens
 from suffice.serve.observers import Metrics, Spans
 from suffice.trace.rounds.records import Passage, Round, Usage

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import suffice
-from suffice.datasets.recordings.registry import import_traces
+from suffice.datasets.recordings import import_traces
 from suffice.errors import DataError, UsageError
 from suffice.trace.export import EXPORT_FORMATS, ExportFormat, export_traces
 from suffice.trace.rounds.reader import read_traces

@@ -22,8 +22,7 @@ import pytest
 
 import suffice
 from suffice.cli.main import main
-from suffice.datasets.recordings.labels import label_traces
-from suffice.datasets.recordings.registry import import_traces
+from suffice.datasets.recordings import import_traces, label_traces
 from suffice.errors import DataError, StorageError, SufficeError, SufficeWarning, UsageError
 from suffice.live.watch import Watch
 from suffice.testing.traces import make_record

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
-from suffice.cli.fields import Given, shared_options
-from suffice.cli.options import Json, ModelOptions, out_path
+from suffice.cli.options import Abstention, Json, ModelOptions, out_path
 from suffice.cli.output import print_json, print_lines, put, say, waiting
-from suffice.cli.parser import command
+from suffice.cli.parser import Given, command, shared_options
 from suffice.cli.retrieval import (
     SEARCHED,
     PipelineName,
@@ -78,10 +77,7 @@ def ask(
             metavar="P", help=f"a policy file, fixed-K, ab-rag or a rule's text (default: {_RULES})"
         ),
     ] = None,
-    abstention: Annotated[
-        str | None,
-        Option(metavar="FILE", help="what abstains, one phrase a line, in place of the usual"),
-    ] = None,
+    abstention: Abstention = None,
     answers: AskedOptions,
     budgets: BudgetSettings,
     retrieval: SearchedOptions,
@@ -90,7 +86,7 @@ def ask(
     ] = False,
     model: ModelOptions,
     json: Json = False,
-) -> int:
+) -> None:
     """Answer a question over a folder of txt, md and jsonl files.
 
     More passages are read in every round, until the policy has seen enough. Says after which round it
@@ -121,7 +117,6 @@ def ask(
         print_json(answered.to_json())
     else:
         _print(answered, answers.decline_below)
-    return 0
 
 
 def _in_words(spent: Spent) -> str:

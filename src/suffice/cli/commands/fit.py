@@ -1,28 +1,45 @@
-"""``suffice fit``: calibrate or train a policy, or certify one. Each method is a command of its own."""
+"""``suffice fit`` and ``policies``: calibrate, train or certify a policy, and what there is."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from types import MappingProxyType
 from typing import Annotated, Any
 
-from suffice.cli.fields import FieldOption, Given, field_options, said_with
 from suffice.cli.options import Json, Measuring, Traces, out_path
-from suffice.cli.output import fit_progress, print_json, print_lines, put, say, waiting
-from suffice.cli.parser import Command, command, make_app
+from suffice.cli.output import (
+    Form,
+    fit_progress,
+    print_json,
+    print_lines,
+    print_result,
+    put,
+    say,
+    waiting,
+)
+from suffice.cli.parser import (
+    Command,
+    FieldOption,
+    Given,
+    command,
+    field_options,
+    make_app,
+    said_with,
+)
 from suffice.contracts import StopPolicy
-from suffice.errors import UsageError, did_you_mean
+from suffice.errors import UsageError
 from suffice.options import Option
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.file import policy_document, policy_hash, save_policy
 from suffice.policies.fitting import LABELS, fit_notes
 from suffice.policies.method import FitRun, Fitted, Method, PlanMethod, TellingMethod
-from suffice.policies.registry import find_method, method_names, refuse_options
+from suffice.policies.registry import find_method, method_names, nameable_methods, refuse_options
 from suffice.replay.settings import ScoredSettings
+from suffice.results.table import Column, Table
 from suffice.scoring import metric_of_labels
 from suffice.trace.plans.file import PLANS, read_plans
 from suffice.trace.reader import schema_of
@@ -63,30 +80,24 @@ def known_methods() -> Iterator[Method]:
 
 
 def _method(name: str) -> Method:
-    if (method := find_method(name)) is not None:
-        return method
-    module, _, attribute = _ABOVE_POLICIES[name].partition(":")
-    above: Method = getattr(import_module(module), attribute)
-    return above
+    method: Method = find_method(name) or resolve_name(_ABOVE_POLICIES[name])
+    return method
 
 
 def _command(method: Method) -> Command:
     default = "corrected" if "corrected" in method.presets else method.presets[0]
-    preset = FieldOption(
-        field="preset",
-        type=str,
-        default=default,
-        option=Option(
-            choices=tuple(sorted(method.presets)),
-            help="with the paper's defects mended, or as its code ran",
-        ),
+    presets = Option(
+        choices=tuple(sorted(method.presets)),
+        help="with the paper's defects mended, or as its code ran",
     )
-    scored = (
-        [] if isinstance(method, TellingMethod) else field_options(ScoredSettings, only=("metric",))
-    )
+    scored = () if isinstance(method, TellingMethod) else ("metric",)
     own = (option for kind in _types(method) for option in field_options(kind, group=method.name))
 
-    @command(preset, *scored, *own)
+    @command(
+        FieldOption("preset", str, default, presets),
+        *field_options(ScoredSettings, only=scored),
+        *own,
+    )
     def run(
         traces: Traces,
         *,
@@ -102,7 +113,7 @@ def _command(method: Method) -> Command:
         split: Annotated[str, Option(metavar="S", help="questions to fit on")] = FIT_SPLIT,
         reading: Measuring,
         json: Json = False,
-    ) -> int:
+    ) -> None:
         preset = given.get("preset", default)
         with waiting(f"fitting {method.name}"):
             if isinstance(method, PlanMethod) and schema_of(traces) is PLANS:
@@ -125,7 +136,6 @@ def _command(method: Method) -> Command:
                 _print_line(line.replace("{traces}", traces).replace("{policy}", str(written)))
         for note in fitted.notes:
             say(f"note: {note}")
-        return 0
 
     summary = f"{method.summary[:1].upper()}{method.summary[1:]}."
     about = f"{method.about[:1].upper()}{method.about[1:]}." if method.about else ""
@@ -154,16 +164,13 @@ def _fit(
     reading: Measuring,
     out: Path,
 ) -> Fitted:
-    """Fit on recorded questions."""
     types = {name: method.settings(name) for name in method.presets}
     known = {name: [option.dest for option in field_options(types[name])] for name in types}
-    stated = {option.dest: option.flag for kind in _types(method) for option in field_options(kind)}
-    for dest, flag in stated.items():
-        if dest in given and not any(dest in names for names in known.values()):
-            raise UsageError(
-                f"{flag} goes with 'fit {method.name}' on plan traces only; leave it out"
-            )
-    refuse_options(method.name, preset, [dest for dest in stated if dest in given], known)
+    stated = _stated(method, given)
+    for dest in stated.keys() - {dest for dests in known.values() for dest in dests}:
+        alone = f"goes with 'fit {method.name}' on plan traces only"
+        raise UsageError(f"{stated[dest]} {alone}; leave it out")
+    refuse_options(method.name, preset, [*stated], known)
     settings = given.settings(types[preset])
     measures = reading.measures(traces)
     budget = measures.traces.full_budget
@@ -211,15 +218,9 @@ def _told(policy: StopPolicy, method: Method) -> tuple[str, ...]:
 def _fit_plans(
     method: Any, preset: Any, split: str, given: Given, traces: str, reading: Measuring
 ) -> Fitted:
-    """Fit on recorded runs of planning agents."""
     settings = method.plan_settings(preset)
     read = {option.dest for option in field_options(settings)}
-    unread = [
-        option.flag
-        for kind in _types(method)
-        for option in field_options(kind)
-        if option.dest in given and option.dest not in read
-    ]
+    unread = [flag for dest, flag in _stated(method, given).items() if dest not in read]
     unread += ["--metric"] * ("metric" in given) + ["--split"] * (split != FIT_SPLIT)
     if unread:
         raise UsageError(
@@ -233,15 +234,20 @@ def _fit_plans(
 
 
 def _types(method: Method) -> list[type[Any]]:
-    """The settings of every preset, and of plan traces."""
     types = [method.settings(preset) for preset in method.presets]
     if isinstance(method, PlanMethod):
         types += [method.plan_settings(preset) for preset in method.presets]
     return types
 
 
-def _explained(method: Method, flag: str) -> str:
-    """Where an option belongs that this method does not have."""
+def _stated(method: Method, given: Given) -> dict[str, str]:
+    """The method's own options that were given, by destination."""
+    own = (option for kind in _types(method) for option in field_options(kind))
+    return {option.dest: option.flag for option in own if option.dest in given}
+
+
+def _explained(method: Method, flag: str) -> str | None:
+    """Where an option belongs that this method does not have; ``None``: nowhere."""
     owners: dict[str, str] = {}
     for other in known_methods():
         for kind in () if other.name == method.name else _types(other):
@@ -251,14 +257,54 @@ def _explained(method: Method, flag: str) -> str:
                 if option.flag == flag:
                     on_plans = kind not in map(other.settings, other.presets)
                     owners[other.name] = f"'fit {other.name}'{' on plan traces' * on_plans}"
-    if owners:
-        preset = "corrected" if "corrected" in method.presets else method.presets[0]
-        takes = sorted(option.dest for option in field_options(method.settings(preset)))
-        said = f"takes {', '.join(takes)}" if takes else "takes no options"
-        return (
-            f"{flag} goes with {' or '.join(owners.values())} only: the {preset} preset of {method.name} "
-            f"{said}; leave {flag[2:].replace('-', '_')} out"
-        )
-    own = [option.flag for kind in _types(method) for option in field_options(kind)]
-    usual = ("--out", "--preset", "--split", "--json", "--skip-invalid", "--help")
-    return f"there is no option {flag}{did_you_mean(flag, dict.fromkeys([*own, *usual]))}"
+    if not owners:
+        return None
+    preset = "corrected" if "corrected" in method.presets else method.presets[0]
+    takes = sorted(option.dest for option in field_options(method.settings(preset)))
+    said = f"takes {', '.join(takes)}" if takes else "takes no options"
+    return (
+        f"{flag} goes with {' or '.join(owners.values())} only: the {preset} preset of {method.name} "
+        f"{said}; leave {flag[2:].replace('-', '_')} out"
+    )
+
+
+_REFERENCES = (
+    ("fixed-K", "always K rounds", "replay, ask"),
+    ("oracle-em", "the first right answer by exact match; it knows the gold answers", "replay"),
+    ("oracle-f1", "the first answer of the best F1; it knows the gold answers", "replay"),
+    ("closed-book", "the model's answer without passages, recorded as round 0", "replay"),
+)
+_NOTES = (
+    "Every command takes a policy file; 'named in' says which take the name. A bare name is the published "
+    "preset, fitted on the spot; NAME-corrected is the corrected one, which 'suffice fit NAME' writes unless "
+    "told --preset.",
+    "A rule of your own is its text, under --stop-when; 'suffice fit rule' writes it as a file. 'suffice fit "
+    "NAME --help' lists the options of a method, 'suffice signals --list' the signals.",
+)
+_COLUMNS = (
+    Column(name="policy"),
+    Column(name="meaning", head="what it does"),
+    Column(name="used", head="named in"),
+    Column(name="presets", drop=2),
+    Column(name="fitted_on", head="fitted on", drop=1),
+    Column(name="source", drop=3),
+)
+
+
+@command()
+def policies(form: Form) -> None:
+    """List every policy: what it does, which commands take its name, its presets, its splits."""
+    table = Table(name="policies", columns=_COLUMNS, rows=list(_rows()), notes=_NOTES)
+    print_result(form, [table], lambda: {"policies": table.to_arrow().to_pylist()})
+
+
+def _rows() -> Iterator[list[Any]]:
+    for name, meaning, used in _REFERENCES:
+        yield [name, meaning, used, "", "", ""]
+    for method in known_methods():
+        named = ["replay"] if method.name in nameable_methods() else []
+        used = ", ".join(["fit", *named, *(["ask"] if method.unfitted else [])])
+        presets = ", ".join(method.presets) if len(method.presets) > 1 else ""
+        splits = " or ".join(" and ".join(sorted(splits)) for splits in method.reads)
+        fitted = splits if method.fitted else ""
+        yield [method.name, method.summary, used, presets, fitted, method.source]

@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -14,14 +14,7 @@ from suffice.cli.options import Seed, SkipInvalid
 from suffice.cli.output import INTERRUPTED, Form, print_result, put, say
 from suffice.cli.parser import command
 from suffice.errors import BackendError, DataError, UsageError
-from suffice.monitor.coverage import (
-    ALARMS,
-    Arrivals,
-    Watch,
-    promise_of,
-    read_state,
-    undamaged,
-)
+from suffice.monitor.coverage import ALARMS, Arrivals, Watch, promise_of, read_state, undamaged
 from suffice.monitor.following import Following
 from suffice.monitor.hook import WebHook
 from suffice.monitor.production import Production, ProductionSettings
@@ -45,8 +38,7 @@ class MonitorOptions:
         Option(metavar="TRACES", help="a record that is the past (default: the first questions)"),
     ] = None
     first: Annotated[
-        int,
-        Option(metavar="N", at_least=1, help="so many questions are the past without --reference"),
+        int, Option(at_least=1, help="so many questions are the past without --reference")
     ] = 200
     metric: Annotated[
         str | None, Option(help="what scores answers (default: as certified, else f1)")
@@ -61,11 +53,7 @@ class MonitorOptions:
     ] = None
     max_rounds: Annotated[
         int | None,
-        Option(
-            metavar="N",
-            at_least=1,
-            help="the full budget (default: the policy file's or the record's)",
-        ),
+        Option(at_least=1, help="the full budget (default: the policy file's or the record's)"),
     ] = None
     follow: Annotated[bool, Option(help="go on with what comes, until interrupted")] = False
     every: Annotated[float, Option(metavar="SECONDS", help="how often --follow looks")] = 2.0
@@ -94,10 +82,6 @@ class MonitorOptions:
     ] = None
     skip_invalid: SkipInvalid = False
     fail_on_alarm: Annotated[bool, Option(help="exit 1 when there is or was an alarm")] = False
-
-    def code(self, *, alarmed: bool) -> int:
-        """The exit code."""
-        return 1 if self.fail_on_alarm and alarmed else 0
 
 
 @command()
@@ -132,27 +116,20 @@ def monitor(
         return _of_lines(options, form, *places)
     if len(places) != 1:
         raise UsageError(f"one record is watched, found {len(places)}: {', '.join(places)}")
-    (place,) = places
-    if place == "-" or place.endswith((".jsonl", ".ndjson")):
-        return _of_lines(options, form, policy, place)
-    return _of_record(options, form, policy, place)
+    lines = places[0] == "-" or places[0].endswith((".jsonl", ".ndjson"))
+    return (_of_lines if lines else _of_record)(options, form, policy, places[0])
 
 
 # --- a record ------------------------------------------------------------------------------------
 def _of_record(options: MonitorOptions, form: Form, policy: str, place: str) -> int:
-    """Watch a record, once or as it grows."""
     file = load_policy(policy)
     root = as_place(place)
     if not root.exists() and store_at(root) is None and not options.follow:
         raise DataError("no such file or directory; --follow waits for it", file=place)
-    settings = ProductionSettings(
-        level=options.level,
-        seed=options.seed,
-        first=options.first,
-        metric=options.metric,
-        max_loss=options.max_loss,
-        max_rounds=file.max_rounds if options.max_rounds is None else options.max_rounds,
-    )
+    names = ("level", "seed", "first", "metric", "max_loss", "max_rounds")
+    settings = ProductionSettings(**{name: getattr(options, name) for name in names})
+    if settings.max_rounds is None:
+        settings = replace(settings, max_rounds=file.max_rounds)
     past = None if options.reference is None else read_traces(options.reference)
     production = Production(file.policy, settings, past=past)
     hook = None if options.webhook is None else WebHook(options.webhook)
@@ -171,7 +148,7 @@ def _of_record(options: MonitorOptions, form: Form, policy: str, place: str) -> 
     print_result(form, production.tables(), production.to_json)
     if interrupted and not options.follow:
         return INTERRUPTED
-    return options.code(alarmed=bool(production.alarms))
+    return int(options.fail_on_alarm and bool(production.alarms))
 
 
 def _tell(watched: Following, lines: str | None, hook: WebHook | None) -> None:
@@ -195,7 +172,6 @@ def _tell(watched: Following, lines: str | None, hook: WebHook | None) -> None:
 
 # --- JSON lines ----------------------------------------------------------------------------------
 def _of_lines(options: MonitorOptions, form: Form, policy: str, answers: str) -> int:
-    """Watch the coverage that a policy promises."""
     loaded = load_policy(policy).policy
     with undamaged(Path(policy)):
         promise = promise_of(loaded)
@@ -223,4 +199,4 @@ def _of_lines(options: MonitorOptions, form: Form, policy: str, answers: str) ->
     if arrivals.skipped:
         say(f"skipped {arrivals.skipped} invalid lines; the first: {arrivals.first_skipped}")
     print_result(form, watch.tables(), lambda: {**watch.to_json(), "skipped": arrivals.skipped})
-    return INTERRUPTED if interrupted else options.code(alarmed=watch.alarmed)
+    return INTERRUPTED if interrupted else int(options.fail_on_alarm and watch.alarmed)

@@ -1,21 +1,22 @@
-"""``suffice record``: record full-budget rounds of a data set."""
+"""``suffice record`` and ``probe``: full-budget rounds of a data set, and an answer in every round."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from suffice.cli.fields import Given, only_one, shared_options
 from suffice.cli.options import (
     Json,
     ModelOptions,
     RayOption,
+    Sample,
     Seed,
     ShardOption,
     SkipInvalid,
+    Traces,
     TracesOut,
     ray_workers,
 )
@@ -28,7 +29,7 @@ from suffice.cli.output import (
     say,
     waiting,
 )
-from suffice.cli.parser import command
+from suffice.cli.parser import Given, command, only_one, shared_options
 from suffice.cli.retrieval import (
     SEARCHED,
     ClusterCosine,
@@ -37,20 +38,21 @@ from suffice.cli.retrieval import (
     read_passages,
 )
 from suffice.concurrency import added, tallies_of
-from suffice.datasets.example import Example
-from suffice.datasets.files import TABLE_SUFFIXES
-from suffice.datasets.question_files import columns_of, parse_question_roles
+from suffice.datasets.files import TABLE_SUFFIXES, Example
 from suffice.datasets.registry import (
     DATASETS,
     WITH_PASSAGES,
+    columns_of,
     dataset_name,
     is_question_file,
     load,
+    parse_question_roles,
 )
 from suffice.errors import UsageError
 from suffice.live.requirements import not_recorded
 from suffice.loops.ranked import CumulativeSettings
 from suffice.loops.record.dataset_run import CorpusKind, Recording, record_examples
+from suffice.loops.record.probe import ProbePlan, ProbeSettings, probe_agreement, probe_traces
 from suffice.loops.record.session import RecordSummary
 from suffice.loops.steps import LOOPS, LoopSettings
 from suffice.options import Option
@@ -86,17 +88,8 @@ class RecordOptions:
         ),
     ] = None
     out: TracesOut
-    limit: Annotated[
-        int | None, Option(metavar="N", at_least=1, help="only the first N questions")
-    ] = None
-    sample: Annotated[
-        int | None,
-        Option(
-            metavar="N",
-            at_least=1,
-            help="only N questions, drawn by --seed; a larger N adds to them",
-        ),
-    ] = None
+    limit: Annotated[int | None, Option(at_least=1, help="only the first N questions")] = None
+    sample: Sample = None
     shard: ShardOption = None
     ray: RayOption = None
     corpus: Annotated[
@@ -123,11 +116,6 @@ class RecordOptions:
     retrieval: RetrievalOptions
     model: ModelOptions
     loop: Mapping[str, Any] = field(default_factory=dict)
-
-    def settings(self) -> LoopSettings:
-        """The loop's settings; what was not given is the loop's own default."""
-        loop = LOOPS[self.pipeline or CumulativeSettings.pipeline]
-        return loop(**self.loop, seed=self.seed, cluster_cosine=self.cluster_cosine)
 
     def searched(self) -> CorpusKind:
         """What is searched, refused where there is nothing or it is said twice."""
@@ -198,18 +186,18 @@ def _recorded_on_ray(options: RecordOptions, address: str) -> RecordSummary:
         )
     here = replace(options, ray=None)
     line = ProgressLine("shards recorded")
-    summaries: list[RecordSummary] = []
+    done = before = failed = 0
     with ray_workers(address) as workers:
         shards = [Shard(number, workers.count) for number in range(1, workers.count + 1)]
         shards[0].check_place(Path(options.out))
         tasks = [workers.submit(recorded, replace(here, shard=shard)) for shard in shards]
         with waiting("recording"):
-            for task in tasks:
-                summaries.append(task.result())
-                line.show(len(summaries), len(tasks))
-    done = sum(summary.recorded for summary in summaries)
-    before = sum(summary.before for summary in summaries)
-    if not any(summary.failed for summary in summaries):
+            for number, task in enumerate(tasks, start=1):
+                summary = task.result()
+                done, before = done + summary.recorded, before + summary.before
+                failed += summary.failed
+                line.show(number, len(tasks))
+    if not failed:
         return RecordSummary(recorded=done, before=before, failed=0)
     last = recorded(here)
     return replace(last, recorded=last.recorded + done, before=before)
@@ -233,7 +221,8 @@ def recorded(options: RecordOptions) -> RecordSummary:
         # --limit and --sample choose questions, not what they are asked over
         pool = load(options.dataset, options.data, seed=options.seed)
     files = read_passages(str(options.corpus)) if corpus == "files" else None
-    settings = options.settings()
+    loop = LOOPS[options.pipeline or CumulativeSettings.pipeline]
+    settings = loop(**options.loop, seed=options.seed, cluster_cosine=options.cluster_cosine)
     retrieval, encoder = options.retrieval.connect(encode=settings.compares_evidence)
     model = options.model.connect()
     with waiting(f"asking {options.model.llm} what it gives"):
@@ -266,10 +255,8 @@ def recorded(options: RecordOptions) -> RecordSummary:
         )
     calls = added(tally.total for tally in tallies_of(model))
     if calls.failed:
-        say(
-            f"{calls.failed:,} of {calls.calls:,} calls failed ({calls.failed / calls.calls:.0%}); see "
-            "docs/reliability.md"
-        )
+        share = f"{calls.failed / calls.calls:.0%}"
+        say(f"{calls.failed:,} of {calls.calls:,} calls failed ({share}); see docs/reliability.md")
     return summary
 
 
@@ -296,21 +283,10 @@ def show_summary(
     """Print what a recording did, and for JSON what ``more`` there is; the exit code."""
     questions = summary.recorded + summary.before
     if json:
-        print_json(
-            {
-                "out": out,
-                "recorded": summary.recorded,
-                "before": summary.before,
-                "failed": summary.failed,
-                "questions": questions,
-                "interrupted": summary.interrupted,
-                **more,
-            }
-        )
+        print_json({"out": out, **asdict(summary), "questions": questions, **more})
     else:
-        put(
-            f"{out}: {questions} questions ({summary.recorded} {done} now, {summary.before} before)"
-        )
+        said = f"{summary.recorded} {done} now, {summary.before} before"
+        put(f"{out}: {questions} questions ({said})")
     if summary.failed:
         why = [f"{n}: {said}" for n, (said, _) in failures_of(Path(out)).items()]
         say(f"{summary.failed} questions failed ({'; '.join(why[:3])}); run again to retry them")
@@ -318,3 +294,77 @@ def show_summary(
         say("interrupted; run the same command again to go on")
         return INTERRUPTED
     return 1 if summary.failed else 0
+
+
+@command()
+def probe(
+    traces: Traces,
+    *,
+    out: TracesOut,
+    settings: ProbeSettings,
+    shard: ShardOption = None,
+    seed: Seed = 42,
+    corpus: Annotated[
+        str | None,
+        Option(
+            metavar="PATH", help="a folder or file with the texts of passages recorded by ids alone"
+        ),
+    ] = None,
+    skip_invalid: SkipInvalid = False,
+    model: ModelOptions,
+    json: Json = False,
+) -> int:
+    """Ask a model for an answer in every round, from the evidence as recorded and by one prompt.
+
+    Writes the record again with these answers, marked probed, and what they cost. The loop's own answers
+    are kept in columns such as loop_answer; all other columns stay. Resumable: run the same command again
+    and it goes on where it stopped.
+    """
+    settings = replace(settings, seed=seed)
+    with waiting(f"probing {traces}"):
+        summary = probe_traces(
+            traces,
+            out,
+            model.connect,
+            settings,
+            corpus=corpus,
+            skip_invalid=skip_invalid,
+            shard=shard,
+            on_plan=lambda plan: _tell(plan, missing_only=settings.missing_only),
+            on_progress=question_progress("probed"),
+        )
+    more: dict[str, Any] = {}
+    if not settings.missing_only and summary.recorded + summary.before:
+        agreeing, compared = probe_agreement(out)
+        more["agreement"] = {"rounds": compared, "agreeing": agreeing}
+        if compared:
+            say(
+                f"the model gives the loop's own answer in {agreeing:,} of {compared:,} rounds that have one"
+            )
+    return show_summary(summary, out, json=json, done="probed", **more)
+
+
+def _tell(plan: ProbePlan, *, missing_only: bool) -> None:
+    """Say, before it starts, what will be asked, from what, and what is left out."""
+    for why, questions in plan.left_out.items():
+        say(f"{questions:,} questions are left out, since they {why}")
+    if plan.asked:
+        say(
+            f"{plan.calls:,} model calls: {plan.asked:,} of {plan.rounds:,} rounds of {plan.questions:,} "
+            "questions"
+        )
+    if plan.own and missing_only:
+        say(
+            f"two prompts mix in this record: {plan.own:,} answers are the loop's, {plan.asked:,} will be "
+            "this prompt's; without --missing-only all rounds are asked by one prompt"
+        )
+    elif plan.own:
+        say(
+            f"{plan.own:,} of these rounds have an answer by the loop's own prompt, kept in loop_answer "
+            "(to ask only where none is: --missing-only)"
+        )
+    if plan.blind:
+        say(
+            f"up to {plan.blind:,} of these rounds nothing was found, so they are asked from the question "
+            "alone"
+        )

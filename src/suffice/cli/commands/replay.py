@@ -1,23 +1,40 @@
-"""``suffice replay``: score policies on recorded rounds."""
+"""``suffice replay``, ``diagnose``, ``measure``, ``search``, ``sweep`` and ``choose``: what a record says."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 from suffice.cli.options import (
     Compared,
-    MoreTraces,
+    Json,
+    Measuring,
     PolicyOut,
+    ReportNaive,
     Sampling,
+    SeveralTraces,
     Traces,
+    out_path,
     tell_policy,
     write_policy,
 )
-from suffice.cli.output import Form, fit_progress, print_result, say, waiting
+from suffice.cli.output import Form, fit_progress, print_json, print_result, put, say, waiting
 from suffice.cli.parser import command
 from suffice.errors import UsageError
 from suffice.options import Option
+from suffice.replay.settings import (
+    ChoiceSettings,
+    DiagnosisSettings,
+    SearchSettings,
+    SweepSettings,
+    TunedSettings,
+)
+
+if TYPE_CHECKING:
+    from suffice.measures.measures import Measures
+    from suffice.replay.choose.choice import Choice
 
 
 @command()
@@ -26,7 +43,14 @@ def replay(
     *,
     reading: Sampling,
     compared: Compared,
-    macro: MoreTraces = (),
+    macro: Annotated[
+        tuple[str, ...],
+        Option(
+            metavar="TRACES2",
+            repeats=True,
+            help="replay these traces too and average over the sets; may be given several times",
+        ),
+    ] = (),
     per_question: Annotated[
         bool, Option(help="with --json: the stop round of every question")
     ] = False,
@@ -39,7 +63,7 @@ def replay(
     ] = None,
     out: PolicyOut = None,
     form: Form,
-) -> int:
+) -> None:
     """Score policies on recorded rounds: what each would have cost and scored, with paired intervals."""
     from suffice.policies.method import FitRun
     from suffice.replay.run.compare import compare, with_q_values
@@ -59,32 +83,227 @@ def replay(
     result = comparison.result
     if write_signals is not None:
         say(f"wrote {write_trace_set(with_q_values(measures, comparison), write_signals)}")
-    kept: dict[str, Any] = {}
+    more: dict[str, Any] = {}
     if out is not None:
         (rule,) = settings.rules
         policy = {policy.name: policy.policy for policy in result.policies}.get(rule)
         if policy is None:
             raise UsageError(f"{rule!r} cannot run here: {result.left_out.get(rule)}")
-        place = write_policy(out, policy, measures.traces)
-        kept = tell_policy(place, policy, measures.traces)
-    more = map(reading.drawn, macro)
-    with waiting("replaying"):
-        others = [compare(traces, settings, run=watched) for traces in more]
-    mean = macro_means([comparison, *others]) if others else None
+        more = tell_policy(write_policy(out, policy, measures.traces), policy, measures.traces)
     tables = list(comparison.tables())
-    if mean is not None:
-        entries = [comparison, *others]
-        titles = ["\n".join([entry.result.source, *entry.result.banners]) for entry in entries]
-        tables = [
-            table if number else replace(table, title=title)
-            for entry, title in zip(entries, titles, strict=True)
-            for number, table in enumerate(entry.tables())
-        ]
+    if macro:
+        with waiting("replaying"):
+            others = [compare(reading.drawn(path), settings, run=watched) for path in macro]
+        tables = []
+        for entry in (comparison, *others):
+            first, *rest = entry.tables()
+            title = "\n".join([entry.result.source, *entry.result.banners])
+            tables += [replace(first, title=title), *rest]
+        mean = macro_means([comparison, *others])
         tables += mean.tables()
+        more = {"macro": mean.to_json(), **more}
+    print_result(
+        form,
+        tables,
+        lambda: {**result.to_json(per_question=per_question), **more},
+        (*result.banners, *result.notes),
+    )
 
-    def document() -> Any:
-        means = {} if mean is None else {"macro": mean.to_json()}
-        return {**result.to_json(per_question=per_question), **means, **kept}
 
-    print_result(form, tables, document, (*result.banners, *result.notes))
-    return 0
+@command()
+def diagnose(traces: Traces, reading: Sampling, settings: DiagnosisSettings, form: Form) -> None:
+    """Look at every signal on the tune and the eval split.
+
+    Tells right from wrong answers (Cohen's d, AUROC) with intervals and drift, collapse, correlation,
+    constant and look-ahead values; policies by question type and confidence; and, where both splits hold
+    token margins, which calibrator is better.
+    """
+    from suffice.replay.diagnose.diagnosis import diagnosis
+
+    measures = reading.drawn_measures(traces)
+    with waiting("diagnosing"):
+        result = diagnosis(measures, settings)
+    print_result(form, result.tables(), result.to_json, result.notes)
+
+
+@command()
+def measure(traces: Traces, *, reading: Measuring, json: Json = False) -> None:
+    """Measure every signal and score of a large record and keep the columns in RECORD.measures.
+
+    Other commands measure what they need and keep it there too.
+    """
+    from suffice.errors import BackendError
+    from suffice.scoring import F1_KINDS
+    from suffice.signals.table import given_signals
+
+    measures = reading.measures(traces)
+    names = given_signals(measures.traces)
+    with waiting("measuring"):
+        for kind in F1_KINDS:
+            measures.measure(names, kind)
+    questions, rounds = measures.traces.n_questions, measures.traces.table.num_rows
+    kept = measures.kept and measures.kept.place
+    if measures.kept is not None and kept is None:
+        places = " nor in ".join(map(str, measures.kept.folders))
+        raise BackendError(f"measured, but nothing can be kept in {places}; make room in one")
+    if json:
+        print_json(
+            {"questions": questions, "rounds": rounds, "signals": names, "kept": kept and str(kept)}
+        )
+        return
+    where = f"kept in {kept}" if kept else "a small record: nothing is kept"
+    put(f"measured {questions:,} questions, {rounds:,} rounds, {len(names)} signals; {where}")
+
+
+@command()
+def search(
+    traces: Traces,
+    *,
+    reading: Sampling,
+    settings: SearchSettings,
+    max_calls: Annotated[
+        float | None, Option(metavar="C", help="the cap of --max-cost, on model calls")
+    ] = None,
+    report_naive: ReportNaive = False,
+    top: Annotated[int, Option(at_least=1, help="rules to print")] = 15,
+    out: PolicyOut = None,
+    pick: Annotated[
+        int | None, Option(at_least=1, help="with --out: the rule listed as number N (default: 1)")
+    ] = None,
+    form: Form,
+) -> None:
+    """Evaluate every rule of a form over a few signals.
+
+    Thresholds and order come from the tune split, figures from the eval split, with intervals that hold for
+    all rules together. Every rule is one line that 'replay --stop-when' accepts.
+    """
+    from suffice.replay.choose import search as searching
+
+    if pick is not None and out is None:
+        raise UsageError("--pick chooses the rule that --out writes; give --out PATH")
+    if max_calls is not None:
+        if settings.max_cost is not None:
+            raise UsageError("give --max-calls or --max-cost, not both")
+        if settings.cost not in (None, "llm_calls", "calls", "rounds"):
+            raise UsageError(f"--max-calls caps calls; for --cost {settings.cost} give --max-cost")
+        settings = replace(settings, max_cost=max_calls)
+    measures = reading.drawn_measures(traces)
+    with waiting("searching"):
+        result = searching.search(measures, settings)
+    written: dict[str, Any] = {}
+    if out is not None:
+        written = written_rule(out, result.pick(pick or 1).rule, measures, settings)
+    print_result(
+        form,
+        result.tables(top=top, naive=report_naive),
+        lambda: {**result.to_json(naive=report_naive), **written},
+        [f"note: {note}" for note in result.notes],
+    )
+
+
+def written_rule(
+    out: str, rule: str, measures: Measures, settings: TunedSettings, **fit: Any
+) -> dict[str, Any]:
+    """Write a rule that was chosen as a policy, fitted where it was chosen; what ``--json`` says of it."""
+    from suffice.policies.fitting import fit_rule
+
+    policy = fit_rule(rule, measures, split=settings.tune_split, metric=settings.metric, **fit)
+    policy = replace(policy, answer=settings.answer)
+    return tell_policy(write_policy(out, policy, measures.traces), policy, measures.traces)
+
+
+@command()
+def sweep(
+    traces: Traces, *, reading: Sampling, settings: SweepSettings, out: PolicyOut = None, form: Form
+) -> None:
+    """Try a grid of numbers in place of the '?' in a rule.
+
+    It is tried out of fold on tune, then on eval, with the knee of the curve and a five-fold
+    cross-validation of the choice.
+    """
+    from suffice.replay.choose import sweep as sweeping
+
+    measures = reading.drawn_measures(traces)
+    with waiting("sweeping"):
+        result = sweeping.sweep(measures, settings)
+    written: dict[str, Any] = {}
+    if out is not None:
+        written = written_rule(
+            out, result.chosen_rule, measures, settings, calibrator=settings.calibrator
+        )
+    notes = [f"note: {note}" for note in result.notes]
+    print_result(form, result.tables(), lambda: {**result.to_json(), **written}, notes)
+
+
+_FILES = (
+    *("policy.json", "policy.safetensors", "guess.json", "guess.safetensors"),
+    *("choice.json", "index.html"),
+)
+
+
+@command()
+def choose(
+    traces: SeveralTraces,
+    *,
+    reading: Sampling,
+    settings: ChoiceSettings,
+    out: Annotated[
+        str,
+        Option(
+            metavar="DIR",
+            parse=out_path(folder=True),
+            help="gets policy.json, choice.json, index.html, perhaps guess.json",
+        ),
+    ] = "chosen",
+    form: Form,
+) -> None:
+    """Choose one policy for a record, and say what you can save for what you allow to lose.
+
+    Policies along fixed paths are proven on all labeled questions; methods, rules and learned values are
+    fitted on a part and proven on another. Writes all files of one run or none.
+    """
+    from suffice.replay.choose import procedure
+    from suffice.results.formats import counted
+    from suffice.trace.durable import replaced_together
+
+    measures = reading.drawn_measures(*traces)
+    folder = Path(out)
+    with waiting("choosing"):
+        choice = procedure.choose(measures, settings)
+    with waiting("writing the page"), replaced_together(folder, _FILES) as aside:
+        write_policy(aside, choice.policy, measures.traces)
+        guessed = None if choice.guess is None else choice.guess.policy.policy
+        if guessed is not None:
+            remark = "a guess: likely at 80% confidence, not proven"
+            write_policy(aside / "guess.json", guessed, measures.traces, remark)
+        write_choice(choice, aside)
+    policy, page, guess = folder / "policy.json", folder / "index.html", folder / "guess.json"
+    if form.name == "text":
+        put("\n".join(choice.screen()))
+        put(f"Page: {page}    Policy: {policy}")
+        for what, line in [*choice.live(str(policy), str(guess))][:1]:
+            put(f"Try it {what}:\n  {line}")
+        more = len(choice.notes) + len(choice.left_out) + len(choice.warned)
+        if more:
+            say(f"{counted(more, 'note')} stand in the page and in {folder / 'choice.json'}")
+        return
+    written = {**tell_policy(policy, choice.policy, measures.traces), "page": str(page)}
+    print_result(form, choice.tables(), lambda: {**choice.to_json(), **written}, choice.notes)
+
+
+def write_choice(choice: Choice, folder: Path) -> None:
+    """Write ``choice.json`` and ``index.html`` into the folder."""
+    from suffice.replay.diagnose.report_data import PartsSettings, report_data, report_parts
+    from suffice.report.report import render_report
+
+    comparison = choice.comparison
+    parts = report_parts(
+        comparison.measures, comparison, PartsSettings(parts=("guarantees", "costs"))
+    )
+    left_out = {**choice.left_out, **parts.left_out}
+    left_out.pop("guarantees", None)  # said on the first screen
+    parts = replace(parts, contents={**parts.contents, "choice": choice}, left_out=left_out)
+    data = report_data(comparison.measures, comparison.result, parts)
+    document = json.dumps(choice.to_json(), ensure_ascii=False, indent=1, allow_nan=False)
+    (folder / "choice.json").write_bytes(document.encode())
+    (folder / "index.html").write_bytes(render_report(data).encode())

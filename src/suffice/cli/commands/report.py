@@ -1,13 +1,25 @@
-"""``suffice report``: one self-contained HTML file."""
+"""``suffice report`` and ``demo``: one self-contained HTML file, and the whole story behind one."""
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from suffice.cli.options import Compared, Json, Sampling, Traces, out_path
-from suffice.cli.output import fit_progress, print_json, put, say, waiting
+from suffice.cli.commands.replay import choose
+from suffice.cli.options import Compared, Json, ReportNaive, Sampling, Traces, out_path
+from suffice.cli.output import (
+    INTERRUPTED,
+    fit_progress,
+    print_json,
+    print_tables,
+    put,
+    question_progress,
+    say,
+    waiting,
+)
 from suffice.cli.parser import command
 from suffice.errors import UsageError, unknown_name
 from suffice.options import Option, read_names
@@ -23,7 +35,8 @@ from suffice.replay.run.compare import Comparison, compare
 from suffice.replay.run.macro import cells as side_by_side
 from suffice.replay.settings import FORMS, SearchSettings
 from suffice.report.report import render_report
-from suffice.trace.durable import replace_file
+from suffice.trace.durable import replace_file, replaced_together
+from suffice.trace.reader import EXAMPLE
 
 
 def _parts(text: str) -> tuple[str, ...]:
@@ -63,9 +76,7 @@ def report(
         Option(metavar="A,B,...", help="search rules over these signals, as suffice search does"),
     ] = None,
     form: Annotated[str, Option(choices=FORMS, help="of the rules searched")] = "or",
-    report_naive: Annotated[
-        bool, Option(help="also show intervals that ignore the search")
-    ] = False,
+    report_naive: ReportNaive = False,
     confidence: Annotated[
         str | None,
         Option(
@@ -76,7 +87,7 @@ def report(
         str, Option(metavar="FILE.html", parse=out_path(".html", ".htm"), help="where to write it")
     ],
     json: Json = False,
-) -> int:
+) -> None:
     """Write one self-contained HTML file.
 
     It shows scores against calls, stop rounds, reliability, cost, signals, calibrators, thresholds,
@@ -87,23 +98,20 @@ def report(
     measures = reading.drawn_measures(traces)
     settings = compared.read(reading)
     measures = measures.by(settings.metric)
-    searched = None
-    if search is not None:
-        searched = SearchSettings(
-            signals=search,
-            form=form,
-            cost=settings.cost,
-            cost_model=settings.cost_model,
-            baseline=settings.baseline,
-        )
-    wanted = PartsSettings(parts=parts, search=searched, naive=report_naive, confidence=confidence)
+    shared = {name: getattr(settings, name) for name in ("cost", "cost_model", "baseline")}
+    wanted = PartsSettings(
+        parts=parts,
+        search=None if search is None else SearchSettings(signals=search, form=form, **shared),
+        naive=report_naive,
+        confidence=confidence,
+    )
     with waiting("replaying"):
         comparison = compare(measures, settings, run=FitRun(progress=fit_progress()))
     more: dict[str, Any] = {}
     with waiting("computing the report"):
         shown = report_parts(measures, comparison, wanted)
-        others = [compare(reading.drawn(path), settings) for path in macro]
-        if others:
+        if macro:
+            others = (compare(reading.drawn(path), settings) for path in macro)
             cells = side_by_side([comparison, *others])
             shown = replace(shown, contents={**shown.contents, "cells": cells})
             more = {"macro": cells.macro.to_json(), "cells": cells.to_json()}
@@ -116,7 +124,6 @@ def report(
         print_json({**head, "replay": result.to_json(), "parts": shown.to_json(), **more})
     else:
         put(f"wrote {out} ({size / 1e6:.1f} MB)")
-    return 0
 
 
 def write_report(comparison: Comparison, out: Path, parts: ReportParts | None = None) -> int:
@@ -125,3 +132,89 @@ def write_report(comparison: Comparison, out: Path, parts: ReportParts | None = 
     out.parent.mkdir(parents=True, exist_ok=True)
     replace_file(out, content)
     return len(content)
+
+
+@command()
+def demo(
+    *,
+    out: Annotated[
+        str, Option(metavar="DIR", parse=out_path(folder=True), help="where to")
+    ] = "demo",
+    questions: Annotated[int, Option(at_least=5, help="how many to record, from 5")] = 28,
+    model: Annotated[
+        str | None, Option(metavar="M", help="a GGUF file instead of Gemma 3 270M")
+    ] = None,
+    json: Json = False,
+) -> int:
+    """Choose a policy for the record that comes with suffice, then record, fit and replay.
+
+    Questions of the generated data set are recorded with the embedded model, TASR is calibrated on 40% of
+    them, every policy is replayed on the rest. Writes traces, policy and report.
+    """
+    from suffice.datasets.generated import generate
+    from suffice.llm.connect import connect
+    from suffice.loops.ranked import CumulativeSettings
+    from suffice.loops.record.dataset_run import Recording, record_examples
+    from suffice.measures.measures import Measures
+    from suffice.policies.defaults import FIT_SPLIT
+    from suffice.policies.file import save_policy
+    from suffice.policies.registry import fit_method
+    from suffice.trace.rounds.reader import read_traces
+
+    folder = Path(out)
+    started = time.monotonic()
+    with ThreadPoolExecutor(1) as beside:
+        loading = beside.submit(connect, "embedded", model)
+        if not json:
+            chosen = str(folder / "chosen")
+            say(f"1/5 while the model loads: suffice choose {EXAMPLE.stem} --out {chosen}")
+            choose((EXAMPLE.stem,), out=chosen)
+            put()
+        loaded = loading.result()
+    loop = CumulativeSettings(rounds=5, samples=3, max_sample_tokens=16)
+    say(f"2/5 recording {questions} generated questions, {loop.rounds} rounds each")
+    if notice := getattr(loaded, "licence", ""):
+        say(f"    {notice}")
+    examples = [*generate(questions)]
+    summary = record_examples(
+        examples,
+        loaded,
+        folder / "traces",
+        Recording(dataset="generated", settings=loop),
+        question_progress("    recorded"),
+    )
+    if summary.interrupted:
+        say("interrupted; run the same command again to go on")
+        return INTERRUPTED
+    if summary.failed:
+        say(f"    {summary.failed} questions failed and are left out; run again to retry them")
+    traces = read_traces(folder / "traces").only_questions(  # an earlier run may have recorded more
+        example.question.id for example in examples
+    )
+    say("3/5 calibrating TASR on the tune questions")
+    policy = fit_method("tasr", traces, "corrected", FIT_SPLIT)
+    say("4/5 replaying every policy on the other questions, without a model call")
+    measures = Measures(traces)
+    with waiting("    replaying"):
+        comparison = compare(measures)
+    say("5/5 writing the report")
+    policy_file, page = folder / "policy.json", folder / "report.html"
+    names = (policy_file.name, page.name)
+    with waiting("    computing the report"), replaced_together(folder, names) as aside:
+        save_policy(policy, aside, max_rounds=traces.full_budget)
+        write_report(comparison, aside / page.name, report_parts(measures, comparison))
+    if json:
+        print_json(
+            {
+                "traces": str(folder / "traces"),
+                "policy": str(policy_file),
+                "report": str(page),
+                "seconds": time.monotonic() - started,
+                "replay": comparison.result.to_json(),
+            }
+        )
+        return 0
+    print_tables(comparison.tables())
+    put(f"\ntraces {folder / 'traces'}, policy {policy_file}, report {page}")
+    put("next: open the report, or record your own loop: suffice record --help")
+    return 0

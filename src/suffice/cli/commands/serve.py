@@ -1,24 +1,28 @@
-"""``suffice serve``: adaptive answers over HTTP, as OpenAI's clients ask for them."""
+"""``suffice serve`` and ``view``: adaptive answers over HTTP, and a record in a browser."""
 
 from __future__ import annotations
 
 import re
+import sys
+import webbrowser
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from suffice._optional import require
-from suffice.cli.fields import Given, field_options
-from suffice.cli.options import Json, ModelOptions
+from suffice.cli.options import Json, Measuring, ModelOptions, Traces, out_path
 from suffice.cli.output import print_json, put, say, waiting
-from suffice.cli.parser import command
+from suffice.cli.parser import Given, command, field_options
+from suffice.concurrency import started
 from suffice.errors import StorageError, UsageError
 from suffice.options import Option
+from suffice.replay.settings import ComparedBy, CostName, FittedElsewhere, Policies, Rules
 from suffice.serve.settings import ServeSettings, load_settings, with_given
 
 if TYPE_CHECKING:
     from suffice.serve.service import Ground, Service
+
 
 _NAME = re.compile(r"([A-Za-z0-9][\w.-]*)=(?!=)(.+)", re.DOTALL)
 _PLAIN = re.compile(r"[A-Za-z0-9][\w.-]*")
@@ -54,7 +58,7 @@ def serve(
         ),
     ] = None,
     json: Json = False,
-) -> int:
+) -> None:
     """Answer questions over HTTP for OpenAI's clients.
 
     Each is searched and answered in rounds until its policy has seen enough. What is not given stands in
@@ -68,8 +72,14 @@ def serve(
     if policy:
         settings = replace(settings, policies=named(policy))
     if new_token is not None:
-        put(_made_token(settings, new_token))
-        return 0
+        from suffice.serve import guard
+
+        if settings.security.tokens is None:
+            raise UsageError(
+                'where is its hash to be kept? Type --tokens FILE, or write tokens = "FILE" under [security]'
+            )
+        put(guard.new_token(Path(settings.security.tokens), new_token))
+        return
     from suffice.serve import operation
     from suffice.serve.app import make_app
     from suffice.serve.listen import run
@@ -79,7 +89,7 @@ def serve(
     if check:
         _tell_check(settings, service, as_json=json)
         service.close()
-        return 0
+        return
     running = operation.Operation(settings, service, door)
     for name, served in service.policies.items():
         say(f"suffice/{name}: {served.file.policy.facts.summary}")
@@ -96,18 +106,6 @@ def serve(
             f"{rounds:,} rounds of {questions:,} questions are not in the record "
             f"{settings.record.folder}: {why}; make room, or name another folder: --record DIR"
         )
-    return 0
-
-
-def _made_token(settings: ServeSettings, name: str) -> str:
-    """A new token, whose hash is kept."""
-    from suffice.serve.guard import new_token
-
-    if settings.security.tokens is None:
-        raise UsageError(
-            'where is its hash to be kept? Type --tokens FILE, or write tokens = "FILE" under [security]'
-        )
-    return new_token(Path(settings.security.tokens), name)
 
 
 def named(policies: Sequence[str]) -> dict[str, str]:
@@ -151,7 +149,6 @@ def open_service(settings: ServeSettings) -> Service:
 
 
 def _ground(settings: ServeSettings) -> Ground:
-    """What is answered from."""
     from suffice.cli.retrieval import (
         SEARCHED,
         RetrievalOptions,
@@ -188,7 +185,6 @@ def _ground(settings: ServeSettings) -> Ground:
 
 
 def _tell_check(settings: ServeSettings, service: Service, *, as_json: bool) -> None:
-    """What would be served."""
     ground = service.ground
     document: dict[str, Any] = {
         "address": f"http://{settings.host}:{settings.port}/v1",
@@ -223,3 +219,91 @@ def _tell_check(settings: ServeSettings, service: Service, *, as_json: bool) -> 
         )
         for note in told["notes"]:
             put(f"  {note}")
+
+
+_TURN_S = 0.0005  # for which measuring keeps the interpreter from what answers the page
+
+
+@command()
+def view(
+    traces: Traces,
+    *,
+    reading: Measuring,
+    policy: Policies = (),
+    stop_when: Rules = (),
+    metric: ComparedBy = None,
+    cost: CostName = None,
+    elsewhere: FittedElsewhere,
+    port: Annotated[
+        int, Option(at_least=0, help="where to listen on 127.0.0.1; 0: any that is free")
+    ] = 7577,
+    no_browser: Annotated[bool, Option(help="do not open a browser")] = False,
+    bundle: Annotated[
+        str | None,
+        Option(
+            metavar="OUT",
+            parse=out_path(folder=True),
+            help="write the viewer with the record's data as static files into this folder",
+        ),
+    ] = None,
+) -> None:
+    """Open a record in the browser.
+
+    Every question round by round with its evidence, signals and decisions, filters and sorting over any
+    number of them, a rule tried as it is typed, two policies side by side, new questions of a folder that
+    is being recorded, promises. It listens on this machine alone. Without --policy it shows fixed budgets
+    and, where the trace allows, the usual methods.
+    """
+    for module in ("fastapi", "uvicorn"):
+        require(module, purpose="suffice view", extra="view")
+    from suffice.measures.measures import Measures
+    from suffice.measures.shards import Workers, usable_cores
+    from suffice.serve.listen import Listening, run
+    from suffice.trace.engines import as_place
+    from suffice.trace.reader import parquet_files
+    from suffice.view.app import Shown, viewer_app
+    from suffice.view.bundle import write_bundle
+    from suffice.view.data import RecordView, ViewSettings
+
+    settings = ViewSettings(
+        policies=policy, rules=stop_when, metric=metric, cost=cost, fit_on=elsewhere.fit_on
+    )
+    # measured in processes of their own, however few, so that the page is answered meanwhile
+    count = reading.workers or max(1, usable_cores() - 1)
+    workers = Workers(count, behind=True) if reading.ray is None else reading.executor()
+
+    def opened() -> RecordView:
+        read = reading.open(traces, progress=shown.reading)
+        return RecordView(Measures(read, executor=workers), settings)
+
+    place = as_place(traces)
+    shown = Shown(None, place, opened)
+
+    if bundle is not None:
+        record = opened()
+        with waiting("measuring"):
+            record.work()
+            written = write_bundle(record, Path(bundle))
+        for line in written:
+            put(line)
+        return
+    if not place.is_dir():
+        parquet_files(place)  # what is not there is told before the browser opens
+
+    def opening() -> None:
+        shown.open()
+        if shown.trouble:
+            say(shown.trouble, lead="suffice view:")
+
+    def up(address: str) -> None:
+        say(f"showing {traces} at {address}/; end with Ctrl-C")
+        started(opening, "record")
+        if not no_browser:
+            started(lambda: webbrowser.open(f"{address}/"), "browser")
+
+    usual = sys.getswitchinterval()
+    sys.setswitchinterval(_TURN_S)
+    try:  # what follows the record ends at once, what is asked for within seconds
+        run(viewer_app(shown), Listening(port=port, end_s=3.0, started=up, ending=shown.end))
+    finally:
+        sys.setswitchinterval(usual)

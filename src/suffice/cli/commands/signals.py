@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from suffice.cli.options import ModelOptions, Reading, out_path
+from suffice.cli.options import ModelOptions, Reading, Traces, TracesOut
 from suffice.cli.output import (
     INTERRUPTED,
     Form,
@@ -24,15 +24,10 @@ from suffice.loops.models import connect_encoder, connect_reranker
 from suffice.options import Option
 from suffice.results.table import Column, Table
 from suffice.retrieval.networks import NliCrossEncoder
-from suffice.signals.asking.meaning_clusters import (
-    CLUSTERS,
-    ClusteredTraces,
-    check_clustering,
-    cluster_traces,
-)
+from suffice.signals.asking.meaning_clusters import CLUSTERS, check_clustering, cluster_traces
 from suffice.signals.asking.whole_record import Asked, Replies
 from suffice.signals.registry import SIGNALS, askings
-from suffice.signals.store import SignalModels, StoredSignals, with_signals
+from suffice.signals.store import SignalModels, with_signals
 from suffice.trace.parquet import only_file
 from suffice.trace.rounds.writer import write_trace_set
 
@@ -83,11 +78,6 @@ class SignalOptions:
         elif CLUSTERS in (self.only or ()):
             raise UsageError(f"{CLUSTERS} needs --encoder minilm --cluster-cosine")
 
-    @property
-    def names(self) -> tuple[str, ...] | None:
-        """The signals chosen; ``sample_clusters`` is a column, which has its own option."""
-        return None if self.only is None else tuple(n for n in self.only if n != CLUSTERS)
-
     def models(self) -> SignalModels:
         """What was named, connected; a model that nothing chosen needs is refused."""
         asked = self.judge.llm or self.judge.model
@@ -119,18 +109,9 @@ class SignalOptions:
 
 @command()
 def signals(
-    traces: Annotated[
-        str | None, Option(positional=True, metavar="TRACES", help="the record to read")
-    ] = None,
+    traces: Traces | None = None,
     *,
-    out: Annotated[
-        str | None,
-        Option(
-            metavar="TRACES2",
-            parse=out_path(".parquet", folder=True),
-            help="a .parquet file, or a directory that gets one",
-        ),
-    ] = None,
+    out: TracesOut | None = None,
     list_all: Annotated[bool, Option(name="list", help="list all signals, and end")] = False,
     reading: Reading,
     options: SignalOptions,
@@ -173,39 +154,42 @@ def signals(
         record = clustered.traces
         if clustered.replies.interrupted:
             models = SignalModels()
-    stored = with_signals(record, options.names, models=models, on_progress=progress)
+    only = options.only and tuple(name for name in options.only if name != CLUSTERS)
+    stored = with_signals(record, only, models=models, on_progress=progress)
     written = str(write_trace_set(stored.traces, out))
-    told = [*_told(stored, clustered)]
+    asked: list[tuple[str, Replies[Any]]] = []
+    summaries: dict[str, Any] = dict.fromkeys((*(one.name for one in askings()), "clusters"))
+    lines = []
+    if clustered is not None:
+        asked.append(("encoder of the samples", clustered.replies))
+        summaries["clusters"] = clustered.summary
+        lines.append(_CLUSTERED.format(**clustered.summary))
+    for asking in askings():
+        if (replies := stored.asked.get(asking.name)) is not None:
+            asked.append((asking.who, replies))
+            summary = summaries[asking.name] = asking.summary(replies)
+            lines.append(asking.line.format(who=asking.who, **summary))
     if form.name == "json":
-        print_json(
-            {
-                "out": written,
-                "computed": list(stored.computed),
-                "skipped": dict(stored.skipped),
-                **dict.fromkeys((*(asking.name for asking in askings()), "clusters")),
-                **{asked.name: asked.summary for asked in told},
-            }
-        )
+        computed = {"computed": list(stored.computed), "skipped": dict(stored.skipped)}
+        print_json({"out": written, **computed, **summaries})
     else:
-        put(f"wrote {written}")
-        put(f"  computed {', '.join(stored.computed) or 'nothing new'}")
-        for asked in told:
-            put(f"  {asked.line}")
-        for name, reason in stored.skipped.items():
-            put(f"  skipped {name}: {reason}")
-    return max((_ended(asked, written) for asked in told), default=0)
+        lines += [f"skipped {name}: {reason}" for name, reason in stored.skipped.items()]
+        put(f"wrote {written}\n  computed {', '.join(stored.computed) or 'nothing new'}")
+        for line in lines:
+            put(f"  {line}")
+    return max((_ended(*one, written) for one in asked), default=0)
+
+
+_CLUSTERED = (
+    "clustered the samples of {rounds} rounds ({before} before) by {encoder} at cosine {cosine:g}; "
+    "{failed} failed"
+)
 
 
 def _listed() -> Table:
-    """Every signal with what it needs and charges."""
-    columns = (
-        Column(name="signal"),
-        Column(name="meaning"),
-        Column(name="direction", drop=1),
-        Column(name="needs", drop=1),
-        Column(name="charges"),
-        Column(name="computed", head="computed by"),
-    )
+    names = ("signal", "meaning", "direction", "needs", "charges")
+    columns = [Column(name=name, drop=int(name in ("direction", "needs"))) for name in names]
+    columns.append(Column(name="computed", head="computed by"))
     rows = [
         (
             name,
@@ -230,47 +214,13 @@ def _progress() -> Callable[[Asked], None]:
     return show
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Told:
-    """What a model that was asked said: under its key of the document, and as a line."""
-
-    name: str
-    who: str
-    replies: Replies[Any]
-    summary: Mapping[str, Any]
-    line: str
-
-
-def _told(stored: StoredSignals, clustered: ClusteredTraces | None) -> Iterator[_Told]:
-    """Of each model that was asked, in the order of asking."""
-    if clustered is not None:
-        line = (
-            "clustered the samples of {rounds} rounds ({before} before) by {encoder} at cosine "
-            "{cosine:g}; {failed} failed"
-        )
-        yield _Told(
-            name="clusters",
-            who="encoder of the samples",
-            replies=clustered.replies,
-            summary=clustered.summary,
-            line=line.format(**clustered.summary),
-        )
-    by_name = {asking.name: asking for asking in askings()}
-    for name, replies in stored.asked.items():
-        asking = by_name[name]
-        summary = asking.summary(replies)
-        line = asking.line.format(who=asking.who, **summary)
-        yield _Told(name=name, who=asking.who, replies=replies, summary=summary, line=line)
-
-
-def _ended(asked: _Told, written: str) -> int:
+def _ended(who: str, replies: Replies[Any], written: str) -> int:
     """Tell what a model left undone; the exit code."""
-    replies = asked.replies
     if not (replies.failures or replies.left or replies.interrupted):
         return 0
     if replies.failures:
         reason = next(iter(replies.failures.values()))
-        say(f"{len(replies.failures)} calls of the {asked.who} failed, the first: {reason}")
-    why = "interrupted" if replies.interrupted else f"the {asked.who} is not done"
+        say(f"{len(replies.failures)} calls of the {who} failed, the first: {reason}")
+    why = "interrupted" if replies.interrupted else f"the {who} is not done"
     say(f"{why}; run the same command on {written} to ask about the rounds without a value")
     return INTERRUPTED if replies.interrupted else 1

@@ -9,9 +9,8 @@ from typing import Annotated, Any, Literal
 from suffice.cli.options import Json, Reading, Seed, SkipInvalid, Traces, out_path
 from suffice.cli.output import Form, print_json, print_result, put, say, waiting
 from suffice.cli.parser import command, make_app
-from suffice.datasets.recordings.columns import parse_roles
-from suffice.datasets.recordings.labels import label_traces, parse_label_roles
-from suffice.datasets.recordings.registry import FORMATS, import_traces
+from suffice.datasets.columns import parse_roles
+from suffice.datasets.recordings import FORMATS, import_traces, label_traces, parse_label_roles
 from suffice.errors import UsageError
 from suffice.live.privacy import RedactedScore, redact_traces
 from suffice.measures.contents import traces_info
@@ -42,15 +41,18 @@ class Told(Reading):
 
     json: Json = False
 
-    def write(self, doing: str, write: Callable[..., Written], *words: Any, **options: Any) -> int:
+    def write(self, doing: str, write: Callable[..., Written], *words: Any, **options: Any) -> None:
         """Write a record and say what was written; notes go to stderr."""
         with waiting(doing):
             written = write(*words, skip_invalid=self.skip_invalid, **options)
         for note in written.notes:
             say(note)
         if self.json:
-            print_json({n: value for n, value in asdict(written).items() if n != "stays" or value})
-            return 0
+            document = asdict(written)
+            print_json(
+                {name: value for name, value in document.items() if name != "stays" or value}
+            )
+            return
         put(f"wrote {written.out}: {written.questions:,} questions, {written.rounds:,} rounds")
         if written.splits:
             told = ", ".join(f"{name} {questions:,}" for name, questions in written.splits.items())
@@ -61,7 +63,6 @@ class Told(Reading):
             put("stays as it is:")
         for name, said in written.stays.items():
             put(f"  {name}: {said}")
-        return 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +80,7 @@ traces = make_app(
 
 @traces.command
 @command()
-def info(traces: Traces, *, reading: Reading, form: Form) -> int:
+def info(traces: Traces, *, reading: Reading, form: Form) -> None:
     """Say what is in a record.
 
     Questions, rounds, who made it, splits, labels, columns, and the signals it gives with the share of
@@ -88,7 +89,6 @@ def info(traces: Traces, *, reading: Reading, form: Form) -> int:
     with waiting(f"reading {traces}"):
         contents = traces_info(traces, skip_invalid=reading.skip_invalid)
     print_result(form, contents.tables(), contents.to_json)
-    return 0
 
 
 @traces.command
@@ -149,7 +149,7 @@ def prune(
     ] = None,
     dry_run: Annotated[bool, Option(help="say what would be removed")] = False,
     json: Json = False,
-) -> int:
+) -> None:
     """Remove the oldest questions of a record of live loops.
 
     Those that ended longer ago, or as many as the store has too much. What is under way is left alone.
@@ -161,10 +161,9 @@ def prune(
     done = prune_store(traces, days=keep_days, gigabytes=keep_gigabytes, dry=dry_run)
     if json:
         print_json(asdict(done))
-        return 0
+        return
     removed = f"{done.questions:,} questions {'would be ' * dry_run}removed, {done.bytes:,} bytes"
     put(f"{removed}; {done.bytes_left:,} bytes are kept")
-    return 0
 
 
 @traces.command
@@ -178,13 +177,13 @@ def split(
     seed: Seed = 42,
     replace: Replace = False,
     to: ToNew,
-) -> int:
+) -> None:
     """Write a record again with a split for every question, drawn by a seed.
 
     Questions of each data set and type take their shares to within about one question. The record itself
     is left as it is.
     """
-    return to.write(
+    to.write(
         f"splitting {traces}",
         split_traces,
         traces,
@@ -204,30 +203,25 @@ def merge(
     ],
     *,
     to: ToNew,
-) -> int:
+) -> None:
     """Write the questions of several records as one.
 
     A question that two of them hold is refused. Where they differ in data set, model or loop, columns of
     these names (dataset, model, pipeline) say which a question is of.
     """
     doing = f"joining {len(traces)} records"
-    return to.write(doing, merge_traces, traces, to.out)
+    to.write(doing, merge_traces, traces, to.out)
 
 
 @traces.command(name="filter")
 @command()
-def narrow(
-    traces: Traces,
-    *,
-    keep: TraceFilter,
-    to: ToNew,
-) -> int:
+def narrow(traces: Traces, *, keep: TraceFilter, to: ToNew) -> None:
     """Write the part of a record that all conditions leave; every column stays.
 
     Data set, model and loop are read from a column of that name, else from what the recorder noted in the
     file.
     """
-    return to.write(f"filtering {traces}", filter_traces, traces, to.out, keep)
+    to.write(f"filtering {traces}", filter_traces, traces, to.out, keep)
 
 
 @traces.command
@@ -265,14 +259,14 @@ def label(
         ),
     ] = None,
     to: Told,
-) -> int:
+) -> None:
     """Add gold answers, scores, types or groups that became known later.
 
     Scores are of what was returned: of the last round, or of the round named. A store of live loops takes
     the labels; any other record is left as it is, and written again with them. Labels that differ from each
     other, or from what the record says, are refused.
     """
-    return to.write(
+    to.write(
         f"labelling {traces}",
         label_traces,
         traces,
@@ -299,21 +293,14 @@ def redact(
         RedactedScore, Option(help="what answers score, kept in the column score")
     ] = "f1",
     to: ToNew,
-) -> int:
+) -> None:
     """Write a record without its texts, to be shown to others.
 
     Names stand in their place and all signals are stored, so that policies replay, are searched and chosen
     on it as on the record itself, by its scores. Question ids stay as they are. What reads texts or tokens
     themselves needs the record.
     """
-    return to.write(
-        f"redacting {traces}",
-        redact_traces,
-        traces,
-        to.out,
-        texts=texts,
-        score=score,
-    )
+    to.write(f"redacting {traces}", redact_traces, traces, to.out, texts=texts, score=score)
 
 
 @traces.command(name="import")
@@ -351,9 +338,9 @@ def take(
         Option(help="which of several rows of one round in the table stands"),
     ] = "refuse",
     to: ToNew,
-) -> int:
+) -> None:
     """Read recordings made elsewhere, and say what they lack and what to do."""
-    return to.write(
+    to.write(
         f"reading {', '.join(files)}",
         import_traces,
         files,
@@ -386,7 +373,7 @@ def export(
         ),
     ],
     to: Told,
-) -> int:
+) -> None:
     """Write a store as Parquet, or any record as JSON lines, CSV or spans.
 
     A store typed again adds what ended since. Other formats hold a record's columns of the schema as text,
@@ -394,10 +381,4 @@ def export(
     passages, tokens and signals are JSON, and a null is a blank cell. As otlp: spans by OpenTelemetry's
     GenAI names, a document of OTLP JSON a question, which traces import --format otlp reads back.
     """
-    return to.write(
-        f"reading {traces}",
-        export_traces,
-        traces,
-        out,
-        format=format,
-    )
+    to.write(f"reading {traces}", export_traces, traces, out, format=format)

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from suffice._version import VERSION
 from suffice.concurrency import width_of
 from suffice.contracts import ChatModel, Encoder, PassageFilter, Retriever
-from suffice.datasets.example import Example
+from suffice.datasets.files import Example
 from suffice.errors import DataError, UsageError
 from suffice.llm.cache import CachedModel, KeptReplies
 from suffice.loops.ranked import CumulativeSettings

@@ -45,10 +45,8 @@ def test_the_f1_of_a_threshold_is_stated_and_refused_where_none_is_chosen(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["fit", "tasr", "--certainty", "self_consistency"], "calibrator"),
         (["fit", "ab-rag", "--calibrator", "platt"], "leave calibrator out"),
         (["fit", "ab-rag", "--certainty", "token_probability"], "needs column tokens"),
-        (["fit", "ab-rag", "--split", "nowhere"], "nowhere"),
         (
             ["fit", "ab-rag", "--preset", "published", "--support", "answer_in_evidence"],
             "leave support out",

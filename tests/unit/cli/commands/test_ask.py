@@ -34,9 +34,7 @@ def corpus(tmp_path: Path) -> Path:
 def _hashing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Encoders by name cost nothing here."""
     monkeypatch.setattr(
-        retrieval,
-        "connect_encoder",
-        lambda name, *_: HashingEncoder(32 if name == "other" else 64),
+        retrieval, "connect_encoder", lambda name, *_: HashingEncoder(32 if name == "other" else 64)
     )
 
 

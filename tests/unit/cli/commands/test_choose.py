@@ -121,13 +121,9 @@ def test_options_of_the_record_and_of_what_is_charged(
     [
         (("--max-loss", "0.1", "--cost-per-error", "2"), "max_loss"),
         (("--max-loss", "2"), "did you mean 0.02"),
-        (("--confidence", "1"), "above"),
-        (("--max-cost", "0"), "max_cost"),
         (("--cost", "joule"), "joules"),
-        (("--metric", "bleu"), "found 'bleu'"),
         (("--signals", "nonsense"), "nonsense"),
         (("--path", "nonsense > x", "--levels", "1"), "nonsense"),
-        (("--policy", "nonsense"), "nonsense"),
         (("--split", "tune"), "different"),
         (("--sample", "12"), "at least 4 questions"),
         (("--price-model", "gpt-4o-mini", "--prices", "input=1"), "--price"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -177,37 +178,6 @@ def test_replay_writes_one_rule(traces: str, tmp_path: Path) -> None:
     refused(run("replay", traces, "--policy", "rule"), "suffice fit rule RULE TRACES")
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--signals", "nothing"], "unknown signal 'nothing'"),
-        (["--signals", ""], "separated"),
-        (["--signals", "own,"], "separated"),
-        (["--signals", "self_consistency"], "needs column samples"),
-        (["--signals", "own", "--form", "xor"], "'vote'"),
-        (["--signals", "own", "--objective", "fun"], "gain-at-cost"),
-        (["--signals", "own", "--max-calls", "3", "--cost", "usd"], "give --max-cost"),
-        (["--signals", "own", "--max-calls", "3", "--max-cost", "3"], "not both"),
-        (["--signals", "own", "--max-calls", "nan"], "must be a finite number"),
-        (["--signals", "own", "--threshold-grid", "0"], "at least 1"),
-        (["--signals", "own", "--threshold-grid", "many"], "must be a whole number"),
-        (["--signals", "own", "--tune-split", "dev"], "splits"),
-        (["--signals", "own", "--baseline", "best"], "unknown policy 'best'"),
-        ([], "--signals"),
-        (
-            [
-                "--form", "dnf", "--signals",
-                "answer_stable,own,overlap,overlap_idf,answer_token_margin,margin_min,margin_p10,"
-                "margin_mean,margin_median,abstained",
-            ],
-            "'dnf'"
-        ),
-    ],
-)  # fmt: skip
-def test_search_refuses(traces: str, options: list[str], said: str) -> None:
-    refused(run("search", traces, *options, "--json"), said)
-
-
 # --- sweep ---------------------------------------------------------------------------------------
 def test_sweep_is_one_document(traces: str, capsys: Say) -> None:
     found = run_json(
@@ -222,26 +192,6 @@ def test_sweep_is_one_document(traces: str, capsys: Say) -> None:
     shown = capsys.readouterr().out
     for part in ("Chosen:", "Knee, where", "Held-out folds", "Selection gap", "chosen"):
         assert part in shown
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--grid", "0.5,1.5"], "answer_token_margin"),
-        (["--grid", "0.5:0.1:0.1"], "LOW:HIGH:STEP with LOW <= HIGH"),
-        (["--grid", "0:1:0"], "STEP > 0"),
-        (["--grid", "0:1"], "LOW:HIGH:STEP"),
-        (["--grid", "x"], "must be a finite number"),
-        (["--grid", "0:1:1e-9"], "at most 10000 thresholds"),
-        (["--rule", "own > 1"], "exactly one '?'"),
-        (["--rule", "flat > ?"], "sweep"),
-        (["--rule", ""], "exactly one '?'"),
-        (["--tune-split", "dev"], "splits"),
-        (["--calibrator", "magic"], "isotonic"),
-    ],
-)
-def test_sweep_refuses(traces: str, options: list[str], said: str) -> None:
-    refused(run("sweep", traces, *options, "--json"), said)
 
 
 # --- fit certified -------------------------------------------------------------------------------
@@ -263,51 +213,64 @@ def test_a_certified_fit_is_one_document(traces: str, tmp_path: Path) -> None:
     assert again["policies"][0]["hash"] == found["hash"]
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--max-loss", "0"], "0"),
-        (["--confidence", "0"], "above 0 and below 1"),
-        (["--family", "all"], "'thresholds'"),
-        (["--signals", "flat"], "is 1 in every round"),
-        (["--signals", "own,own"], "named twice"),
-        (["--signals", ""], "separated"),
-        (["--signals", "nothing"], "unknown signal 'nothing'"),
-        (["--levels", "0"], "at least 1"),
-        (["--levels", "60", "--max-signals", "4"], "--signals"),
-        (["--max-cost", "0"], "above"),
-        (["--cost", "usd"], "--price-model MODEL"),
-        (["--split", "dev"], "splits"),
-        (["--calibrator", "platt"], "leave calibrator out"),
-        (["--preset", "published"], "must be 'corrected'"),
-        (["--rule", "own > ?"], "--rule"),
-        (["--family", "fixed", "--grid", "0.5"], "--grid"),
-        (["--family", "fixed", "--signals", "own"], "--signals"),
-    ],
+# --- what is refused -----------------------------------------------------------------------------
+MANY = (
+    "answer_stable,own,overlap,overlap_idf,answer_token_margin,margin_min,margin_p10,margin_mean,"
+    "margin_median,abstained"
 )
-def test_certified_refuses(traces: str, tmp_path: Path, options: list[str], said: str) -> None:
+REFUSED = {
+    "search": {
+        "--signals nothing": "unknown signal 'nothing'",
+        "--signals self_consistency": "needs column samples",
+        "--signals own --form xor": "'vote'",
+        "--signals own --objective fun": "gain-at-cost",
+        "--signals own --max-calls 3 --cost usd": "give --max-cost",
+        "--signals own --max-calls 3 --max-cost 3": "not both",
+        "": "--signals",
+        f"--form dnf --signals {MANY}": "'dnf'",
+    },
+    "sweep": {
+        "--grid 0.5,1.5": "answer_token_margin",
+        "--grid 0.5:0.1:0.1": "LOW:HIGH:STEP with LOW <= HIGH",
+        "--grid 0:1:1e-9": "at most 10000 thresholds",
+        "--rule 'own > 1'": "exactly one '?'",
+        "--rule 'flat > ?'": "sweep",
+        "--calibrator magic": "isotonic",
+    },
+    "fit certified": {
+        "--max-loss 0": "0",
+        "--confidence 0": "above 0 and below 1",
+        "--family all": "'thresholds'",
+        "--signals flat": "is 1 in every round",
+        "--signals ''": "separated",
+        "--signals nothing": "unknown signal 'nothing'",
+        "--levels 60 --max-signals 4": "--signals",
+        "--cost usd": "--price-model MODEL",
+        "--calibrator platt": "leave calibrator out",
+        "--rule 'own > ?'": "--rule",
+        "--family fixed --signals own": "--signals",
+    },
+    "fit nothing": {"": "'tasr', 'certified'"},
+    "fit tasr": {
+        "--max-loss 0.1": "--max-loss",
+        "--family fixed": "--family",
+        "--ask-cost 1": "--ask-cost",
+        "--preset published --calibrator platt": "corrected",
+    },
+    "fit margin-alone": {"--signals own": "--signals"},
+}
+
+
+@pytest.mark.parametrize(
+    ("command", "options", "said"),
+    [(command, *row) for command, rows in REFUSED.items() for row in rows.items()],
+)
+def test_it_is_refused(traces: str, tmp_path: Path, command: str, options: str, said: str) -> None:
+    name, *method = command.split()
     out = tmp_path / "p.json"
-    refused(run("fit", "certified", traces, "--out", str(out), *options, "--json"), said)
+    more = ["--out", str(out)] if method else []
+    refused(run(name, *method, traces, *more, *shlex.split(options), "--json"), said)
     assert not out.exists()
-
-
-@pytest.mark.parametrize(
-    ("method", "options", "said"),
-    [
-        ("nothing", [], "'tasr', 'certified'"),
-        ("tasr", ["--max-loss", "0.1"], "--max-loss"),
-        ("tasr", ["--family", "fixed"], "--family"),
-        ("tasr", ["--ask-cost", "1"], "--ask-cost"),
-        ("tasr", ["--failure-loss", "3"], "--failure-loss"),
-        ("margin-alone", ["--signals", "own"], "--signals"),
-        ("tasr", ["--preset", "published", "--calibrator", "platt"], "corrected"),
-        ("tasr", ["--split", "dev"], "splits"),
-    ],
-)
-def test_fit_refuses(
-    traces: str, tmp_path: Path, method: str, options: list[str], said: str
-) -> None:
-    refused(run("fit", method, traces, "--out", str(tmp_path / "p.json"), *options), said)
 
 
 # --- records that are not as they should be ------------------------------------------------------

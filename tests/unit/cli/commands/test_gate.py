@@ -63,10 +63,8 @@ class TestQuestions:
         ("arguments", "expected"),
         [
             (["--ask-cost", "1"], "--ask-cost"),
-            (["--detector", "nli"], "--detector"),
             (["--failure-loss", "0"], "failure"),
             (["--alpha", "0.1"], "leave alpha out"),
-            (["--split", "nowhere"], "nowhere"),
         ],
     )
     def test_what_it_cannot_do_is_said(

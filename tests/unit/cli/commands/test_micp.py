@@ -58,13 +58,9 @@ def test_fit_replay_and_bare_name_agree(record: str, tmp_path: Path) -> None:
     ("options", "message"),
     [
         (["--alpha", "1"], "alpha"),
-        (["--alpha-retrieval", "0"], "alpha_retrieval"),
         (["--allocation", "0.9,0.9"], "--alpha"),
-        (["--allocation", "0.1"], "3 rounds take 2 levels"),
         (["--rounds", "9"], "9 rounds asked for, 3 recorded"),
         (["--clusters", "embedding"], "--encoder"),
-        (["--match-f1", "2"], "(0, 1]"),
-        (["--share", "1"], "share that optimises"),
         (["--certainty", "token_probability"], "leave certainty out"),
     ],
 )

@@ -1,4 +1,4 @@
-"""``suffice record``: pipelines, retrievers and their defaults."""
+"""``suffice record`` and ``probe``: pipelines, retrievers, defaults, and an answer in every round."""
 
 from __future__ import annotations
 
@@ -9,14 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.commands import refused, run
+from tests.commands import refused, run, run_json
 
 from suffice.cli import retrieval
 from suffice.cli.main import main
 from suffice.datasets.registry import load
 from suffice.testing.encoders import HashingEncoder
 from suffice.trace.rounds.reader import read_traces
-from suffice.trace.rounds.records import Passage, best_reranked, sampled_ids
+from suffice.trace.rounds.records import (
+    Passage,
+    Question,
+    QuestionRecord,
+    Round,
+    best_reranked,
+    sampled_ids,
+)
+from suffice.trace.rounds.writer import write_traces
 
 RECORD = ("record", "--dataset", "generated", "--limit", "5", "--llm", "scripted")
 
@@ -63,13 +71,10 @@ def test_each_pipeline_has_its_defaults(
     [
         (["--start", "3"], "--start"),
         (["--certainty", "auto"], "--certainty"),
-        (["--step", "3"], "--step"),
-        (["--pipeline", "react", "--start", "3"], "--start"),
         (["--pipeline", "chain", "--certainty", "auto"], "--certainty"),
         (["--llm-stop"], "--llm-stop"),
         (["--llm-stop", "--pipeline", "budgeted"], "--judge"),
         (["--retriever", "hybrid+rerank"], "--reranker PATH"),
-        (["--retriever", "dense+rerank", "--pool", "10"], "suffice"),
         (["--retriever", "dense", "--encoder", "none"], "needs an encoder"),
         (["--encoder", "http://localhost:1"], "--encoder-model"),
     ],
@@ -198,9 +203,7 @@ def test_another_corpus_column_map_or_prefix_is_refused(place: Path) -> None:
     ("arguments", "part"),
     [
         (MAPPED, "--corpus PATH"),
-        ([*MAPPED, "--corpus", "pooled"], "without"),
         ([*OWN, "--corpus", "notes"], "'question'"),
-        ([*OWN, "--columns", "asked", "--corpus", "notes"], "'asked'"),
         ([*MAPPED, "--corpus", "nowhere"], "nowhere"),
         ([*MAPPED, "--retriever", "python:shelf:search", "--corpus", "notes"], "drop --corpus notes"),
         ([*MAPPED, "--retriever", SERVED, "--corpus", "x"], "opensearch:http://h/n finds"),
@@ -262,3 +265,25 @@ def test_a_shard_needs_a_folder_and_a_number(
     )
     assert main([*RECORD, "--out", out, "--shard", "3/2"]) == 2
     assert "shards count from 1/2 to 2/2" in capsys.readouterr().err
+
+
+def of(name: str, text: str | None = "Ada wrote it.") -> QuestionRecord:
+    found = (Passage(id="p", title="Ada", text=text),)
+    rounds = (Round(answer=None), Round(answer=None, passages=found), Round(answer="Ada"))
+    return QuestionRecord(question=Question(id=name, text="Who wrote it?"), rounds=rounds)
+
+
+def test_it_says_what_it_will_ask_and_what_it_did(tmp_path: Path) -> None:
+    traces, out = tmp_path / "t.parquet", tmp_path / "out"
+    write_traces([of("a"), of("b"), of("c", None)], traces)
+    command = ("probe", traces, "--llm", "scripted", "--out", out)
+    refused(run(*command), "1 questions have passages without a text", "'c'", "--corpus")
+    asking = (*command, "--skip-invalid", "--samples", "2")
+    done = run(*asking)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{out}: 2 questions (2 probed now, 0 before)\n"
+    document = run_json(*asking)
+    assert (document["recorded"], document["before"]) == (0, 2)
+    assert document["agreement"] == {"rounds": 2, "agreeing": 2}
+    assert read_traces(out).table.column("probed").to_pylist()[:3] == [True, True, True]
+    refused(run(*asking, "--prompt", "bare"), "derived.0.prompt was 'answer-first', now 'bare'")

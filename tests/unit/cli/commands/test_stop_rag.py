@@ -59,8 +59,6 @@ def test_values_are_stored(
         (("--alpha", "0.2"), "corrected"),
         (("--window", "64"), "'signals'"),
         (("--inputs", "nothing"), "unknown signal 'nothing'"),
-        (("--split", "dev"), "'dev'"),
-        (("--family", "fixed"), "--family"),
     ],
 )
 def test_wrong_use(options: tuple[str, ...], says: str, record: Path, tmp_path: Path) -> None:

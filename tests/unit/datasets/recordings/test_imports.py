@@ -12,8 +12,8 @@ import pytest
 
 import suffice
 from suffice.datasets import files
-from suffice.datasets.recordings.columns import parse_roles
-from suffice.datasets.recordings.registry import import_traces
+from suffice.datasets.columns import parse_roles
+from suffice.datasets.recordings import import_traces
 from suffice.errors import DataError, StorageError, UsageError
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import QuestionRecord
@@ -194,7 +194,7 @@ def test_a_map_and_a_format_that_cannot_be_are_refused(
     for kind in ("flashrag", "loopgain", "tasr"):
         with pytest.raises(DataError, match="log"):
             import_traces(path, tmp_path / "o", format=kind)
-    monkeypatch.setattr(files, "_MOST_BYTES", 50)
+    monkeypatch.setattr(files, "MOST_BYTES", 50)
     with pytest.raises(DataError, match="bytes"):
         imported(path, MAP)
 

@@ -12,8 +12,9 @@ import pytest
 from tests.commands import run
 
 import suffice
-from suffice.datasets.recordings.columns import parse_roles
+from suffice.datasets.columns import parse_roles
 from suffice.errors import DataError, UsageError
+from suffice.replay.choose import candidates
 
 MAP = (
     "question_id=qid,round=step,question=ask,answer=reply.text,gold_answers=gold,group=chat,"
@@ -150,11 +151,7 @@ def test_of_repeated_rounds_the_one_asked_for_stands(
         taken(path)
     assert (caught.value.row, caught.value.column) == (1, "step")
     written = suffice.import_traces(
-        path,
-        tmp_path / "out",
-        format="columns",
-        columns=parse_roles(MAP),
-        duplicates=duplicates,
+        path, tmp_path / "out", format="columns", columns=parse_roles(MAP), duplicates=duplicates
     )
     assert any(note.startswith("1 rows that repeat") for note in written.notes)
     (record,) = suffice.read_traces(tmp_path / "out").records()
@@ -246,8 +243,11 @@ def test_a_name_that_stands_twice_in_an_object_is_refused(tmp_path: Path) -> Non
     assert caught.value.row == 1
 
 
-def test_a_messy_log_is_two_commands_away_from_a_choice(tmp_path: Path) -> None:
+def test_a_messy_log_is_two_commands_away_from_a_choice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """From 0, ids as numbers, a gap, a repeat, no answer in a round, NaN, a line that broke off."""
+    monkeypatch.setattr(candidates, "nameable_methods", lambda: ("stable-base-rate",))
     rows: list[dict[str, Any]] = []
     for number in range(60):
         for step in range(3):

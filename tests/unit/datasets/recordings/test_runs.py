@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from suffice.datasets import files
-from suffice.datasets.recordings.inspect_ai import _unpacked
-from suffice.datasets.recordings.registry import import_traces
+from suffice.datasets.inspect_ai import _unpacked
+from suffice.datasets.recordings import import_traces
 from suffice.errors import DataError, SufficeWarning
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import Passage, QuestionRecord, Token
@@ -423,6 +423,6 @@ def test_zips_that_are_no_logs_or_say_what_is_not_so_are_refused(
         imported(HERE / "atif.json", "inspect", tmp_path)
     with pytest.raises(DataError, match="holds no sample"):
         imported(log_of(tmp_path), "inspect", tmp_path)
-    monkeypatch.setattr(files, "_MOST_BYTES", 1000)
+    monkeypatch.setattr(files, "MOST_BYTES", 1000)
     with pytest.raises(DataError, match="unpacks"):
         imported(HERE / "inspect.eval", "inspect", tmp_path)

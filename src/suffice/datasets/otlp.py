@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from suffice.datasets.files import Row, json_documents
-from suffice.datasets.recordings.runs import (
+from suffice.datasets.runs import (
     ANSWERING,
     Call,
     Search,
@@ -96,8 +96,6 @@ def read_otlp(path: Path) -> tuple[QuestionRecord, ...]:
 
 @dataclass(slots=True)
 class _Span:
-    """A span as far as it is read."""
-
     row: Row
     trace: str
     id: str
@@ -115,25 +113,21 @@ class _Span:
         )
 
     def first(self, *names: str) -> Any:
-        """The first of the attributes that it has."""
         return next((self.attributes[name] for name in names if name in self.attributes), None)
 
     @property
     def kind(self) -> str | None:
-        """What it is of, by either convention."""
         named = self.attributes.get("openinference.span.kind")
         operation = _KINDS.get(str(self.attributes.get("gen_ai.operation.name")))
         return operation or (_KINDS.get(named.upper()) if isinstance(named, str) else None)
 
     @property
     def tool(self) -> str | None:
-        """The name of the tool that was used."""
         name = self.first("gen_ai.tool.name", "tool.name")
         return name if isinstance(name, str) else None
 
     @property
     def asked(self) -> Any:
-        """What a tool was asked."""
         return self.first("gen_ai.tool.call.arguments", "input.value")
 
     def told(self, which: str, roles: Sequence[str]) -> str | None:
@@ -159,7 +153,6 @@ class _Span:
 
     @property
     def asks(self) -> bool:
-        """Whether the call ended by asking for a tool."""
         held = self.attributes
         reasons = [held.get("gen_ai.response.finish_reasons"), held.get("llm.finish_reason")]
         messages = self.numbered("llm.output_messages")
@@ -243,7 +236,6 @@ def _nanoseconds(row: Row, span: str, value: Any) -> int:
 
 
 def _value(row: Row, span: str, value: Any, depth: int = 0) -> Any:
-    """What an attribute holds."""
     if not isinstance(value, dict) or len(value) != 1:
         return None
     ((kind, held),) = value.items()

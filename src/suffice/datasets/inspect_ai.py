@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from suffice.contracts import strict_json
-from suffice.datasets.files import Row, json_documents, most_bytes
-from suffice.datasets.recordings.runs import (
+from suffice.datasets import files
+from suffice.datasets.files import Row, json_documents
+from suffice.datasets.runs import (
     ANSWERING,
     Call,
     Noted,
@@ -93,9 +94,9 @@ def _of_zip(path: Path) -> Iterator[Mapping[str, Any]]:
             if not parts and "header.json" not in archive.namelist():
                 raise DataError("is a zip, and no log of inspect_ai", file=str(path))
             total = sum(part.file_size for part in parts)
-            if total > most_bytes():
+            if total > files.MOST_BYTES:
                 raise DataError(
-                    f"unpacks to {total:,} bytes, more than the {most_bytes():,} that are read at once; "
+                    f"unpacks to {total:,} bytes, more than the {files.MOST_BYTES:,} that are read at once; "
                     "split the log by its samples",
                     file=str(path),
                 )
@@ -236,12 +237,7 @@ def _search(row: Row, tool: Any, asked: Any, event: Mapping[str, Any], result: A
 def _call(row: Row, event: Mapping[str, Any]) -> Call:
     output = child(event, "output")
     usage = child(output, "usage")
-    names = (
-        "input_tokens",
-        "output_tokens",
-        "input_tokens_cache_read",
-        "input_tokens_cache_write",
-    )
+    names = ("input_tokens", "output_tokens", "input_tokens_cache_read", "input_tokens_cache_write")
     told = Row(row.file, row.number, usage, place="usage")
     prompt, completion, read, written = (told.amount(name, MOST_INT32) for name in names)
     cost = usage.get("total_cost")
@@ -306,7 +302,6 @@ def _asks(message: Mapping[str, Any]) -> bool:
 
 
 def _grade(score: Mapping[str, Any]) -> float | None:
-    """A scorer's value in 0 to 1; ``None``: it is none."""
     value = score.get("value")
     if isinstance(value, str):
         return _GRADES.get(value.lower())

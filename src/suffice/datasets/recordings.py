@@ -1,0 +1,537 @@
+"""Recordings made elsewhere, and labels that became known later, into records."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+from typing import Any, Literal
+
+from suffice.datasets.columns import (
+    ROLES,
+    TASR,
+    Layout,
+    cell,
+    number,
+    read_columns,
+    read_table,
+    texts,
+)
+from suffice.datasets.files import (
+    FileTable,
+    Row,
+    check_roles,
+    json_lines,
+    json_rows,
+    no_column,
+    open_table,
+    parse_column_map,
+    text_id,
+)
+from suffice.datasets.inspect_ai import read_inspect
+from suffice.datasets.otlp import read_otlp
+from suffice.datasets.runs import COST, read_atif
+from suffice.errors import DataError, UsageError, did_you_mean
+from suffice.trace.durable import check_free, sha256_of
+from suffice.trace.export import read_watch_1
+from suffice.trace.recording import live_store
+from suffice.trace.rounds.derive import Written, read_source, write_copy
+from suffice.trace.rounds.labels import LABEL_COLUMNS, Label, Labels
+from suffice.trace.rounds.reader import TraceInspection
+from suffice.trace.rounds.records import QuestionRecord
+from suffice.trace.rounds.schema import SCHEMA
+from suffice.trace.rounds.writer import write_new
+
+_ELSE = "a table with a row per round is read by --format columns"
+
+
+def _seen(names: Mapping[str, Any]) -> str:
+    return ", ".join(map(repr, [*names][:12])) or "nothing"
+
+
+# --- FlashRAG ---------------------------------------------------------------------------------------
+def flashrag_table(path: Path) -> FileTable:
+    """``intermediate_data.json`` of an iterative pipeline; iteration 0 is round 1."""
+    return FileTable.of(path, (part for row in json_rows(path) for part in _iterations(row)))
+
+
+def _iterations(row: Row) -> Iterator[Row]:
+    """The query of a round is what the pipeline sends: the question, then with the last answer behind."""
+    output = row.inside("output", row.values.get("output"))
+    total = next(n for n in count() if f"pred_iter_{n}" not in output.values)
+    if not total or total < sum(name.startswith("pred_iter_") for name in output.values):
+        raise row.error(
+            f"has no 'pred_iter_{total}', so no answer of each iteration; it has "
+            f"{_seen(output.values or row.values)}. FlashRAG's iterative pipeline (ITERRETGENPipeline) keeps "
+            f"them; with another, save an answer of every round: {_ELSE}",
+            "output",
+        )
+    question = row.required("question")
+    query, found = question, set[str]()
+    for iteration in range(total):
+        answer = output.text(f"pred_iter_{iteration}")
+        passages = _documents(output, f"retrieval_result_iter_{iteration}")
+        values = {
+            "question_id": str(row.values.get("id") or text_id(question)),
+            "question": question,
+            "gold_answers": texts(row, row.values.get("golden_answers"), "golden_answers"),
+            "round": iteration + 1,
+            "answer": answer.strip(),
+            "response": answer,
+            "query": query,
+            "passages": [p for own, p in passages.items() if own not in found],
+            "refound": [p for own, p in passages.items() if own in found],
+            "llm_calls": 1,
+            "answer_calls": 0,
+            "retrievals": 1,
+        }
+        yield Row(row.file, row.number, values)
+        query, found = f"{question} {answer}", found | passages.keys()
+
+
+def _documents(output: Row, name: str) -> dict[str, dict[str, Any]]:
+    """Documents found, each once; the first line of ``contents`` is the title."""
+    passages: dict[str, dict[str, Any]] = {}
+    for held in output.objects(name):
+        document = output.inside(name, held)
+        contents = document.text("contents", default="") or document.text("text", default="")
+        title = document.text("title", default="")
+        if "contents" in held and "\n" in contents:
+            first, contents = contents.split("\n", 1)
+            title = title or first.strip().strip('"')
+        own = held.get("id")
+        own = text_id(f"{title}\n{contents}") if own is None else str(own)
+        passage = {"id": own, "title": title, "text": contents, "score": held.get("score")}
+        passages.setdefault(own, passage)
+    return passages
+
+
+# --- LoopGain ---------------------------------------------------------------------------------------
+def loopgain_table(path: Path) -> FileTable:
+    """Trials of loopgain-bench under the largest fixed budget (B20), which nothing stopped.
+
+    Only the last round has an answer. Signal ``error`` is the loop's own; the score is 1 - error where the
+    file's errors lie in 0 to 1, and else 1 where the cell's target was reached and 0 before.
+    """
+    rows = list(json_lines(path))
+    header = next((row.values for row in rows if row.values.get("_header")), {})
+    trials = [(row, *_budget(row)) for row in rows if not row.values.get("_header")]
+    if not trials:
+        raise DataError("holds no trial", file=str(path))
+    shares = all(error <= 1.0 for *_, errors in trials for error in errors)
+    stated = header.get("cell")
+    target = stated.get("target_error") if isinstance(stated, dict) else None
+    reached = float(target) if isinstance(target, int | float) else 0.0
+    return FileTable.of(
+        path,
+        (
+            Row(
+                row.file,
+                row.number,
+                {
+                    "question_id": row.required("trial_id"),
+                    "question": row.text("prompt", default=""),
+                    "question_type": row.text("loop_type", default="") or None,
+                    "round": at,
+                    "answer": None if output is None or at < len(errors) else str(output),
+                    "llm_calls": 1,
+                    "signals": {"error": error},
+                    "score": 1.0 - error if shares else float(error <= reached),
+                },
+            )
+            for row, output, errors in trials
+            for at, error in enumerate(errors, start=1)
+        ),
+    )
+
+
+def _budget(row: Row) -> tuple[Any, list[float]]:
+    """What the condition with the largest budget returned, and its errors by round."""
+    conditions = row.inside("conditions", row.values.get("conditions"))
+    budgets = [name for name in conditions.values if re.fullmatch(r"B\d{1,4}", name)]
+    if not budgets:
+        raise row.error(
+            "is no trial of LoopGain's benchmark: no condition of a fixed budget (B5, B10, B20); it has "
+            f"{_seen(conditions.values or row.values)}; {_ELSE}",
+            "conditions",
+        )
+    largest = max(budgets, key=lambda name: int(name[1:]))
+    budget = conditions.inside(largest, conditions.values[largest])
+    errors = [number(budget, error, "error_history") for error in budget.rows("error_history")]
+    if not errors or not all(error >= 0 for error in errors):
+        raise budget.error("must be numbers of at least 0", "error_history")
+    return budget.values.get("final_output"), errors
+
+
+_RUN = (
+    "a round is a search or another use of a tool with the calls that led to it; the agent's last message "
+    "is the answer of the last round"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Format:
+    """A format of recordings: what reads a file of it, what such a file is, what to know of what was read."""
+
+    read: Callable[[Path, Layout], tuple[QuestionRecord, ...]]
+    meaning: str
+    note: str = ""
+
+
+FORMATS: Mapping[str, Format] = {
+    "columns": Format(
+        read=read_columns,
+        meaning="JSON lines, JSON, CSV or Parquet with one row per question and round, by --columns",
+    ),
+    "flashrag": Format(
+        read=lambda path, layout: read_table(flashrag_table(path), layout),
+        meaning="intermediate_data.json of an iterative pipeline",
+    ),
+    "loopgain": Format(
+        read=lambda path, layout: read_table(loopgain_table(path), layout),
+        meaning="JSON lines of loopgain-bench",
+        note="score: 1 - error where a file's errors lie in 0 to 1, else whether the target was reached; "
+        "where the loop computed its error from a label, no live loop has the signal",
+    ),
+    "tasr": Format(
+        read=lambda path, layout: read_columns(path, replace(layout, columns=TASR)),
+        meaning="Parquet files of TASR's experiments",
+        note="score is current_f1; the margin, overlap and gap are the recorded ones",
+    ),
+    "atif": Format(
+        read=lambda path, _: read_atif(path),
+        meaning="trajectories of agents in the Agent Trajectory Interchange Format, up to 1.8",
+        note=f"{_RUN}; what the calls cost is signal {COST}",
+    ),
+    "otlp": Format(
+        read=lambda path, _: read_otlp(path),
+        meaning="OTLP JSON of an agent's spans, by OpenTelemetry's GenAI conventions or OpenInference's",
+        note=f"{_RUN}; spans tell no log-probabilities, and texts only where their recording was switched on",
+    ),
+    "inspect": Format(
+        read=lambda path, _: read_inspect(path),
+        meaning="logs of inspect_ai, .eval or .json",
+        note=f"{_RUN}; scores given while a sample ran are those of their round",
+    ),
+    "watch-1": Format(
+        read=lambda path, _: read_watch_1(path),
+        meaning="a folder that suffice.Watch or the service recorded into before stores",
+    ),
+}
+
+
+_TABLES = ("columns", "tasr", "flashrag", "loopgain")
+
+
+def import_traces(
+    files: str | Path | Sequence[str | Path],
+    out: str | Path,
+    *,
+    format: str,  # noqa: A002
+    columns: Mapping[str, str] | None = None,
+    rounds_from: Literal[0, 1] | None = None,
+    duplicates: Literal["refuse", "first", "last"] = "refuse",
+    skip_invalid: bool = False,
+) -> Written:
+    """Read recordings made elsewhere and write them as a trace set: all of them, or nothing.
+
+    ``files`` are one or several of a ``format`` (a name of :data:`FORMATS`); a question's rounds stand in one
+    of them. ``out`` is a ``.parquet`` file or a directory, where nothing may stand yet. The notes of what is
+    returned say what the recording lacks and what to do. The rest is for tables, not for the runs of agents.
+
+    ``columns`` has the file's columns by what they hold: names of the schema, ``passage_ids``,
+    ``passage_titles``, ``passage_texts``, ``passage_scores`` and ``signals.NAME``. A field within a column is
+    ``usage.in``, of each item of a list ``hits[].doc``. Seconds may be in smaller units, as ``latency_ms``:
+    what holds them, or the column, ends in the unit. Without a map every column with a name of the schema is
+    read, with one only ``question_id``, ``round``, ``question``, ``answer`` and ``gold_answers`` beside it.
+    ``rounds_from`` is the number of a question's first round; 1: a round 0 is the closed-book answer;
+    ``None``: 1, and an error where most questions have a round 0, or one retrieved something. ``duplicates``
+    says which of several rows of one round stands. ``skip_invalid`` leaves out questions that lack a round or
+    have a wrong cell, with a note.
+    """
+    kind = FORMATS.get(format)
+    if kind is None:
+        raise UsageError(
+            f"no format {format!r}; allowed: {', '.join(FORMATS)}{did_you_mean(format, FORMATS)}"
+        )
+    if columns and format != "columns":
+        raise UsageError(f"the columns of {format} are known; --columns goes with --format columns")
+    check_roles(columns or {}, ROLES, free="signals.")
+    if rounds_from not in (None, 0, 1) or duplicates not in ("refuse", "first", "last"):
+        raise UsageError(
+            "rounds_from is 0 or 1, duplicates 'refuse', 'first' or 'last'; "
+            f"found {rounds_from!r:.40}, {duplicates!r:.40}"
+        )
+    options = (rounds_from, duplicates, skip_invalid)
+    if format not in _TABLES and options != (None, "refuse", False):
+        raise UsageError(
+            f"the rounds of {format} are known; --rounds-from, --duplicates and --skip-invalid go with "
+            "--format columns"
+        )
+    layout = Layout(
+        columns=columns or {},
+        rounds_from=rounds_from,
+        duplicates=duplicates,
+        skip_invalid=skip_invalid,
+    )
+    paths = [Path(file) for file in ([files] if isinstance(files, str | Path) else files)]
+    if not paths:
+        raise UsageError("no file to import; name at least one")
+    check_free(Path(out))
+    records: dict[str, QuestionRecord] = {}
+    sources: dict[str, Path] = {}
+    for path in paths:
+        for record in _read(path, kind, layout):
+            name = record.question.id
+            if name in records:
+                raise DataError(
+                    f"holds question {name!r}, as {sources[name]} does; a question is recorded once: import "
+                    "different runs of it to records of their own",
+                    file=str(path),
+                )
+            records[name] = record
+            sources[name] = path
+    came_from = {
+        "format": format,
+        "files": [
+            {"file": path.name, **({} if path.is_dir() else {"sha256": sha256_of(path)})}
+            for path in paths
+        ],
+        **({"columns": dict(columns)} if columns else {}),
+        **({} if rounds_from is None else {"rounds_from": rounds_from}),
+    }
+    write_new(records.values(), Path(out), {"imported": came_from})
+    splits = Counter(r.question.split for r in records.values() if r.question.split is not None)
+    notes = [kind.note] if kind.note else []
+    return Written(
+        out=str(out),
+        questions=len(records),
+        rounds=sum(len(record.rounds) for record in records.values()),
+        splits=dict(sorted(splits.items())),
+        notes=(*notes, *dict.fromkeys(layout.notes), *_lacking([*records.values()], out)),
+    )
+
+
+def _read(path: Path, kind: Format, layout: Layout) -> tuple[QuestionRecord, ...]:
+    """The records of a file; an error names it, and what it should be where the whole is not that."""
+    try:
+        return kind.read(path, layout)
+    except DataError as error:
+        whole = error.row is None and error.column is None
+        raise DataError(
+            f"{error.message}; read as {kind.meaning}" if whole else error.message,
+            file=error.file or str(path),
+            row=error.row,
+            column=error.column,
+        ) from error
+
+
+def _lacking(records: Sequence[QuestionRecord], out: str | Path) -> Iterator[str]:
+    rounds = [round_ for record in records for round_ in record.rounds]
+    passages = [passage for round_ in rounds for passage in round_.passages or ()]
+    tokens = [token for round_ in rounds for token in round_.tokens or ()]
+    longest = max(len(record.rounds) for record in records)
+    if untold := sum(not record.question.text.strip() for record in records):
+        yield (
+            f"{untold:,} of {len(records):,} questions have no text: no model can be asked for their "
+            "answers; record what was asked (in spans: "
+            "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true)"
+        )
+    if unanswered := sum(round_.answer is None for round_ in rounds):
+        yield (
+            f"{unanswered:,} of {len(rounds):,} rounds have no answer: what stopping there would score is "
+            "not known, unless the record has scores; record an answer per round, or ask for it on the "
+            f"recorded evidence: suffice probe {out} --llm URL --out NEW"
+        )
+    if not any(record.gold.answers for record in records):
+        yield (
+            "no question has gold answers: policies are compared by the record's scores, or else by "
+            f"agreement with the full budget's answer; label some: suffice traces label {out} LABELS"
+        )
+    if not any(passage.text for passage in passages):
+        kind = "passages without text" if passages else "no passages"
+        yield f"{kind}: signals that read them are undefined; record passages with id and text"
+    if not any(token.top for token in tokens):
+        kind = (
+            "log-probabilities without alternatives" if tokens else "no log-probabilities of tokens"
+        )
+        yield f"{kind}: margins are undefined unless given as signals; ask the model for top_logprobs"
+    if all(round_.usage.prompt_tokens is None for round_ in rounds):
+        yield "no token counts: costs are rounds and calls; record prompt_tokens and completion_tokens"
+    short = (record for record in records if len(record.rounds) < longest)
+    if unstated := sum(record.stopped_by is None for record in short):
+        yield (
+            f"{unstated:,} questions have fewer than {longest} rounds and do not say why (stopped_by: "
+            "policy, budget, end, error, gold or user); each reads as run to a full budget of its own"
+        )
+    if any(record.closed_book is not None for record in records):
+        yield "round 0 was taken for the closed-book answer, at which no policy stops"
+
+
+LABEL_ROLES = ("question_id", "question", *LABEL_COLUMNS, "round")
+"""What a column of a file of labels may hold."""
+
+
+def parse_label_roles(text: str) -> dict[str, str]:
+    """``question_id=id,gold_answers=gold`` as columns by role.
+
+    >>> parse_label_roles("question=q,gold_answers=gold")
+    {'question': 'q', 'gold_answers': 'gold'}
+    """
+    form = "question_id=NAME,gold_answers=NAME,score=NAME,round=NAME,question_type=NAME,group=NAME"
+    return parse_column_map(text, LABEL_ROLES, form)
+
+
+def label_traces(
+    source: str | Path,
+    labels: str | Path | Iterable[Label],
+    out: str | Path | None = None,
+    *,
+    columns: Mapping[str, str] | None = None,
+    replace: bool = False,
+    skip_unknown: bool = False,
+    skip_invalid: bool = False,
+) -> Written:
+    """Add gold answers, types, groups or scores that became known later: to a store, or a copy of the record.
+
+    ``source`` is a Parquet file or a directory of them, left as it is, or a store; ``out`` a ``.parquet``
+    file or a directory, neither of which may be there yet, or ``None``: into the store. ``labels`` are
+    labels, or a file of JSON lines, JSON, CSV or Parquet with a row a label. ``columns`` has its columns by
+    what they hold, of :data:`LABEL_ROLES`: ``question_id`` (or ``question``, its text: the label is of every
+    question of that text) and others; default: those of the same name. ``replace``: where the record says
+    otherwise the label holds. ``skip_unknown`` leaves out labels of questions that are not recorded, with a
+    note.
+    """
+    store = live_store(source)
+    if out is not None:
+        check_free(Path(out))
+    elif store is None or replace:
+        raise UsageError(
+            "only a store takes labels, and keeps those it has; write a copy: --out NEW"
+        )
+    read = read_source(source, skip_invalid=skip_invalid)
+    notes: list[str] = []
+    if isinstance(labels, str | Path):
+        place = str(labels)
+        given = _read_labels(Path(labels), columns or {}, read, notes)
+    else:
+        place = "the labels given"
+        given = list(labels)
+        if columns:
+            raise UsageError("columns name those of a file of labels; these are labels already")
+    try:
+        merged = Labels.of(given)
+        known = frozenset(read.traces.question_ids)
+        import pyarrow as pa
+
+        rows = pa.concat_tables([read.traces.table, read.traces.closed_book])
+        fitted = merged.only(known).fitted_to(rows)
+    except DataError as error:
+        raise DataError(
+            error.message, file=error.file or place, row=error.row, column=error.column
+        ) from error
+    if unknown := merged.unknown(known):
+        named = ", ".join(map(repr, unknown[:10]))
+        more = f" and {len(unknown) - 10:,} more" * (len(unknown) > 10)
+        of = f"{len(unknown):,} of {len(merged.questions):,} labelled questions"
+        said = f"{of} are not in {read.name}: {named}{more}"
+        if not skip_unknown:
+            near = did_you_mean(unknown[0], read.traces.question_ids)
+            raise DataError(
+                f"{said}{near}; leave them out with --skip-unknown",
+                column="question_id",
+                file=place,
+            )
+        notes.append(f"{said}; they were left out")
+    if not fitted:
+        raise DataError(
+            "labels no question of the record: every row is empty, or of a question that is not recorded",
+            file=place,
+        )
+    conflicts = [] if replace else [error for _, error in fitted.conflicts(rows, read.name)]
+    if conflicts:
+        more = f" ({len(conflicts) - 1:,} more)" if len(conflicts) > 1 else ""
+        raise DataError(conflicts[0].message + more, file=place, column=conflicts[0].column)
+    labelled = len(fitted.questions)
+    notes.insert(0, f"{labelled:,} of {len(known):,} questions were labelled")
+    if out is None and store is not None:
+        for label in given:
+            if label.question_id in fitted.questions and any(label.parts()):
+                store.label(label)
+        return Written.of(read.traces, read.name, notes=tuple(notes))
+    step = {"by": "label", "from": Path(read.name).name, "labels": place, "questions": labelled}
+    return write_copy(
+        [read],
+        str(out),
+        step=step,
+        change=lambda table, _: fitted.onto(table),
+        fills=fitted.columns(),
+        failures=True,
+        notes=notes,
+    )
+
+
+def _read_labels(
+    path: Path, columns: Mapping[str, str], read: TraceInspection, notes: list[str]
+) -> list[Label]:
+    """The labels of a file; a row that says nothing of its question is passed over and counted."""
+    table = open_table(path)
+    command = f"suffice traces label {read.name} {path}"
+    check_roles(columns, LABEL_ROLES)
+    for role, column in columns.items():
+        if column not in table.names:
+            raise no_column(table, role, column, command)
+    free = {*table.names} - {*columns.values()}
+    held = {**{role: role for role in LABEL_ROLES if role in free}, **columns}
+    by_text = "question_id" not in held
+    if by_text and "question" not in held:
+        raise no_column(table, "question_id", "question_id", command)
+    if not {*LABEL_COLUMNS} & {*held}:
+        raise no_column(table, "gold_answers", "gold_answers", command)
+    ids: dict[str, list[str]] = {}
+    for question in read.traces.questions if by_text else ():
+        ids.setdefault(question.text.strip(), []).append(question.id)
+    labels: list[Label] = []
+    blank = 0
+    for row in table.rows(tuple(dict.fromkeys(held.values()))):
+        found = _labels(row, held, ids if by_text else None)
+        blank += not found
+        labels += found
+    if blank:
+        notes.append(f"{blank:,} rows of {path} say nothing of their question")
+    return labels
+
+
+def _labels(
+    row: Row, held: Mapping[str, str], ids: Mapping[str, Collection[str]] | None
+) -> list[Label]:
+    """Of a row: one, or where questions are known by their text one for each of that text."""
+    values: dict[str, Any] = {}
+    for role, column in held.items():
+        value = row.values.get(column)
+        if value is None or (isinstance(value, str) and not value.strip()):
+            continue
+        value = cell(row, value, column, SCHEMA.field(role).type)
+        if isinstance(value, list):
+            values[role] = tuple(text.strip() for text in value)
+        elif value is not None:
+            values[role] = value.strip() if isinstance(value, str) else value
+    key = values.pop("question" if ids is not None else "question_id", None)
+    values.pop("question", None)
+    if not {*LABEL_COLUMNS} & {*values}:
+        return []
+    if key is None:
+        raise row.error(
+            "is empty; it tells the questions apart", held.get("question_id", "question")
+        )
+    place = f"{row.file}, row {row.number}"
+    try:
+        return [
+            Label(question_id=name, **values, place=place)
+            for name in ([key] if ids is None else ids.get(key, [key]))
+        ]
+    except DataError as error:
+        raise row.error(error.message, held.get(error.column or "", error.column)) from error

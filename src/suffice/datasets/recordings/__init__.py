@@ -1,1 +1,0 @@
-"""Recordings that others made, as records: one reader a format, all named in the registry."""

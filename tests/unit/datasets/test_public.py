@@ -1,0 +1,276 @@
+"""Data sets by name: HotpotQA, 2WikiMultiHopQA, MuSiQue and TriviaQA, from files small and real."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from suffice.datasets.registry import DATASETS, WITH_PASSAGES, load
+from suffice.errors import DataError, SufficeWarning, UsageError
+from suffice.trace.rounds.records import Gold, Passage, Question
+
+
+def test_an_unknown_name_lists_the_allowed_ones() -> None:
+    with pytest.raises(UsageError, match="wikimultihopqa"):
+        load("squad")
+    assert WITH_PASSAGES == ("generated", "hotpotqa", "2wikimultihopqa", "musique", "triviaqa")
+    assert {*WITH_PASSAGES, "nq-open"} == {*DATASETS}
+
+
+def test_paths_are_needed_or_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--data PATH"):
+        load("hotpotqa")
+    with pytest.raises(UsageError, match="drop the path"):
+        load("generated", tmp_path)
+
+
+@pytest.mark.parametrize("limit", [0, -3])
+def test_limit_must_be_positive(limit: int) -> None:
+    with pytest.raises(UsageError, match="at least 1"):
+        load("generated", limit=limit)
+
+
+def test_the_seed_chooses_the_world() -> None:
+    assert load("generated", limit=4, seed=1) == load("generated", limit=4, seed=1)
+    assert load("generated", limit=4, seed=1) != load("generated", limit=4, seed=2)
+    assert len(load("generated")) == 200
+
+
+HOTPOT = {
+    "_id": "q1",
+    "question": "Who wrote it?",
+    "answer": "Ama",
+    "type": "bridge",
+    "level": "hard",
+    "supporting_facts": [["B", 1], ["A", 0], ["B", 0], ["Elsewhere", 0]],
+    "context": [["A", ["One.", " Two. "]], ["B", ["Three."]], ["A", ["Four."]]],
+}
+
+
+def test_a_small_file_of_hotpotqa(tmp_path: Path) -> None:
+    path = tmp_path / "h.json"
+    path.write_text(json.dumps([HOTPOT]))
+    (example,) = load("hotpotqa", path)
+    assert example.question == Question(id="q1", text="Who wrote it?", type="bridge")
+    assert example.passages == (
+        Passage(id="A", title="A", text="One. Two."),
+        Passage(id="B", title="B", text="Three."),
+        Passage(id="A#2", title="A", text="Four."),
+    )
+    assert example.gold == Gold(answers=("Ama",), passage_ids=("B", "A", "A#2"))
+    assert load("hotpotqa", path) == (example,)
+
+
+@pytest.mark.parametrize("facts", ["A", [1], [[]], [[1, 0]]])
+def test_wrong_supporting_facts(tmp_path: Path, facts: object) -> None:
+    path = tmp_path / "h.json"
+    path.write_text(json.dumps([HOTPOT | {"supporting_facts": facts}]))
+    with pytest.raises(DataError) as caught:
+        load("hotpotqa", path)
+    assert (caught.value.row, caught.value.column) == (0, "supporting_facts")
+
+
+def test_the_real_hotpotqa(data_folder: Path) -> None:
+    examples = load("hotpotqa", data_folder / "data/hotpotqa_500.json.gz")
+    types = Counter(example.question.type for example in examples)
+    assert types == {"bridge": 396, "comparison": 104}
+    assert all(len(example.gold.passage_ids) == 2 for example in examples)
+    assert all(len(example.gold.answers) == 1 for example in examples)
+    first = examples[0]
+    assert first.question.id == "5ac07327554299012d1db5f2"
+    assert first.gold.passage_ids == ("Kaep (disambiguation)", "Colin Kaepernick")
+    assert {p.id for p in first.passages} >= set(first.gold.passage_ids)
+
+
+def test_the_real_2wikimultihopqa(data_folder: Path) -> None:
+    examples = load("2wikimultihopqa", data_folder / "data/2wikimultihopqa_500.json.gz")
+    assert len(examples) == 500
+    assert {len(example.passages) for example in examples} == {10}
+    repeated = [e for e in examples if any(p.id != p.title for p in e.passages)]
+    assert len(repeated) == 18
+    for example in examples:
+        assert len({p.id for p in example.passages}) == 10
+        assert {p.id for p in example.passages} >= set(example.gold.passage_ids) != set()
+
+
+MUSIQUE: dict[str, Any] = {
+    "id": "3hop1__7_8_9",
+    "question": "Who?",
+    "question_decomposition": [{}, {}, {}],
+    "answer": "G. Hall",
+    "answer_aliases": ["Hall", "G. Hall"],
+    "answerable": True,
+    "paragraphs": [
+        {"idx": 0, "title": "A", "paragraph_text": "One.", "is_supporting": False},
+        {"idx": 1, "title": "A", "paragraph_text": "Two.", "is_supporting": True},
+        {"idx": 2, "title": "B", "paragraph_text": "Three."},
+    ],
+}
+
+
+def write(path: Path, *rows: dict[str, Any]) -> Path:
+    path.write_text("\n".join(json.dumps(row) for row in rows) + "\n\n")
+    return path
+
+
+def test_a_small_file_of_musique(tmp_path: Path) -> None:
+    (example,) = load("musique", write(tmp_path / "m.jsonl", MUSIQUE))
+    assert example.question == Question(id="3hop1__7_8_9", text="Who?", type="3hop")
+    assert [p.id for p in example.passages] == ["0:A", "1:A", "2:B"]
+    assert example.gold == Gold(answers=("G. Hall", "Hall"), passage_ids=("1:A",))
+
+
+def test_the_type_comes_from_the_id_without_a_decomposition(tmp_path: Path) -> None:
+    bare = {key: value for key, value in MUSIQUE.items() if key != "question_decomposition"}
+    rows = [bare, bare | {"id": "other"}]
+    examples = load("musique", write(tmp_path / "m.jsonl", *rows))
+    assert [example.question.type for example in examples] == ["3hop", None]
+
+
+def test_unanswerable_questions_are_left_out_and_counted(tmp_path: Path) -> None:
+    # the full set holds an answerable and an unanswerable question under one id
+    path = write(tmp_path / "m.jsonl", MUSIQUE | {"answerable": False}, MUSIQUE)
+    with pytest.warns(SufficeWarning, match="unanswerable"):
+        (example,) = load("musique", path)
+    assert example.gold.answers == ("G. Hall", "Hall")
+
+
+@pytest.mark.parametrize(
+    "change", [{"idx": 0, "title": "A"}, {"is_supporting": "yes"}, {"idx": "0"}]
+)
+def test_wrong_paragraphs(tmp_path: Path, change: dict[str, Any]) -> None:
+    row = MUSIQUE | {"paragraphs": [MUSIQUE["paragraphs"][0], MUSIQUE["paragraphs"][1] | change]}
+    with pytest.raises(DataError) as caught:
+        load("musique", write(tmp_path / "m.jsonl", row))
+    assert (caught.value.row, caught.value.column) == (0, "paragraphs")
+
+
+def test_the_real_musique(data_folder: Path) -> None:
+    examples = load("musique", data_folder / "data/musique_100.jsonl.gz")
+    types = Counter(example.question.type for example in examples)
+    assert types == {"2hop": 68, "3hop": 27, "4hop": 5}
+    assert examples[0].gold.answers == ("G. Stanley Hall", "Stanley Hall")
+    for example in examples:
+        assert len(example.passages) == 20
+        assert example.question.type == f"{len(example.gold.passage_ids)}hop"
+
+
+OFFICIAL: dict[str, Any] = {
+    "Domain": "unfiltered-web",
+    "Data": [
+        {
+            "Answer": {
+                "Aliases": ["Park Grove", "Sunset Blvd", ""],
+                "HumanAnswers": ["the boulevard"],
+                "NormalizedAliases": ["park grove", "sunset blvd"],
+                "NormalizedValue": "sunset blvd",
+                "Type": "WikipediaEntity",
+                "Value": "Sunset Blvd",
+            },
+            "Question": "Which street?",
+            "QuestionId": "tc_33",
+            "QuestionSource": "http://www.triviacountry.com/",
+            "SearchResults": [
+                {"Title": "T", "Filename": "3/3_9.txt", "Description": "On Sunset  Blvd."}
+            ],
+        },
+        {"Question": "Untold?", "QuestionId": "tc_40", "QuestionSource": "s"},
+    ],
+    "VerifiedEval": False,
+    "Version": 1.0,
+}
+ANSWERS = ("Sunset Blvd", "Park Grove", "the boulevard")
+
+
+def test_the_authors_json(tmp_path: Path) -> None:
+    path = tmp_path / "unfiltered-web-dev.json"
+    path.write_text(json.dumps(OFFICIAL), encoding="utf-8")
+    with pytest.warns(UserWarning, match="dropped"):
+        first, second = load("triviaqa", path)
+    assert (first.question.id, first.question.text) == ("tc_33", "Which street?")
+    assert first.gold.answers == ANSWERS
+    assert (second.question.id, second.gold.answers) == ("tc_40", ())
+    assert [(one.id, one.title, one.text) for one in first.passages] == [
+        ("T", "T", "On Sunset Blvd.")
+    ]
+    assert first.gold.passage_ids == ("T",)
+    assert not second.passages
+
+
+def test_the_authors_folder_of_evidence(tmp_path: Path) -> None:
+    """Documents stand in files beside the one of the questions, and nowhere else on the machine."""
+    found = {"Title": "T", "Description": "short"}
+    rows = [
+        {"Question": "A?", "QuestionId": "1", "SearchResults": [{**found, "Filename": "a.txt"}]},
+        {"Question": "B?", "QuestionId": "2", "EntityPages": [{**found, "Filename": "b.txt"}]},
+        {"Question": "C?", "QuestionId": "3", "EntityPages": [{**found, "Filename": "../../s"}]},
+        {"Question": "D?", "QuestionId": "4", "EntityPages": [{**found, "Filename": "none.txt"}]},
+    ]
+    for name, text in {
+        "evidence/web/a.txt": " ".join(map(str, range(250))),
+        "evidence/wikipedia/b.txt": "of the web",
+        "s": "a secret",
+        "qa/web-dev.json": json.dumps({"Data": rows}),
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    cut, other, outside, missing = load("triviaqa", tmp_path / "qa" / "web-dev.json")
+    assert [one.id for one in cut.passages] == ["T", "T#2", "T#3"]
+    assert [len((one.text or "").split()) for one in cut.passages] == [100, 100, 50]
+    assert [one.text for one in other.passages] == ["of the web"]
+    assert [one.text for one in (*outside.passages, *missing.passages)] == ["short", "short"]
+
+
+def test_a_passage_is_gold_that_holds_an_answer_as_words(tmp_path: Path) -> None:
+    """ "no" is not in "know", and a blank answer is in nothing."""
+    texts = ["I know.", "No, never.", ""]
+    row = {
+        "Question": "A?",
+        "QuestionId": "1",
+        "Answer": {"Value": "no", "Aliases": ["the"]},
+        "SearchResults": [{"Title": f"T{n}", "Description": text} for n, text in enumerate(texts)],
+    }
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps([row]), encoding="utf-8")
+    (example,) = load("triviaqa", path)
+    assert [one.id for one in example.passages] == ["T0", "T1"]
+    assert example.gold.passage_ids == ("T1",)
+
+
+def test_the_hubs_rows(tmp_path: Path) -> None:
+    row = {
+        "question": "Which street?",
+        "question_id": "tc_33",
+        "search_results": {"title": ["T", "U"], "search_context": ["Sunset Blvd it is", ""]},
+        "entity_pages": {"title": [], "wiki_context": []},
+        "answer": {"value": ANSWERS[0], "aliases": list(ANSWERS[1:]), "normalized_value": "x"},
+    }
+    pq.write_table(pa.Table.from_pylist([row]), tmp_path / "t.parquet")
+    (tmp_path / "t.jsonl").write_text(json.dumps(row), encoding="utf-8")
+    for name in ("t.parquet", "t.jsonl"):
+        (example,) = load("triviaqa", tmp_path / name)
+        assert example.gold.answers == ANSWERS
+        assert [one.title for one in example.passages] == ["T"]
+        assert example.gold.passage_ids == ("T",)
+
+
+@pytest.mark.parametrize(
+    ("document", "part"),
+    [
+        ({"Rows": []}, "must hold one list of questions"),
+        ([{"Question": "A?"}], "row 0, column questionid"),
+        ([{"Question": "A?", "QuestionId": "1", "Answer": {"Value": {}}}], r"column answer\.value"),
+        ([{"Question": "A?", "QuestionId": "1", "SearchResults": ["T"]}], "column searchresults"),
+    ],
+)
+def test_what_is_no_triviaqa(document: object, part: str, tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps(document), encoding="utf-8")
+    with pytest.raises(DataError, match=part):
+        load("triviaqa", path)
