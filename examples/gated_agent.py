@@ -15,7 +15,7 @@ from suffice.contracts import GenerationRequest
 from suffice.loops.planning.controls import gated
 from suffice.loops.planning.recorder import PlanJob, PlanRecorderSettings, record_plans
 from suffice.policies.gate.risk import RiskModel
-from suffice.retrieval.lexical.bm25 import BM25Index
+from suffice.retrieval.bm25 import BM25Index
 from suffice.testing.models import ScriptedModel
 
 HANDBOOK = {

@@ -23,9 +23,8 @@ from suffice.options import Option, read_names
 from suffice.policies.gate.risk import RiskModel
 from suffice.policies.gate.settings import DEFAULT_COSTS, MARKERS, GateCosts, GateSettings
 from suffice.results.as_json import fields_as_json
-from suffice.retrieval.indexes import IndexMaker
 from suffice.retrieval.ranking import check_k, corpus_fingerprint
-from suffice.retrieval.retrievers import Retrieval, corpus_retriever, pooled_retriever
+from suffice.retrieval.retrievers import IndexMaker, Retrieval, corpus_retriever, pooled_retriever
 from suffice.trace.rounds.records import Passage
 
 EXPERIMENTS = ("main", "ablations", "sweep")

@@ -24,7 +24,7 @@ from suffice.loops.planning.agent import PlanningSettings
 from suffice.loops.planning.controls import AGENTS
 from suffice.loops.planning.recorder import PlanJob
 from suffice.policies.gate.settings import GateSettings
-from suffice.retrieval.lexical.bm25 import BM25Index
+from suffice.retrieval.bm25 import BM25Index
 
 SMALL = BenchmarkSettings(tasks=4, hard_small=2, documents=24)
 

@@ -10,9 +10,8 @@ from studies.retrieval.__main__ import DEPTHS, RetrievalSettings, data_set_recal
 from suffice.datasets.example import Example
 from suffice.datasets.registry import load
 from suffice.errors import UsageError
-from suffice.retrieval.indexes import IndexMaker
-from suffice.retrieval.lexical.bm25 import BM25Index
-from suffice.retrieval.retrievers import pooled_passages
+from suffice.retrieval.bm25 import BM25Index
+from suffice.retrieval.retrievers import IndexMaker, pooled_passages
 from suffice.testing.encoders import HashingEncoder
 from suffice.trace.rounds.records import Gold, Passage, Question
 

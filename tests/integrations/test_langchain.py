@@ -12,7 +12,7 @@ from suffice.contracts import Retriever
 from suffice.errors import BackendError, SufficeWarning, UsageError
 from suffice.integrations.documents import AdapterSettings
 from suffice.integrations.langchain import LangChainRetriever, as_langchain_retriever
-from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index
+from suffice.retrieval.bm25 import OKAPI, BM25Index
 from suffice.testing.conformance import check_retriever
 from suffice.trace.rounds.records import Passage
 

@@ -10,7 +10,7 @@ from suffice.datasets.example import Example
 from suffice.datasets.generated import generate
 from suffice.loops.answers.calls import parse_reply
 from suffice.loops.answers.prompts import render_prompt
-from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index
+from suffice.retrieval.bm25 import OKAPI, BM25Index
 from suffice.scoring import exact_match
 from suffice.trace.rounds.records import Passage
 

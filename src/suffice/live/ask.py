@@ -36,8 +36,7 @@ from suffice.loops.ranked import (
 )
 from suffice.loops.registry import LOOPS
 from suffice.loops.settings import LoopSettings
-from suffice.retrieval.indexes import IndexMaker
-from suffice.retrieval.retrievers import Retrieval, corpus_retriever
+from suffice.retrieval.retrievers import IndexMaker, Retrieval, corpus_retriever
 from suffice.trace.rounds.records import Passage, Round
 
 Tell = Callable[[str], None]

@@ -13,9 +13,9 @@ from suffice.concurrency import CallTally, as_here
 from suffice.contracts import Completion, Generation, GenerationRequest, Message
 from suffice.errors import UsageError
 from suffice.llm.endpoint import Endpoint, OpenAISettings, Send
-from suffice.llm.translation import BrokenReply
 from suffice.llm.wire import (
     Api,
+    BrokenReply,
     Counts,
     EventReply,
     NullReply,

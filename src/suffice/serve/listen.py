@@ -18,7 +18,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from suffice.errors import UsageError
-from suffice.serve.replies import Refusal, full
+from suffice.serve.guard import Refusal, full
 
 _LOG = logging.getLogger("suffice.serve")
 _MOST_HEAD_BYTES = 32 << 10

@@ -30,10 +30,9 @@ from suffice.serve.decisions import (
     observed,
     told_of,
 )
-from suffice.serve.events import QuestionBegun, QuestionEnded, RoundEnded, Tokens
-from suffice.serve.guard import Rates, caller_of
-from suffice.serve.replies import Body, Refusal, too_many
+from suffice.serve.guard import Body, Rates, Refusal, caller_of, too_many
 from suffice.serve.service import Served, Service
+from suffice.serve.under_way import QuestionBegun, QuestionEnded, RoundEnded, Tokens
 from suffice.trace.rounds.labels import Label
 from suffice.trace.rounds.records import StoppedBy
 from suffice.trace.values import MOST_INT16

@@ -19,17 +19,16 @@ from fastapi import APIRouter, Response
 from fastapi.responses import JSONResponse
 
 from suffice.errors import StorageError, SufficeError, UsageError
-from suffice.monitor.following import Following
-from suffice.monitor.hook import WebHook
+from suffice.monitor.following import Following, WebHook
 from suffice.monitor.production import KINDS, Production, ProductionSettings
 from suffice.policies.file import file_of, names_policy_file
 from suffice.policies.fixed import FixedPolicy
-from suffice.serve.events import Event, QuestionBegun, RoundEnded
 from suffice.serve.guard import Door, check_exposed, read_tokens
 from suffice.serve.listen import Listening, open_at_once
 from suffice.serve.observers import Metrics, Spans
 from suffice.serve.service import Served, Service
 from suffice.serve.settings import RecordSettings, ServeSettings, WatchSettings
+from suffice.serve.under_way import Event, QuestionBegun, RoundEnded
 from suffice.trace.durable import in_turn
 from suffice.trace.postgres import Address, as_place
 from suffice.trace.recording import prune

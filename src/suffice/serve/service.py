@@ -25,10 +25,9 @@ from suffice.live.watch import Watch
 from suffice.policies.file import PolicyFile, file_of, names_policy_file
 from suffice.retrieval.retrievers import Retrieval
 from suffice.scoring import AnswerChoice
-from suffice.serve.events import Endpoint, Event, Observer
-from suffice.serve.replies import Body, Refusal, too_many
+from suffice.serve.guard import Body, Refusal, too_many
 from suffice.serve.settings import LimitSettings, LoopSettings
-from suffice.serve.under_way import Order, UnderWay
+from suffice.serve.under_way import Endpoint, Event, Observer, Order, UnderWay
 from suffice.trace.rounds.records import Question
 
 DEFAULT_POLICY = "default"

@@ -14,7 +14,7 @@ import pytest
 from suffice.datasets.example import Example
 from suffice.datasets.generated import QUESTION_TYPES, generate
 from suffice.datasets.generated.world import build_region, kind_of
-from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index
+from suffice.retrieval.bm25 import OKAPI, BM25Index
 from suffice.scoring import normalize_answer
 
 N = 400

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from suffice.errors import BackendError, DataError, MissingExtra, UsageError
-from suffice.integrations.own_retrievers import FORMS, connect_own, is_own
+from suffice.integrations.documents import FORMS, connect_own, is_own
 from suffice.trace.rounds.records import Passage
 
 MODULE = """

@@ -33,7 +33,7 @@ from suffice.live.ask import AskSettings, LiveLoop
 from suffice.live.budgets import Budgets, Meter
 from suffice.live.chosen import ChosenPolicy
 from suffice.live.loop import Loop
-from suffice.llm.cache import CachedModel
+from suffice.llm.connect import CachedModel
 from suffice.loops.ranked import CumulativeSettings
 from suffice.loops.registry import LOOPS, make_pipeline
 from suffice.policies.fixed import FixedPolicy

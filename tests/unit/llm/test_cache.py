@@ -23,7 +23,7 @@ from tests.properties import examples
 
 from suffice.contracts import ChatModel, Completion, Generation, GenerationRequest, Message
 from suffice.errors import BackendError, DataError, UsageError
-from suffice.llm.cache import CachedModel, request_key
+from suffice.llm.connect import CachedModel, request_key
 from suffice.testing.models import Failures, ScriptedModel
 from suffice.trace.rounds.records import Token, TopToken
 
@@ -247,7 +247,7 @@ def test_a_child_after_fork_opens_its_own_connection(tmp_path: Path) -> None:
 
 WRITER = """
 import sys
-from suffice.llm.cache import CachedModel
+from suffice.llm.connect import CachedModel
 from suffice.contracts import GenerationRequest
 from suffice.testing.models import ScriptedModel
 model = CachedModel(ScriptedModel(), sys.argv[1])

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from suffice.errors import DataError, UsageError
-from suffice.llm.cache import CachedModel
-from suffice.llm.connect import connect
+from suffice.llm.connect import CachedModel, connect
 from suffice.llm.endpoint import OpenAISettings
 from suffice.llm.openai_compatible import OpenAICompatibleModel
 

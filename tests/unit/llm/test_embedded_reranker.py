@@ -14,7 +14,7 @@ from tests.tiny_encoder import make_network
 
 from suffice.contracts import Reranker
 from suffice.errors import BackendError, DataError, UsageError
-from suffice.llm.embedded_reranker import EmbeddedReranker
+from suffice.llm.embedded import EmbeddedReranker
 from suffice.testing.conformance import check_reranker
 from suffice.trace.rounds.records import Passage
 from suffice.trace.rounds.tokens import passage_text

@@ -14,8 +14,7 @@ from tests.server import Answer, Body, Server, refuse
 from suffice.contracts import Encoder
 from suffice.errors import BackendError, MissingExtra, UsageError
 from suffice.llm.embedded import model_path
-from suffice.llm.embedding_endpoint import EndpointEncoder, EndpointSettings
-from suffice.llm.endpoint import OpenAISettings
+from suffice.llm.endpoint import EndpointEncoder, EndpointSettings, OpenAISettings
 from suffice.testing.conformance import check_encoder
 
 pytest.importorskip("openai", reason="the extra 'openai' is not installed")

@@ -6,7 +6,7 @@ import pytest
 from tests.server import taking_posts
 
 from suffice.errors import BackendError, UsageError
-from suffice.monitor.hook import WebHook
+from suffice.monitor.following import WebHook
 from suffice.monitor.production import Alarm
 
 ALARM = Alarm(

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from suffice.contracts import Reranker, Retriever
 from suffice.errors import DataError, UsageError
-from suffice.retrieval.combined import HybridRetriever, RerankedRetriever, reciprocal_rank_fusion
-from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index
+from suffice.retrieval.bm25 import OKAPI, BM25Index
+from suffice.retrieval.retrievers import HybridRetriever, RerankedRetriever, reciprocal_rank_fusion
 from suffice.testing.conformance import check_reranker, check_retriever
 from suffice.trace.rounds.records import Passage, best_reranked
 

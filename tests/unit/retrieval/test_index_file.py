@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from suffice.errors import BackendError, DataError, UsageError
-from suffice.retrieval import index_file
-from suffice.retrieval.index_file import has_index, load_index, prepare_folder, save_index
-from suffice.retrieval.lexical.bm25 import BM25Index, BM25Settings, BM25Variant
+from suffice.retrieval import ranking
+from suffice.retrieval.bm25 import BM25Index, BM25Settings, BM25Variant
+from suffice.retrieval.ranking import has_index, load_index, prepare_folder, save_index
 from suffice.trace.rounds.records import Passage
 
 PASSAGES = [
@@ -113,7 +113,7 @@ def test_a_newer_schema_another_kind_and_other_settings_are_refused(
     with pytest.raises(DataError, match="arrays"):
         BM25Index.load(tmp_path)
     with monkeypatch.context() as patched:
-        patched.setattr(index_file, "SCHEMA", 99)
+        patched.setattr(ranking, "SCHEMA", 99)
         saved(tmp_path)
     with pytest.raises(DataError, match="newer"):
         load_index(tmp_path, "bm25")

@@ -25,8 +25,7 @@ from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.rounds.table import TraceSet
 from suffice.trace.rounds.writer import write_traces
 from suffice.view import data
-from suffice.view.app import Shown, viewer_app
-from suffice.view.bundle import write_bundle
+from suffice.view.app import Shown, viewer_app, write_bundle
 from suffice.view.data import RecordView, ViewSettings
 
 RULE = "answer_repeats and round >= 2"

@@ -22,8 +22,7 @@ from suffice.monitor.coverage import (
     read_state,
     undamaged,
 )
-from suffice.monitor.following import Following
-from suffice.monitor.hook import WebHook
+from suffice.monitor.following import Following, WebHook
 from suffice.monitor.production import Production, ProductionSettings
 from suffice.options import Option, as_share
 from suffice.policies.file import load_policy

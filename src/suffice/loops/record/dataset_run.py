@@ -16,7 +16,7 @@ from suffice.concurrency import width_of
 from suffice.contracts import ChatModel, Encoder, PassageFilter, Retriever
 from suffice.datasets.example import Example
 from suffice.errors import DataError, UsageError
-from suffice.llm.cache import CachedModel, KeptReplies
+from suffice.llm.connect import CachedModel, KeptReplies
 from suffice.loops.ranked import CumulativeSettings
 from suffice.loops.record.session import (
     Progress,
@@ -28,9 +28,9 @@ from suffice.loops.record.session import (
 from suffice.loops.registry import LOOPS, make_pipeline
 from suffice.loops.settings import LoopSettings
 from suffice.loops.steps import SteppedLoop
-from suffice.retrieval.indexes import IndexMaker
 from suffice.retrieval.ranking import corpus_fingerprint
 from suffice.retrieval.retrievers import (
+    IndexMaker,
     OwnParagraphs,
     Retrieval,
     pool_changes,

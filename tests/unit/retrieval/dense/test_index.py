@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from suffice.contracts import Retriever
 from suffice.errors import BackendError, DataError, UsageError
-from suffice.retrieval.dense.index import BLOCK, DenseIndex, encode_passages
-from suffice.retrieval.index_file import save_index
+from suffice.retrieval.dense import BLOCK, DenseIndex, encode_passages
+from suffice.retrieval.ranking import save_index
 from suffice.testing.conformance import check_retriever
 from suffice.testing.encoders import HashingEncoder
 from suffice.trace.rounds.records import Passage
@@ -228,7 +228,7 @@ def test_what_are_no_unit_vectors_is_refused(result: Any) -> None:
 BUILD = """
 import sys, time
 from pathlib import Path
-from suffice.retrieval.dense.index import encode_passages
+from suffice.retrieval.dense import encode_passages
 from suffice.testing.encoders import HashingEncoder
 def slowly(done, total):
     print(done, flush=True)

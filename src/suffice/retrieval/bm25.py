@@ -23,8 +23,16 @@ from numpy.typing import NDArray
 
 from suffice._optional import require
 from suffice.errors import UsageError, first_line
-from suffice.retrieval.index_file import UNREADABLE, load_index, save_index
-from suffice.retrieval.ranking import best_first, check_ids, check_k, corpus_fingerprint, scored
+from suffice.retrieval.ranking import (
+    UNREADABLE,
+    best_first,
+    check_ids,
+    check_k,
+    corpus_fingerprint,
+    load_index,
+    save_index,
+    scored,
+)
 from suffice.trace.rounds.records import Passage
 from suffice.trace.rounds.tokens import passage_tokens, tokenize
 
