@@ -95,10 +95,7 @@ class Found:
 def ranked(
     documents: Iterable[Found], k: int, settings: AdapterSettings, *, source: str
 ) -> tuple[Passage, ...]:
-    """The first ``k`` different documents as passages, in the framework's order.
-
-    Of documents that share an id the first stays. ``source`` names the retriever in messages.
-    """
+    """The first ``k`` different documents as passages, in the framework's order."""
     unique: dict[str, Found] = {}
     for document in documents:
         unique.setdefault(_id(document, settings, source), document)

@@ -14,13 +14,12 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from suffice.concurrency import CallTally, computes_here, tallies_of, width_of
 from suffice.contracts import ChatModel, Completion, Generation, GenerationRequest
 from suffice.errors import BackendError, DataError, StorageError, UsageError
 from suffice.llm.embedded import EmbeddedModel, EmbeddedSettings
 from suffice.llm.endpoint import OpenAISettings
 from suffice.llm.openai_compatible import OpenAICompatibleModel
-from suffice.llm.wire import schema_text
+from suffice.llm.wire import Closable, schema_text
 from suffice.trace.durable import Shard
 from suffice.trace.rounds.records import Token, TopToken
 
@@ -40,10 +39,7 @@ _Row = tuple[int, str]
 
 
 def request_key(request: GenerationRequest, *, model: str, endpoint: str, api: str) -> str:
-    """SHA-256 of everything a reply depends on but the number of samples, as 64 hex digits.
-
-    A schema counts with the order of its keys, in which a reply has them.
-    """
+    """SHA-256 of everything a reply depends on but the number of samples, as 64 hex digits."""
     asked = asdict(replace(request, json_schema=None, tell=None))
     del asked["n"], asked["tell"]
     if request.json_schema is None:
@@ -61,20 +57,22 @@ class _Opened:
     connection: sqlite3.Connection | None = None
 
 
-class CachedModel:
+class CachedModel(Closable):
     """A model whose replies are kept in a file; a :class:`suffice.contracts.ChatModel`.
 
     Every sample has a row of its own: asking for five after three asks the model for the two that
     are missing (with ``seed + 3`` where a seed is set), so samples never become copies of each other.
     A request without a seed is kept as well: asked again, it gives the same texts.
 
-    A kept reply carries the usage and latency recorded when it was drawn, bit for bit. Where the
-    samples came from several calls it is their sum; where fewer samples are asked for than a call drew,
-    it is still that call's.
+    A kept reply carries the usage and latency recorded when it was drawn: where the samples came from
+    several calls their sum, where fewer are asked for than a call drew that call's.
 
-    Safe under threads and processes on one machine. When two miss the same sample at once, both ask the
-    model, the first to write wins, and both return what it wrote.
+    Safe under threads and processes of one machine: of two that miss the same sample at once the first to
+    write wins, and both return what it wrote.
     """
+
+    name: str
+    api: Literal["chat", "completion"]
 
     def __init__(self, model: ChatModel, path: str | Path) -> None:
         self._model = model
@@ -89,35 +87,14 @@ class CachedModel:
         with self._database():
             pass
 
-    @property
-    def name(self) -> str:
-        """The wrapped model's name."""
-        return self._model.name
-
-    @property
-    def api(self) -> Literal["chat", "completion"]:
-        """The wrapped model's interface."""
-        return self._model.api
+    def __getattr__(self, name: str) -> Any:
+        """Whatever else is asked of it, the wrapped model says."""
+        return getattr(vars(self)["_model"], name)
 
     @property
     def endpoint(self) -> str:
         """The wrapped model's endpoint; empty when it names none."""
         return str(getattr(self._model, "endpoint", ""))
-
-    @property
-    def concurrency(self) -> int:
-        """How much work at a time suits the wrapped model."""
-        return width_of(self._model)
-
-    @property
-    def computes_here(self) -> bool:
-        """As the model says."""
-        return computes_here(self._model)
-
-    @property
-    def tallies(self) -> tuple[CallTally, ...]:
-        """Of the servers that the wrapped model asks."""
-        return tallies_of(self._model)
 
     @property
     def model(self) -> ChatModel:
@@ -144,11 +121,6 @@ class CachedModel:
             _write(database, key, have, drawn)
             return self._reply(database, _rows(database, key, request.n))
 
-    def supports_logprobs(self) -> bool:
-        """What the wrapped model says; ``True`` when it does not say."""
-        ask = getattr(self._model, "supports_logprobs", None)
-        return bool(ask()) if callable(ask) else True
-
     def close(self) -> None:
         """Close the file and the wrapped model, where that can be closed."""
         self._close_file()
@@ -163,17 +135,12 @@ class CachedModel:
                 opened.connection.close()
                 opened.connection = None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def _reply(self, database: sqlite3.Connection, rows: list[_Row]) -> Generation:
         try:
             completions = tuple(_completion(json.loads(text)) for _, text in rows)
             calls = sorted({call for call, _ in rows})
-            costs = [_cost(database, call) for call in calls]
+            ask = "SELECT cost FROM calls WHERE id = ?"
+            costs = [json.loads(database.execute(ask, (call,)).fetchone()[0]) for call in calls]
             sums = {name: _sum([cost[name] for cost in costs]) for name in _COUNTS}
             return Generation(completions=completions, model=costs[0]["model"], **sums)
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
@@ -250,12 +217,7 @@ class CachedModel:
 
 
 class KeptReplies(CachedModel):
-    """The replies of a recording that is not whole yet, in its own folder.
-
-    A question that failed, or was under way when its recorder was killed, needs only the calls that it has
-    not made. The file is made at the first request, and anew where it is damaged. Replies of what is
-    recorded are dropped, so it stays as small as what is not.
-    """
+    """The replies of a recording that is not whole yet, in its own folder."""
 
     def __init__(self, model: ChatModel, out: Path, shard: Shard | None = None) -> None:
         self._model = model
@@ -337,14 +299,6 @@ def _write(database: sqlite3.Connection, key: str, first: int, drawn: Generation
         ).rowcount
     if not kept:
         database.execute("DELETE FROM calls WHERE id = ?", (call,))
-
-
-def _cost(database: sqlite3.Connection, call: int) -> dict[str, Any]:
-    row = database.execute("SELECT cost FROM calls WHERE id = ?", (call,)).fetchone()
-    if row is None:
-        raise KeyError(f"call {call} is missing")
-    cost: dict[str, Any] = json.loads(row[0])
-    return cost
 
 
 def _completion(data: dict[str, Any]) -> Completion:

@@ -21,7 +21,7 @@ from suffice.contracts import Completion, Generation, GenerationRequest
 from suffice.errors import BackendError, DataError, UsageError
 from suffice.llm.endpoint import OpenAISettings
 from suffice.llm.openai_compatible import OpenAICompatibleModel
-from suffice.llm.wire import Api, check_request
+from suffice.llm.wire import Api, Closable, check_request
 from suffice.trace.rounds.records import Passage, best_reranked
 from suffice.trace.rounds.tokens import passage_text
 
@@ -236,7 +236,7 @@ class _Replicas:
             replica.server = None
 
 
-class EmbeddedModel:
+class EmbeddedModel(Closable):
     """A GGUF model run in this process; a :class:`suffice.contracts.ChatModel`.
 
     The bundled weights are Gemma 3 270M (base, 4 bit). Gemma is provided under and subject to the
@@ -254,9 +254,9 @@ class EmbeddedModel:
     """
 
     def __init__(self, path: Path, settings: EmbeddedSettings) -> None:
-        self._path = path
+        self._path, self.name = path, path.stem
         self._settings = settings
-        self._api: Api = settings.api or (
+        self.api: Api = settings.api or (
             "chat" if header_value(path, b"tokenizer.chat_template") else "completion"
         )
         available = processors()
@@ -278,7 +278,7 @@ class EmbeddedModel:
                 f"{server.listening_address}/v1",
                 self.name,
                 settings=OpenAISettings(
-                    api=self._api,
+                    api=self.api,
                     api_key="none",
                     timeout_s=_TIMEOUT_S,
                     max_retries=2,  # it may close a connection as the next request comes
@@ -301,16 +301,6 @@ class EmbeddedModel:
         path = model_path(name_or_path)
         check_gguf(path)
         return cls(path, settings or EmbeddedSettings())
-
-    @property
-    def name(self) -> str:
-        """The file's name without its suffix."""
-        return self._path.stem
-
-    @property
-    def api(self) -> Api:
-        """``chat`` when the file has a chat template, else ``completion``, unless settings say."""
-        return self._api
 
     @property
     def licence(self) -> str:
@@ -343,7 +333,7 @@ class EmbeddedModel:
 
     def generate(self, request: GenerationRequest) -> Generation:
         """Draw the completions."""
-        check_request(request, self._api, self.name)
+        check_request(request, self.api, self.name)
         prompt = request.prompt
         text = prompt if isinstance(prompt, str) else "\n".join(it.content for it in prompt)
         seed = self._settings.seed if request.seed is None else request.seed
@@ -372,12 +362,6 @@ class EmbeddedModel:
         """End what is under way and free the weights. May be called twice."""
         self._end()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def _check_shape(self, schema: Mapping[str, Any], completion: Completion) -> None:
         """Refuse a reply that shows that llama.cpp, which leaves out a schema it cannot read, did so."""
         content = completion.text.lstrip()
@@ -402,7 +386,7 @@ _KEPT = 0.75
 _RANK = struct.pack("<II", 4, 4)  # a number of this kind, and this one of pooling types
 
 
-class EmbeddedReranker:
+class EmbeddedReranker(Closable):
     """Scores passages with a GGUF reranker; a :class:`suffice.contracts.Reranker`.
 
     The file must hold a model that scores pairs (pooling type ``RANK``), as converted cross-encoders
@@ -418,14 +402,10 @@ class EmbeddedReranker:
         if threads is not None and threads < 1:
             raise UsageError(f"threads must be at least 1 or None, found {threads}")
         self._path = Path(gguf_path)
+        self.name = self._path.stem
         self._server: Any = _start(self._path, threads or processors())
         # a server that is freed before its loop runs never ends; and a bad model fails here
         self._scores("a", ["a"])
-
-    @property
-    def name(self) -> str:
-        """The file's name without its suffix."""
-        return self._path.stem
 
     def rerank(self, query: str, passages: Sequence[Passage]) -> tuple[Passage, ...]:
         """The same passages, best first, each with its raw score; equal scores keep their order."""
@@ -439,12 +419,6 @@ class EmbeddedReranker:
     def close(self) -> None:
         """Stop the server and free the weights; may be called twice."""
         self._server = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _scores(self, query: str, texts: Sequence[str]) -> list[float]:
         try:

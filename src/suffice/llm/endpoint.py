@@ -33,6 +33,7 @@ from suffice.errors import (
 from suffice.llm.wire import (
     Api,
     BrokenReply,
+    Closable,
     EventReply,
     NoReply,
     excerpt,
@@ -153,10 +154,7 @@ def _hang_up(clients: dict[int, Once[Any]]) -> Future[None] | None:
 
 
 class _Cut:
-    """Ends a request, called in its loop's thread.
-
-    By ``anyio``, as time-outs do: asyncio's own cancelling would end the closing of connections as well.
-    """
+    """Ends a request, called in its loop's thread."""
 
     def __init__(self) -> None:
         self._scope: Any = None
@@ -218,8 +216,7 @@ class Endpoint:
 
     def close(self) -> None:
         """Close the connections."""
-        closing = _hang_up(self._clients)
-        if closing is not None:
+        if (closing := _hang_up(self._clients)) is not None:
             closing.result()
 
     def ask(
@@ -230,10 +227,7 @@ class Endpoint:
         model: str,
         events: EventReply | None = None,
     ) -> _Read:
-        """What ``read`` makes of the JSON of a reply to what ``send`` sends, after some attempts or none.
-
-        ``events`` hears the reply as it comes, where ``send`` asks for it as events.
-        """
+        """What ``read`` makes of the JSON of a reply to what ``send`` sends, after some attempts or none."""
         tenacity, settings = self._tenacity, self._settings
         began = time.monotonic()
         ours = tenacity.wait_random_exponential(settings.first_pause_s, _LONGEST_PAUSE_S)
@@ -373,7 +367,7 @@ class EndpointSettings:
             raise UsageError(f"batch_size must be at least 1, found {self.batch_size}")
 
 
-class EndpointEncoder:
+class EndpointEncoder(Closable):
     """An :class:`suffice.contracts.Encoder` over HTTP. Safe to call from several threads.
 
     Vectors are scaled to length 1. Servers refuse an empty text, so it is sent as one blank. Whether
@@ -434,12 +428,6 @@ class EndpointEncoder:
     def close(self) -> None:
         """Close the connections."""
         self._endpoint.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _ask(self, texts: Sequence[str]) -> NDArray[np.float32]:
         source = f"{self._url} (model {self._model!r})"

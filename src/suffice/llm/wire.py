@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from suffice._optional import require
 from suffice.contracts import MAX_REPLY_LETTERS, Completion, GenerationRequest, whole_text
@@ -50,10 +50,7 @@ _ABOUT_THE_RATE = ("rate limit", "rate_limit", "ratelimit", "too many requests")
 
 
 class NoReply(BackendError):  # noqa: N818 - reads as what it is
-    """A server gave no reply, whatever it was asked: another one, or the same one later, may.
-
-    ``nobody``: no connection was made at all.
-    """
+    """A server gave no reply, whatever it was asked: another one, or the same one later, may."""
 
     passing = True
 
@@ -193,6 +190,20 @@ class Counts:
     completion: int | None = None
 
 
+class Closable:
+    """Closed at the end of ``with``."""
+
+    def close(self) -> None:
+        """Let go of what is held; may be called twice."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
 class NullReply(BrokenReply):
     """A reply with null where a text should be: a passing fault of a server, or all that the model says."""
 
@@ -237,11 +248,7 @@ def schema_text(schema: Mapping[str, Any]) -> str:
 
 
 def request_body(request: GenerationRequest) -> dict[str, Any]:
-    """The request as a JSON object, without ``model``.
-
-    A schema is put as OpenAI has it for a chat, and as llama.cpp has it for a completion, for which
-    OpenAI has no word.
-    """
+    """The request as a JSON object, without ``model``."""
     body: dict[str, Any] = {
         "temperature": request.temperature,
         "top_p": request.top_p,

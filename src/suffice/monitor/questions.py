@@ -211,10 +211,7 @@ def _answer_rounds(
 def _saved(
     policy: StopPolicy, traces: TraceSet, at: NDArray[np.intp], end: NDArray[np.intp]
 ) -> Mapping[str, Array]:
-    """What share of each cost up to the end the stop saves, in [0, 1]; NaN: unknown.
-
-    What the answer at the stop costs is unknown where only the end has one.
-    """
+    """What share of each cost up to the end the stop saves, in [0, 1]; NaN: unknown."""
     costs = stop_costs(traces, reads=policy_reads(policy))
     rows, answered = np.arange(len(at)), traces.answered
     unasked = answered[rows, end] & ~answered[rows, at]

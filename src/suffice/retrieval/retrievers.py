@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, get_args
 
 from suffice.contracts import Encoder, Reranker, Retriever
 from suffice.errors import DataError, InternalError, UsageError, unknown_name
@@ -30,14 +30,7 @@ IndexKind = Literal["bm25", "dense"]
 INDEX_KINDS: tuple[IndexKind, ...] = get_args(IndexKind)
 
 
-class KeptIndex(Retriever, Protocol):
-    """An index that can be saved."""
-
-    passages: tuple[Passage, ...]
-
-    def save(self, folder: str | Path) -> None:
-        """Write it to a folder; an index already there is replaced in one step."""
-        ...
+KeptIndex = BM25Index | DenseIndex
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -301,7 +294,7 @@ class Retrieval:
     @property
     def reranks(self) -> bool:
         """Whether its passages carry a ``rerank_score``."""
-        return reranks(self.name)
+        return self.name.endswith(_RERANKED)
 
     @property
     def most(self) -> int | None:
@@ -357,11 +350,7 @@ class OwnParagraphs:
 
 
 def pooled_passages(groups: Iterable[Sequence[Passage]]) -> tuple[Passage, ...]:
-    """Every passage once, by id; one that comes again with another text gets ``id~2``.
-
-    Data sets name paragraphs by title, and the same title may carry two texts. Where some passage is
-    called ``id~2`` already, the next free number is taken.
-    """
+    """Every passage once, by id; one that comes again with another text gets ``id~2``."""
     passages = [passage for group in groups for passage in group]
     taken = {passage.id for passage in passages}
     texts: dict[str, set[str | None]] = {}
@@ -386,10 +375,7 @@ def _free(name: str, number: int, taken: Set[str]) -> str:
 def pooled_retriever(
     passages: tuple[Passage, ...], retrieval: Retrieval, folder: Path, make: IndexMaker
 ) -> Retriever:
-    """Over the paragraphs of all questions; its indexes are kept in and beside ``folder``.
-
-    An index found there is used again when it is of these passages, and of this encoder.
-    """
+    """Over the paragraphs of all questions; its indexes are kept in and beside ``folder``."""
     return retrieval.over([make.cached(k, passages, _beside(folder, k)) for k in retrieval.kinds])
 
 
@@ -416,10 +402,7 @@ def corpus_retriever(
     *,
     renew: bool = False,
 ) -> Retriever:
-    """Over the user's own corpus; what takes long to build is kept in ``folder`` when one is given.
-
-    That is the dense index where there is one, else the only one.
-    """
+    """Over the user's own corpus; what takes long to build is kept in ``folder`` when one is given."""
     longest = retrieval.kinds[-1]
     indexes = [
         make.build(kind, passages)

@@ -167,10 +167,7 @@ def _text_of(content: str | list[Part] | None, where: str, kinds: tuple[str, ...
 def check_extras(
     extras: Mapping[str, Any], allowed: Mapping[str, tuple[Any, ...]]
 ) -> tuple[str, ...]:
-    """A note of fields without effect; refused are those that change an answer's form or source.
-
-    Of these, named in ``allowed``, the values there and ``null`` are let pass.
-    """
+    """A note of fields without effect; refused are those that change an answer's form or source."""
     for name, values in allowed.items():
         if extras.get(name) is not None and extras[name] not in values:
             raise Refusal(

@@ -50,10 +50,7 @@ class Ground:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Served:
-    """A policy in force; without ``live`` it decides about loops of others alone.
-
-    ``watch`` is of questions that are answered here, ``follows`` of loops of others, from the first on.
-    """
+    """A policy in force; without ``live`` it decides about loops of others alone."""
 
     name: str
     file: PolicyFile

@@ -156,10 +156,7 @@ Told = Searching | RoundEnded | Text | Done | Waiting
 
 
 class UnderWay:
-    """A question that is answered in a thread of its own; told of on the event loop.
-
-    ``async for told in under_way`` gives what happens, :class:`Done` last; :meth:`leave` ends it.
-    """
+    """A question that is answered in a thread of its own; told of on the event loop."""
 
     def __init__(self, service: Service, order: Order) -> None:
         self.served = order.served

@@ -200,10 +200,7 @@ def _contains(texts: pa.Array, word: str) -> Mask:
 
 
 def rows_shown(view: RecordView, rows: Rows, policies: Sequence[PolicyColumns]) -> list[Any]:
-    """What a table says of questions: their texts and where each policy stops.
-
-    A stop is [round, right (1, 0, ``None``), score].
-    """
+    """What a table says of questions: their texts and where each policy stops."""
     traces = view.traces
     texts, types = _texts(view.questions, rows), _texts(view.types, rows)
     ids = view.question_ids.take(pa.array(rows)).to_pylist()
@@ -282,10 +279,7 @@ def question_page(view: RecordView, wanted: PageWanted) -> dict[str, Any]:
 def one_question(
     view: RecordView, name: str, rule: str = "", chosen: Selection | None = None
 ) -> dict[str, Any]:
-    """Everything of a question: its rounds, signals and where each policy stops and why.
-
-    With a selection also which question comes before it there, and which next.
-    """
+    """Everything of a question: its rounds, signals and where each policy stops and why."""
     place = pc.index(view.question_ids, name).as_py()
     if place < 0:
         raise DataError(
@@ -410,11 +404,7 @@ def _number(value: float) -> float | None:
 
 # --- a rule that is tried ------------------------------------------------------------------------
 def what_if(view: RecordView, rule: str, against: str, split: str) -> dict[str, Any]:
-    """Where a rule would stop every question, and what it scores and pays more than others.
-
-    ``against`` is a policy by name; empty: the full budget alone. A text that is no rule is answered with
-    ``error`` and, where it is known, the ``place`` of it, from 0.
-    """
+    """Where a rule would stop every question, and what it scores and pays more than others."""
     split = view.split_of(split)
     try:
         parse(rule)
@@ -481,10 +471,7 @@ def compared(view: RecordView, one: str, other: str, rule: str, split: str) -> d
 
 # --- promises ------------------------------------------------------------------------------------
 def promises(view: RecordView) -> dict[str, Any]:
-    """What every policy promises, on what that rests, and what a record with cut questions leaves open.
-
-    Of a policy that ran in the record ``watched`` is what a watch in production says: tables and alarms.
-    """
+    """What every policy promises, on what that rests, and what a record with cut questions leaves open."""
     made, ran = [], {candidate.hash for candidate in view.ran()}
     for policy in list(view.columns.policies):
         deployed = policy.candidate.policy

@@ -256,10 +256,7 @@ _MARK = '<html lang="en">'
 
 
 def write_bundle(view: RecordView, folder: Path) -> list[str]:
-    """Write the viewer of a measured record as files in a new or empty folder; say what was written.
-
-    Figures are of all questions; in the table are at most :data:`MOST_ROWS`, evenly over the record.
-    """
+    """Write the viewer of a measured record as files in a new or empty folder; say what was written."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"{folder} exists already; name a new folder for the bundle")
     with written_aside(folder) as aside:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import signal
@@ -338,15 +337,6 @@ def test_places_that_cannot_be_written(tmp_path: Path) -> None:
         CachedModel(ScriptedModel(), tmp_path / "file" / "c")
     with pytest.raises(BackendError, match="cannot be used"):
         CachedModel(ScriptedModel(), tmp_path)
-
-
-def test_no_pickle_in_the_file(tmp_path: Path) -> None:
-    with CachedModel(ScriptedModel(), tmp_path / "c") as model:
-        reply = model.generate(replace(REQUEST, top_logprobs=2))
-    with sqlite3.connect(tmp_path / "c") as database:
-        row = json.loads(database.execute("SELECT completion FROM samples").fetchone()[0])
-    database.close()
-    assert row["text"] == reply.completions[0].text
 
 
 @pytest.mark.parametrize(

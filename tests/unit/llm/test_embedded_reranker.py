@@ -211,15 +211,16 @@ def test_a_closed_one_says_so(file: Path) -> None:
         (RuntimeError("lost"), "failed: lost"),
     ],
 )
-def test_odd_replies_are_backend_errors(file: Path, reply: Any, message: str) -> None:
+def test_odd_replies_are_backend_errors(
+    reranker: EmbeddedReranker, monkeypatch: pytest.MonkeyPatch, reply: Any, message: str
+) -> None:
     class Odd:
         def handle_rerank(self, _: Any) -> Any:
             if isinstance(reply, Exception):
                 raise reply
             return reply
 
-    reranker = EmbeddedReranker(file, threads=1)
-    reranker._server = Odd()
+    monkeypatch.setattr(reranker, "_server", Odd())
     with pytest.raises(BackendError, match=message):
         reranker.rerank(QUERY, PASSAGES)
 
