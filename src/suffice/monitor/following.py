@@ -183,7 +183,7 @@ class Following:
         return labels
 
     @property
-    def untold(self) -> tuple[Alarm, ...]:
+    def untold(self) -> list[Alarm]:
         """Alarms that were not told yet, in order."""
         return self.production.alarms[self._told :]
 

@@ -288,7 +288,8 @@ class Production(Tabular):
         self._promised = Promised.by(policy, settings.metric, settings.max_loss)
         self._stopping = Stopping(self._promised, settings.level)
         self._waiting: dict[str, dict[str, Any]] = {}
-        self._alarms: list[Alarm] = []
+        self.alarms: list[Alarm] = []
+        """All that were raised, in order."""
         self._past: dict[str, list[float]] = {name: [] for name in self.reading.names}
         self._drift: dict[str, ExchangeabilityMonitor] = {}
         self._reference = ""  # a digest of the past; empty: the first questions are the past
@@ -328,7 +329,7 @@ class Production(Tabular):
     # --- taking in -------------------------------------------------------------------------------
     def take(self, asked: Asked) -> list[Alarm]:
         """A question that ended; the alarms raised by it."""
-        counts, before = self.counts, len(self._alarms)
+        counts, before = self.counts, len(self.alarms)
         counts["questions"] += 1
         counts["rounds"] += asked.rounds
         counts["early"] += asked.early
@@ -371,14 +372,14 @@ class Production(Tabular):
             while len(self._waiting) > _MOST_WAITING:
                 self._waiting.pop(next(iter(self._waiting)))
                 counts["forgotten"] += 1
-        return self._alarms[before:]
+        return self.alarms[before:]
 
     def label(self, label: Label) -> list[Alarm]:
         """What became known of a question that was taken; the alarms raised by it.
 
         A label of a question that was not taken, or that has one, counts for nothing.
         """
-        name, gold, before = label.question_id, label.gold_answers, len(self._alarms)
+        name, gold, before = label.question_id, label.gold_answers, len(self.alarms)
         held = self._waiting.get(name)
         if held is None:
             return []
@@ -403,7 +404,7 @@ class Production(Tabular):
         if self._coverage is not None and gold:
             arrived = self._promise.read({**held["answers"], "gold_answers": list(gold)})
             self._coverage_fell(self._coverage, name, self._coverage.label(arrived))
-        return self._alarms[before:]
+        return self.alarms[before:]
 
     def _calibrate(self, name: str, sure: float, stop: Returned, gold: Sequence[str]) -> None:
         """Whether an answer is right: equal to a gold answer, or of score 1; else it is unknown."""
@@ -452,25 +453,20 @@ class Production(Tabular):
             text=text or f"{of} {_SAYS[kind]}".lstrip(),
             evidence=evidence,
         )
-        self._alarms.append(alarm)
+        self.alarms.append(alarm)
 
     # --- telling ---------------------------------------------------------------------------------
-    @property
-    def alarms(self) -> tuple[Alarm, ...]:
-        """All that were raised, in order."""
-        return tuple(self._alarms)
-
     @property
     def alarm_notes(self) -> list[str]:
         """A sentence each."""
         return [
             f"ALARM, {alarm.kind} at question {alarm.question:,}: {alarm.text}."
-            for alarm in self._alarms
+            for alarm in self.alarms
         ]
 
     def gauges(self) -> Mapping[str, float]:
         """For metrics, at any time: 1 by kind of alarm that was raised, else 0."""
-        raised = {alarm.kind for alarm in self._alarms}
+        raised = {alarm.kind for alarm in self.alarms}
         return {kind: float(kind in raised) for kind in KINDS}
 
     def _standing(self) -> list[dict[str, Any]]:
@@ -482,11 +478,6 @@ class Production(Tabular):
         if self._coverage is not None:
             tests += [standing(held, kind) for kind, held in self._coverage.monitors.items()]
         return tests
-
-    @property
-    def loss(self) -> PerQuestion:
-        """What stopping loses, per question."""
-        return self._stopping.loss
 
     @property
     def rounds_saved(self) -> float | None:
@@ -516,15 +507,15 @@ class Production(Tabular):
             "promised_loss": self._promised.most,
             **self.counts,
             "waiting_for_labels": len(self._waiting),
-            "alarm": bool(self._alarms),
+            "alarm": bool(self.alarms),
             "tests": self._standing(),
             "stopped_early": self._stopping.means["early"].at(self.settings.level),
-            "loss": self.loss,
+            "loss": self._stopping.loss,
             "saved": self._stopping.saved,
             "rounds_saved": self.rounds_saved,
             "reliability": self._reliability(),
             "coverage": self._coverage,
-            "alarms": self._alarms,
+            "alarms": self.alarms,
         }
         return {name: as_json(value) for name, value in told.items()}
 
@@ -599,7 +590,7 @@ class Production(Tabular):
             Column(name="mean", kind="percent", interval=True, head="mean, %"),
             Column(name="promised", kind="percent", head="promised"),
         )
-        loss, counts = self.loss, self.counts
+        loss, counts = self._stopping.loss, self.counts
         rows: list[list[Value]] = []
         if loss.explored:
             rows.append([loss.name, loss.explored, loss, self._promised.most])
@@ -657,7 +648,7 @@ class Production(Tabular):
             "stopping": self._stopping.state(),
             "coverage": None if self._coverage is None else self._coverage.state(),
             "waiting": self._waiting,
-            "alarms": self._alarms,
+            "alarms": self.alarms,
         }
         return {"suffice_production": VERSION, "policy": self._policy, **as_json(own)}
 
@@ -700,4 +691,4 @@ class Production(Tabular):
             if self._coverage is not None:
                 self._coverage.resume(held["coverage"])
             self._waiting = {name: dict(waiting) for name, waiting in held["waiting"].items()}
-            self._alarms = [Alarm.from_json(alarm) for alarm in held["alarms"]]
+            self.alarms = [Alarm.from_json(alarm) for alarm in held["alarms"]]

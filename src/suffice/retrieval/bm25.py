@@ -28,7 +28,6 @@ from suffice.retrieval.ranking import (
     best_first,
     check_ids,
     check_k,
-    corpus_fingerprint,
     load_index,
     save_index,
     scored,
@@ -201,14 +200,6 @@ class BM25Index:
         else:
             scorer = _eager_scorer(kept, settings)
         return cls(kept, settings, scorer)
-
-    @property
-    def fingerprint(self) -> str:
-        """SHA-256 of the corpus; two indexes of the same passages in the same order share it."""
-        return corpus_fingerprint(self.passages)
-
-    def __len__(self) -> int:
-        return len(self.passages)
 
     def retrieve(self, query: str, k: int) -> tuple[Passage, ...]:
         """The ``k`` best passages with their scores, best first; ties keep passage order.

@@ -70,14 +70,6 @@ class DenseIndex:
             work = work / hashlib.sha256(made_of.encode()).hexdigest()[:12]
         return cls(kept, encoder, encode_passages(texts, encoder, work, on_progress))
 
-    @property
-    def fingerprint(self) -> str:
-        """SHA-256 of the corpus; two indexes of the same passages in the same order share it."""
-        return corpus_fingerprint(self.passages)
-
-    def __len__(self) -> int:
-        return len(self.passages)
-
     def retrieve(self, query: str, k: int) -> tuple[Passage, ...]:
         """The ``k`` nearest passages with text and their scores, best first; ties keep passage order."""
         check_k(k)

@@ -211,7 +211,7 @@ def suffice_object(under_way: UnderWay, answered: Answered, asked: Asked) -> dic
         "answer_round": answered.answer_round,
         "stopped_by": answered.stopped_by,
         "stop_reason": answered.reason,
-        "explored": under_way.explored,
+        "explored": under_way.watched.explored,
         "confidence": answered.confidence,
         "abstained": answered.declined,
         "answer_set": None if answered.answer_set is None else answered.answer_set.to_json(),

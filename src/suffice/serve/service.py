@@ -27,7 +27,7 @@ from suffice.retrieval.retrievers import Retrieval
 from suffice.scoring import AnswerChoice
 from suffice.serve.guard import Body, Refusal, too_many
 from suffice.serve.settings import LimitSettings, LoopSettings
-from suffice.serve.under_way import Endpoint, Event, Observer, Order, UnderWay
+from suffice.serve.under_way import Endpoint, Event, Observer, UnderWay
 from suffice.trace.rounds.records import Question
 
 DEFAULT_POLICY = "default"
@@ -334,8 +334,9 @@ class Service:
                 "loops of others (POST /v1/decisions, /v1/loops); who runs it starts it with --corpus PATH",
                 code="not_answered_here",
             )
-        order = Order(
-            question=question,
+        under_way = UnderWay(
+            service=self,
+            asked=question,
             endpoint=endpoint,
             served=served,
             live=_for_request(served.live, wanted),
@@ -344,7 +345,6 @@ class Service:
             earlier=earlier[max(0, len(earlier) - self.limits.turns) :],
             streams=streams,
         )
-        under_way = UnderWay(self, order)
         await under_way.begin(self.places, hung_up)
         return under_way
 

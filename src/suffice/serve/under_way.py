@@ -111,20 +111,6 @@ _QUIET_S = 10.0  # between signs of life
 _LOG = logging.getLogger("suffice.serve")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """A question that is to be answered under a policy, with what was said ``earlier``; or streamed."""
-
-    question: str
-    endpoint: Endpoint
-    served: Served
-    live: LiveLoop
-    retriever: Retriever
-    watched: Loop
-    earlier: tuple[Message, ...] = ()
-    streams: bool = False
-
-
 @dataclass(frozen=True, slots=True)
 class Searching:
     """A query was sent to the retriever."""
@@ -155,25 +141,33 @@ class Waiting:
 Told = Searching | RoundEnded | Text | Done | Waiting
 
 
+@dataclass(kw_only=True, eq=False)
 class UnderWay:
-    """A question that is answered in a thread of its own; told of on the event loop."""
+    """A question that is answered in a thread of its own under a policy; told of on the event loop.
 
-    def __init__(self, service: Service, order: Order) -> None:
-        self.served = order.served
-        self.trace_id = order.watched.question_id
-        """The question's id in the record."""
-        self.explored = order.watched.explored
-        """Whether the question runs to the full budget whatever the policy says."""
-        self._service = service
-        self._order = order
-        self._watched = order.watched
+    ``async for told in under_way`` gives what happens, :class:`Done` last; :meth:`leave` ends it. Of what was
+    said ``earlier`` it is understood; ``streams`` tells pieces of the answer as the model gives them.
+    """
+
+    service: Service
+    asked: str
+    endpoint: Endpoint
+    served: Served
+    live: LiveLoop
+    retriever: Retriever
+    watched: Loop
+    earlier: tuple[Message, ...] = ()
+    streams: bool = False
+
+    def __post_init__(self) -> None:
+        self.trace_id = self.watched.question_id
         self._of: dict[str, Any] = {
-            "trace_id": order.watched.question_id,
-            "endpoint": order.endpoint,
-            "policy": order.served.name,
+            "trace_id": self.trace_id,
+            "endpoint": self.endpoint,
+            "policy": self.served.name,
         }
         self._here = asyncio.get_running_loop()
-        self._until = self._here.time() + service.limits.seconds
+        self._until = self._here.time() + self.service.limits.seconds
         self._told: asyncio.Queue[Told | Refusal] = asyncio.Queue()
         self._ended = False
         self._entering: asyncio.Task[None] | None = None
@@ -185,7 +179,7 @@ class UnderWay:
     @property
     def question(self) -> str:
         """As it is searched and answered, which is not as it was asked where more was said before."""
-        return self._watched.question
+        return self.watched.question
 
     # --- on the event loop -----------------------------------------------------------------------
     async def begin(self, places: Places, hung_up: Callable[[], Awaitable[object]] | None) -> None:
@@ -197,12 +191,12 @@ class UnderWay:
         try:
             async with asyncio.timeout_at(self._until):
                 await entering
-            self._service.enters(self.served.watch)
+            self.service.enters(self.served.watch)
             self._began = self._ticked = time.perf_counter()
             try:
                 self._aside = Aside(self._run)
             except BaseException:
-                self._service.leaves(self.served.watch)
+                self.service.leaves(self.served.watch)
                 raise
         except BaseException as error:
             self.leave()
@@ -262,7 +256,7 @@ class UnderWay:
     def _too_late(self) -> Refusal:
         return Refusal(
             504,
-            f"not answered within the {self._service.limits.seconds:g} seconds a request may take",
+            f"not answered within the {self.service.limits.seconds:g} seconds a request may take",
             kind="server_error",
             code="timeout",
         )
@@ -280,40 +274,40 @@ class UnderWay:
             told = self._answer()
         except Cut:
             self._end(None, "gone", self._why)
-            self._watched.concluded(None, "user", self._why)
+            self.watched.concluded(None, "user", self._why)
             told = Refusal(HUNG_UP, self._why)
         except Exception as error:  # noqa: BLE001
             if not isinstance(error, SufficeError) or isinstance(error, InternalError):
                 _LOG.exception("question %s failed", self.trace_id)
-            self._end(None, "error" if self._watched.rounds else "refused", str(error))
-            self._watched.concluded(None, "error", str(error))
+            self._end(None, "error" if self.watched.rounds else "refused", str(error))
+            self.watched.concluded(None, "error", str(error))
             told = refusal_of(error)
         finally:
             try:
-                self._watched.end()
+                self.watched.end()
             finally:
-                self._service.leaves(self.served.watch)
+                self.service.leaves(self.served.watch)
                 took_s = time.perf_counter() - self._began
                 with suppress(RuntimeError):  # the event loop is over
                     self._here.call_soon_threadsafe(self._places.leave, took_s)
                 self._put(told)
 
     def _answer(self) -> Done | Refusal:
-        order, watched, live = self._order, self._watched, self._order.live
+        watched, live = self.watched, self.live
         begun = QuestionBegun(
-            **self._of, policy_hash=self.served.hash, model=live.model.name, text=order.question
+            **self._of, policy_hash=self.served.hash, model=live.model.name, text=self.asked
         )
-        self._service.tell(begun)
+        self.service.tell(begun)
         watched.begin()
         with may_be_cut():
             answered = live.answer(
-                order.question,
-                self if order.streams else order.retriever,
+                self.asked,
+                self if self.streams else self.retriever,
                 watched=watched,
                 follow=self._observed,
                 every_answer=watched.explored,
-                earlier=order.earlier,
-                tell=self._hear if order.streams else None,
+                earlier=self.earlier,
+                tell=self._hear if self.streams else None,
             )
         last = answered.rounds[-1]
         whole = len(answered.rounds) == len(watched.rounds)
@@ -330,14 +324,14 @@ class UnderWay:
                 kind="upstream_error",
                 code="model_failed",
             )
-        if order.streams and answered.answer != told:
+        if self.streams and answered.answer != told:
             self._put(Text(answered.answer.removeprefix(told)))
         return Done(answered=answered, tokens=tokens)
 
     def retrieve(self, query: str, k: int) -> Sequence[Passage]:
         """As the retriever does; what it is asked is told."""
         self._put(Searching(query))
-        return self._order.retriever.retrieve(query, k)
+        return self.retriever.retrieve(query, k)
 
     def _hear(self, piece: str) -> None:
         certain = self._coming.feed(piece)
@@ -348,17 +342,17 @@ class UnderWay:
         """Tell of a round."""
         now = time.perf_counter()
         took_s, self._ticked = now - self._ticked, now
-        number = len(self._watched.decisions)
+        number = len(self.watched.decisions)
         event = RoundEnded(
             **self._of, number=number, round=finished, decision=decision, took_s=took_s
         )
         with may_be_cut():
-            self._service.tell(event)
-        if self._order.streams:
+            self.service.tell(event)
+        if self.streams:
             self._put(event)
 
     def _end(self, answered: Answered | None, stopped_by: Any, reason: str) -> None:
-        rounds = self._watched.rounds if answered is None else answered.rounds
+        rounds = self.watched.rounds if answered is None else answered.rounds
         ended = QuestionEnded(
             **self._of,
             rounds=len(rounds),
@@ -369,4 +363,4 @@ class UnderWay:
             tokens=Tokens.of(rounds),
             usd=None if answered is None else answered.usd,
         )
-        self._service.tell(ended)
+        self.service.tell(ended)

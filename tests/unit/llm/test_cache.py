@@ -22,7 +22,9 @@ from tests.properties import examples
 
 from suffice.contracts import ChatModel, Completion, Generation, GenerationRequest, Message
 from suffice.errors import BackendError, DataError, UsageError
-from suffice.llm.connect import CachedModel, request_key
+from suffice.llm.connect import CachedModel, connect, request_key
+from suffice.llm.endpoint import OpenAISettings
+from suffice.llm.openai_compatible import OpenAICompatibleModel
 from suffice.testing.models import Failures, ScriptedModel
 from suffice.trace.rounds.records import Token, TopToken
 
@@ -385,3 +387,40 @@ def test_replies_with_a_schema_are_kept_apart(tmp_path: Path) -> None:
         assert texts(model.generate(REQUEST)) == ["free"]
         assert texts(model.generate(shaped)) == texts(model.generate(shaped)) == ["{}"]
     assert inner.requests == (REQUEST, shaped)
+
+
+# --- connect --------------------------------------------------------------------------------------
+def test_a_url_connects_without_asking() -> None:
+    model = connect("http://127.0.0.1:9/v1/", "m", server=OpenAISettings(api="completion"))
+    assert isinstance(model, OpenAICompatibleModel)
+    assert (model.name, model.api, model.endpoint) == ("m", "completion", "http://127.0.0.1:9/v1")
+    model.close()
+
+
+def test_a_cache_wraps(tmp_path: Path) -> None:
+    model = connect("http://127.0.0.1:9/v1", "m", cache=tmp_path / "c")
+    assert isinstance(model, CachedModel)
+    model.close()
+    assert (tmp_path / "c").is_file()
+
+
+def test_embedded_takes_a_path(tmp_path: Path) -> None:
+    path = tmp_path / "not.gguf"
+    path.write_text("text")
+    with pytest.raises(DataError, match="not a GGUF file"):
+        connect("embedded", str(path))
+    with pytest.raises(UsageError, match="no model 'nothing'"):
+        connect("embedded", "nothing")
+
+
+def test_several_servers_are_a_proxys() -> None:
+    with pytest.raises(UsageError, match="LiteLLM"):
+        connect("http://127.0.0.1:9/v1,http://127.0.0.1:8/v1", "m")
+
+
+@pytest.mark.parametrize("llm", ["", "Embedded", "gpt-5", "localhost:8000", "ftp://x"])
+def test_anything_else_lists_what_is_allowed(llm: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        connect(llm)
+    for word in (repr(llm), "http://", "https://", "'embedded'", "'scripted'"):
+        assert word in str(caught.value)

@@ -47,7 +47,7 @@ def test_passages_without_a_word_are_kept(tmp_path: Path) -> None:
 def test_saving_again_replaces_and_leaves_nothing_behind(tmp_path: Path) -> None:
     saved(tmp_path)
     BM25Index.build(PASSAGES[:1]).save(tmp_path)
-    assert len(BM25Index.load(tmp_path)) == 1
+    assert len(BM25Index.load(tmp_path).passages) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["index.npz"]
 
 
@@ -60,7 +60,7 @@ def test_a_failed_save_keeps_the_old_index(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr("os.fsync", fail)
     with pytest.raises(BackendError):
         BM25Index.build(PASSAGES[:1]).save(tmp_path)
-    assert len(BM25Index.load(tmp_path)) == len(PASSAGES)
+    assert len(BM25Index.load(tmp_path).passages) == len(PASSAGES)
     assert [path.name for path in tmp_path.iterdir()] == ["index.npz"]
 
 
