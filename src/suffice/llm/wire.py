@@ -293,7 +293,8 @@ def parse_completions(
             f"{source} sent a reply without a list of choices: {excerpt(payload)}. "
             "Check that the URL is that of an OpenAI-compatible interface (it often ends in /v1)"
         )
-    if not null_is_empty and any(map(_null_without_reason, choices)):
+    nulls = (c for c in choices if _text(c) is None and c.get("finish_reason") not in _SPENT)
+    if not null_is_empty and any(nulls):
         raise NullReply(f"{source} sent null instead of a text: {excerpt(payload)}")
     ordered = sorted(choices, key=_index)
     return tuple(_completion(choice, top_logprobs, source) for choice in ordered)
@@ -423,10 +424,6 @@ def _text(choice: Mapping[str, Any]) -> Any:
     return message.get("content") if isinstance(message, Mapping) else choice.get("text")
 
 
-def _null_without_reason(choice: Mapping[str, Any]) -> bool:
-    return _text(choice) is None and choice.get("finish_reason") not in _SPENT
-
-
 def _index(choice: Mapping[str, Any]) -> int:
     index = choice.get("index")
     return index if isinstance(index, int) else 0
@@ -457,7 +454,11 @@ def tokens_of(logprobs: object, top_logprobs: int, source: str) -> tuple[Token, 
     try:
         if isinstance(logprobs.get("content"), list):
             rows = [
-                (entry["token"], entry["logprob"], _alternatives(entry.get("top_logprobs")))
+                (
+                    entry["token"],
+                    entry["logprob"],
+                    [(top["token"], top["logprob"]) for top in entry.get("top_logprobs") or ()],
+                )
                 for entry in logprobs["content"]
             ]
         elif isinstance(logprobs.get("tokens"), list):
@@ -488,10 +489,6 @@ def _legacy_rows(logprobs: Mapping[str, Any]) -> list[tuple[str, Any, list[tuple
         (token, value, list((top or {}).items()))
         for token, value, top in zip(tokens, values, tops, strict=True)
     ]
-
-
-def _alternatives(entries: Sequence[Mapping[str, Any]] | None) -> list[tuple[str, Any]]:
-    return [(entry["token"], entry["logprob"]) for entry in entries or ()]
 
 
 def _best(top: list[tuple[str, Any]], limit: int, source: str) -> tuple[TopToken, ...]:

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,10 +122,6 @@ OKAPI = BM25Settings(variant="okapi")
 """What ranks a question's own paragraphs."""
 
 
-class _Scorer(Protocol):
-    def scores(self, query_tokens: Sequence[str]) -> NDArray[np.floating[Any]]: ...
-
-
 @dataclass(frozen=True, slots=True)
 class _EagerScorer:
     """Scores of a ``bm25s`` index; ``None`` when the passages hold no word at all."""
@@ -182,24 +178,22 @@ class BM25Index:
     """
 
     def __init__(
-        self, passages: tuple[Passage, ...], settings: BM25Settings, scorer: _Scorer
+        self,
+        passages: tuple[Passage, ...],
+        settings: BM25Settings,
+        scorer: OkapiScorer | _EagerScorer,
     ) -> None:
-        self.passages = passages
-        self.settings = settings
-        self._scorer = scorer
+        self.passages, self.settings, self._scorer = passages, settings, scorer
 
     @classmethod
     def build(cls, passages: Iterable[Passage], settings: BM25Settings | None = None) -> BM25Index:
         """Index passages over title and text."""
         kept, settings = tuple(passages), settings or BM25Settings()
         check_ids(kept)
-        scorer: _Scorer
-        if settings.variant == "okapi":
-            tokens = [passage_tokens(passage) for passage in kept]
-            scorer = OkapiScorer.fit(tokens, k1=settings.k1, b=settings.b)
-        else:
-            scorer = _eager_scorer(kept, settings)
-        return cls(kept, settings, scorer)
+        if settings.variant != "okapi":
+            return cls(kept, settings, _eager_scorer(kept, settings))
+        tokens = [passage_tokens(passage) for passage in kept]
+        return cls(kept, settings, OkapiScorer.fit(tokens, k1=settings.k1, b=settings.b))
 
     def retrieve(self, query: str, k: int) -> tuple[Passage, ...]:
         """The ``k`` best passages with their scores, best first; ties keep passage order.

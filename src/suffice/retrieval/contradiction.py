@@ -142,8 +142,10 @@ def lexical_features(first: str, second: str) -> NDArray[np.float64]:
     sizes = sorted(len(part.split()) for part in differences(first, second))
     contained = len(shared) / fewer if fewer else 0.0
     order = _order(content, shared)
-    if _turned(words[0]) != _turned(words[1]):
+    later = [sum(word in _LATER for word in text) % 2 for text in words]
+    if later[0] != later[1]:
         order = -order
+    numbers = [{word for word in text if word[0].isdigit()} for text in words]
     one = float(negated[0] != negated[1])
     return np.array(
         [
@@ -153,7 +155,7 @@ def lexical_features(first: str, second: str) -> NDArray[np.float64]:
             contained,
             np.log1p(sizes[0]),
             np.log1p(sizes[1]),
-            float(_other_numbers(words)),
+            float(bool(numbers[0] and numbers[1]) and numbers[0].isdisjoint(numbers[1])),
             float(_prefix_opposite(set(words[0]) - set(words[1]), set(words[1]) - set(words[0]))),
             max(order, 0.0),
             max(-order, 0.0),
@@ -172,21 +174,12 @@ def stems(text: str) -> list[str]:
     return [_stem(word) for word in _words(text) if word not in _FORM_WORDS]
 
 
-def _turned(words: Sequence[str]) -> bool:
-    return sum(word in _LATER for word in words) % 2 == 1
-
-
 def _order(stems: tuple[list[str], list[str]], shared: set[str]) -> float:
     """Share of pairs of shared stems in the same order less those in the other, in [-1, 1]."""
     common = sorted(shared)
     places = [tuple(sequence.index(stem) for sequence in stems) for stem in common]
     same = [(a < c) == (b < d) for (a, b), (c, d) in itertools.combinations(places, 2)]
     return (2 * sum(same) - len(same)) / len(same) if same else 0.0
-
-
-def _other_numbers(words: tuple[list[str], list[str]]) -> bool:
-    numbers = [{word for word in text if word[0].isdigit()} for text in words]
-    return bool(numbers[0] and numbers[1]) and numbers[0].isdisjoint(numbers[1])
 
 
 def _prefix_opposite(first: set[str], second: set[str]) -> bool:
@@ -212,7 +205,10 @@ def pair_features(
     how far below 0 those lie.
     """
     lexical = lexical_features(first, second)
-    parts = [_affirmed(text) for text in differences(first, second)]
+    parts = [
+        " ".join(w for w in text.split() if w not in _DROPPED and not w.endswith(_CONTRACTED))
+        for text in differences(first, second)
+    ]
     vectors = [vector_of(text) for text in (first, second, *parts)]
     cosines = float(vectors[0] @ vectors[1]), float(vectors[2] @ vectors[3])
     poles = [_pole(vector, pole) for vector in vectors]
@@ -234,13 +230,6 @@ def pair_features(
             float(turned),
         ]
     )
-
-
-def _affirmed(text: str) -> str:
-    kept = [
-        word for word in text.split() if word not in _DROPPED and not word.endswith(_CONTRACTED)
-    ]
-    return " ".join(kept)
 
 
 def _pole(vector: NDArray[np.float64], pole: NDArray[np.float64]) -> float:

@@ -253,7 +253,9 @@ _PLACE = re.compile(r"at character (\d+)")
 def figures(view: RecordView, split: str) -> dict[str, Any]:
     """Facts of the record and what every policy scores and pays on a split."""
     split = view.split_of(split)
-    return {**view.facts(), "split": split, "policies": view.policy_figures(split)}
+    rows = view.in_split(split)
+    policies = [view.figures_of(policy, rows) for policy in list(view.columns.policies)]
+    return {**view.facts(), "split": split, "policies": policies}
 
 
 def question_page(view: RecordView, wanted: PageWanted) -> dict[str, Any]:

@@ -382,11 +382,6 @@ class RecordView:
             "ready": self.progress.ready,
         }
 
-    def policy_figures(self, split: str) -> list[dict[str, Any]]:
-        """What every policy scores and pays on a split, with intervals."""
-        rows = self.in_split(split)
-        return [self.figures_of(policy, rows) for policy in list(self.columns.policies)]
-
     def figures_of(self, policy: PolicyColumns, rows: NDArray[np.bool_]) -> dict[str, Any]:
         """What a policy scores and pays on some questions, and where it stops."""
         candidate = policy.candidate
