@@ -410,22 +410,18 @@ class Loops:
             param="question_id",
         )
 
-    def _check_room(self) -> None:
-        if len(self._open) < self._limits.under_way:
-            return
-        oldest = next(iter(self._open.values()))
-        wait = self._limits.idle_s - (self._clock() - oldest.touched)
-        raise too_many(
-            f"{len(self._open):,} loops are under way, which is the limit; end those that are over with POST "
-            "/v1/loops/ID/end",
-            "too_many_loops",
-            min(max(wait, 1.0), 60.0),
-        )
-
     def _new(
         self, asked: LoopRequest, creation: bytes, size: int, policy: str | None, key: str
     ) -> _Session:
-        self._check_room()
+        if len(self._open) >= self._limits.under_way:
+            oldest = next(iter(self._open.values()))
+            wait = self._limits.idle_s - (self._clock() - oldest.touched)
+            raise too_many(
+                f"{len(self._open):,} loops are under way, which is the limit; end those that are over with "
+                "POST /v1/loops/ID/end",
+                "too_many_loops",
+                min(max(wait, 1.0), 60.0),
+            )
         served, watch = self._service.follow(policy)
         try:
             held = asked.model_dump(exclude={"policy", "question"})

@@ -133,12 +133,8 @@ class Done:
     tokens: Tokens
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """Nothing happened for a while."""
-
-
-Told = Searching | RoundEnded | Text | Done | Waiting
+Told = Searching | RoundEnded | Text | Done | None
+"""``None``: nothing happened for a while."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -234,7 +230,7 @@ class UnderWay:
                     told = await self._told.get()
             except TimeoutError:
                 if quiet_until < self._until:
-                    yield Waiting()
+                    yield None
                     continue
                 too_late = self._too_late()
                 self.leave(str(too_late))
@@ -246,7 +242,7 @@ class UnderWay:
 
     async def done(self) -> Done:
         """The answer; where there is none, refused."""
-        ended: Told | None = None
+        ended: Told = None
         async for told in self:  # to its end, so that nothing is left to be closed
             ended = told
         if not isinstance(ended, Done):
