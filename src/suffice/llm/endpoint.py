@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 from suffice._optional import require
@@ -89,36 +89,24 @@ class OpenAISettings:
             raise UsageError(f"timeout_s must be above 0, found {self.timeout_s}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
-    """A base URL: as it is shown, as it is asked, and what every request has behind its ``?``."""
-
-    shown: str
-    asked: str
-    query: Mapping[str, str]
-
-    @classmethod
-    def parse(cls, url: str) -> Self:
-        """Whatever may be a key in it is kept secret."""
-        shown = without_credentials(url)
-        try:
-            parts = urlsplit(url)
-            there = bool(parts.hostname) and parts.port != 0
-        except ValueError as error:
-            raise UsageError(f"{shown!r} is no server's URL: {error}") from error
-        if parts.scheme not in ("http", "https") or not there:
-            raise UsageError(
-                f"a server's URL starts with http:// or https:// and its host, found {shown!r}"
-            )
-        query = dict(parse_qsl(parts.query, keep_blank_values=True))
-        for name, value in query.items():
-            if not name.endswith("version"):
-                keep_secret(value)
-        return cls(
-            shown=shown.partition("?")[0].partition("#")[0].rstrip("/"),
-            asked=url.partition("?")[0].partition("#")[0].rstrip("/"),
-            query=query,
+def _parts(url: str) -> tuple[str, str, Mapping[str, str]]:
+    """A base URL as it is shown, as it is asked, and what every request has behind its ``?``, kept secret."""
+    shown = without_credentials(url)
+    try:
+        parts = urlsplit(url)
+        there = bool(parts.hostname) and parts.port != 0
+    except ValueError as error:
+        raise UsageError(f"{shown!r} is no server's URL: {error}") from error
+    if parts.scheme not in ("http", "https") or not there:
+        raise UsageError(
+            f"a server's URL starts with http:// or https:// and its host, found {shown!r}"
         )
+    query = dict(parse_qsl(parts.query, keep_blank_values=True))
+    for name, value in query.items():
+        if not name.endswith("version"):
+            keep_secret(value)
+    bare, asked = (text.partition("?")[0].partition("#")[0].rstrip("/") for text in (shown, url))
+    return bare, asked, query
 
 
 def _running_loop() -> asyncio.AbstractEventLoop:
@@ -176,7 +164,7 @@ class Endpoint:
     """A server that speaks the OpenAI protocol; safe to use from several threads."""
 
     def __init__(self, url: str, settings: OpenAISettings) -> None:
-        address = Address.parse(url)
+        self.url, asked, query = _parts(url)
         openai = require("openai", extra="openai", purpose="A model server")
         self._tenacity = require("tenacity", extra="openai", purpose="A model server")
         self._anyio = importlib.import_module("anyio")  # of openai
@@ -186,7 +174,6 @@ class Endpoint:
             logger = logging.getLogger(name)
             if _struck_record not in logger.filters:
                 logger.addFilter(_struck_record)
-        self.url = address.shown
         self.slots = threading.BoundedSemaphore(settings.concurrency)
         self.tally = CallTally()
         self._settings = settings
@@ -198,14 +185,14 @@ class Endpoint:
         def client() -> Any:
             return openai.AsyncOpenAI(
                 api_key=key,
-                base_url=address.asked,
-                default_query=address.query,
+                base_url=asked,
+                default_query=query,
                 timeout=settings.timeout_s,
                 max_retries=0,  # it does not know which replies cannot be read
                 http_client=openai.DefaultAsyncHttpxClient(
                     follow_redirects=False,
                     # no proxy of the environment reaches this machine's own servers
-                    trust_env=not address.asked.startswith("http://127.0.0.1"),
+                    trust_env=not asked.startswith("http://127.0.0.1"),
                 ),
             )
 
