@@ -36,16 +36,17 @@ def without_bars() -> Iterator[None]:
         logging.enable_progress_bar()
 
 
-def _loaded(kind: str, name: str, what: str) -> Any:
-    """A model of this class: a folder that sentence-transformers saved, or a model's name on the Hub."""
+@contextmanager
+def _loading(what: str, name: str) -> Iterator[Any]:
+    """The library, to load a folder that it saved, or a model by its name on the Hub."""
     module = require("sentence_transformers", extra="rerank", purpose=f"The {what}")
     try:
         with without_bars():
-            return getattr(module, kind)(name, model_kwargs=SAFE)
+            yield module
     except (OSError, ValueError, KeyError) as error:
         raise UsageError(
-            f"no {what} at {name!r}: {first_line(error)}; name a folder that sentence-transformers' {kind} "
-            "saved, or a model of the Hub"
+            f"no {what} at {name!r}: {first_line(error)}; name a folder that sentence-transformers saved, or "
+            "a model of the Hub"
         ) from error
 
 
@@ -62,8 +63,10 @@ class _PairNetwork:
     @classmethod
     def load(cls, name_or_path: str | Path, *, batch_size: int = 32) -> Self:
         """Load a folder that sentence-transformers saved, or a model by its name on the Hub."""
-        model = _loaded("CrossEncoder", str(name_or_path), cls._what)
-        return cls(model, index=cls._output(model, str(name_or_path)), batch_size=batch_size)
+        name = str(name_or_path)
+        with _loading(cls._what, name) as module:
+            model = module.CrossEncoder(name, model_kwargs=SAFE)
+        return cls(model, index=cls._output(model, name), batch_size=batch_size)
 
     @classmethod
     def _output(cls, model: Any, source: str) -> int:
@@ -209,7 +212,8 @@ class SentenceEncoder:
     ) -> Self:
         """Load a folder that sentence-transformers saved, or a model by its name on the Hub."""
         label = str(name_or_path)
-        model = _loaded("SentenceTransformer", label, "sentence encoder")
+        with _loading("sentence encoder", label) as module:
+            model = module.SentenceTransformer(label, model_kwargs=SAFE)
         prompts = model.prompts  # where encode_query and encode_document look first
         if query_prompt is not None:
             prompts["query"] = query_prompt
