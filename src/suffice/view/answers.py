@@ -83,17 +83,6 @@ def rows_of(view: RecordView, chosen: Selection) -> Rows:
     return rows
 
 
-def page_of(view: RecordView, wanted: PageWanted) -> tuple[Rows, int, int]:
-    """The questions after the one at the cursor, or before it: how many in all, and before these."""
-    rows = rows_of(view, wanted.selection)
-    first = 0
-    if wanted.cursor is not None:
-        places = np.flatnonzero(rows == wanted.cursor)
-        at = int(places[0]) if len(places) else -1
-        first = max(0, at - wanted.limit) if wanted.page == "back" else at + 1
-    return rows[first : first + wanted.limit], len(rows), first
-
-
 def _sorted(view: RecordView, chosen: Selection) -> Rows:
     """Equal ones, and at the end those without a value, stay in the order of the record."""
     if chosen.sort == "id":
@@ -260,7 +249,12 @@ def figures(view: RecordView, split: str) -> dict[str, Any]:
 
 def question_page(view: RecordView, wanted: PageWanted) -> dict[str, Any]:
     """Some questions of a selection, with the cursors of the next and the previous ones."""
-    places, total, before = page_of(view, wanted)
+    selected, before = rows_of(view, wanted.selection), 0
+    if wanted.cursor is not None:
+        found = np.flatnonzero(selected == wanted.cursor)
+        at = int(found[0]) if len(found) else -1
+        before = max(0, at - wanted.limit) if wanted.page == "back" else at + 1
+    places, total = selected[before : before + wanted.limit], len(selected)
     policies = list(view.columns.policies)
     names = [policy.candidate.name for policy in policies]
     if wanted.policy == "what-if":
