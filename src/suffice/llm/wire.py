@@ -293,7 +293,7 @@ def parse_completions(
             f"{source} sent a reply without a list of choices: {excerpt(payload)}. "
             "Check that the URL is that of an OpenAI-compatible interface (it often ends in /v1)"
         )
-    nulls = (c for c in choices if _text(c) is None and c.get("finish_reason") not in _SPENT)
+    nulls = [_text(c) is None and c.get("finish_reason") not in _SPENT for c in choices]
     if not null_is_empty and any(nulls):
         raise NullReply(f"{source} sent null instead of a text: {excerpt(payload)}")
     ordered = sorted(choices, key=_index)
