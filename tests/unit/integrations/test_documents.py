@@ -141,8 +141,12 @@ def test_only_failures_named_are_translated() -> None:
     with pytest.raises(BackendError, match="TimeoutError: late") as caught:
         Listed(TimeoutError("late")).retrieve("q", 1)
     assert isinstance(caught.value.__cause__, TimeoutError)
+    odd = Listed(KeyError())
     with pytest.raises(KeyError):
-        Listed(KeyError()).retrieve("q", 1)
+        odd.retrieve("q", 1)
+    odd._settings = AdapterSettings(failures=(KeyError,))
+    with pytest.raises(BackendError, match="KeyError"):
+        odd.retrieve("q", 1)
 
 
 def test_a_short_result_is_said_once() -> None:
