@@ -25,7 +25,7 @@ from suffice.errors import BackendError, DataError, UsageError
 from suffice.llm.connect import CachedModel, connect, request_key
 from suffice.llm.endpoint import OpenAISettings
 from suffice.llm.openai_compatible import OpenAICompatibleModel
-from suffice.testing.models import Failures, ScriptedModel
+from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.records import Token, TopToken
 
 REQUEST = GenerationRequest(prompt="Evidence: Ann, Bob, Cid, Dee", temperature=0.9, seed=5)
@@ -43,15 +43,6 @@ def test_it_passes_the_model_through(tmp_path: Path) -> None:
         assert model.model is inner
         assert model.concurrency == 1
         assert not model.supports_logprobs()
-
-
-def test_the_second_time_nothing_is_asked(tmp_path: Path) -> None:
-    inner = ScriptedModel()
-    with CachedModel(inner, tmp_path / "c") as model:
-        first = model.generate(replace(REQUEST, n=3, top_logprobs=5))
-    with CachedModel(ScriptedModel(failures=Failures(containing=("",))), tmp_path / "c") as again:
-        assert again.generate(replace(REQUEST, n=3, top_logprobs=5)) == first
-    assert inner.generate(replace(REQUEST, n=3, top_logprobs=5)) == first
 
 
 def test_only_missing_samples_are_drawn_and_equal_a_fresh_draw(tmp_path: Path) -> None:

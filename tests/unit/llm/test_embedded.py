@@ -109,6 +109,7 @@ def test_samples_are_distinct_seeded_and_counted(model: EmbeddedModel) -> None:
     assert all(completion.tokens is None for completion in reply.completions)
 
 
+@pytest.mark.slow
 @pytest.mark.model
 def test_eight_samples_with_tokens_in_three_slots(model: EmbeddedModel) -> None:
     eight = replace(SAMPLES, n=8, max_tokens=4, top_logprobs=2)
@@ -168,6 +169,7 @@ with EmbeddedModel.load(settings=EmbeddedSettings(n_ctx=256, replicas=1, threads
 """
 
 
+@pytest.mark.slow
 @pytest.mark.model
 def test_nothing_is_printed() -> None:
     done = subprocess.run([sys.executable, "-c", QUIET], capture_output=True, check=True)

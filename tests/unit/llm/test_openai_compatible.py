@@ -99,7 +99,7 @@ def test_a_completion_with_legacy_logprobs(server: Server) -> None:
     assert (reply.prompt_tokens, reply.cached_tokens, reply.completion_tokens) == (None,) * 3
 
 
-@pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503])
+@pytest.mark.parametrize("status", [408, 503])
 def test_passing_failures_are_retried(server: Server, status: int) -> None:
     server.answers(refuse(status), refuse(status), chat_reply)
     assert ask(server).completions[0].text == "ok 0"

@@ -117,14 +117,6 @@ def test_a_short_answer_begins_a_longer_one(
     assert hybrid.retrieve("q", k) == longest[:k]
 
 
-def test_it_conforms() -> None:
-    index = BM25Index.build(PASSAGES, OKAPI)
-    backwards = BM25Index.build(PASSAGES[::-1], OKAPI)
-    hybrid = HybridRetriever([index, backwards], candidates=50)
-    assert isinstance(hybrid, Retriever)
-    check_retriever(hybrid, ["thing 3", "rain", "nothing known", ""], size=30)
-
-
 RAINY = [Passage(id=f"p{n}", text=f"rain {'and sun ' * n}") for n in range(8)]
 
 

@@ -195,11 +195,6 @@ def test_what_cannot_be_had_is_refused(client: TestClient, path: str, status: in
     assert client.get(path).status_code == status
 
 
-def test_a_foreign_name_is_refused(view: RecordView) -> None:
-    foreign = TestClient(viewer_app(Shown(view)), base_url="http://evil.example")
-    assert foreign.get("/api/record").status_code == 421
-
-
 def test_questions_are_there_before_anything_is_measured(traces: TraceSet) -> None:
     view = RecordView(Measures(traces))
     client = TestClient(viewer_app(Shown(view)), base_url="http://localhost")
