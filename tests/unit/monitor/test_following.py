@@ -117,7 +117,7 @@ def test_alarms_are_told_once_also_after_a_restart(record: Path, tmp_path: Path)
     again.told()
     third = watching(record, state)
     assert third.look() == ()
-    assert third.untold == ()
+    assert third.untold == []
 
 
 def test_a_recorder_s_file_that_grows_is_read_on_and_one_rewritten_is_refused(
