@@ -10,9 +10,9 @@ import bm25s
 import numpy as np
 
 from benchmarks.timing import best_seconds
-from suffice.retrieval.dense.onnx_encoder import OnnxEncoder
-from suffice.retrieval.dense.sentence_encoder import SentenceEncoder
-from suffice.retrieval.lexical.bm25 import BM25Index
+from suffice.retrieval.bm25 import BM25Index
+from suffice.retrieval.dense import OnnxEncoder
+from suffice.retrieval.networks import SentenceEncoder
 from suffice.trace.rounds.records import Passage, passage_tokens, tokenize
 
 SMALL, LARGE = 5_000, 1_000_000

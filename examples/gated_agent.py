@@ -14,7 +14,7 @@ import suffice
 from suffice.contracts import GenerationRequest
 from suffice.loops.planning.agent import PlanJob, PlanRecorderSettings, gated, record_plans
 from suffice.policies.gate.settings import RiskModel
-from suffice.retrieval.lexical.bm25 import BM25Index
+from suffice.retrieval.bm25 import BM25Index
 from suffice.testing.models import ScriptedModel
 
 HANDBOOK = {

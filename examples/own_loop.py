@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import suffice
 from suffice.contracts import GenerationRequest
-from suffice.retrieval.lexical.bm25 import BM25Index
+from suffice.retrieval.bm25 import BM25Index
 from suffice.testing.models import ScriptedModel
 
 NOTES = {

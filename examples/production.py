@@ -17,7 +17,7 @@ from suffice.datasets.files import Example
 from suffice.datasets.generated import generate
 from suffice.llm.connect import connect
 from suffice.replay.run.compare import Comparison
-from suffice.retrieval.lexical.bm25 import BM25Index
+from suffice.retrieval.bm25 import BM25Index
 from suffice.testing.models import ScriptedModel
 
 ROUNDS = 4

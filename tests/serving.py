@@ -12,8 +12,8 @@ from typing import Any
 from suffice.contracts import ChatModel, Retriever, StopPolicy
 from suffice.live.ask import AskSettings
 from suffice.serve.app import make_app
-from suffice.serve.events import Event, Observer
 from suffice.serve.service import Ground, Service
+from suffice.serve.under_way import Event, Observer
 from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.records import Passage
 

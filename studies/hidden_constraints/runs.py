@@ -35,9 +35,8 @@ from suffice.policies.gate.settings import (
     RiskModel,
 )
 from suffice.results.as_json import fields_as_json
-from suffice.retrieval.indexes import IndexMaker
 from suffice.retrieval.ranking import check_k, corpus_fingerprint
-from suffice.retrieval.retrievers import Retrieval, corpus_retriever, pooled_retriever
+from suffice.retrieval.retrievers import IndexMaker, Retrieval, corpus_retriever, pooled_retriever
 from suffice.trace.rounds.records import Passage
 
 EXPERIMENTS = ("main", "ablations", "sweep")

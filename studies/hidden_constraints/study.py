@@ -45,7 +45,7 @@ from suffice.cli.output import ProgressLine, say
 from suffice.concurrency import width_of
 from suffice.contracts import ChatModel, Judge
 from suffice.errors import UsageError
-from suffice.llm.cache import CachedModel
+from suffice.llm.connect import CachedModel
 from suffice.loops.models import connect_detector, connect_encoder
 from suffice.loops.planning.agent import (
     GATED,

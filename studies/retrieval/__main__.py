@@ -23,9 +23,10 @@ from suffice.loops.models import connect_encoder
 from suffice.options import Option, read_names
 from suffice.results.formats import count
 from suffice.results.table import Column, Kind, Table
-from suffice.retrieval.indexes import IndexKind, IndexMaker
 from suffice.retrieval.retrievers import (
     RETRIEVERS,
+    IndexKind,
+    IndexMaker,
     Retrieval,
     first_stage,
     kinds_of,

@@ -22,7 +22,7 @@ from studies.hidden_constraints.scripted import ScriptedPlanner
 from suffice.errors import SufficeWarning, UsageError
 from suffice.loops.planning.agent import AGENTS, PlanJob, PlanningSettings
 from suffice.policies.gate.settings import GateSettings
-from suffice.retrieval.lexical.bm25 import BM25Index
+from suffice.retrieval.bm25 import BM25Index
 
 SMALL = BenchmarkSettings(tasks=4, hard_small=2, documents=24)
 

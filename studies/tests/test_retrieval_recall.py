@@ -10,9 +10,8 @@ from studies.retrieval.__main__ import DEPTHS, RetrievalSettings, data_set_recal
 from suffice.datasets.files import Example
 from suffice.datasets.registry import load
 from suffice.errors import UsageError
-from suffice.retrieval.indexes import IndexMaker
-from suffice.retrieval.lexical.bm25 import BM25Index
-from suffice.retrieval.retrievers import pooled_passages
+from suffice.retrieval.bm25 import BM25Index
+from suffice.retrieval.retrievers import IndexMaker, pooled_passages
 from suffice.testing.encoders import HashingEncoder
 from suffice.trace.rounds.records import Gold, Passage, Question
 
@@ -54,7 +53,7 @@ def test_recall_is_what_the_index_gives(examples: tuple[Example, ...]) -> None:
         shares.append(len(gold & set(first)) / len(gold))
     (bm25,) = [result for result in found["results"] if result["retriever"] == "bm25"]
     assert bm25["recall@5"] == pytest.approx(float(np.mean(shares)))
-    assert (found["questions"], found["passages"]) == (30, len(index))
+    assert (found["questions"], found["passages"]) == (30, len(index.passages))
 
 
 def test_every_retriever_takes_part_where_its_models_are_there(

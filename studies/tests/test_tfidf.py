@@ -8,7 +8,7 @@ from studies.tfidf import TfidfIndex
 
 from suffice.contracts import Retriever
 from suffice.datasets.registry import load
-from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index
+from suffice.retrieval.bm25 import OKAPI, BM25Index
 from suffice.testing.conformance import check_retriever
 from suffice.trace.rounds.records import Passage
 

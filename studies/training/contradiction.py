@@ -17,9 +17,13 @@ from suffice.contracts import ContradictionDetector, Encoder
 from suffice.errors import UsageError
 from suffice.options import Option
 from suffice.results.table import Column, Table
-from suffice.retrieval.dense.onnx_encoder import OnnxEncoder
-from suffice.retrieval.pairs.contradiction_features import pair_features
-from suffice.retrieval.pairs.contradiction_head import ContradictionHead, HeadWeights, kept_vectors
+from suffice.retrieval.contradiction import (
+    ContradictionHead,
+    HeadWeights,
+    kept_vectors,
+    pair_features,
+)
+from suffice.retrieval.dense import OnnxEncoder
 from suffice.signals.samples import MarkerDetector
 from suffice.stats.auroc import ResampledAuroc, auroc
 from suffice.stats.intervals import from_draws, resampled_counts

@@ -29,7 +29,7 @@ from suffice.errors import DataError, UsageError
 from suffice.options import Option
 from suffice.results.as_json import as_json
 from suffice.results.table import Column, Table
-from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index
+from suffice.retrieval.bm25 import OKAPI, BM25Index
 from suffice.retrieval.networks import CrossEncoderReranker
 from suffice.stats.intervals import percentile_interval, resampled_means
 from suffice.trace.durable import writable

@@ -12,7 +12,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from suffice.retrieval.pairs.contradiction_features import stems
+from suffice.retrieval.contradiction import stems
 
 Side = Literal["train", "test"]
 SIDES: tuple[Side, ...] = get_args(Side)

@@ -20,8 +20,7 @@ from tests.looked_at import HOSTILE, make_hostile, make_records
 from suffice.measures.measures import Measures
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import Passage
-from suffice.view.app import Shown, viewer_app
-from suffice.view.bundle import write_bundle
+from suffice.view.app import Shown, viewer_app, write_bundle
 from suffice.view.data import RecordView, ViewSettings
 
 pytestmark = pytest.mark.browser

@@ -25,7 +25,7 @@ from tests.gates import informative
 from suffice.contracts import GenerationRequest, StopPolicy
 from suffice.errors import SufficeError
 from suffice.live.controller import Controller
-from suffice.llm.cache import CachedModel
+from suffice.llm.connect import CachedModel
 from suffice.monitor.coverage import Watch, promise_of
 from suffice.policies.ab_rag.policy import ABRagPolicy
 from suffice.policies.file import load_policy, save_policy
@@ -35,8 +35,8 @@ from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.stop_rag.policy import StopRAGPolicy
 from suffice.policies.stop_rag.signal_network import SignalNetwork, weight_shapes
 from suffice.policies.unfitted import FixedPolicy
-from suffice.retrieval.dense.index import DenseIndex
-from suffice.retrieval.lexical.bm25 import BM25Index
+from suffice.retrieval.bm25 import BM25Index
+from suffice.retrieval.dense import DenseIndex
 from suffice.testing.encoders import HashingEncoder
 from suffice.testing.models import ScriptedModel
 from suffice.trace.lazy import in_memory

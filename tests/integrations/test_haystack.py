@@ -10,7 +10,7 @@ import pytest
 from tests.integrations.retrieving import QUERIES, TEXTS, bag
 
 from suffice.contracts import Retriever
-from suffice.errors import BackendError, SufficeWarning, UsageError
+from suffice.errors import SufficeWarning, UsageError
 from suffice.integrations.haystack import HaystackRetriever
 from suffice.testing.conformance import check_retriever
 
@@ -88,11 +88,6 @@ def test_a_number_out_of_reach_is_said_once() -> None:
     assert [each.score for each in adapted.retrieve("x", 2)] == [1.0, 0.5]
     with pytest.warns(SufficeWarning, match="15"):
         assert len(adapted.retrieve("x", 15)) == 3
-
-
-def test_lost_connections_are_failures_of_the_back_end() -> None:
-    with pytest.raises(BackendError, match="lost"):
-        HaystackRetriever(Fixed()).retrieve("lost", 1)
 
 
 def test_a_store_is_no_component(store: Any) -> None:

@@ -9,10 +9,10 @@ import pytest
 from tests.integrations.retrieving import QUERIES, TEXTS, bag
 
 from suffice.contracts import Retriever
-from suffice.errors import BackendError, SufficeWarning, UsageError
+from suffice.errors import SufficeWarning, UsageError
 from suffice.integrations.documents import AdapterSettings
 from suffice.integrations.langchain import LangChainRetriever, as_langchain_retriever
-from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index
+from suffice.retrieval.bm25 import OKAPI, BM25Index
 from suffice.testing.conformance import check_retriever
 from suffice.trace.rounds.records import Passage
 
@@ -118,20 +118,6 @@ def test_a_number_out_of_reach_is_said_once(recwarn: pytest.WarningsRecorder) ->
     (said,) = [each for each in recwarn if each.category is SufficeWarning]
     assert "LangChain's Listed gave 3 documents where 15 were asked for" in str(said.message)
     assert said.filename == __file__
-
-
-def test_failures_named_are_failures_of_the_back_end() -> None:
-    class Broken(Listed):
-        def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Any]:
-            raise {"lost": ConnectionError, "odd": KeyError}[query](query)
-
-    inner = Broken(notes=[])
-    with pytest.raises(BackendError, match="LangChain's Broken failed: ConnectionError: lost"):
-        LangChainRetriever(inner).retrieve("lost", 1)
-    with pytest.raises(KeyError):
-        LangChainRetriever(inner).retrieve("odd", 1)
-    with pytest.raises(BackendError, match="KeyError"):
-        LangChainRetriever(inner, settings=AdapterSettings(failures=(KeyError,))).retrieve("odd", 1)
 
 
 def test_a_store_is_no_retriever(store: Any) -> None:

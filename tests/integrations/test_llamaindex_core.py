@@ -9,7 +9,7 @@ import pytest
 from tests.integrations.retrieving import QUERIES, TEXTS, bag
 
 from suffice.contracts import Retriever
-from suffice.errors import BackendError, SufficeWarning, UsageError
+from suffice.errors import SufficeWarning, UsageError
 from suffice.integrations.documents import AdapterSettings
 from suffice.integrations.llamaindex import LlamaIndexRetriever
 from suffice.testing.conformance import check_retriever
@@ -101,16 +101,6 @@ def test_ids_from_metadata(index: Any) -> None:
     assert adapted.retrieve("green boat of the harbour master", 1)[0].id == "2"
 
 
-def test_scores_that_rise_are_no_scores() -> None:
-    inner = Listed(0.1, 0.5, 0.9)
-    with pytest.raises(UsageError, match=r"score 0\.1 before one with 0\.5.*scores='rank'"):
-        LlamaIndexRetriever(inner).retrieve("x", 3)
-    by_rank = LlamaIndexRetriever(inner, settings=AdapterSettings(scores="rank"))
-    assert [each.score for each in by_rank.retrieve("x", 2)] == [1.0, 0.5]
-    without = LlamaIndexRetriever(Listed(None, None))
-    assert [each.score for each in without.retrieve("x", 2)] == [1.0, 0.5]
-
-
 def test_a_number_out_of_reach_is_said_once() -> None:
     adapted = LlamaIndexRetriever(Listed(0.9, 0.5, 0.1))
     with pytest.warns(SufficeWarning, match="LlamaIndex's Listed gave 3 documents where 15 were"):
@@ -129,11 +119,6 @@ def test_fusion_keeps_the_numbers_of_its_parts(index: Any) -> None:
     assert len(adapted.retrieve("green boat", 1)) == 1
     with pytest.warns(SufficeWarning, match="or that of the retrievers it is made of"):
         assert len(adapted.retrieve("green boat", 6)) == 3
-
-
-def test_lost_connections_are_failures_of_the_back_end() -> None:
-    with pytest.raises(BackendError, match="LlamaIndex's Listed failed: ConnectionError: lost"):
-        LlamaIndexRetriever(Listed()).retrieve("lost", 1)
 
 
 def test_an_index_is_no_retriever(index: Any) -> None:

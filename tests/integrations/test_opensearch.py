@@ -16,8 +16,8 @@ import pytest
 from tests.server import Server
 
 from suffice.errors import BackendError, UsageError
+from suffice.integrations.documents import connect_own
 from suffice.integrations.elasticsearch import ElasticsearchRetriever, ElasticsearchSettings
-from suffice.integrations.own_retrievers import connect_own
 from suffice.testing.conformance import check_retriever
 
 osmem = pytest.importorskip(

@@ -32,8 +32,8 @@ from suffice.policies.file import load_policy
 from suffice.policies.rules.language import parse as parse_rule
 from suffice.results.markup import element, visible
 from suffice.results.table import Column, Table
+from suffice.retrieval.contradiction import lexical_features
 from suffice.retrieval.corpus import read_corpus
-from suffice.retrieval.pairs.contradiction_features import lexical_features
 from suffice.signals.abstained import ABSTENTION_PHRASES, abstaining, ready
 from suffice.signals.answer_stability import MAX_COMPARED, _matching, matching_characters
 from suffice.signals.asking.judge_support import parse_rating, render_judge_prompt

@@ -12,7 +12,7 @@ from rank_bm25 import BM25Okapi
 
 from suffice.datasets.files import Example
 from suffice.datasets.registry import load
-from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index
+from suffice.retrieval.bm25 import OKAPI, BM25Index
 from suffice.trace.rounds.records import Passage, passage_tokens, tokenize
 
 FILES = {

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from suffice.retrieval.dense.onnx_encoder import OnnxEncoder
+from suffice.retrieval.dense import OnnxEncoder
 from suffice.signals.asking.evidence_models import evidence_signals, with_evidence
 from suffice.signals.asking.whole_record import KeptEncoder
 from suffice.signals.store import SignalModels, with_signals

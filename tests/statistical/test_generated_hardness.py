@@ -10,7 +10,7 @@ from suffice.datasets.files import Example
 from suffice.datasets.generated import generate
 from suffice.loops.calls import parse_reply
 from suffice.loops.prompts import render_prompt
-from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index
+from suffice.retrieval.bm25 import OKAPI, BM25Index
 from suffice.scoring import exact_match
 from suffice.trace.rounds.records import Passage
 

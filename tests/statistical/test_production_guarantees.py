@@ -8,8 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from suffice.monitor.production import Production, ProductionSettings, Promised, Stopping
-from suffice.monitor.questions import STOP_ROUND, Asked, Returned, significant
+from suffice.monitor.production import Production, ProductionSettings
+from suffice.monitor.questions import (
+    STOP_ROUND,
+    Asked,
+    Promised,
+    Returned,
+    Stopping,
+    significant,
+)
 from suffice.policies.rules.policy import RulePolicy
 from suffice.scoring import METRICS
 

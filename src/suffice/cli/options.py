@@ -243,8 +243,7 @@ class ModelOptions(ModelSettings):
 
     def connect(self) -> ChatModel:
         """The model that the options name."""
-        from suffice.llm.cache import CachedModel
-        from suffice.llm.connect import connect
+        from suffice.llm.connect import CachedModel, connect
         from suffice.testing.models import ScriptedModel
 
         llm = self.llm or "embedded"

@@ -10,16 +10,16 @@ from suffice.cli.output import ProgressLine, say, waiting
 from suffice.cli.parser import listed_prices
 from suffice.contracts import Encoder, Retriever
 from suffice.errors import UsageError, unknown_name, without_credentials
-from suffice.integrations.own_retrievers import FORMS, connect_own, is_own
+from suffice.integrations.documents import FORMS, connect_own, is_own
 from suffice.live.ask import AskSettings
 from suffice.live.budgets import Budgets
 from suffice.loops.models import connect_encoder, connect_reranker, reranker_name
 from suffice.loops.steps import LOOPS
 from suffice.options import Option
 from suffice.retrieval.corpus import read_corpus
-from suffice.retrieval.indexes import IndexMaker
 from suffice.retrieval.retrievers import (
     RETRIEVERS,
+    IndexMaker,
     Retrieval,
     check_reranking,
     corpus_retriever,

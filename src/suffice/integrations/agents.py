@@ -36,10 +36,7 @@ class Framework:
     tested: str
 
     def point(self, module: str, name: str | None = None) -> Any:
-        """The module, or what it holds under the dotted ``name``: where an adapter takes hold of it.
-
-        Warns where the installed version is of another minor series than the tested one.
-        """
+        """The module, or what it holds under the dotted ``name``: where an adapter takes hold of it."""
         try:
             installed = version(self.package)
         except PackageNotFoundError:
@@ -86,10 +83,7 @@ class ToolResult:
 def round_of_tools(
     results: Sequence[ToolResult], tools: Collection[str] | None = None
 ) -> dict[str, Any] | None:
-    """What ``loop.observe`` takes of one step's calls; ``None``: none of them retrieves.
-
-    ``tools`` are the names of those that retrieve; ``None``: all do.
-    """
+    """What ``loop.observe`` takes of one step's calls; ``None``: none of them retrieves."""
     kept = [result for result in results if tools is None or result.tool in tools]
     if not kept:
         return None

@@ -3,19 +3,37 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 import math
+import pkgutil
+import sys
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import pairwise
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, get_args
+from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 import numpy as np
 
-from suffice.errors import BackendError, DataError, SufficeWarning, UsageError
+from suffice._optional import require
+from suffice.contracts import Retriever
+from suffice.errors import (
+    BackendError,
+    DataError,
+    SufficeError,
+    SufficeWarning,
+    UsageError,
+    first_line,
+    unknown_name,
+    without_credentials,
+)
+from suffice.integrations.elasticsearch import ElasticsearchRetriever, ElasticsearchSettings
+from suffice.live.reported import reported_passages
 from suffice.retrieval.ranking import check_k
 from suffice.trace.rounds.records import Passage
 
@@ -77,10 +95,7 @@ class Found:
 def ranked(
     documents: Iterable[Found], k: int, settings: AdapterSettings, *, source: str
 ) -> tuple[Passage, ...]:
-    """The first ``k`` different documents as passages, in the framework's order.
-
-    Of documents that share an id the first stays. ``source`` names the retriever in messages.
-    """
+    """The first ``k`` different documents as passages, in the framework's order."""
     unique: dict[str, Found] = {}
     for document in documents:
         unique.setdefault(_id(document, settings, source), document)
@@ -192,3 +207,167 @@ class AdaptedRetriever(ABC):
     @abstractmethod
     def _found(self, document: Any) -> Found:
         """The parts of one of its documents."""
+
+
+# --- --retriever KIND:REST ------------------------------------------------------------------------
+_SERVERS: Mapping[str, tuple[str, str, str]] = {
+    "elasticsearch": ("elasticsearch", "Elasticsearch", "elasticsearch"),
+    "opensearch": ("opensearchpy", "OpenSearch", "opensearch-py"),
+}
+"""Module, class and distribution of the client."""
+_PYTHON = "python"
+FORMS: tuple[str, ...] = (
+    *(f"{kind}:URL/INDEX" for kind in _SERVERS),
+    f"{_PYTHON}:MODULE:FUNCTION",
+)
+"""What may be typed."""
+_NUMBERS = ("title_boost", "timeout_s")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnRetriever:
+    """A retriever, and what a recording calls it: as it was typed, without credentials."""
+
+    name: str
+    retriever: Retriever
+
+
+def is_own(text: str) -> bool:
+    """Whether a text means a retriever of the user's own."""
+    return text.partition(":")[0] in (*_SERVERS, _PYTHON) and ":" in text
+
+
+def connect_own(text: str) -> OwnRetriever:
+    """The retriever that one of :data:`FORMS` means."""
+    kind, _, rest = text.partition(":")
+    if kind == _PYTHON:
+        return OwnRetriever(name=text, retriever=PythonRetriever(_target(text, rest), text))
+    return _connect_server(kind, rest)
+
+
+# --- servers --------------------------------------------------------------------------------------
+def _connect_server(kind: str, address: str) -> OwnRetriever:
+    shown = without_credentials(f"{kind}:{address}")
+    try:
+        url = urlsplit(address)
+        host, port = url.hostname, url.port
+    except ValueError as error:
+        raise _unreadable(kind, shown, f" ({error})") from error
+    path, _, index = url.path.rstrip("/").rpartition("/")
+    if url.scheme not in ("http", "https") or not host or not index:
+        raise _unreadable(kind, shown)
+    credentials, at, _ = url.netloc.rpartition("@")
+    place = f"[{host}]" if ":" in host else host
+    netloc = f"{credentials}{at}{place}:{port or (443 if url.scheme == 'https' else 9200)}"
+    settings = _server_settings(url.query, shown)
+    module, name, package = _SERVERS[kind]
+    client = getattr(require(module, package=package, purpose=f"--retriever {kind}:"), name)
+    try:
+        connected = client(urlunsplit((url.scheme, netloc, path, "", "")))
+    except (ValueError, TypeError) as error:
+        raise UsageError(f"--retriever {shown!r}: {first_line(error)}") from error
+    return OwnRetriever(
+        name=shown, retriever=ElasticsearchRetriever(connected, index, settings=settings)
+    )
+
+
+def _unreadable(kind: str, shown: str, why: str = "") -> UsageError:
+    return UsageError(
+        f"--retriever {shown!r} names no index of a server{why}; type {kind}:URL/INDEX, as in "
+        f"{kind}:http://localhost:9200/notes"
+    )
+
+
+def _server_settings(query: str, shown: str) -> ElasticsearchSettings:
+    allowed = [own.name for own in fields(ElasticsearchSettings)]
+    stated: Mapping[str, Any] = dict(parse_qsl(query, keep_blank_values=True))
+    for name in stated.keys() - set(allowed):
+        said = unknown_name("setting", name, allowed)
+        raise UsageError(f"--retriever {shown!r}: behind the ?: {said}")
+    try:
+        chosen: dict[str, Any] = {
+            name: float(value) if name in _NUMBERS else value or None
+            for name, value in stated.items()
+        }
+        return ElasticsearchSettings(**chosen)
+    except (UsageError, ValueError) as error:
+        raise UsageError(f"--retriever {shown!r}: {error}") from error
+
+
+# --- Python ---------------------------------------------------------------------------------------
+def _target(text: str, rest: str) -> Any:
+    here = str(Path.cwd())
+    if here not in sys.path:  # as 'python -m' has it
+        sys.path.insert(0, here)
+    try:
+        target = pkgutil.resolve_name(rest)
+        return target() if isinstance(target, type) else target
+    except SufficeError:
+        raise
+    except Exception as error:
+        raise UsageError(
+            f"--retriever {text!r} cannot be loaded: {_told(error)}; type python:MODULE:FUNCTION, as in "
+            f"python:my_search:search for the function search of my_search.py, in {here} or elsewhere on "
+            "Python's path"
+        ) from error
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {first_line(error)}"
+
+
+class PythonRetriever:
+    """Python of the user's own as a :class:`suffice.contracts.Retriever`.
+
+    It returns, best first, :class:`suffice.Passage` objects, ``{"text": ..., "id": ..., "title": ...,
+    "score": ...}`` of which only the text is needed, or texts. An id left out is a hash of the text; scores
+    left out are 1/rank. An exception it raises is the failure of one search. ``source`` is its name in
+    messages.
+    """
+
+    def __init__(self, target: Any, source: str) -> None:
+        self._source = source
+        self._find = _callable(target, source)
+
+    def retrieve(self, query: str, k: int) -> tuple[Passage, ...]:
+        """At most ``k`` passages, best first."""
+        check_k(k)
+        try:
+            found = self._find(query, k)
+            items = list(found) if isinstance(found, Iterator) else found
+        except SufficeError:
+            raise
+        except Exception as error:
+            raise BackendError(f"{self._source} failed: {_told(error)}") from error
+        try:
+            passages = reported_passages(items)
+        except DataError as error:
+            raise UsageError(
+                f"{self._source} returned {type(items).__name__} {items!r:.80}; it must return a list, best "
+                'first, of suffice.Passage, of {"text": ..., "id": ..., "title": ..., "score": ...} with at '
+                f"least the text, or of texts ({error})"
+            ) from error
+        if all(isinstance(item, Passage) for item in items):
+            return passages[:k]
+        documents = (
+            Found(text=own.text or "", id=own.id, score=own.score, metadata={"title": own.title})
+            for own in passages
+        )
+        return ranked(documents, k, AdapterSettings(), source=self._source)
+
+
+def _callable(target: Any, source: str) -> Callable[[str, int], Any]:
+    find = getattr(target, "retrieve", target)
+    problem = "it is async and would not be awaited" if inspect.iscoroutinefunction(find) else None
+    try:
+        inspect.signature(find).bind("query", 5)
+    except TypeError as error:
+        problem = str(error)
+    except ValueError:  # a builtin that does not tell
+        pass
+    if problem is not None:
+        raise UsageError(
+            f"--retriever {source!r}: {problem}; name a function of a query and the most passages wanted, "
+            "def search(query, k), or an object with such a function retrieve"
+        )
+    return find  # type: ignore[no-any-return]

@@ -187,10 +187,7 @@ class SufficeHook:
 
 
 class _Run(AgentRun):
-    """A run under way, and how much of its state was seen.
-
-    Haystack tells its hooks nothing of a run that fails: it ends when its state is gone and another begins.
-    """
+    """A run under way, and how much of its state was seen."""
 
     def __init__(self, watch: Watch, state: Any, **settings: Any) -> None:
         messages = state.data["messages"]

@@ -37,8 +37,7 @@ from suffice.live.requirements import (
 from suffice.loops.calls import usage_of, usage_sum
 from suffice.loops.ranked import BudgetedSettings, CumulativeSettings, settle_certainty
 from suffice.loops.steps import EVERYTHING, LOOPS, LoopSettings, RoundReads, Step, make_pipeline
-from suffice.retrieval.indexes import IndexMaker
-from suffice.retrieval.retrievers import Retrieval, corpus_retriever
+from suffice.retrieval.retrievers import IndexMaker, Retrieval, corpus_retriever
 from suffice.scoring import AnswerChoice
 from suffice.signals.asking.evidence_models import NOVELTY
 from suffice.signals.asking.judge_support import JUDGE_TOKENS, judge_tokens

@@ -1,15 +1,318 @@
-"""From what a user types to a model."""
+"""Replies kept on disk."""
 
 from __future__ import annotations
 
+import glob
+import hashlib
+import json
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any, Literal, Self
 
-from suffice.contracts import ChatModel
-from suffice.errors import UsageError
-from suffice.llm.cache import CachedModel
+from suffice.contracts import ChatModel, Completion, Generation, GenerationRequest
+from suffice.errors import BackendError, DataError, StorageError, UsageError
 from suffice.llm.embedded import EmbeddedModel, EmbeddedSettings
 from suffice.llm.endpoint import OpenAISettings
 from suffice.llm.openai_compatible import OpenAICompatibleModel
+from suffice.llm.wire import Closable, schema_text
+from suffice.trace.durable import Shard
+from suffice.trace.rounds.records import Token, TopToken
+
+_VERSION = 1
+_APPLICATION = 0x53554646  # "SUFF", marks the file as ours
+_BUSY_S = 30.0
+_REPLIES = ".replies"
+_SET_UP = (
+    "CREATE TABLE calls (id INTEGER PRIMARY KEY, cost TEXT NOT NULL)",
+    "CREATE TABLE samples (key TEXT NOT NULL, sample INTEGER NOT NULL, call INTEGER NOT NULL, "
+    "completion TEXT NOT NULL, PRIMARY KEY (key, sample)) WITHOUT ROWID",
+    f"PRAGMA application_id={_APPLICATION}",
+    f"PRAGMA user_version={_VERSION}",
+)
+_COUNTS = ("prompt_tokens", "cached_tokens", "completion_tokens", "latency_s")
+_Row = tuple[int, str]
+
+
+def request_key(request: GenerationRequest, *, model: str, endpoint: str, api: str) -> str:
+    """SHA-256 of everything a reply depends on but the number of samples, as 64 hex digits."""
+    asked = asdict(replace(request, json_schema=None, tell=None))
+    del asked["n"], asked["tell"]
+    if request.json_schema is None:
+        del asked["json_schema"]  # a request without one keeps the key it had before there were any
+    else:
+        asked["json_schema"] = schema_text(request.json_schema)
+    identity = {"api": api, "endpoint": endpoint, "model": model, "request": asked}
+    canonical = json.dumps(identity, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+@dataclass(slots=True)
+class _Opened:
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    connection: sqlite3.Connection | None = None
+
+
+class CachedModel(Closable):
+    """A model whose replies are kept in a file; a :class:`suffice.contracts.ChatModel`.
+
+    Every sample has a row of its own: asking for five after three asks the model for the two that
+    are missing (with ``seed + 3`` where a seed is set), so samples never become copies of each other.
+    A request without a seed is kept as well: asked again, it gives the same texts.
+
+    A kept reply carries the usage and latency recorded when it was drawn: where the samples came from
+    several calls their sum, where fewer are asked for than a call drew that call's.
+
+    Safe under threads and processes of one machine: of two that miss the same sample at once the first to
+    write wins, and both return what it wrote.
+    """
+
+    name: str
+    api: Literal["chat", "completion"]
+
+    def __init__(self, model: ChatModel, path: str | Path) -> None:
+        self._model = model
+        self._path = Path(path)
+        self._opened: dict[int, _Opened] = {}
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(
+                f"the folder of the cache {self._path} cannot be made: {error}"
+            ) from error
+        with self._database():
+            pass
+
+    def __getattr__(self, name: str) -> Any:
+        """Whatever else is asked of it, the wrapped model says."""
+        return getattr(vars(self)["_model"], name)
+
+    @property
+    def endpoint(self) -> str:
+        """The wrapped model's endpoint; empty when it names none."""
+        return str(getattr(self._model, "endpoint", ""))
+
+    @property
+    def model(self) -> ChatModel:
+        """The wrapped model."""
+        return self._model
+
+    def generate(self, request: GenerationRequest) -> Generation:
+        """Draw the completions, from the file where it has them."""
+        key = request_key(request, model=self.name, endpoint=self.endpoint, api=self.api)
+        with self._database() as database:
+            rows = _rows(database, key, request.n)
+            reply = self._reply(database, rows) if len(rows) == request.n else None
+        if reply is not None:
+            return reply
+        have = len(rows)
+        seed = None if request.seed is None else request.seed + have
+        drawn = self._model.generate(replace(request, n=request.n - have, seed=seed))
+        if len(drawn.completions) != request.n - have:
+            raise BackendError(
+                f"model {self.name!r} gave {len(drawn.completions)} texts where {request.n - have} "
+                "were asked for"
+            )
+        with self._database() as database:
+            _write(database, key, have, drawn)
+            return self._reply(database, _rows(database, key, request.n))
+
+    def close(self) -> None:
+        """Close the file and the wrapped model, where that can be closed."""
+        self._close_file()
+        close = getattr(self._model, "close", None)
+        if callable(close):
+            close()
+
+    def _close_file(self) -> None:
+        opened = self._here()
+        with opened.lock:
+            if opened.connection is not None:
+                opened.connection.close()
+                opened.connection = None
+
+    def _reply(self, database: sqlite3.Connection, rows: list[_Row]) -> Generation:
+        try:
+            completions = tuple(_completion(json.loads(text)) for _, text in rows)
+            calls = sorted({call for call, _ in rows})
+            ask = "SELECT cost FROM calls WHERE id = ?"
+            costs = [json.loads(database.execute(ask, (call,)).fetchone()[0]) for call in calls]
+            sums = {name: _sum([cost[name] for cost in costs]) for name in _COUNTS}
+            return Generation(completions=completions, model=costs[0]["model"], **sums)
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            raise self._damaged(error) from error
+
+    def _here(self) -> _Opened:
+        """The connection of the current process: after a fork the parent's must not be used."""
+        return self._opened.setdefault(os.getpid(), _Opened())
+
+    @contextmanager
+    def _database(self) -> Iterator[sqlite3.Connection]:
+        """The connection, for this thread alone; what is begun is committed, or undone on an error."""
+        opened = self._here()
+        with opened.lock:
+            try:
+                if opened.connection is None:
+                    opened.connection = self._connect()
+                with opened.connection:
+                    yield opened.connection
+            except sqlite3.OperationalError as error:
+                raise StorageError(
+                    f"the cache {self._path} cannot be used: {error}. Check the folder's permissions and "
+                    "free space, and that no other program holds the file, then run the same command "
+                    "again: what is finished is kept"
+                ) from error
+            except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+                raise self._damaged(error) from error
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self._path, timeout=_BUSY_S, check_same_thread=False, isolation_level=None
+        )
+        try:
+            with connection:
+                # looked at and set up under one lock: another process may be doing the same
+                connection.execute("BEGIN IMMEDIATE")
+                self._set_up(connection)
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA synchronous=NORMAL")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _set_up(self, connection: sqlite3.Connection) -> None:
+        application = connection.execute("PRAGMA application_id").fetchone()[0]
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        if tables and application != _APPLICATION:
+            raise DataError(
+                "this SQLite file is not a cache of replies; name another file for the cache",
+                file=str(self._path),
+            )
+        if version > _VERSION:
+            raise DataError(
+                f"the cache has version {version}, this program reads up to {_VERSION}; upgrade, or "
+                f"start anew: {self._delete_line()}",
+                file=str(self._path),
+            )
+        if not tables:
+            for statement in _SET_UP:
+                connection.execute(statement)
+
+    def _damaged(self, error: Exception) -> DataError:
+        return DataError(
+            f"the cache of replies is damaged ({error}); it holds nothing that cannot be asked for "
+            f"again: {self._delete_line()}",
+            file=str(self._path),
+        )
+
+    def _delete_line(self) -> str:
+        path = self._path
+        return f"rm '{path}' '{path}-wal' '{path}-shm'"
+
+
+class KeptReplies(CachedModel):
+    """The replies of a recording that is not whole yet, in its own folder."""
+
+    def __init__(self, model: ChatModel, out: Path, shard: Shard | None = None) -> None:
+        self._model = model
+        one_file = out.suffix == ".parquet"
+        self._path = (
+            out.with_name(f".{out.name}{_REPLIES}")
+            if one_file
+            else out / f"{_REPLIES}{'' if shard is None else f'-{shard.name}'}"
+        )
+        self._opened = {}
+        self._here_asked = threading.local()
+
+    @contextmanager
+    def until(self, whole: Callable[[], bool]) -> Iterator[Self]:
+        """Itself; when that ends, the file is closed, and deleted where all is ``whole``."""
+        try:
+            yield self
+        finally:
+            self._close_file()
+            if whole():
+                self._delete()
+
+    def generate(self, request: GenerationRequest) -> Generation:
+        """As the cache gives it; where the file is damaged, it begins anew."""
+        key = request_key(request, model=self.name, endpoint=self.endpoint, api=self.api)
+        vars(self._here_asked).setdefault("keys", []).append(key)
+        try:
+            return super().generate(request)
+        except DataError:
+            self._close_file()
+            self._delete()
+            return super().generate(request)
+
+    def asked(self) -> tuple[str, ...]:
+        """The keys of what this thread asked since it was asked for them last."""
+        return tuple(vars(self._here_asked).pop("keys", ()))
+
+    def drop(self, keys: Iterable[str]) -> None:
+        """Forget these replies."""
+        each = [(key,) for key in keys]
+        if not each:
+            return
+        with self._database() as database:
+            database.execute("BEGIN IMMEDIATE")
+            database.executemany(
+                "DELETE FROM calls WHERE id IN (SELECT call FROM samples WHERE key = ?)", each
+            )
+            database.executemany("DELETE FROM samples WHERE key = ?", each)
+
+    def _delete(self) -> None:
+        """Without a shard those of all shards, since none is at work now."""
+        for file in self._path.parent.glob(f"{glob.escape(self._path.name)}*"):
+            file.unlink(missing_ok=True)
+
+    def _connect(self) -> sqlite3.Connection:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        return super()._connect()
+
+
+def _rows(database: sqlite3.Connection, key: str, n: int) -> list[_Row]:
+    """The samples 0, 1, ... kept without a gap, at most ``n``."""
+    rows = database.execute(
+        "SELECT sample, call, completion FROM samples WHERE key = ? AND sample < ? ORDER BY sample",
+        (key, n),
+    ).fetchall()
+    return [(call, text) for at, (sample, call, text) in enumerate(rows) if at == sample]
+
+
+def _write(database: sqlite3.Connection, key: str, first: int, drawn: Generation) -> None:
+    """Keep the samples nobody kept before."""
+    database.execute("BEGIN IMMEDIATE")
+    cost = {"model": drawn.model} | {name: getattr(drawn, name) for name in _COUNTS}
+    call = database.execute("INSERT INTO calls (cost) VALUES (?)", (json.dumps(cost),)).lastrowid
+    kept = 0
+    for at, completion in enumerate(drawn.completions):
+        kept += database.execute(
+            "INSERT OR IGNORE INTO samples VALUES (?, ?, ?, ?)",
+            (key, first + at, call, json.dumps(asdict(completion))),
+        ).rowcount
+    if not kept:
+        database.execute("DELETE FROM calls WHERE id = ?", (call,))
+
+
+def _completion(data: dict[str, Any]) -> Completion:
+    tokens = data["tokens"]
+    if tokens is not None:
+        tokens = tuple(
+            Token(t["token"], t["logprob"], tuple(TopToken(**top) for top in t["top"]))
+            for t in tokens
+        )
+    return Completion(text=data["text"], tokens=tokens, finish_reason=data["finish_reason"])
+
+
+def _sum(values: list[Any]) -> Any:
+    return None if any(value is None for value in values) else sum(values[1:], values[0])
 
 
 def connect(

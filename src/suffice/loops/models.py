@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 
 from suffice.contracts import ContradictionDetector, Encoder, Reranker
 from suffice.errors import UsageError
-from suffice.llm.embedded_reranker import EmbeddedReranker
-from suffice.llm.embedding_endpoint import EndpointEncoder, EndpointSettings
-from suffice.retrieval.dense.onnx_encoder import OnnxEncoder
-from suffice.retrieval.dense.sentence_encoder import SentenceEncoder
-from suffice.retrieval.networks import CrossEncoderReranker, NliContradiction
-from suffice.retrieval.pairs.contradiction_head import ContradictionHead
+from suffice.llm.embedded import EmbeddedReranker
+from suffice.llm.endpoint import EndpointEncoder, EndpointSettings
+from suffice.retrieval.contradiction import ContradictionHead
+from suffice.retrieval.dense import OnnxEncoder
+from suffice.retrieval.networks import CrossEncoderReranker, NliContradiction, SentenceEncoder
 from suffice.signals.samples import MarkerDetector
 from suffice.trace.rounds.records import Passage
 

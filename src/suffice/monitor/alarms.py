@@ -315,11 +315,7 @@ def bin_of(probability: float) -> int:
 
 
 def _odds_bet(probability: float, right: float, shift: float) -> float:
-    """What a unit becomes that bets on these log-odds, shifted; of mean at most 1.
-
-    A bet on less never comes nearer to 1, one on more never nearer to 0, than what can be lost there allows;
-    drawn away from there it wins less than it might.
-    """
+    """What a unit becomes that bets on these log-odds, shifted; of mean at most 1."""
     base = min(probability, 1.0 - _NEAREST) if shift < 0 else max(probability, _NEAREST)
     if shift == 0.0 or base in (0.0, 1.0):
         return 1.0

@@ -198,11 +198,7 @@ def promise_of(policy: StopPolicy) -> Promise:
 
 
 class Arrivals:
-    """Answers from a stream of JSON lines, as they come; iterate once.
-
-    Blank lines are passed over. ``skipped`` counts invalid lines left out so far and ``first_skipped``
-    says what was wrong with the first.
-    """
+    """Answers from a stream of JSON lines, as they come; iterate once."""
 
     def __init__(
         self, stream: BinaryIO, name: str, promise: Promise, *, skip_invalid: bool = False

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
+import logging
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+from suffice._optional import require
+from suffice._version import VERSION as RELEASE
 from suffice.contracts import strict_json
-from suffice.errors import DataError
+from suffice.errors import BackendError, DataError, UsageError, struck, without_credentials
 from suffice.monitor.coverage import VERSION, opened, read_state, undamaged
 from suffice.monitor.production import Alarm, Production
 from suffice.monitor.questions import Asked
@@ -22,6 +27,57 @@ from suffice.trace.rounds.reader import as_trace_set, read_traces
 from suffice.trace.rounds.schema import QUESTIONS, records_to_table
 from suffice.trace.rounds.table import TraceSet, TraceSetOrigin
 from suffice.trace.store import Store
+
+_TIMEOUT_S = 5.0
+
+
+class WebHook:
+    """Posts every alarm as JSON to one URL, which never leads elsewhere."""
+
+    def __init__(self, url: str) -> None:
+        try:
+            parts = urlsplit(url)
+            host, _ = parts.hostname, parts.port
+        except ValueError as error:
+            raise UsageError(f"the web hook is no URL: {error}") from error
+        shown = without_credentials(url)
+        if parts.scheme not in ("http", "https") or not host:
+            raise UsageError(f"a web hook is an https URL, found {shown!r:.200}")
+        if parts.scheme == "http" and not _is_here(host):
+            raise UsageError(
+                f"alarms go out by https only; http is for this machine (127.0.0.1), found {shown!r:.200}"
+            )
+        if parts.username or parts.password:
+            raise UsageError("a web hook's URL holds no user and password; put a token in its path")
+        self._httpx = require("httpx2", purpose="posting alarms to a web hook", extra="serve")
+        # its log would tell the whole URL
+        logging.getLogger("httpx2").addFilter(lambda record: host not in record.getMessage())
+        self._url = url
+        # what stands behind the host may be a secret, as in the hooks of chat services
+        self._shown = f"{parts.scheme}://{host}/..."
+
+    def send(self, alarm: Alarm) -> None:
+        """Post it; one that is not taken is for the next look."""
+        agent = {"User-Agent": f"suffice/{RELEASE}"}
+        try:
+            # no proxy of the environment: the address that was configured and no other
+            with self._httpx.Client(headers=agent, timeout=_TIMEOUT_S, trust_env=False) as client:
+                reply = client.post(self._url, json=alarm.to_json())
+        except self._httpx.TransportError as error:
+            said = struck(str(error).replace(self._url, self._shown))
+        else:
+            if reply.is_success:
+                return
+            said = f"status {reply.status_code}" + " (a redirect)" * reply.is_redirect
+        raise BackendError(f"the web hook {self._shown} did not take an alarm: {said:.200}")
+
+
+def _is_here(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
 
 EARLIEST = datetime.min.replace(tzinfo=UTC)
 """When a question ended of which no time is recorded."""
@@ -127,7 +183,7 @@ class Following:
         return labels
 
     @property
-    def untold(self) -> tuple[Alarm, ...]:
+    def untold(self) -> list[Alarm]:
         """Alarms that were not told yet, in order."""
         return self.production.alarms[self._told :]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,13 +14,13 @@ from suffice.costs.usage import find_cost
 from suffice.errors import DataError, UsageError
 from suffice.monitor.alarms import BINS, ExchangeabilityMonitor, ProbabilityMonitor, bin_of
 from suffice.monitor.coverage import ALARMS, VERSION, Watch, opened, promise_of, standing, undamaged
-from suffice.monitor.questions import SAVED, Asked, Reading, Returned
+from suffice.monitor.questions import Asked, Promised, Reading, Returned, Stopping
 from suffice.policies.file import policy_hash
 from suffice.results.as_json import as_json, fields_as_json
 from suffice.results.formats import counted, percent
 from suffice.results.table import Cell, Column, Table, Value
 from suffice.results.tabular import Tabular
-from suffice.scoring import METRICS, Metric, ScoreName, accuracy, exact_match, f1
+from suffice.scoring import exact_match
 from suffice.stats.betting import MeanSequence, Monitor
 from suffice.stats.fields import number, numbers, whole
 from suffice.trace.rounds.labels import Label
@@ -31,7 +31,6 @@ _COUNTS = (
     *("unanswered", "forgotten", "others"),
 )
 _MOST_WAITING = 100_000  # questions whose labels may still come
-_OF_SHARE = 0.1  # of the level, for the share of questions that are stopped early
 _SAYS = {
     "drift": "no longer looks as before; questions, retriever or model changed, not that answers are worse",
     "calibration": "labelled answers are not right as often as the policy's confidence says",
@@ -42,11 +41,6 @@ _SAYS = {
 }
 KINDS = tuple(_SAYS)
 """Of alarms."""
-_SCORES: Mapping[ScoreName, Callable[[str, Iterable[str]], float]] = {
-    "em": exact_match,
-    "f1": f1,
-    "acc": accuracy,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,172 +84,6 @@ class Alarm:
         return cls(kind=held["alarm"], **{name: held[name] for name in names})
 
 
-# --- what stopping costs -------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Promised:
-    """The loss that is watched, by which score, and the most that is promised (``None``: nothing is)."""
-
-    metric: Metric
-    score: ScoreName
-    loss: str = "signed"
-    most: float | None = None
-
-    @classmethod
-    def by(cls, policy: StopPolicy, metric: str | None, most: float | None) -> Promised:
-        """What a certified policy promises, unless another metric or bound is named."""
-        if most is not None and not 0.0 <= most <= 1.0:
-            raise UsageError(f"a promised loss lies in [0, 1], found {most!r}")
-        if metric is not None and metric not in METRICS:
-            raise UsageError(f"no metric {metric!r}; allowed: {', '.join(map(str, METRICS))}")
-        terms = policy.facts.guarantee
-        loss, stated = _bound_of(terms)
-        certified = {
-            known.key(score): (known, score) for known in METRICS.values() for score in _SCORES
-        }.get(str(terms.get("metric")))
-        if metric is None and certified is not None:
-            known, score = certified
-            return cls(metric=known, score=score, loss=loss, most=stated if most is None else most)
-        named = METRICS[metric or "f1"]  # type: ignore[index]
-        if certified is not None and certified[0] is named and most is None:
-            most = stated
-        return cls(metric=named, score=named.score, most=most)
-
-    @property
-    def least(self) -> float:
-        """The least a loss can be; the most is 1."""
-        return -1.0 if self.loss == "signed" else 0.0
-
-    def lost(self, stop: Returned, end: Returned, gold: Sequence[str]) -> float:
-        """By what a stop returns where running on returns the other; NaN: unknown."""
-        if self.metric.agreement:
-            gold = () if end.answer is None else (end.answer,)
-        at_stop, at_end = self._value(stop, gold), self._value(end, gold)
-        if math.isnan(at_stop) or math.isnan(at_end):
-            return math.nan
-        if self.loss == "wrong-stop":
-            return float(at_end == 1.0 and at_stop != 1.0)
-        return max(at_end - at_stop, self.least)
-
-    def _value(self, returned: Returned, gold: Sequence[str]) -> float:
-        if self.metric.against == "scores":
-            own = math.nan if returned.score is None else returned.score
-            exact = {"f1": own, "em": float(own == 1.0), "acc": float(own > 0.0)}
-            return math.nan if math.isnan(own) else exact[self.score]
-        if returned.answer is None or not gold:
-            return math.nan
-        if self.metric.agreement and exact_match(returned.answer, gold) == 1.0:
-            return 1.0
-        return _SCORES[self.score](returned.answer, gold)
-
-    @property
-    def in_words(self) -> str:
-        """The loss, for a table."""
-        kind = {"signed": "", "drop": " in drops", "wrong-stop": " in wrong stops"}[self.loss]
-        return f"{self.metric.head(self.score)} lost{kind}"
-
-
-def _bound_of(terms: Mapping[str, Any]) -> tuple[str, float | None]:
-    """Which loss a certificate bounds, and at what."""
-    bounds: list[Any] = [{"of": terms.get("loss"), "at_most": terms.get("max_loss")}]
-    bounds += [bound for bound in terms.get("bounds") or () if isinstance(bound, Mapping)]
-    for bound in bounds:
-        kind, most = bound.get("of"), bound.get("at_most")
-        if kind in ("signed", "drop", "wrong-stop") and isinstance(most, int | float):
-            return str(kind), float(most)
-    return "signed", None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PerQuestion:
-    """A mean over all questions of what stops early change, from those that ran on past their stop."""
-
-    name: str
-    explored: int
-    estimate: float
-    low: float
-    high: float
-
-
-class Stopping:
-    """What stopping loses and saves against running on, per question, at all times.
-
-    Savings are shares of what the same loop would have cost that went on, asked for the same.
-
-    Questions drawn to run on past their policy's stop tell what others lose; the share that is stopped early
-    is counted of all. The product of both intervals, 0.9 and 0.1 of the level apart, holds for the mean per
-    question. It does not matter in which order or how many of the drawn ones are labelled, so long as that
-    does not depend on the outcome, nor whether others are: weights of 1/propensity would need the others'
-    labels too, for intervals as wide.
-    """
-
-    def __init__(self, promised: Promised, level: float) -> None:
-        self._promised, self._level = promised, level
-        self.means = {name: MeanSequence(0.0, 1.0) for name in ("early", *SAVED)}
-        self.means["loss"] = MeanSequence(promised.least, 1.0)
-        self.draws = ProbabilityMonitor(level)
-        self.alarmed = False
-
-    def take(self, asked: Asked) -> bool:
-        """A question that ended; whether the draws are shown not to be what was promised by it."""
-        if asked.stop is not None:
-            self.means["early"].take(float(asked.early))
-        for name, share in asked.saved.items():
-            self.means[name].take(share)
-        if not asked.early or asked.propensity is None:
-            return False
-        before = self.draws.alarmed
-        return self.draws.update(asked.propensity, float(asked.explored)) and not before
-
-    def lose(self, loss: float) -> bool:
-        """What a question that ran on would have lost by stopping; whether that raised the alarm."""
-        self.means["loss"].take(loss)
-        most = self._promised.most
-        mean = self.means["early"].mean * self.means["loss"].mean
-        if self.alarmed or most is None or mean <= most:
-            return False
-        self.alarmed = self.loss.low > most
-        return self.alarmed
-
-    @property
-    def loss(self) -> PerQuestion:
-        """The loss per question."""
-        return self._per_question(self._promised.in_words, self.means["loss"])
-
-    @property
-    def saved(self) -> list[PerQuestion]:
-        """The share that is saved of each cost, of those that are known."""
-        return [
-            self._per_question(name, self.means[name]) for name in SAVED if self.means[name].count
-        ]
-
-    def _per_question(self, name: str, held: MeanSequence) -> PerQuestion:
-        share = self.means["early"].at(_OF_SHARE * self._level)
-        mean = held.at((1.0 - _OF_SHARE) * self._level)
-        ends = [part * end for part in (share.low, share.high) for end in (mean.low, mean.high)]
-        return PerQuestion(
-            name=name,
-            explored=mean.count,
-            estimate=share.estimate * mean.estimate,
-            low=min(ends),
-            high=max(ends),
-        )
-
-    def state(self) -> dict[str, Any]:
-        """All it needs to go on."""
-        saved = {name: self.means[name].to_json() for name in SAVED}
-        held = {name: self.means[name].to_json() for name in ("early", "loss")}
-        return {**held, "saved": saved, "draws": self.draws.to_json(), "alarmed": self.alarmed}
-
-    def resume(self, held: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`state` gave."""
-        kept = {**held["saved"], "early": held["early"]}
-        self.means = {name: MeanSequence.from_json(one, 0.0, 1.0) for name, one in kept.items()}
-        self.means["loss"] = MeanSequence.from_json(held["loss"], self._promised.least, 1.0)
-        self.draws = ProbabilityMonitor.from_json(held["draws"])
-        self.alarmed = bool(held["alarmed"])
-
-
-# --- all of it -----------------------------------------------------------------------------------
 class Production(Tabular):
     """One policy, watched over all questions that it ran on, and where everything stands.
 
@@ -287,7 +115,8 @@ class Production(Tabular):
         self._promised = Promised.by(policy, settings.metric, settings.max_loss)
         self._stopping = Stopping(self._promised, settings.level)
         self._waiting: dict[str, dict[str, Any]] = {}
-        self._alarms: list[Alarm] = []
+        self.alarms: list[Alarm] = []
+        """All that were raised, in order."""
         self._past: dict[str, list[float]] = {name: [] for name in self.reading.names}
         self._drift: dict[str, ExchangeabilityMonitor] = {}
         self._reference = ""  # a digest of the past; empty: the first questions are the past
@@ -327,7 +156,7 @@ class Production(Tabular):
     # --- taking in -------------------------------------------------------------------------------
     def take(self, asked: Asked) -> list[Alarm]:
         """A question that ended; the alarms raised by it."""
-        counts, before = self.counts, len(self._alarms)
+        counts, before = self.counts, len(self.alarms)
         counts["questions"] += 1
         counts["rounds"] += asked.rounds
         counts["early"] += asked.early
@@ -370,14 +199,14 @@ class Production(Tabular):
             while len(self._waiting) > _MOST_WAITING:
                 self._waiting.pop(next(iter(self._waiting)))
                 counts["forgotten"] += 1
-        return self._alarms[before:]
+        return self.alarms[before:]
 
     def label(self, label: Label) -> list[Alarm]:
         """What became known of a question that was taken; the alarms raised by it.
 
         A label of a question that was not taken, or that has one, counts for nothing.
         """
-        name, gold, before = label.question_id, label.gold_answers, len(self._alarms)
+        name, gold, before = label.question_id, label.gold_answers, len(self.alarms)
         held = self._waiting.get(name)
         if held is None:
             return []
@@ -402,7 +231,7 @@ class Production(Tabular):
         if self._coverage is not None and gold:
             arrived = self._promise.read({**held["answers"], "gold_answers": list(gold)})
             self._coverage_fell(self._coverage, name, self._coverage.label(arrived))
-        return self._alarms[before:]
+        return self.alarms[before:]
 
     def _calibrate(self, name: str, sure: float, stop: Returned, gold: Sequence[str]) -> None:
         """Whether an answer is right: equal to a gold answer, or of score 1; else it is unknown."""
@@ -451,25 +280,20 @@ class Production(Tabular):
             text=text or f"{of} {_SAYS[kind]}".lstrip(),
             evidence=evidence,
         )
-        self._alarms.append(alarm)
+        self.alarms.append(alarm)
 
     # --- telling ---------------------------------------------------------------------------------
-    @property
-    def alarms(self) -> tuple[Alarm, ...]:
-        """All that were raised, in order."""
-        return tuple(self._alarms)
-
     @property
     def alarm_notes(self) -> list[str]:
         """A sentence each."""
         return [
             f"ALARM, {alarm.kind} at question {alarm.question:,}: {alarm.text}."
-            for alarm in self._alarms
+            for alarm in self.alarms
         ]
 
     def gauges(self) -> Mapping[str, float]:
         """For metrics, at any time: 1 by kind of alarm that was raised, else 0."""
-        raised = {alarm.kind for alarm in self._alarms}
+        raised = {alarm.kind for alarm in self.alarms}
         return {kind: float(kind in raised) for kind in KINDS}
 
     def _standing(self) -> list[dict[str, Any]]:
@@ -481,11 +305,6 @@ class Production(Tabular):
         if self._coverage is not None:
             tests += [standing(held, kind) for kind, held in self._coverage.monitors.items()]
         return tests
-
-    @property
-    def loss(self) -> PerQuestion:
-        """What stopping loses, per question."""
-        return self._stopping.loss
 
     @property
     def rounds_saved(self) -> float | None:
@@ -515,15 +334,15 @@ class Production(Tabular):
             "promised_loss": self._promised.most,
             **self.counts,
             "waiting_for_labels": len(self._waiting),
-            "alarm": bool(self._alarms),
+            "alarm": bool(self.alarms),
             "tests": self._standing(),
             "stopped_early": self._stopping.means["early"].at(self.settings.level),
-            "loss": self.loss,
+            "loss": self._stopping.loss,
             "saved": self._stopping.saved,
             "rounds_saved": self.rounds_saved,
             "reliability": self._reliability(),
             "coverage": self._coverage,
-            "alarms": self._alarms,
+            "alarms": self.alarms,
         }
         return {name: as_json(value) for name, value in told.items()}
 
@@ -598,7 +417,7 @@ class Production(Tabular):
             Column(name="mean", kind="percent", interval=True, head="mean, %"),
             Column(name="promised", kind="percent", head="promised"),
         )
-        loss, counts = self.loss, self.counts
+        loss, counts = self._stopping.loss, self.counts
         rows: list[list[Value]] = []
         if loss.explored:
             rows.append([loss.name, loss.explored, loss, self._promised.most])
@@ -656,7 +475,7 @@ class Production(Tabular):
             "stopping": self._stopping.state(),
             "coverage": None if self._coverage is None else self._coverage.state(),
             "waiting": self._waiting,
-            "alarms": self._alarms,
+            "alarms": self.alarms,
         }
         return {"suffice_production": VERSION, "policy": self._policy, **as_json(own)}
 
@@ -699,4 +518,4 @@ class Production(Tabular):
             if self._coverage is not None:
                 self._coverage.resume(held["coverage"])
             self._waiting = {name: dict(waiting) for name, waiting in held["waiting"].items()}
-            self._alarms = [Alarm.from_json(alarm) for alarm in held["alarms"]]
+            self.alarms = [Alarm.from_json(alarm) for alarm in held["alarms"]]

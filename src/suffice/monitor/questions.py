@@ -1,9 +1,9 @@
-"""What monitors read of recorded questions: where the policy stops, its signals there, what was returned."""
+"""What monitors read of recorded questions, and what stopping loses and saves on them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -13,11 +13,14 @@ from numpy.typing import NDArray
 
 from suffice.contracts import ConfidentPolicy, SetPolicy, StopPolicy
 from suffice.costs.usage import stop_costs
+from suffice.errors import UsageError
 from suffice.measures.costs import policy_reads
+from suffice.monitor.alarms import ProbabilityMonitor
 from suffice.policies.file import policy_hash
-from suffice.scoring import AnswerChoice
+from suffice.scoring import METRICS, AnswerChoice, Metric, ScoreName, accuracy, exact_match, f1
 from suffice.signals.registry import resolve
 from suffice.signals.table import SignalTable, answer_votes, first_stops, signal_columns
+from suffice.stats.betting import MeanSequence
 from suffice.stats.fields import known
 from suffice.stats.series import running_best
 from suffice.trace.rounds.records import CUTS, POLICY_STOP
@@ -31,6 +34,12 @@ _READ = (
     *("answer", "gold_answers", "score", "propensity", "stopped_by", "policy_hash", "time"),
     *("signals", "probed"),
 )
+_OF_SHARE = 0.1  # of the level, for the share of questions that are stopped early
+_SCORES: Mapping[ScoreName, Callable[[str, Iterable[str]], float]] = {
+    "em": exact_match,
+    "f1": f1,
+    "acc": accuracy,
+}
 Array = NDArray[np.float64]
 
 
@@ -211,10 +220,7 @@ def _answer_rounds(
 def _saved(
     policy: StopPolicy, traces: TraceSet, at: NDArray[np.intp], end: NDArray[np.intp]
 ) -> Mapping[str, Array]:
-    """What share of each cost up to the end the stop saves, in [0, 1]; NaN: unknown.
-
-    What the answer at the stop costs is unknown where only the end has one.
-    """
+    """What share of each cost up to the end the stop saves, in [0, 1]; NaN: unknown."""
     costs = stop_costs(traces, reads=policy_reads(policy))
     rows, answered = np.arange(len(at)), traces.answered
     unasked = answered[rows, end] & ~answered[rows, at]
@@ -266,3 +272,168 @@ def significant(value: float) -> float:
     (0.123, 98800.0)
     """
     return float(f"{value:.3g}") if math.isfinite(value) else math.nan
+
+
+# --- what stopping costs -------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promised:
+    """The loss that is watched, by which score, and the most that is promised (``None``: nothing is)."""
+
+    metric: Metric
+    score: ScoreName
+    loss: str = "signed"
+    most: float | None = None
+
+    @classmethod
+    def by(cls, policy: StopPolicy, metric: str | None, most: float | None) -> Promised:
+        """What a certified policy promises, unless another metric or bound is named."""
+        if most is not None and not 0.0 <= most <= 1.0:
+            raise UsageError(f"a promised loss lies in [0, 1], found {most!r}")
+        if metric is not None and metric not in METRICS:
+            raise UsageError(f"no metric {metric!r}; allowed: {', '.join(map(str, METRICS))}")
+        terms = policy.facts.guarantee
+        loss, stated = _bound_of(terms)
+        certified = {
+            known.key(score): (known, score) for known in METRICS.values() for score in _SCORES
+        }.get(str(terms.get("metric")))
+        if metric is None and certified is not None:
+            known, score = certified
+            return cls(metric=known, score=score, loss=loss, most=stated if most is None else most)
+        named = METRICS[metric or "f1"]  # type: ignore[index]
+        if certified is not None and certified[0] is named and most is None:
+            most = stated
+        return cls(metric=named, score=named.score, most=most)
+
+    @property
+    def least(self) -> float:
+        """The least a loss can be; the most is 1."""
+        return -1.0 if self.loss == "signed" else 0.0
+
+    def lost(self, stop: Returned, end: Returned, gold: Sequence[str]) -> float:
+        """By what a stop returns where running on returns the other; NaN: unknown."""
+        if self.metric.agreement:
+            gold = () if end.answer is None else (end.answer,)
+        at_stop, at_end = self._value(stop, gold), self._value(end, gold)
+        if math.isnan(at_stop) or math.isnan(at_end):
+            return math.nan
+        if self.loss == "wrong-stop":
+            return float(at_end == 1.0 and at_stop != 1.0)
+        return max(at_end - at_stop, self.least)
+
+    def _value(self, returned: Returned, gold: Sequence[str]) -> float:
+        if self.metric.against == "scores":
+            own = math.nan if returned.score is None else returned.score
+            exact = {"f1": own, "em": float(own == 1.0), "acc": float(own > 0.0)}
+            return math.nan if math.isnan(own) else exact[self.score]
+        if returned.answer is None or not gold:
+            return math.nan
+        if self.metric.agreement and exact_match(returned.answer, gold) == 1.0:
+            return 1.0
+        return _SCORES[self.score](returned.answer, gold)
+
+    @property
+    def in_words(self) -> str:
+        """The loss, for a table."""
+        kind = {"signed": "", "drop": " in drops", "wrong-stop": " in wrong stops"}[self.loss]
+        return f"{self.metric.head(self.score)} lost{kind}"
+
+
+def _bound_of(terms: Mapping[str, Any]) -> tuple[str, float | None]:
+    """Which loss a certificate bounds, and at what."""
+    bounds: list[Any] = [{"of": terms.get("loss"), "at_most": terms.get("max_loss")}]
+    bounds += [bound for bound in terms.get("bounds") or () if isinstance(bound, Mapping)]
+    for bound in bounds:
+        kind, most = bound.get("of"), bound.get("at_most")
+        if kind in ("signed", "drop", "wrong-stop") and isinstance(most, int | float):
+            return str(kind), float(most)
+    return "signed", None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PerQuestion:
+    """A mean over all questions of what stops early change, from those that ran on past their stop."""
+
+    name: str
+    explored: int
+    estimate: float
+    low: float
+    high: float
+
+
+class Stopping:
+    """What stopping loses and saves against running on, per question, at all times.
+
+    Savings are shares of what the same loop would have cost that went on, asked for the same.
+
+    Questions drawn to run on past their policy's stop tell what others lose; the share that is stopped early
+    is counted of all. The product of both intervals, 0.9 and 0.1 of the level apart, holds for the mean per
+    question. It does not matter in which order or how many of the drawn ones are labelled, so long as that
+    does not depend on the outcome, nor whether others are: weights of 1/propensity would need the others'
+    labels too, for intervals as wide.
+    """
+
+    def __init__(self, promised: Promised, level: float) -> None:
+        self._promised, self._level = promised, level
+        self.means = {name: MeanSequence(0.0, 1.0) for name in ("early", *SAVED)}
+        self.means["loss"] = MeanSequence(promised.least, 1.0)
+        self.draws = ProbabilityMonitor(level)
+        self.alarmed = False
+
+    def take(self, asked: Asked) -> bool:
+        """A question that ended; whether the draws are shown not to be what was promised by it."""
+        if asked.stop is not None:
+            self.means["early"].take(float(asked.early))
+        for name, share in asked.saved.items():
+            self.means[name].take(share)
+        if not asked.early or asked.propensity is None:
+            return False
+        before = self.draws.alarmed
+        return self.draws.update(asked.propensity, float(asked.explored)) and not before
+
+    def lose(self, loss: float) -> bool:
+        """What a question that ran on would have lost by stopping; whether that raised the alarm."""
+        self.means["loss"].take(loss)
+        most = self._promised.most
+        mean = self.means["early"].mean * self.means["loss"].mean
+        if self.alarmed or most is None or mean <= most:
+            return False
+        self.alarmed = self.loss.low > most
+        return self.alarmed
+
+    @property
+    def loss(self) -> PerQuestion:
+        """The loss per question."""
+        return self._per_question(self._promised.in_words, self.means["loss"])
+
+    @property
+    def saved(self) -> list[PerQuestion]:
+        """The share that is saved of each cost, of those that are known."""
+        return [
+            self._per_question(name, self.means[name]) for name in SAVED if self.means[name].count
+        ]
+
+    def _per_question(self, name: str, held: MeanSequence) -> PerQuestion:
+        share = self.means["early"].at(_OF_SHARE * self._level)
+        mean = held.at((1.0 - _OF_SHARE) * self._level)
+        ends = [part * end for part in (share.low, share.high) for end in (mean.low, mean.high)]
+        return PerQuestion(
+            name=name,
+            explored=mean.count,
+            estimate=share.estimate * mean.estimate,
+            low=min(ends),
+            high=max(ends),
+        )
+
+    def state(self) -> dict[str, Any]:
+        """All it needs to go on."""
+        saved = {name: self.means[name].to_json() for name in SAVED}
+        held = {name: self.means[name].to_json() for name in ("early", "loss")}
+        return {**held, "saved": saved, "draws": self.draws.to_json(), "alarmed": self.alarmed}
+
+    def resume(self, held: Mapping[str, Any]) -> None:
+        """Go on from what :meth:`state` gave."""
+        kept = {**held["saved"], "early": held["early"]}
+        self.means = {name: MeanSequence.from_json(one, 0.0, 1.0) for name, one in kept.items()}
+        self.means["loss"] = MeanSequence.from_json(held["loss"], self._promised.least, 1.0)
+        self.draws = ProbabilityMonitor.from_json(held["draws"])
+        self.alarmed = bool(held["alarmed"])

@@ -64,15 +64,14 @@ def read_corpus(path: str | Path, *, max_file_bytes: int = MAX_FILE_BYTES) -> Co
         if reason:
             skipped.append(SkippedFile(path=name, reason=reason))
         elif file.suffix.lower() in _ROWS:
-            passages.extend(_rows(text, file, name))
+            passages += [
+                _row(line, file, row, f"{name}#{row + 1}")
+                for row, line in enumerate(text.split("\n"))
+                if line.strip()
+            ]
         else:
             passages.extend(_sections(text, file, name))
     reading = CorpusReading(passages=tuple(passages), skipped=tuple(skipped))
-    _check(reading, root)
-    return reading
-
-
-def _check(reading: CorpusReading, root: Path) -> None:
     if not reading.passages:
         reasons = ", ".join(f"{n} {why}" for why, n in sorted(reading.skipped_by_reason.items()))
         raise DataError(
@@ -84,6 +83,7 @@ def _check(reading: CorpusReading, root: Path) -> None:
         check_ids(reading.passages)
     except DataError as error:
         raise DataError(error.message, file=str(root), column=error.column) from error
+    return reading
 
 
 # --- files ------------------------------------------------------------------------------------
@@ -130,27 +130,15 @@ def _read(file: Path, max_file_bytes: int) -> tuple[str, str]:
             return "", "not a regular file"
         if file.stat().st_size > max_file_bytes:
             return "", f"larger than {max_file_bytes / 1e6:g} MB"
-        return _decode(file.read_bytes())
+        data = file.read_bytes()
+        return ("", "binary") if b"\0" in data else (data.decode("utf-8-sig"), "")
     except OSError as error:
         return "", f"unreadable ({error.strerror})"
-
-
-def _decode(data: bytes) -> tuple[str, str]:
-    if b"\0" in data:
-        return "", "binary"
-    try:
-        return data.decode("utf-8-sig"), ""
     except UnicodeDecodeError:
         return "", "not UTF-8"
 
 
 # --- rows -------------------------------------------------------------------------------------
-def _rows(text: str, file: Path, name: str) -> Iterator[Passage]:
-    for row, line in enumerate(text.split("\n")):
-        if line.strip():
-            yield _row(line, file, row, f"{name}#{row + 1}")
-
-
 def _row(line: str, file: Path, row: int, default_id: str) -> Passage:
     wanted = 'a row is {"id": optional, "title": optional, "text": required}, all strings'
     try:

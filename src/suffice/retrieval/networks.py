@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import hashlib
+import json
+import threading
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,37 +35,57 @@ def without_bars() -> Iterator[None]:
         logging.enable_progress_bar()
 
 
-def load_pair_network(name_or_path: str | Path, what: str) -> Any:
-    """A ``CrossEncoder``: a folder that sentence-transformers saved, or a model's name on the Hub.
-
-    ``what`` says in errors what was looked for.
-    """
+@contextmanager
+def _loading(what: str, name: str) -> Iterator[Any]:
+    """The library, to load a folder that it saved, or a model by its name on the Hub."""
     module = require("sentence_transformers", extra="rerank", purpose=f"The {what}")
     try:
         with without_bars():
-            return module.CrossEncoder(str(name_or_path), model_kwargs=SAFE)
+            yield module
     except (OSError, ValueError, KeyError) as error:
         raise UsageError(
-            f"no {what} at {str(name_or_path)!r}: {first_line(error)}; name a folder that "
-            "sentence-transformers' CrossEncoder saved, or a model of the Hub"
+            f"no {what} at {name!r}: {first_line(error)}; name a folder that sentence-transformers saved, or "
+            "a model of the Hub"
         ) from error
 
 
-def raw_outputs(model: Any, pairs: Sequence[tuple[str, str]], what: str, *, batch_size: int) -> Any:
-    """The network's outputs for every pair, without sigmoid or softmax."""
-    torch = require("torch", extra="rerank", purpose=f"The {what}")
-    try:
-        return model.predict(
-            list(pairs),
-            batch_size=batch_size,
-            activation_fn=torch.nn.Identity(),
-            show_progress_bar=False,
-        )
-    except RuntimeError as error:
-        raise BackendError(f"the {what} failed: {first_line(error)}") from error
+class _PairNetwork:
+    """A cross-encoder of sentence-transformers, one of whose outputs is asked for."""
+
+    _what: str
+
+    def __init__(self, model: Any, *, index: int = 0, batch_size: int = 32) -> None:
+        if batch_size < 1:
+            raise UsageError(f"batch_size must be at least 1, found {batch_size}")
+        self._model, self._index, self._batch_size = model, index, batch_size
+
+    @classmethod
+    def load(cls, name_or_path: str | Path, *, batch_size: int = 32) -> Self:
+        """Load a folder that sentence-transformers saved, or a model by its name on the Hub."""
+        name = str(name_or_path)
+        with _loading(cls._what, name) as module:
+            model = module.CrossEncoder(name, model_kwargs=SAFE)
+        return cls(model, index=cls._output(model, name), batch_size=batch_size)
+
+    @classmethod
+    def _output(cls, model: Any, source: str) -> int:
+        raise NotImplementedError
+
+    def _raw(self, pairs: Sequence[tuple[str, str]]) -> Any:
+        """The network's outputs for every pair, without sigmoid or softmax."""
+        torch = require("torch", extra="rerank", purpose=f"The {self._what}")
+        try:
+            return self._model.predict(
+                list(pairs),
+                batch_size=self._batch_size,
+                activation_fn=torch.nn.Identity(),
+                show_progress_bar=False,
+            )
+        except RuntimeError as error:
+            raise BackendError(f"the {self._what} failed: {first_line(error)}") from error
 
 
-class CrossEncoderReranker:
+class CrossEncoderReranker(_PairNetwork):
     """Scores passages with a sentence-transformers cross-encoder; a :class:`suffice.contracts.Reranker`.
 
     Scores are raw: the network's one output without a sigmoid, unbounded, high for relevant. A
@@ -71,60 +94,48 @@ class CrossEncoderReranker:
     Use :meth:`load`.
     """
 
-    def __init__(self, model: Any, *, batch_size: int = 32) -> None:
-        if batch_size < 1:
-            raise UsageError(f"batch_size must be at least 1, found {batch_size}")
-        self._model = model
-        self._batch_size = batch_size
+    _what = "cross-encoder"
 
     @classmethod
-    def load(cls, name_or_path: str | Path, *, batch_size: int = 32) -> Self:
-        """Load a folder that sentence-transformers saved, or a model by its name on the Hub."""
-        model = load_pair_network(name_or_path, "cross-encoder")
+    def _output(cls, model: Any, source: str) -> int:
         if model.num_labels != 1:
             raise UsageError(
-                f"{str(name_or_path)!r} gives {model.num_labels} scores a pair; a reranker gives one"
+                f"{source!r} gives {model.num_labels} scores a pair; a reranker gives one"
             )
-        return cls(model, batch_size=batch_size)
+        return 0
 
     def rerank(self, query: str, passages: Sequence[Passage]) -> tuple[Passage, ...]:
         """The same passages, best first, each with its raw score; equal scores keep their order."""
         if not passages:
             return ()
-        pairs = [(query, passage_text(passage)) for passage in passages]
-        scores = raw_outputs(self._model, pairs, "cross-encoder", batch_size=self._batch_size)
-        return best_reranked(passages, scores)
+        return best_reranked(
+            passages, self._raw([(query, passage_text(passage)) for passage in passages])
+        )
 
 
 # --- entailment -----------------------------------------------------------------------------------
-class _NliNetwork:
-    """A three-label cross-encoder of sentence-transformers, and which label is asked for.
+class _NliNetwork(_PairNetwork):
+    """A three-label network, and which label is asked for: models disagree about their order."""
 
-    Models disagree about the order of the labels, so it is read from the model's configuration.
-    """
-
+    _what = "entailment model"
     _label: str
 
-    def __init__(self, model: Any, *, index: int, batch_size: int = 32) -> None:
-        if batch_size < 1:
-            raise UsageError(f"batch_size must be at least 1, found {batch_size}")
-        self._model = model
-        self._index = index
-        self._batch_size = batch_size
-
     @classmethod
-    def load(cls, name_or_path: str | Path, *, batch_size: int = 32) -> Self:
-        """Load a folder that sentence-transformers saved, or a model by its name on the Hub."""
-        model = load_pair_network(name_or_path, "entailment model")
-        index = _index(model.config.id2label, cls._label, str(name_or_path))
-        return cls(model, index=index, batch_size=batch_size)
+    def _output(cls, model: Any, source: str) -> int:
+        labels, wanted = model.config.id2label, cls._label
+        matching = [int(at) for at, label in labels.items() if label.strip().lower() == wanted]
+        if len(labels) != 3 or len(matching) != 1:
+            raise UsageError(
+                f"{source!r} has the labels {', '.join(labels.values())}; an entailment model has three, "
+                f"one of them named {wanted}: set id2label in its config.json"
+            )
+        return matching[0]
 
     def _probabilities(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
         """Of the label, (len(pairs),): the outputs go through a softmax."""
         if not pairs:
             return np.empty(0, np.float64)
-        outputs = raw_outputs(self._model, pairs, "entailment model", batch_size=self._batch_size)
-        logits = np.asarray(outputs, np.float64)
+        logits = np.asarray(self._raw(pairs), np.float64)
         powers = np.exp(logits - logits.max(axis=1, keepdims=True))
         shares: NDArray[np.float64] = powers / powers.sum(axis=1, keepdims=True)
         return shares[:, self._index]
@@ -168,11 +179,105 @@ class NliContradiction(_NliNetwork):
         return np.maximum(probabilities[: len(pairs)], probabilities[len(pairs) :])
 
 
-def _index(labels: Mapping[int, str], wanted: str, source: str) -> int:
-    matching = [int(index) for index, label in labels.items() if label.strip().lower() == wanted]
-    if len(labels) != 3 or len(matching) != 1:
-        raise UsageError(
-            f"{source!r} has the labels {', '.join(labels.values())}; an entailment model has three, "
-            f"one of them named {wanted}: set id2label in its config.json"
+# --- sentence vectors -----------------------------------------------------------------------------
+class SentenceEncoder:
+    """An :class:`suffice.contracts.Encoder` over sentence-transformers. Threads take turns.
+
+    Queries and passages are read with the prompts the model brings for them. Many models of the Hub
+    were trained with one and do not bring it (bge: "Represent this sentence for searching relevant
+    passages: " before queries); give it as ``query_prompt``.
+
+    Use :meth:`load`. ``name`` ends with the start of a SHA-256 over what was loaded: every parameter, the
+    modules' settings, the tokenizer, prompts and greatest length, wherever the folder stands.
+    """
+
+    def __init__(self, model: Any, label: str, *, batch_size: int = 32) -> None:
+        if batch_size < 1:
+            raise UsageError(f"batch_size must be at least 1, found {batch_size}")
+        self._model = model
+        self._batch_size = batch_size
+        self.dimension = int(model.get_embedding_dimension())
+        self.name = f"sentence-transformers:{label}:{_identity(model)[:16]}"
+        self._lock = threading.Lock()  # the tokenizer is set anew for every call
+
+    @classmethod
+    def load(
+        cls,
+        name_or_path: str | Path,
+        *,
+        batch_size: int = 32,
+        query_prompt: str | None = None,
+        passage_prompt: str | None = None,
+    ) -> Self:
+        """Load a folder that sentence-transformers saved, or a model by its name on the Hub."""
+        label = str(name_or_path)
+        with _loading("sentence encoder", label) as module:
+            model = module.SentenceTransformer(label, model_kwargs=SAFE)
+        prompts = model.prompts  # where encode_query and encode_document look first
+        if query_prompt is not None:
+            prompts["query"] = query_prompt
+        if (
+            passage_prompt is None
+        ):  # the empty prompt every model gets for documents hides these names
+            names = ("document", "passage", "corpus")
+            passage_prompt = next((prompts[name] for name in names if prompts.get(name)), None)
+        if passage_prompt is not None:
+            prompts["document"] = passage_prompt
+        folder = Path(label)
+        return cls(
+            model, folder.resolve().name if folder.exists() else label, batch_size=batch_size
         )
-    return matching[0]
+
+    def encode(
+        self, texts: Sequence[str], *, role: Literal["query", "passage"] = "passage"
+    ) -> NDArray[np.float32]:
+        """A unit vector for every text, (len(texts), dimension).
+
+        An empty text gets the vector of the prompt and special tokens alone.
+        """
+        if not texts:
+            return np.empty((0, self.dimension), np.float32)
+        call = self._model.encode_query if role == "query" else self._model.encode_document
+        try:
+            with self._lock:
+                encoded = call(list(texts), batch_size=self._batch_size, show_progress_bar=False)
+        except RuntimeError as error:
+            raise BackendError(f"the encoder {self.name!r} failed: {first_line(error)}") from error
+        vectors = np.asarray(encoded, dtype=np.float32)
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        if not (np.isfinite(lengths) & (lengths > 0)).all():
+            raise BackendError(
+                f"the encoder {self.name!r} gave NaN, infinite numbers or a vector of zeros"
+            )
+        unit: NDArray[np.float32] = vectors / lengths
+        return unit
+
+
+def _identity(model: Any) -> str:
+    """SHA-256 over what makes the vectors, as it is in memory."""
+    torch = require("torch", extra="rerank", purpose="The sentence encoder")
+    digest = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        flat = tensor.detach().cpu().contiguous().reshape(-1)
+        digest.update(flat.view(torch.uint8).numpy())
+    backend = getattr(model.tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        words = json.dumps(sorted(model.tokenizer.get_vocab().items()))
+    else:  # without padding and truncation, which every call sets anew
+        definition = json.loads(backend.to_str()) | {"padding": None, "truncation": None}
+        words = json.dumps(definition, sort_keys=True)
+    usage = {
+        "modules": [
+            (
+                type(module).__name__,
+                module.get_config_dict() if hasattr(module, "get_config_dict") else {},
+            )
+            for module in model.children()
+        ],
+        "prompts": dict(model.prompts),
+        "length": model.max_seq_length,
+        "words": hashlib.sha256(words.encode()).hexdigest(),
+    }
+    digest.update(json.dumps(usage, sort_keys=True, default=str).encode())
+    return digest.hexdigest()

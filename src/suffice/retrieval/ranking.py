@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
+import os
+import struct
+import tokenize
+import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.errors import DataError, UsageError
+from suffice.errors import DataError, UsageError, first_line
+from suffice.trace.durable import replace_file
 from suffice.trace.rounds.records import Passage
 
 _SHOWN = 3
@@ -48,7 +56,7 @@ def corpus_fingerprint(passages: Iterable[Passage]) -> str:
 
 def corpus_changes(indexed: Sequence[Passage], wanted: Sequence[Passage]) -> str:
     """What differs between an index's passages and others, in words, with the first few ids."""
-    before, now = _texts(indexed), _texts(wanted)
+    before, now = ({p.id: (p.title, p.text) for p in held} for held in (indexed, wanted))
     groups = {
         "added": [name for name in now if name not in before],
         "removed": [name for name in before if name not in now],
@@ -56,10 +64,6 @@ def corpus_changes(indexed: Sequence[Passage], wanted: Sequence[Passage]) -> str
     }
     changes = [f"{len(names)} {what} ({_listed(names)})" for what, names in groups.items() if names]
     return ", ".join(changes) if changes else "the same passages in another order"
-
-
-def _texts(passages: Sequence[Passage]) -> Mapping[str, tuple[str, str | None]]:
-    return {passage.id: (passage.title, passage.text) for passage in passages}
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -83,3 +87,120 @@ def scored(
     """The passages of some rows with their scores (n_rows,)."""
     pairs = zip(rows.tolist(), scores.tolist(), strict=True)
     return tuple(replace(passages[row], score=score) for row, score in pairs)
+
+
+# --- on disk --------------------------------------------------------------------------------------
+SCHEMA = 3
+_FILE = "index.npz"
+
+UNREADABLE: tuple[type[Exception], ...] = (
+    # any file, and JSON
+    *(OSError, EOFError, ValueError),
+    # too deep, of an unknown kind, or encrypted, as flipped bits may say
+    *(RecursionError, NotImplementedError, RuntimeError),
+    # NumPy reads an array's header as Python source, and makes an array of the size it states
+    *(SyntaxError, tokenize.TokenError, MemoryError, OverflowError, struct.error),
+    *(zipfile.BadZipFile, zlib.error),
+    # well-formed, but not what the reader expects
+    *(TypeError, KeyError, IndexError, AttributeError, ArithmeticError),
+)
+"""Not among them: ``ImportError``, which :class:`suffice.errors.MissingExtra` is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredIndex:
+    """What a file holds; errors of what is in it name ``file``."""
+
+    passages: tuple[Passage, ...]
+    settings: Mapping[str, Any]
+    arrays: Mapping[str, NDArray[Any]]
+    file: Path
+
+    def error(self, message: str, column: str | None = None) -> DataError:
+        """What is wrong with it, and what to do."""
+        return DataError(f"{message}; build the index again", file=str(self.file), column=column)
+
+
+def has_index(folder: Path) -> bool:
+    """Whether an index, of whatever state, was saved to a folder."""
+    return os.path.exists(folder / _FILE)  # noqa: PTH110 - a name too long is no index
+
+
+def prepare_folder(folder: Path) -> None:
+    """Make the folder an index is to be saved to, where it is missing."""
+    try:
+        if folder.exists() and not folder.is_dir():
+            raise UsageError(
+                f"{folder} is a file; an index is saved to a folder: name a new or empty one"
+            )
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(f"{folder} may not be written")
+        names = sorted(entry.name for entry in folder.iterdir())
+    except OSError as error:
+        raise UsageError(
+            f"an index cannot be kept in {folder} ({error.strerror or error}); name a folder that can be "
+            "made and written"
+        ) from error
+    others = [name for name in names if not name.startswith((_FILE, f".{_FILE}"))]
+    if others and _FILE not in names:
+        more = ", ..." if len(others) > _SHOWN else ""
+        raise UsageError(
+            f"{folder} holds other files ({', '.join(others[:_SHOWN])}{more}) and no index; an index "
+            "is saved to a folder of its own: name a new or empty one"
+        )
+
+
+def packed(arrays: Mapping[str, NDArray[Any]], **documents: Any) -> bytes:
+    """Arrays, and what is written as JSON beside them, as the bytes of one ``.npz`` file."""
+    held = {
+        name: np.frombuffer(json.dumps(document).encode("ascii"), np.uint8)
+        for name, document in documents.items()
+    }
+    content = io.BytesIO()
+    np.savez(content, **held, **dict(arrays))  # type: ignore[arg-type]
+    return content.getvalue()
+
+
+def unpacked(path: Path, *documents: str) -> tuple[dict[str, NDArray[Any]], list[Any]]:
+    """The arrays of a file that :func:`packed` made, and its documents; raises one of :data:`UNREADABLE`."""
+    with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+        arrays = {name: file[name] for name in file.files}
+    return arrays, [json.loads(arrays.pop(name).tobytes()) for name in documents]
+
+
+def save_index(
+    folder: Path,
+    kind: str,
+    passages: tuple[Passage, ...],
+    settings: Mapping[str, Any],
+    arrays: Mapping[str, NDArray[Any]],
+) -> None:
+    """Write an index; one that is there already is replaced in one step."""
+    prepare_folder(folder)
+    header = {"schema": SCHEMA, "kind": kind, "settings": dict(settings)}
+    rows = [[passage.id, passage.title, passage.text] for passage in passages]
+    replace_file(folder / _FILE, packed(arrays, header=header, passages=rows))
+
+
+def load_index(folder: Path, kind: str) -> StoredIndex:
+    """Read what :func:`save_index` wrote."""
+    path = folder / _FILE
+    if not path.exists():
+        raise DataError(f"missing: no {kind} index was saved here", file=str(path))
+    try:
+        arrays, (header, rows) = unpacked(path, "header", "passages")
+        schema, stated, settings = (header[name] for name in ("schema", "kind", "settings"))
+        passages = tuple(Passage(id=own, title=title, text=text) for own, title, text in rows)
+        settings = dict(settings.items())
+        newer = schema > SCHEMA
+    except UNREADABLE as error:
+        raise DataError(
+            f"not a readable index ({first_line(error)}); build the index again", file=str(path)
+        ) from error
+    stored = StoredIndex(passages=passages, settings=settings, arrays=arrays, file=path)
+    if newer:
+        raise stored.error(f"schema {schema} is newer than {SCHEMA}; update suffice")
+    if stated != kind:
+        raise stored.error(f"holds an index of kind {stated!r:.60}, not {kind!r}", "kind")
+    return stored

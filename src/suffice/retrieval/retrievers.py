@@ -3,21 +3,203 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence, Set
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 from suffice.contracts import Encoder, Reranker, Retriever
-from suffice.errors import DataError, UsageError, unknown_name
-from suffice.retrieval.combined import HybridRetriever, RerankedRetriever
-from suffice.retrieval.index_file import load_index
-from suffice.retrieval.indexes import IndexKind, IndexMaker
-from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index
-from suffice.retrieval.ranking import corpus_changes, corpus_fingerprint
+from suffice.errors import DataError, InternalError, UsageError, unknown_name
+from suffice.retrieval.bm25 import OKAPI, BM25Index
+from suffice.retrieval.dense import DenseIndex
+from suffice.retrieval.ranking import (
+    check_k,
+    corpus_changes,
+    corpus_fingerprint,
+    has_index,
+    load_index,
+    prepare_folder,
+)
 from suffice.trace.rounds.records import Passage
+
+IndexKind = Literal["bm25", "dense"]
+INDEX_KINDS: tuple[IndexKind, ...] = get_args(IndexKind)
+
+
+KeptIndex = BM25Index | DenseIndex
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexMaker:
+    """Makes indexes of every kind.
+
+    ``encoder`` is for dense ones; ``on_progress`` is told how many passages of how many are encoded.
+    """
+
+    encoder: Encoder | None = None
+    on_progress: Callable[[int, int], None] = lambda *_: None
+
+    def build(
+        self, kind: IndexKind, passages: tuple[Passage, ...], work: Path | None = None
+    ) -> KeptIndex:
+        """A new index; ``work`` is where a dense one keeps what it encoded until it is finished."""
+        if kind == "bm25":
+            return BM25Index.build(passages)
+        return DenseIndex.build(
+            passages, self._needed_encoder(), work=work, on_progress=self.on_progress
+        )
+
+    def load(self, kind: IndexKind, folder: Path) -> KeptIndex:
+        """A saved one."""
+        if kind == "bm25":
+            return BM25Index.load(folder)
+        return DenseIndex.load(folder, self._needed_encoder())
+
+    def cached(self, kind: IndexKind, passages: tuple[Passage, ...], folder: Path) -> KeptIndex:
+        """The index in ``folder`` when it is of these passages and this encoder, else a new one there."""
+        stored = None
+        with suppress(DataError, OSError):  # none, half-written or of another encoder: only a cache
+            stored = self.load(kind, folder)
+        if stored is not None and _same(stored.passages, passages):
+            return stored
+        return self._renewed(kind, passages, folder)
+
+    def kept(
+        self,
+        kind: IndexKind,
+        passages: tuple[Passage, ...],
+        folder: Path,
+        *,
+        renew: bool = False,
+    ) -> KeptIndex:
+        """The index that the user keeps in ``folder``, made there when there is none."""
+        try:
+            anew = renew or not has_index(folder)
+            if anew:
+                prepare_folder(folder)
+        except UsageError as error:
+            raise UsageError(f"--index: {error}") from error
+        if anew:
+            return self._renewed(kind, passages, folder)
+        try:
+            stored = self.load(kind, folder)
+        except DataError as error:
+            raise DataError(f"{error}; --reindex builds it anew") from error
+        if not _same(stored.passages, passages):
+            raise DataError(
+                f"is of another corpus: {corpus_changes(stored.passages, passages)}; --reindex builds it "
+                "anew, or name another --index",
+                file=str(folder),
+            )
+        return stored
+
+    def _renewed(self, kind: IndexKind, passages: tuple[Passage, ...], folder: Path) -> KeptIndex:
+        prepare_folder(folder)  # what is wrong with it is told before anything is encoded
+        place = folder.resolve()  # "." has no name
+        work = place.with_name(f"{place.name}.work")
+        index = self.build(kind, passages, work)
+        index.save(folder)
+        shutil.rmtree(work, ignore_errors=True)
+        return index
+
+    def _needed_encoder(self) -> Encoder:
+        if self.encoder is None:
+            raise InternalError("a dense index without an encoder")
+        return self.encoder
+
+
+def _same(stored: Sequence[Passage], passages: Sequence[Passage]) -> bool:
+    return corpus_fingerprint(stored) == corpus_fingerprint(passages)
+
+
+def reciprocal_rank_fusion(
+    rankings: Sequence[Sequence[str]], *, k: float = 60
+) -> list[tuple[str, float]]:
+    """Ids with the sum of ``1 / (k + rank)`` over the rankings that name them, best first.
+
+    Notes
+    -----
+    Cormack, Clarke and Buettcher, "Reciprocal rank fusion outperforms Condorcet and individual rank
+    learning methods", SIGIR 2009.
+
+    >>> [(name, round(score, 3)) for name, score in
+    ...  reciprocal_rank_fusion([["a", "b"], ["b", "c"]], k=0)]
+    [('b', 1.5), ('a', 1.0), ('c', 0.5)]
+    """
+    _check_constant(k)
+    scores: dict[str, float] = {}
+    for ranking in rankings:
+        if len(set(ranking)) < len(ranking):
+            raise DataError(f"a ranking must name every id once, found {list(ranking)!r:.200}")
+        for rank, name in enumerate(ranking, start=1):
+            scores[name] = scores.get(name, 0.0) + 1.0 / (k + rank)
+    return sorted(scores.items(), key=lambda item: -item[1])
+
+
+def _check_constant(k: float) -> None:
+    if not 0 <= k < float("inf"):
+        raise UsageError(f"k of reciprocal rank fusion must be at least 0, found {k!r}")
+
+
+class HybridRetriever:
+    """Fuses the rankings of several retrievers; a :class:`suffice.contracts.Retriever`.
+
+    Passages with one id are one passage, told by the first retriever that found it; ``score`` is the
+    fused score. Every retriever gives ``candidates`` passages, however many are asked for.
+    """
+
+    def __init__(
+        self,
+        retrievers: Sequence[Retriever],
+        *,
+        candidates: int = 20,
+        k: float = 60,
+    ) -> None:
+        self._retrievers = tuple(retrievers)
+        if not self._retrievers:
+            raise UsageError("there is nothing to fuse: give at least one retriever")
+        if candidates < 1:
+            raise UsageError(f"candidates must be at least 1, found {candidates}")
+        _check_constant(k)
+        self.candidates = candidates
+        self._k = k
+
+    def retrieve(self, query: str, k: int) -> tuple[Passage, ...]:
+        """The ``k`` best of the fused pool, best first, with their fused scores."""
+        check_k(k)
+        rankings = [retriever.retrieve(query, self.candidates) for retriever in self._retrievers]
+        found: dict[str, Passage] = {}
+        for passage in chain.from_iterable(rankings):
+            found.setdefault(passage.id, passage)
+        names = [[passage.id for passage in ranking] for ranking in rankings]
+        fused = reciprocal_rank_fusion(names, k=self._k)[:k]
+        return tuple(replace(found[name], score=score) for name, score in fused)
+
+
+class RerankedRetriever:
+    """Retrieves a pool, reranks it, gives its best; a :class:`suffice.contracts.Retriever`.
+
+    Passages come in the reranker's order with both numbers: ``score`` is the retriever's, so it need
+    not fall, and ``rerank_score`` the reranker's raw one. No more than ``candidates`` are reranked.
+    """
+
+    def __init__(self, retriever: Retriever, reranker: Reranker, *, candidates: int = 40) -> None:
+        if candidates < 1:
+            raise UsageError(f"candidates must be at least 1, found {candidates}")
+        self._retriever = retriever
+        self._reranker = reranker
+        self.candidates = candidates
+
+    def retrieve(self, query: str, k: int) -> tuple[Passage, ...]:
+        """The ``k`` best of the pool by the reranker, best first; what scored NaN last."""
+        check_k(k)
+        pool = self._retriever.retrieve(query, self.candidates)
+        return tuple(self._reranker.rerank(query, pool)[:k]) if pool else ()
+
 
 RetrieverName = Literal[
     "bm25",
@@ -112,7 +294,7 @@ class Retrieval:
     @property
     def reranks(self) -> bool:
         """Whether its passages carry a ``rerank_score``."""
-        return reranks(self.name)
+        return self.name.endswith(_RERANKED)
 
     @property
     def most(self) -> int | None:
@@ -168,11 +350,7 @@ class OwnParagraphs:
 
 
 def pooled_passages(groups: Iterable[Sequence[Passage]]) -> tuple[Passage, ...]:
-    """Every passage once, by id; one that comes again with another text gets ``id~2``.
-
-    Data sets name paragraphs by title, and the same title may carry two texts. Where some passage is
-    called ``id~2`` already, the next free number is taken.
-    """
+    """Every passage once, by id; one that comes again with another text gets ``id~2``."""
     passages = [passage for group in groups for passage in group]
     taken = {passage.id for passage in passages}
     texts: dict[str, set[str | None]] = {}
@@ -197,10 +375,7 @@ def _free(name: str, number: int, taken: Set[str]) -> str:
 def pooled_retriever(
     passages: tuple[Passage, ...], retrieval: Retrieval, folder: Path, make: IndexMaker
 ) -> Retriever:
-    """Over the paragraphs of all questions; its indexes are kept in and beside ``folder``.
-
-    An index found there is used again when it is of these passages, and of this encoder.
-    """
+    """Over the paragraphs of all questions; its indexes are kept in and beside ``folder``."""
     return retrieval.over([make.cached(k, passages, _beside(folder, k)) for k in retrieval.kinds])
 
 
@@ -227,10 +402,7 @@ def corpus_retriever(
     *,
     renew: bool = False,
 ) -> Retriever:
-    """Over the user's own corpus; what takes long to build is kept in ``folder`` when one is given.
-
-    That is the dense index where there is one, else the only one.
-    """
+    """Over the user's own corpus; what takes long to build is kept in ``folder`` when one is given."""
     longest = retrieval.kinds[-1]
     indexes = [
         make.build(kind, passages)

@@ -10,12 +10,19 @@ from typing import Any
 from fastapi import APIRouter, FastAPI, Request, Response
 
 from suffice._version import VERSION
-from suffice.serve.chat import ChatRequest, Completion
 from suffice.serve.decisions import decision_router
-from suffice.serve.forms import PREFIX, AnswerReply, OfHeaders, model_id
+from suffice.serve.forms import (
+    PREFIX,
+    AnswerReply,
+    ChatRequest,
+    Completion,
+    OfHeaders,
+    ResponseRequest,
+    SearchedResponse,
+    model_id,
+)
 from suffice.serve.guard import Door, application
 from suffice.serve.loops import Loops
-from suffice.serve.responses import ResponseRequest, SearchedResponse
 from suffice.serve.service import Served, Service
 
 _DRAINED_S = 2.0  # at least, whatever a request may take

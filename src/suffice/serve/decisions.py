@@ -17,9 +17,9 @@ from suffice.contracts import Decision, Signal
 from suffice.errors import SufficeError, UsageError
 from suffice.live.loop import Loop
 from suffice.live.reported import round_of
-from suffice.serve.events import QuestionBegun, QuestionEnded, RoundEnded
-from suffice.serve.replies import Body, ErrorReply, Refusal, refusal_of
+from suffice.serve.guard import Body, ErrorReply, Refusal, refusal_of
 from suffice.serve.service import Served, Service
+from suffice.serve.under_way import QuestionBegun, QuestionEnded, RoundEnded
 from suffice.signals.table import lack_live
 from suffice.trace.rounds.records import LoopView, Question, Round, round_of_document
 

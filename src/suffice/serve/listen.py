@@ -18,7 +18,7 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from suffice.errors import UsageError
-from suffice.serve.replies import Refusal, full
+from suffice.serve.guard import Refusal, full
 
 _LOG = logging.getLogger("suffice.serve")
 _MOST_HEAD_BYTES = 32 << 10
@@ -71,10 +71,7 @@ def open_at_once(wanted: int) -> int:
 
 
 def run(app: ASGIApp, listening: Listening) -> None:
-    """Take requests until SIGTERM or SIGINT; a second one ends what is under way too.
-
-    The application's lifespan ends after the last request, and closes what it records.
-    """
+    """Take requests until SIGTERM or SIGINT; a second one ends what is under way too."""
     own = {"head_s": listening.head_s, "most": listening.connections + _FURTHER, "waiting": {}}
     config = uvicorn.Config(
         app,

@@ -30,10 +30,9 @@ from suffice.serve.decisions import (
     observed,
     told_of,
 )
-from suffice.serve.events import QuestionBegun, QuestionEnded, RoundEnded, Tokens
-from suffice.serve.guard import Rates, caller_of
-from suffice.serve.replies import Body, Refusal, too_many
+from suffice.serve.guard import Body, Rates, Refusal, caller_of, too_many
 from suffice.serve.service import Served, Service
+from suffice.serve.under_way import QuestionBegun, QuestionEnded, RoundEnded, Tokens
 from suffice.trace.rounds.labels import Label
 from suffice.trace.rounds.records import StoppedBy
 from suffice.trace.values import MOST_INT16
@@ -411,22 +410,18 @@ class Loops:
             param="question_id",
         )
 
-    def _check_room(self) -> None:
-        if len(self._open) < self._limits.under_way:
-            return
-        oldest = next(iter(self._open.values()))
-        wait = self._limits.idle_s - (self._clock() - oldest.touched)
-        raise too_many(
-            f"{len(self._open):,} loops are under way, which is the limit; end those that are over with POST "
-            "/v1/loops/ID/end",
-            "too_many_loops",
-            min(max(wait, 1.0), 60.0),
-        )
-
     def _new(
         self, asked: LoopRequest, creation: bytes, size: int, policy: str | None, key: str
     ) -> _Session:
-        self._check_room()
+        if len(self._open) >= self._limits.under_way:
+            oldest = next(iter(self._open.values()))
+            wait = self._limits.idle_s - (self._clock() - oldest.touched)
+            raise too_many(
+                f"{len(self._open):,} loops are under way, which is the limit; end those that are over with "
+                "POST /v1/loops/ID/end",
+                "too_many_loops",
+                min(max(wait, 1.0), 60.0),
+            )
         served, watch = self._service.follow(policy)
         try:
             held = asked.model_dump(exclude={"policy", "question"})

@@ -22,8 +22,8 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from suffice._optional import require
 from suffice.live.privacy import Privacy, Veiled
-from suffice.serve.events import Event, QuestionBegun, QuestionEnded, RoundEnded
 from suffice.serve.service import Service
+from suffice.serve.under_way import Event, QuestionBegun, QuestionEnded, RoundEnded
 from suffice.trace.export import OPERATION, agent_attributes, steps_of
 from suffice.trace.rounds.records import (
     STOPPED_BY,

@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, nullcontext, suppress
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -19,17 +18,16 @@ from fastapi import APIRouter, Response
 from fastapi.responses import JSONResponse
 
 from suffice.errors import StorageError, SufficeError, UsageError
-from suffice.monitor.following import Following
-from suffice.monitor.hook import WebHook
+from suffice.monitor.following import Following, WebHook
 from suffice.monitor.production import KINDS, Production, ProductionSettings
 from suffice.policies.file import file_of, names_policy_file
 from suffice.policies.unfitted import FixedPolicy
-from suffice.serve.events import Event, QuestionBegun, RoundEnded
 from suffice.serve.guard import Door, check_exposed, read_tokens
 from suffice.serve.listen import Listening, open_at_once
 from suffice.serve.observers import Metrics, Spans
 from suffice.serve.service import Served, Service
 from suffice.serve.settings import RecordSettings, ServeSettings, WatchSettings
+from suffice.serve.under_way import Event, QuestionBegun, RoundEnded
 from suffice.trace.durable import in_turn
 from suffice.trace.engines import Address, as_place
 from suffice.trace.recording import prune
@@ -78,23 +76,6 @@ def check(settings: ServeSettings) -> Door:
     )
 
 
-@dataclass(slots=True)
-class _Lately:
-    """Whether the model here answers: when it last did, and whether the last question failed."""
-
-    answered: float = -1e9
-    failed: bool = False
-
-    def on(self, event: Event) -> None:
-        """Take it in; loops of others ask models of their own."""
-        if isinstance(event, QuestionBegun) or event.endpoint in ("decisions", "loops"):
-            return
-        if isinstance(event, RoundEnded):
-            self.answered, self.failed = time.monotonic(), False
-        elif event.error:
-            self.failed = True
-
-
 class Operation:
     """All of it for one service, by settings that were checked."""
 
@@ -106,8 +87,11 @@ class Operation:
         self._ends = threading.Event()
         self._reloading = threading.Lock()
         self._held = ExitStack()
-        self._lately = _Lately()
-        service.observers = (self._lately, self.metrics)
+        self._answered, self._failed = (
+            -1e9,
+            False,
+        )  # when the model last answered; the last question
+        service.observers = (self, self.metrics)
         own = settings.operation
         if own.log is not None:
             self._log_requests(own.log)
@@ -118,6 +102,15 @@ class Operation:
         folder = settings.record.folder
         self._place = None if folder is None else store_place(folder)
         self._checked: tuple[float, dict[str, str]] = (-1e9, {})
+
+    def on(self, event: Event) -> None:
+        """Note whether the model here answers; loops of others ask models of their own."""
+        if isinstance(event, QuestionBegun) or event.endpoint in ("decisions", "loops"):
+            return
+        if isinstance(event, RoundEnded):
+            self._answered, self._failed = time.monotonic(), False
+        elif event.error:
+            self._failed = True
 
     def _log_requests(self, log: str) -> None:
         """Have uvicorn write a line for each request."""
@@ -171,8 +164,8 @@ class Operation:
         problems = {}
         if self._place is not None and (why := await asyncio.to_thread(_refusal, self._place)):
             problems["record"] = f"the record cannot be written: {why}"
-        late = time.monotonic() - self._lately.answered > _LATELY_S
-        if (late or self._lately.failed) and not await _reached(self.settings.model.llm):
+        late = time.monotonic() - self._answered > _LATELY_S
+        if (late or self._failed) and not await _reached(self.settings.model.llm):
             problems["model"] = "no server of the model can be reached"
         self._checked = (time.monotonic(), problems)
         return problems

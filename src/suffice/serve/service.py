@@ -25,10 +25,9 @@ from suffice.live.watch import Watch
 from suffice.policies.file import PolicyFile, file_of, names_policy_file
 from suffice.retrieval.retrievers import Retrieval
 from suffice.scoring import AnswerChoice
-from suffice.serve.events import Endpoint, Event, Observer
-from suffice.serve.replies import Body, Refusal, too_many
+from suffice.serve.guard import Body, Refusal, too_many
 from suffice.serve.settings import LimitSettings, LoopSettings
-from suffice.serve.under_way import Order, UnderWay
+from suffice.serve.under_way import Endpoint, Event, Observer, UnderWay
 from suffice.trace.rounds.records import Question
 
 DEFAULT_POLICY = "default"
@@ -51,10 +50,7 @@ class Ground:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Served:
-    """A policy in force; without ``live`` it decides about loops of others alone.
-
-    ``watch`` is of questions that are answered here, ``follows`` of loops of others, from the first on.
-    """
+    """A policy in force; without ``live`` it decides about loops of others alone."""
 
     name: str
     file: PolicyFile
@@ -338,8 +334,9 @@ class Service:
                 "loops of others (POST /v1/decisions, /v1/loops); who runs it starts it with --corpus PATH",
                 code="not_answered_here",
             )
-        order = Order(
-            question=question,
+        under_way = UnderWay(
+            service=self,
+            asked=question,
             endpoint=endpoint,
             served=served,
             live=_for_request(served.live, wanted),
@@ -348,7 +345,6 @@ class Service:
             earlier=earlier[max(0, len(earlier) - self.limits.turns) :],
             streams=streams,
         )
-        under_way = UnderWay(self, order)
         await under_way.begin(self.places, hung_up)
         return under_way
 

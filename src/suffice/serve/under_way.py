@@ -7,40 +7,107 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from suffice.concurrency import Aside, Cut, may_be_cut
 from suffice.contracts import Decision, Message, Retriever
 from suffice.errors import InternalError, SufficeError, SufficeWarning
-from suffice.live.ask import Answered, LiveLoop
+from suffice.live.ask import Answered, LiveLoop, total_usage
 from suffice.live.loop import Loop
 from suffice.loops.calls import ComingAnswer
-from suffice.serve.events import Endpoint, QuestionBegun, QuestionEnded, RoundEnded, Tokens
-from suffice.serve.replies import Refusal, refusal_of
-from suffice.trace.rounds.records import Passage, Round
+from suffice.serve.guard import Refusal, refusal_of
+from suffice.trace.rounds.records import Passage, Round, StoppedBy
 
 if TYPE_CHECKING:
     from suffice.serve.service import Places, Served, Service
+
+
+Endpoint = Literal["chat", "responses", "decisions", "loops"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tokens:
+    """What all calls of a question took; ``None``: not known of all of them."""
+
+    prompt: int | None = None
+    cached: int | None = None
+    completion: int | None = None
+
+    @classmethod
+    def of(cls, rounds: Sequence[Round]) -> Tokens:
+        """Those of rounds: answers, samples and judges."""
+        usage = total_usage(rounds)
+
+        def total(part: str) -> int | None:
+            plain = usage[f"{part}_tokens"]
+            further = (usage.get(f"{kind}_{part}_tokens") for kind in ("sample", "judge"))
+            return None if plain is None else plain + sum(known or 0 for known in further)
+
+        return cls(prompt=total("prompt"), cached=total("cached"), completion=total("completion"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OfQuestion:
+    """Which question it is of, where it came in, and under which policy."""
+
+    trace_id: str
+    endpoint: Endpoint
+    policy: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionBegun(_OfQuestion):
+    """A question came in."""
+
+    policy_hash: str | None
+    model: str
+    text: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundEnded(_OfQuestion):
+    """A round was decided about; ``number`` from 1, ``took_s`` seconds since the one before."""
+
+    number: int
+    round: Round = field(repr=False)
+    decision: Decision
+    took_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionEnded(_OfQuestion):
+    """A question is over."""
+
+    rounds: int
+    stopped_by: StoppedBy | Literal["gone", "refused", "goes-on"]
+    reason: str = ""
+    declined: bool = False
+    took_s: float
+    tokens: Tokens = Tokens()
+    usd: float | None = None
+
+    @property
+    def error(self) -> str:
+        """What failed; empty: nothing did."""
+        return self.reason if self.stopped_by in ("error", "gone", "refused") else ""
+
+
+Event = QuestionBegun | RoundEnded | QuestionEnded
+
+
+class Observer(Protocol):
+    """Is told of events, in the order of each question, from any thread; must be quick and not fail."""
+
+    def on(self, event: Event) -> None:
+        """Take it in."""
+        ...
+
 
 HUNG_UP = 499
 _HUNG_UP = "the client hung up"
 _QUIET_S = 10.0  # between signs of life
 _LOG = logging.getLogger("suffice.serve")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """A question that is to be answered under a policy, with what was said ``earlier``; or streamed."""
-
-    question: str
-    endpoint: Endpoint
-    served: Served
-    live: LiveLoop
-    retriever: Retriever
-    watched: Loop
-    earlier: tuple[Message, ...] = ()
-    streams: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,36 +132,37 @@ class Done:
     tokens: Tokens
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """Nothing happened for a while."""
+Told = Searching | RoundEnded | Text | Done | None
+"""``None``: nothing happened for a while."""
 
 
-Told = Searching | RoundEnded | Text | Done | Waiting
-
-
+@dataclass(kw_only=True, eq=False)
 class UnderWay:
-    """A question that is answered in a thread of its own; told of on the event loop.
+    """A question that is answered in a thread of its own under a policy; told of on the event loop.
 
-    ``async for told in under_way`` gives what happens, :class:`Done` last; :meth:`leave` ends it.
+    ``async for told in under_way`` gives what happens, :class:`Done` last; :meth:`leave` ends it. Of what was
+    said ``earlier`` it is understood; ``streams`` tells pieces of the answer as the model gives them.
     """
 
-    def __init__(self, service: Service, order: Order) -> None:
-        self.served = order.served
-        self.trace_id = order.watched.question_id
-        """The question's id in the record."""
-        self.explored = order.watched.explored
-        """Whether the question runs to the full budget whatever the policy says."""
-        self._service = service
-        self._order = order
-        self._watched = order.watched
+    service: Service
+    asked: str
+    endpoint: Endpoint
+    served: Served
+    live: LiveLoop
+    retriever: Retriever
+    watched: Loop
+    earlier: tuple[Message, ...] = ()
+    streams: bool = False
+
+    def __post_init__(self) -> None:
+        self.trace_id = self.watched.question_id
         self._of: dict[str, Any] = {
-            "trace_id": order.watched.question_id,
-            "endpoint": order.endpoint,
-            "policy": order.served.name,
+            "trace_id": self.trace_id,
+            "endpoint": self.endpoint,
+            "policy": self.served.name,
         }
         self._here = asyncio.get_running_loop()
-        self._until = self._here.time() + service.limits.seconds
+        self._until = self._here.time() + self.service.limits.seconds
         self._told: asyncio.Queue[Told | Refusal] = asyncio.Queue()
         self._ended = False
         self._entering: asyncio.Task[None] | None = None
@@ -106,7 +174,7 @@ class UnderWay:
     @property
     def question(self) -> str:
         """As it is searched and answered, which is not as it was asked where more was said before."""
-        return self._watched.question
+        return self.watched.question
 
     # --- on the event loop -----------------------------------------------------------------------
     async def begin(self, places: Places, hung_up: Callable[[], Awaitable[object]] | None) -> None:
@@ -118,12 +186,12 @@ class UnderWay:
         try:
             async with asyncio.timeout_at(self._until):
                 await entering
-            self._service.enters(self.served.watch)
+            self.service.enters(self.served.watch)
             self._began = self._ticked = time.perf_counter()
             try:
                 self._aside = Aside(self._run)
             except BaseException:
-                self._service.leaves(self.served.watch)
+                self.service.leaves(self.served.watch)
                 raise
         except BaseException as error:
             self.leave()
@@ -161,7 +229,7 @@ class UnderWay:
                     told = await self._told.get()
             except TimeoutError:
                 if quiet_until < self._until:
-                    yield Waiting()
+                    yield None
                     continue
                 too_late = self._too_late()
                 self.leave(str(too_late))
@@ -173,7 +241,7 @@ class UnderWay:
 
     async def done(self) -> Done:
         """The answer; where there is none, refused."""
-        ended: Told | None = None
+        ended: Told = None
         async for told in self:  # to its end, so that nothing is left to be closed
             ended = told
         if not isinstance(ended, Done):
@@ -183,7 +251,7 @@ class UnderWay:
     def _too_late(self) -> Refusal:
         return Refusal(
             504,
-            f"not answered within the {self._service.limits.seconds:g} seconds a request may take",
+            f"not answered within the {self.service.limits.seconds:g} seconds a request may take",
             kind="server_error",
             code="timeout",
         )
@@ -201,40 +269,40 @@ class UnderWay:
             told = self._answer()
         except Cut:
             self._end(None, "gone", self._why)
-            self._watched.concluded(None, "user", self._why)
+            self.watched.concluded(None, "user", self._why)
             told = Refusal(HUNG_UP, self._why)
         except Exception as error:  # noqa: BLE001
             if not isinstance(error, SufficeError) or isinstance(error, InternalError):
                 _LOG.exception("question %s failed", self.trace_id)
-            self._end(None, "error" if self._watched.rounds else "refused", str(error))
-            self._watched.concluded(None, "error", str(error))
+            self._end(None, "error" if self.watched.rounds else "refused", str(error))
+            self.watched.concluded(None, "error", str(error))
             told = refusal_of(error)
         finally:
             try:
-                self._watched.end()
+                self.watched.end()
             finally:
-                self._service.leaves(self.served.watch)
+                self.service.leaves(self.served.watch)
                 took_s = time.perf_counter() - self._began
                 with suppress(RuntimeError):  # the event loop is over
                     self._here.call_soon_threadsafe(self._places.leave, took_s)
                 self._put(told)
 
     def _answer(self) -> Done | Refusal:
-        order, watched, live = self._order, self._watched, self._order.live
+        watched, live = self.watched, self.live
         begun = QuestionBegun(
-            **self._of, policy_hash=self.served.hash, model=live.model.name, text=order.question
+            **self._of, policy_hash=self.served.hash, model=live.model.name, text=self.asked
         )
-        self._service.tell(begun)
+        self.service.tell(begun)
         watched.begin()
         with may_be_cut():
             answered = live.answer(
-                order.question,
-                self if order.streams else order.retriever,
+                self.asked,
+                self if self.streams else self.retriever,
                 watched=watched,
                 follow=self._observed,
                 every_answer=watched.explored,
-                earlier=order.earlier,
-                tell=self._hear if order.streams else None,
+                earlier=self.earlier,
+                tell=self._hear if self.streams else None,
             )
         last = answered.rounds[-1]
         whole = len(answered.rounds) == len(watched.rounds)
@@ -251,14 +319,14 @@ class UnderWay:
                 kind="upstream_error",
                 code="model_failed",
             )
-        if order.streams and answered.answer != told:
+        if self.streams and answered.answer != told:
             self._put(Text(answered.answer.removeprefix(told)))
         return Done(answered=answered, tokens=tokens)
 
     def retrieve(self, query: str, k: int) -> Sequence[Passage]:
         """As the retriever does; what it is asked is told."""
         self._put(Searching(query))
-        return self._order.retriever.retrieve(query, k)
+        return self.retriever.retrieve(query, k)
 
     def _hear(self, piece: str) -> None:
         certain = self._coming.feed(piece)
@@ -269,17 +337,17 @@ class UnderWay:
         """Tell of a round."""
         now = time.perf_counter()
         took_s, self._ticked = now - self._ticked, now
-        number = len(self._watched.decisions)
+        number = len(self.watched.decisions)
         event = RoundEnded(
             **self._of, number=number, round=finished, decision=decision, took_s=took_s
         )
         with may_be_cut():
-            self._service.tell(event)
-        if self._order.streams:
+            self.service.tell(event)
+        if self.streams:
             self._put(event)
 
     def _end(self, answered: Answered | None, stopped_by: Any, reason: str) -> None:
-        rounds = self._watched.rounds if answered is None else answered.rounds
+        rounds = self.watched.rounds if answered is None else answered.rounds
         ended = QuestionEnded(
             **self._of,
             rounds=len(rounds),
@@ -290,4 +358,4 @@ class UnderWay:
             tokens=Tokens.of(rounds),
             usd=None if answered is None else answered.usd,
         )
-        self._service.tell(ended)
+        self.service.tell(ended)

@@ -63,10 +63,7 @@ class NotReadyError(SufficeError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewSettings:
-    """What is looked at: policies and rules beside each other, by which metric, at which cost.
-
-    Without policies: every fixed budget and, of a record that memory does not decide, the usual methods.
-    """
+    """What is looked at: policies and rules beside each other, by which metric, at which cost."""
 
     policies: tuple[Wanted, ...] = ()
     rules: tuple[str, ...] = ()
@@ -122,10 +119,7 @@ class _Columns:
 
 
 class RecordView:
-    """A record for the viewer: facts at once, everything else when :meth:`work` has come to it.
-
-    Whoever asks for a column that is not there yet gets :class:`NotReadyError`, and it is measured next.
-    """
+    """A record for the viewer: facts at once, everything else when :meth:`work` has come to it."""
 
     def __init__(
         self,
@@ -140,7 +134,8 @@ class RecordView:
         self.columns = _Columns()
         self.progress = Progress()
         self._lock = threading.RLock()
-        self._rules: OrderedDict[str, PolicyColumns] = OrderedDict()
+        self.rule: Callable[[str], PolicyColumns] = lru_cache(_KEPT_RULES)(self._rule)
+        """What a rule would do on every question."""
         self._ended = False
         self.orders: OrderedDict[object, NDArray[np.intp]] = OrderedDict()
         """Selections that were asked for lately."""
@@ -343,22 +338,14 @@ class RecordView:
         """The full budget."""
         return self.policy(f"fixed-{self.traces.n_rounds}")
 
-    def rule(self, text: str) -> PolicyColumns:
-        """What a rule would do on every question."""
-        if text in self._rules:
-            self._rules.move_to_end(text)
-            return self._rules[text]
+    def _rule(self, text: str) -> PolicyColumns:
         check_rule(text, self.traces.signal_names)
         needs = rule_needs(text)
         self._need(needs.signals)
         with self._lock if needs.fitting else nullcontext():
             policy = fit_rule(text, self.measures)
         candidate = NamedPolicy(name=text, kind=policy.kind, preset=None, policy=policy)
-        replayed = self._replayed(candidate)
-        self._rules[text] = replayed
-        while len(self._rules) > _KEPT_RULES:
-            self._rules.popitem(last=False)
-        return replayed
+        return self._replayed(candidate)
 
     # --- figures ---------------------------------------------------------------------------------
     def facts(self) -> dict[str, Any]:
@@ -392,11 +379,6 @@ class RecordView:
             "progress": self.progress,
             "ready": self.progress.ready,
         }
-
-    def policy_figures(self, split: str) -> list[dict[str, Any]]:
-        """What every policy scores and pays on a split, with intervals."""
-        rows = self.in_split(split)
-        return [self.figures_of(policy, rows) for policy in list(self.columns.policies)]
 
     def figures_of(self, policy: PolicyColumns, rows: NDArray[np.bool_]) -> dict[str, Any]:
         """What a policy scores and pays on some questions, and where it stops."""
@@ -434,10 +416,7 @@ class RecordView:
         return {"score": self.interval(one.score - other.score, rows & self.labelled), "cost": cost}
 
     def interval(self, values: Array, rows: NDArray[np.bool_]) -> Interval | None:
-        """The mean over units of questions, with its 95% interval; ``None``: of one or more it is unknown.
-
-        From the draws of a replay up to :data:`SUMS_ABOVE` units, from sums beyond.
-        """
+        """The mean over units of questions, with its 95% interval; ``None``: of one or more it is unknown."""
         means = unit_means(values[rows], self.measures.units[rows])
         if not len(means) or np.isnan(means).any():
             return None

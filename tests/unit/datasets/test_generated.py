@@ -13,7 +13,7 @@ import pytest
 
 from suffice.datasets.files import Example
 from suffice.datasets.generated import QUESTION_TYPES, build_region, generate, kind_of
-from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index
+from suffice.retrieval.bm25 import OKAPI, BM25Index
 from suffice.scoring import normalize_answer
 
 N = 400

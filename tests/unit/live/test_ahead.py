@@ -32,7 +32,7 @@ from suffice.errors import BackendError
 from suffice.live.ask import Answered, AskSettings, LiveLoop
 from suffice.live.budgets import Ahead, Budgets, Meter, Wasted
 from suffice.live.requirements import ChosenPolicy
-from suffice.llm.cache import CachedModel
+from suffice.llm.connect import CachedModel
 from suffice.loops.ranked import CumulativeSettings
 from suffice.loops.steps import LOOPS, make_pipeline
 from suffice.policies.rules.policy import RulePolicy

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import signal
@@ -23,8 +22,10 @@ from tests.properties import examples
 
 from suffice.contracts import ChatModel, Completion, Generation, GenerationRequest, Message
 from suffice.errors import BackendError, DataError, UsageError
-from suffice.llm.cache import CachedModel, request_key
-from suffice.testing.models import Failures, ScriptedModel
+from suffice.llm.connect import CachedModel, connect, request_key
+from suffice.llm.endpoint import OpenAISettings
+from suffice.llm.openai_compatible import OpenAICompatibleModel
+from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.records import Token, TopToken
 
 REQUEST = GenerationRequest(prompt="Evidence: Ann, Bob, Cid, Dee", temperature=0.9, seed=5)
@@ -42,15 +43,6 @@ def test_it_passes_the_model_through(tmp_path: Path) -> None:
         assert model.model is inner
         assert model.concurrency == 1
         assert not model.supports_logprobs()
-
-
-def test_the_second_time_nothing_is_asked(tmp_path: Path) -> None:
-    inner = ScriptedModel()
-    with CachedModel(inner, tmp_path / "c") as model:
-        first = model.generate(replace(REQUEST, n=3, top_logprobs=5))
-    with CachedModel(ScriptedModel(failures=Failures(containing=("",))), tmp_path / "c") as again:
-        assert again.generate(replace(REQUEST, n=3, top_logprobs=5)) == first
-    assert inner.generate(replace(REQUEST, n=3, top_logprobs=5)) == first
 
 
 def test_only_missing_samples_are_drawn_and_equal_a_fresh_draw(tmp_path: Path) -> None:
@@ -247,7 +239,7 @@ def test_a_child_after_fork_opens_its_own_connection(tmp_path: Path) -> None:
 
 WRITER = """
 import sys
-from suffice.llm.cache import CachedModel
+from suffice.llm.connect import CachedModel
 from suffice.contracts import GenerationRequest
 from suffice.testing.models import ScriptedModel
 model = CachedModel(ScriptedModel(), sys.argv[1])
@@ -340,15 +332,6 @@ def test_places_that_cannot_be_written(tmp_path: Path) -> None:
         CachedModel(ScriptedModel(), tmp_path)
 
 
-def test_no_pickle_in_the_file(tmp_path: Path) -> None:
-    with CachedModel(ScriptedModel(), tmp_path / "c") as model:
-        reply = model.generate(replace(REQUEST, top_logprobs=2))
-    with sqlite3.connect(tmp_path / "c") as database:
-        row = json.loads(database.execute("SELECT completion FROM samples").fetchone()[0])
-    database.close()
-    assert row["text"] == reply.completions[0].text
-
-
 @pytest.mark.parametrize(
     ("request_", "key"),
     [
@@ -395,3 +378,40 @@ def test_replies_with_a_schema_are_kept_apart(tmp_path: Path) -> None:
         assert texts(model.generate(REQUEST)) == ["free"]
         assert texts(model.generate(shaped)) == texts(model.generate(shaped)) == ["{}"]
     assert inner.requests == (REQUEST, shaped)
+
+
+# --- connect --------------------------------------------------------------------------------------
+def test_a_url_connects_without_asking() -> None:
+    model = connect("http://127.0.0.1:9/v1/", "m", server=OpenAISettings(api="completion"))
+    assert isinstance(model, OpenAICompatibleModel)
+    assert (model.name, model.api, model.endpoint) == ("m", "completion", "http://127.0.0.1:9/v1")
+    model.close()
+
+
+def test_a_cache_wraps(tmp_path: Path) -> None:
+    model = connect("http://127.0.0.1:9/v1", "m", cache=tmp_path / "c")
+    assert isinstance(model, CachedModel)
+    model.close()
+    assert (tmp_path / "c").is_file()
+
+
+def test_embedded_takes_a_path(tmp_path: Path) -> None:
+    path = tmp_path / "not.gguf"
+    path.write_text("text")
+    with pytest.raises(DataError, match="not a GGUF file"):
+        connect("embedded", str(path))
+    with pytest.raises(UsageError, match="no model 'nothing'"):
+        connect("embedded", "nothing")
+
+
+def test_several_servers_are_a_proxys() -> None:
+    with pytest.raises(UsageError, match="LiteLLM"):
+        connect("http://127.0.0.1:9/v1,http://127.0.0.1:8/v1", "m")
+
+
+@pytest.mark.parametrize("llm", ["", "Embedded", "gpt-5", "localhost:8000", "ftp://x"])
+def test_anything_else_lists_what_is_allowed(llm: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        connect(llm)
+    for word in (repr(llm), "http://", "https://", "'embedded'", "'scripted'"):
+        assert word in str(caught.value)

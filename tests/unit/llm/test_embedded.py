@@ -18,7 +18,7 @@ import pytest
 
 from suffice.concurrency import Aside
 from suffice.contracts import ChatModel, GenerationRequest, Message
-from suffice.errors import BackendError, DataError, MissingExtra, UsageError
+from suffice.errors import BackendError, DataError, UsageError
 from suffice.llm.embedded import EmbeddedModel, EmbeddedSettings, model_path
 
 pytest.importorskip("xllamacpp", reason="the extra 'embedded' is not installed")
@@ -87,7 +87,7 @@ def test_what_is_told_as_it_grows_is_the_text_cut_at_its_stop(model: EmbeddedMod
     told: list[str] = []
     model.generate(replace(GREEDY, prompt=f"{STORY} she", tell=told.append))
     assert len(told) > 1
-    for stop in (("\n",), ("metres deep",), ("the city of",), ()):
+    for stop in (("the city of",), ()):
         pieces: list[str] = []
         request = replace(GREEDY, stop=stop, max_tokens=12, tell=pieces.append)
         reply = model.generate(request)
@@ -109,6 +109,7 @@ def test_samples_are_distinct_seeded_and_counted(model: EmbeddedModel) -> None:
     assert all(completion.tokens is None for completion in reply.completions)
 
 
+@pytest.mark.slow
 @pytest.mark.model
 def test_eight_samples_with_tokens_in_three_slots(model: EmbeddedModel) -> None:
     eight = replace(SAMPLES, n=8, max_tokens=4, top_logprobs=2)
@@ -127,13 +128,6 @@ def test_a_prompt_that_is_too_long_says_so(model: EmbeddedModel) -> None:
     long = GenerationRequest(prompt="word " * 1500, max_tokens=1)
     with pytest.raises(BackendError, match="refuses this prompt"):
         model.generate(long)
-
-
-@pytest.mark.model
-def test_a_chat_prompt_is_refused_by_a_base_model(model: EmbeddedModel) -> None:
-    chat = GenerationRequest(prompt=(Message(role="user", content="Hi"),))
-    with pytest.raises(UsageError, match='api="chat"'):
-        model.generate(chat)
 
 
 @pytest.mark.slow
@@ -175,6 +169,7 @@ with EmbeddedModel.load(settings=EmbeddedSettings(n_ctx=256, replicas=1, threads
 """
 
 
+@pytest.mark.slow
 @pytest.mark.model
 def test_nothing_is_printed() -> None:
     done = subprocess.run([sys.executable, "-c", QUIET], capture_output=True, check=True)
@@ -252,12 +247,6 @@ def test_files_that_are_no_model(tmp_path: Path) -> None:
         EmbeddedModel.load(path)
     with pytest.raises(UsageError, match="no model"):
         EmbeddedModel.load(tmp_path / "b.gguf")
-
-
-def test_a_missing_package_prints_the_install_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "xllamacpp", None)
-    with pytest.raises(MissingExtra, match=r"pip install 'suffice\[embedded\]'"):
-        EmbeddedModel.load()
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from tests.tiny_encoder import make_network
 
 from suffice.contracts import Reranker
 from suffice.errors import BackendError, DataError, UsageError
-from suffice.llm.embedded_reranker import EmbeddedReranker
+from suffice.llm.embedded import EmbeddedReranker
 from suffice.testing.conformance import check_reranker
 from suffice.trace.rounds.records import Passage, passage_text
 
@@ -210,15 +210,16 @@ def test_a_closed_one_says_so(file: Path) -> None:
         (RuntimeError("lost"), "failed: lost"),
     ],
 )
-def test_odd_replies_are_backend_errors(file: Path, reply: Any, message: str) -> None:
+def test_odd_replies_are_backend_errors(
+    reranker: EmbeddedReranker, monkeypatch: pytest.MonkeyPatch, reply: Any, message: str
+) -> None:
     class Odd:
         def handle_rerank(self, _: Any) -> Any:
             if isinstance(reply, Exception):
                 raise reply
             return reply
 
-    reranker = EmbeddedReranker(file, threads=1)
-    reranker._server = Odd()
+    monkeypatch.setattr(reranker, "_server", Odd())
     with pytest.raises(BackendError, match=message):
         reranker.rerank(QUERY, PASSAGES)
 

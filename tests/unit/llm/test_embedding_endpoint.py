@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.server import Answer, Body, Server, refuse
+from tests.server import Answer, Body, Server
 
 from suffice.contracts import Encoder
 from suffice.errors import BackendError, MissingExtra, UsageError
 from suffice.llm.embedded import model_path
-from suffice.llm.embedding_endpoint import EndpointEncoder, EndpointSettings
-from suffice.llm.endpoint import OpenAISettings
+from suffice.llm.endpoint import EndpointEncoder, EndpointSettings, OpenAISettings
 from suffice.testing.conformance import check_encoder
 
 pytest.importorskip("openai", reason="the extra 'openai' is not installed")
@@ -145,23 +144,6 @@ def test_a_dimension_that_changes(server: Server, encoder: EndpointEncoder) -> N
     encoder.encode(["a"])
     server.contents(lambda body: rows(*[[1.0] * 5] * len(body["input"])))
     with pytest.raises(BackendError, match="vectors of 3 numbers before and of 5 now"):
-        encoder.encode(["a"])
-
-
-def test_passing_failures_are_retried(server: Server, encoder: EndpointEncoder) -> None:
-    server.answers(refuse(500), refuse(429), embedded)
-    encoder.encode(["a"])
-    assert len(server.bodies) == 3
-
-
-@pytest.mark.parametrize(("status", "kind"), [(500, BackendError), (404, UsageError)])
-def test_failures_are_translated(server: Server, status: int, kind: type[Exception]) -> None:
-    server.answers(refuse(status))
-    settings = OpenAISettings(max_retries=1)
-    with (
-        EndpointEncoder(server.url, "m", server=settings) as encoder,
-        pytest.raises(kind, match=f"{status}: no"),
-    ):
         encoder.encode(["a"])
 
 

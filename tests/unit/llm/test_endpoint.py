@@ -18,10 +18,9 @@ from tests.faulty_server import ABSURD_USAGE, FAULTS, REDIRECT, Amounts, FaultyS
 from suffice.concurrency import Aside
 from suffice.contracts import Generation, GenerationRequest, Message
 from suffice.errors import BackendError, UsageError
-from suffice.llm.embedding_endpoint import EndpointEncoder
-from suffice.llm.endpoint import Endpoint, OpenAISettings
+from suffice.llm.endpoint import Endpoint, EndpointEncoder, OpenAISettings
 from suffice.llm.openai_compatible import OpenAICompatibleModel
-from suffice.llm.translation import BrokenReply, NoReply
+from suffice.llm.wire import BrokenReply, NoReply
 
 pytest.importorskip("openai", reason="the extra 'openai' is not installed")
 anyio = pytest.importorskip("anyio")  # of openai

@@ -7,7 +7,7 @@ import openai
 import pytest
 
 from suffice.errors import BackendError, SufficeError, UsageError
-from suffice.llm.translation import NoReply, translate
+from suffice.llm.wire import NoReply, translate
 
 URL = "http://127.0.0.1:9/v1"
 

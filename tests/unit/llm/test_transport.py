@@ -14,8 +14,7 @@ from tests.server import Answer, Body, Server
 
 from suffice.contracts import GenerationRequest, Message
 from suffice.errors import BackendError, UsageError
-from suffice.llm.embedding_endpoint import EndpointEncoder
-from suffice.llm.endpoint import OpenAISettings
+from suffice.llm.endpoint import EndpointEncoder, OpenAISettings
 from suffice.llm.openai_compatible import OpenAICompatibleModel
 
 pytest.importorskip("openai")

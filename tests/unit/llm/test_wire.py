@@ -152,22 +152,13 @@ def test_counts() -> None:
     assert counts({"usage": {"prompt_tokens": -1, "completion_tokens": True}}) == Counts()
 
 
-def test_bodies_of_both_interfaces() -> None:
+def test_the_body_of_a_completion() -> None:
     common = {"temperature": 0.5, "top_p": 0.9, "max_tokens": 3, "n": 2, "seed": 4, "stop": ["x"]}
     request = GenerationRequest(
         prompt="p", temperature=0.5, top_p=0.9, max_tokens=3, n=2, seed=4, stop=("x",),
         top_logprobs=5,
     )  # fmt: skip
     assert request_body(request) == common | {"prompt": "p", "logprobs": 5}
-    chat = GenerationRequest(prompt=(Message(role="user", content="p"),), top_logprobs=5)
-    assert request_body(chat) == {
-        "temperature": 0.0,
-        "top_p": 1.0,
-        "max_tokens": 64,
-        "messages": [{"role": "user", "content": "p"}],
-        "logprobs": True,
-        "top_logprobs": 5,
-    }
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 
 from suffice.errors import UsageError
-from suffice.llm.embedding_endpoint import EndpointSettings
+from suffice.llm.endpoint import EndpointSettings
 from suffice.loops import models
 from suffice.loops.models import connect_detector, connect_encoder, connect_reranker, reranker_name
-from suffice.retrieval.dense.onnx_encoder import OnnxEncoder
-from suffice.retrieval.pairs.contradiction_features import FEATURES
-from suffice.retrieval.pairs.contradiction_head import ContradictionHead, HeadWeights
+from suffice.retrieval.contradiction import FEATURES, ContradictionHead, HeadWeights
+from suffice.retrieval.dense import OnnxEncoder
 from suffice.signals.samples import MarkerDetector
 from suffice.testing.encoders import HashingEncoder
 from suffice.trace.rounds.records import Passage

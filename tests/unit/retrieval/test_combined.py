@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from suffice.contracts import Reranker, Retriever
 from suffice.errors import DataError, UsageError
-from suffice.retrieval.combined import HybridRetriever, RerankedRetriever, reciprocal_rank_fusion
-from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index
+from suffice.retrieval.bm25 import OKAPI, BM25Index
+from suffice.retrieval.retrievers import HybridRetriever, RerankedRetriever, reciprocal_rank_fusion
 from suffice.testing.conformance import check_reranker, check_retriever
 from suffice.trace.rounds.records import Passage, best_reranked
 
@@ -115,14 +115,6 @@ def test_a_short_answer_begins_a_longer_one(
         name for ranking in rankings for name in ranking[:candidates]
     }
     assert hybrid.retrieve("q", k) == longest[:k]
-
-
-def test_it_conforms() -> None:
-    index = BM25Index.build(PASSAGES, OKAPI)
-    backwards = BM25Index.build(PASSAGES[::-1], OKAPI)
-    hybrid = HybridRetriever([index, backwards], candidates=50)
-    assert isinstance(hybrid, Retriever)
-    check_retriever(hybrid, ["thing 3", "rain", "nothing known", ""], size=30)
 
 
 RAINY = [Passage(id=f"p{n}", text=f"rain {'and sun ' * n}") for n in range(8)]

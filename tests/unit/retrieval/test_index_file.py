@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from suffice.errors import BackendError, DataError, UsageError
-from suffice.retrieval import index_file
-from suffice.retrieval.index_file import has_index, load_index, prepare_folder, save_index
-from suffice.retrieval.lexical.bm25 import BM25Index, BM25Settings, BM25Variant
+from suffice.retrieval import ranking
+from suffice.retrieval.bm25 import BM25Index, BM25Settings, BM25Variant
+from suffice.retrieval.ranking import has_index, load_index, prepare_folder, save_index
 from suffice.trace.rounds.records import Passage
 
 PASSAGES = [
@@ -47,7 +47,7 @@ def test_passages_without_a_word_are_kept(tmp_path: Path) -> None:
 def test_saving_again_replaces_and_leaves_nothing_behind(tmp_path: Path) -> None:
     saved(tmp_path)
     BM25Index.build(PASSAGES[:1]).save(tmp_path)
-    assert len(BM25Index.load(tmp_path)) == 1
+    assert len(BM25Index.load(tmp_path).passages) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["index.npz"]
 
 
@@ -60,7 +60,7 @@ def test_a_failed_save_keeps_the_old_index(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr("os.fsync", fail)
     with pytest.raises(BackendError):
         BM25Index.build(PASSAGES[:1]).save(tmp_path)
-    assert len(BM25Index.load(tmp_path)) == len(PASSAGES)
+    assert len(BM25Index.load(tmp_path).passages) == len(PASSAGES)
     assert [path.name for path in tmp_path.iterdir()] == ["index.npz"]
 
 
@@ -113,7 +113,7 @@ def test_a_newer_schema_another_kind_and_other_settings_are_refused(
     with pytest.raises(DataError, match="arrays"):
         BM25Index.load(tmp_path)
     with monkeypatch.context() as patched:
-        patched.setattr(index_file, "SCHEMA", 99)
+        patched.setattr(ranking, "SCHEMA", 99)
         saved(tmp_path)
     with pytest.raises(DataError, match="newer"):
         load_index(tmp_path, "bm25")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from suffice.errors import DataError, UsageError
-from suffice.retrieval.indexes import INDEX_KINDS, IndexKind, IndexMaker
+from suffice.retrieval.retrievers import INDEX_KINDS, IndexKind, IndexMaker
 from suffice.testing.encoders import HashingEncoder
 from suffice.trace.rounds.records import Passage
 

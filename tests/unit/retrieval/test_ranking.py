@@ -5,13 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from suffice.errors import DataError, UsageError
+from suffice.errors import DataError
 from suffice.retrieval.ranking import (
     best_first,
     check_ids,
-    check_k,
     corpus_fingerprint,
-    scored,
 )
 from suffice.trace.rounds.records import Passage
 
@@ -27,24 +25,11 @@ def test_best_first_equals_a_full_stable_sort() -> None:
         assert best_first(scores, k).tolist() == slow
 
 
-def test_passages_carry_their_scores_and_ties_keep_order() -> None:
-    scores = np.array([0.5, 2.0, 0.5])
-    best = best_first(scores, 3)
-    found = scored(PASSAGES, scores[best], best)
-    assert [(each.id, each.score) for each in found] == [("b", 2.0), ("a", 0.5), ("c", 0.5)]
-
-
 def test_repeated_ids_are_named_five_at_most() -> None:
     check_ids(PASSAGES)
     repeated = [Passage(id=str(number % 7)) for number in range(14)]
     with pytest.raises(DataError, match=r"'0', '1', '2', '3', '4' and 2 more"):
         check_ids(repeated)
-
-
-def test_k_is_at_least_1() -> None:
-    check_k(1)
-    with pytest.raises(UsageError, match="found 0"):
-        check_k(0)
 
 
 def test_a_fingerprint_tells_texts_titles_ids_and_order() -> None:

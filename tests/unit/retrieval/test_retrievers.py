@@ -10,12 +10,12 @@ import pytest
 
 from suffice.contracts import Retriever
 from suffice.errors import UsageError
-from suffice.retrieval.combined import HybridRetriever
-from suffice.retrieval.dense.index import DenseIndex
-from suffice.retrieval.indexes import IndexMaker
-from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index
+from suffice.retrieval.bm25 import OKAPI, BM25Index
+from suffice.retrieval.dense import DenseIndex
 from suffice.retrieval.retrievers import (
     RETRIEVERS,
+    HybridRetriever,
+    IndexMaker,
     OwnParagraphs,
     Retrieval,
     RetrieverName,

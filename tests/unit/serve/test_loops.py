@@ -16,8 +16,8 @@ from tests.serving import Heard
 from suffice.policies.file import save_policy
 from suffice.policies.unfitted import FixedPolicy
 from suffice.serve.app import make_app
-from suffice.serve.events import QuestionBegun, QuestionEnded, RoundEnded
 from suffice.serve.settings import LimitSettings, LoopSettings
+from suffice.serve.under_way import QuestionBegun, QuestionEnded, RoundEnded
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.store import _OPEN, Store
 

@@ -15,8 +15,8 @@ from tests.serving import service
 
 from suffice.contracts import Action, Decision
 from suffice.datasets.otlp import read_otlp
-from suffice.serve.events import Event, QuestionBegun, QuestionEnded, RoundEnded, Tokens
 from suffice.serve.observers import Metrics, Spans
+from suffice.serve.under_way import Event, QuestionBegun, QuestionEnded, RoundEnded, Tokens
 from suffice.trace.rounds.records import Passage, Round, Usage
 
 GO_ON = Decision(action=Action.CONTINUE, reason="", values={})

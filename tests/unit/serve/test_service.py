@@ -17,11 +17,10 @@ from suffice.live.requirements import choose_policy
 from suffice.policies.file import save_policy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.unfitted import FixedPolicy
-from suffice.serve.events import QuestionBegun, QuestionEnded, RoundEnded
-from suffice.serve.replies import Refusal
+from suffice.serve.guard import Refusal
 from suffice.serve.service import Service, Wanted
 from suffice.serve.settings import LimitSettings
-from suffice.serve.under_way import Done, UnderWay
+from suffice.serve.under_way import Done, QuestionBegun, QuestionEnded, RoundEnded, UnderWay
 from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.reader import read_traces
 

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from suffice.contracts import Completion, Generation, GenerationRequest
-from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index
+from suffice.retrieval.bm25 import OKAPI, BM25Index
 from suffice.testing.conformance import (
     check_chat_model,
     check_encoder,

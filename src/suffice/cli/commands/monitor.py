@@ -15,8 +15,7 @@ from suffice.cli.output import INTERRUPTED, Form, print_result, put, say
 from suffice.cli.parser import command
 from suffice.errors import BackendError, DataError, UsageError
 from suffice.monitor.coverage import ALARMS, Arrivals, Watch, promise_of, read_state, undamaged
-from suffice.monitor.following import Following
-from suffice.monitor.hook import WebHook
+from suffice.monitor.following import Following, WebHook
 from suffice.monitor.production import Production, ProductionSettings
 from suffice.options import Option, as_share
 from suffice.policies.file import load_policy

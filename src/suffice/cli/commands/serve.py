@@ -261,8 +261,7 @@ def view(
     from suffice.serve.listen import Listening, run
     from suffice.trace.engines import as_place
     from suffice.trace.reader import parquet_files
-    from suffice.view.app import Shown, viewer_app
-    from suffice.view.bundle import write_bundle
+    from suffice.view.app import Shown, viewer_app, write_bundle
     from suffice.view.data import RecordView, ViewSettings
 
     settings = ViewSettings(

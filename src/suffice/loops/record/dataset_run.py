@@ -16,7 +16,7 @@ from suffice.concurrency import width_of
 from suffice.contracts import ChatModel, Encoder, PassageFilter, Retriever
 from suffice.datasets.files import Example
 from suffice.errors import DataError, UsageError
-from suffice.llm.cache import CachedModel, KeptReplies
+from suffice.llm.connect import CachedModel, KeptReplies
 from suffice.loops.ranked import CumulativeSettings
 from suffice.loops.record.session import (
     Progress,
@@ -26,9 +26,9 @@ from suffice.loops.record.session import (
     record_all,
 )
 from suffice.loops.steps import LOOPS, LoopSettings, SteppedLoop, make_pipeline
-from suffice.retrieval.indexes import IndexMaker
 from suffice.retrieval.ranking import corpus_fingerprint
 from suffice.retrieval.retrievers import (
+    IndexMaker,
     OwnParagraphs,
     Retrieval,
     pool_changes,

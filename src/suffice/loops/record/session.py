@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from suffice.concurrency import side_by_side
 from suffice.errors import BackendError, DataError, StorageError
-from suffice.llm.cache import KeptReplies
+from suffice.llm.connect import KeptReplies
 from suffice.trace.parquet import RecordKey
 from suffice.trace.recording import RecordWriter, StoredRecord
 

@@ -16,7 +16,7 @@ from tests.commands import run_json
 
 from suffice.cli.main import main
 from suffice.cli.options import ModelOptions
-from suffice.llm.cache import CachedModel
+from suffice.llm.connect import CachedModel
 from suffice.testing.models import ScriptedModel
 from suffice.trace.recording import recorded_rows, stores_at
 from suffice.trace.rounds.reader import read_traces

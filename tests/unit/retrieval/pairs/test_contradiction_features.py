@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suffice.retrieval.pairs.contradiction_features import (
+from suffice.retrieval.contradiction import (
     FEATURES,
     differences,
+    kept_vectors,
     lexical_features,
     pair_features,
     stems,
 )
-from suffice.retrieval.pairs.contradiction_head import kept_vectors
 from suffice.testing.encoders import HashingEncoder
 
 WORDS = [

@@ -14,9 +14,8 @@ from tests.properties import examples
 
 from suffice.contracts import ContradictionDetector
 from suffice.errors import DataError, UsageError
-from suffice.retrieval.pairs import contradiction_head
-from suffice.retrieval.pairs.contradiction_features import FEATURES
-from suffice.retrieval.pairs.contradiction_head import ContradictionHead, HeadWeights
+from suffice.retrieval import contradiction
+from suffice.retrieval.contradiction import FEATURES, ContradictionHead, HeadWeights
 from suffice.testing.encoders import HashingEncoder
 
 ENCODER = HashingEncoder(16)
@@ -92,7 +91,7 @@ def test_files_of_other_versions(
 ) -> None:
     path = tmp_path / "head.npz"
     with monkeypatch.context() as patch:
-        patch.setattr(contradiction_head, field, value)
+        patch.setattr(contradiction, field, value)
         WEIGHTS.write(path)
     with pytest.raises(DataError, match="features"):
         HeadWeights.read(path)
@@ -107,7 +106,7 @@ def test_weights_of_another_shape_or_not_finite() -> None:
 
 # --- the packaged one ----------------------------------------------------------------------------
 def test_the_packaged_file_is_small_and_says_what_it_needs() -> None:
-    path = Path(contradiction_head.__file__).with_name("contradiction_head.npz")
+    path = Path(contradiction.__file__).with_name("contradiction_head.npz")
     assert path.stat().st_size < 300_000
     weights = HeadWeights.read(path)
     assert weights.encoder.startswith("onnx:all-MiniLM-L6-v2-int8:")

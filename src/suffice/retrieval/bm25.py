@@ -16,15 +16,22 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from suffice._optional import require
 from suffice.errors import UsageError, first_line
-from suffice.retrieval.index_file import UNREADABLE, load_index, save_index
-from suffice.retrieval.ranking import best_first, check_ids, check_k, corpus_fingerprint, scored
+from suffice.retrieval.ranking import (
+    UNREADABLE,
+    best_first,
+    check_ids,
+    check_k,
+    load_index,
+    save_index,
+    scored,
+)
 from suffice.trace.rounds.records import Passage, passage_tokens, tokenize
 
 _ARRAYS = ("data", "indices", "indptr")
@@ -51,11 +58,7 @@ def _idf(document_frequency: dict[str, int], n_passages: int) -> dict[str, float
 
 @dataclass(frozen=True, slots=True)
 class OkapiScorer:
-    """Postings weighted by term frequency and length, and the IDF of every word.
-
-    ``weights[word]`` holds passage indices and the values
-    ``tf (k1 + 1) / (tf + k1 (1 - b + b length / mean length))`` there.
-    """
+    """Postings weighted by term frequency and length, and the IDF of every word."""
 
     n_passages: int
     idf: dict[str, float]
@@ -118,10 +121,6 @@ OKAPI = BM25Settings(variant="okapi")
 """What ranks a question's own paragraphs."""
 
 
-class _Scorer(Protocol):
-    def scores(self, query_tokens: Sequence[str]) -> NDArray[np.floating[Any]]: ...
-
-
 @dataclass(frozen=True, slots=True)
 class _EagerScorer:
     """Scores of a ``bm25s`` index; ``None`` when the passages hold no word at all."""
@@ -178,32 +177,22 @@ class BM25Index:
     """
 
     def __init__(
-        self, passages: tuple[Passage, ...], settings: BM25Settings, scorer: _Scorer
+        self,
+        passages: tuple[Passage, ...],
+        settings: BM25Settings,
+        scorer: OkapiScorer | _EagerScorer,
     ) -> None:
-        self.passages = passages
-        self.settings = settings
-        self._scorer = scorer
+        self.passages, self.settings, self._scorer = passages, settings, scorer
 
     @classmethod
     def build(cls, passages: Iterable[Passage], settings: BM25Settings | None = None) -> BM25Index:
         """Index passages over title and text."""
         kept, settings = tuple(passages), settings or BM25Settings()
         check_ids(kept)
-        scorer: _Scorer
-        if settings.variant == "okapi":
-            tokens = [passage_tokens(passage) for passage in kept]
-            scorer = OkapiScorer.fit(tokens, k1=settings.k1, b=settings.b)
-        else:
-            scorer = _eager_scorer(kept, settings)
-        return cls(kept, settings, scorer)
-
-    @property
-    def fingerprint(self) -> str:
-        """SHA-256 of the corpus; two indexes of the same passages in the same order share it."""
-        return corpus_fingerprint(self.passages)
-
-    def __len__(self) -> int:
-        return len(self.passages)
+        if settings.variant != "okapi":
+            return cls(kept, settings, _eager_scorer(kept, settings))
+        tokens = [passage_tokens(passage) for passage in kept]
+        return cls(kept, settings, OkapiScorer.fit(tokens, k1=settings.k1, b=settings.b))
 
     def retrieve(self, query: str, k: int) -> tuple[Passage, ...]:
         """The ``k`` best passages with their scores, best first; ties keep passage order.

@@ -1,1 +1,0 @@
-"""Rankings by vectors: encoders and indexes of unit vectors."""

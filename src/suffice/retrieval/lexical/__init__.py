@@ -1,1 +1,0 @@
-"""Rankings by words: BM25 and TF-IDF."""

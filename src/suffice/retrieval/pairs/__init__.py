@@ -1,1 +1,0 @@
-"""Networks that read two texts together: rerankers, entailment, contradiction."""
