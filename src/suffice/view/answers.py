@@ -20,7 +20,7 @@ from suffice.policies.rules.language import parse
 from suffice.replay.diagnose.report_data import stop_reason
 from suffice.replay.run.named_policies import NamedPolicy
 from suffice.replay.run.replay import at_stop
-from suffice.report.draw.scatter import Point, Scatter, scatter
+from suffice.report.charts import Point, Scatter, scatter
 from suffice.report.svg import Family
 from suffice.results.formats import amount, percent
 from suffice.results.markup import Html, shorten, visible

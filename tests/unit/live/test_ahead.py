@@ -65,9 +65,7 @@ def no_thread_stays(request: pytest.FixtureRequest) -> Iterator[None]:
 class Reads(FixedPolicy):
     """Reads every answer, and does nothing with it."""
 
-    @property
-    def needs(self) -> LoopNeeds:
-        return LoopNeeds(answers=True)
+    needs = LoopNeeds(answers=True)
 
 
 def untimed(finished: Round) -> Round:

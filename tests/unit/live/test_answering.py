@@ -35,9 +35,7 @@ CHANGING = [f"Answer: {word}" for word in ("a", "b", "c", "d", "e")]
 class Reads(FixedPolicy):
     """Reads every answer, and does nothing with it."""
 
-    @property
-    def needs(self) -> LoopNeeds:
-        return LoopNeeds(answers=True)
+    needs = LoopNeeds(answers=True)
 
 
 def ask(
