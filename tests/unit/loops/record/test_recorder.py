@@ -409,5 +409,5 @@ def test_it_gives_up_on_a_backend_that_goes_down_midway(tmp_path: Path) -> None:
 
     with pytest.raises(BackendError, match="questions failed, the last with: cannot be reached"):
         recorded(tmp_path, Scripted(hook=down), count=60, concurrency=2)
-    assert 10 <= len(failures(tmp_path)) <= 12
+    assert 10 <= len(failures(tmp_path)) <= 20
     assert read_traces(tmp_path).n_questions == 2
