@@ -142,10 +142,7 @@ def attempts(record: Measures, seed: int) -> Iterator[dict[str, OnTheThird | Non
 def on_the_third(third: Measures, candidate: Candidate, choice: Choice) -> OnTheThird:
     """What a candidate loses and saves there."""
     settings = ReplaySettings(
-        baseline=candidate.policy.name,
-        resamples=2,
-        cost=choice.axis.name,
-        answer=candidate.answer,
+        baseline=candidate.policy.name, resamples=2, cost=choice.axis.name, answer=candidate.answer
     )
     result = replay(third, [candidate.policy], settings)
     policy, scored = result.policies[0], third.scores()

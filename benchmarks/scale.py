@@ -61,11 +61,7 @@ def spent(*command: str) -> tuple[float, float, float]:
     _, status, usage = os.wait4(process.pid, 0)
     if status:
         raise SystemExit(f"{' '.join(command)} failed")
-    return (
-        usage.ru_utime + usage.ru_stime,
-        time.perf_counter() - begun,
-        usage.ru_maxrss / 1024,
-    )
+    return (usage.ru_utime + usage.ru_stime, time.perf_counter() - begun, usage.ru_maxrss / 1024)
 
 
 def reading(record: Path, rule: str) -> float:

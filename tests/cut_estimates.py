@@ -9,11 +9,7 @@ from tests.cut_population import PROFILES, Array, Log, Population
 
 from suffice.measures.measures import Measures
 from suffice.scoring import Weights
-from suffice.stats.intervals import (
-    percentile_interval,
-    resampled_means,
-    with_rare_weights,
-)
+from suffice.stats.intervals import percentile_interval, resampled_means, with_rare_weights
 
 QUESTIONS = 2000
 
@@ -41,10 +37,7 @@ def estimated(
     """Every target estimated from so many logs."""
     log = Log(drawn, drawn.loggers[logger], explore)
     targets = list(drawn.targets.values())
-    scores, costs = (
-        np.empty((questions, logs, len(targets))),
-        np.empty((logs, len(targets))),
-    )
+    scores, costs = (np.empty((questions, logs, len(targets))), np.empty((logs, len(targets))))
     weighted = np.empty((logs, len(targets)))
     for number in range(logs):
         rows = np.random.default_rng([7, number]).integers(0, PROFILES, questions)
@@ -65,10 +58,7 @@ def estimated(
         percentile_interval(0.0, column)
         for number in range(logs)
         for column in with_rare_weights(
-            draws[:, number],
-            scores[:, number],
-            weighted[number] / explore,
-            centred=weights != "ht",
+            draws[:, number], scores[:, number], weighted[number] / explore, centred=weights != "ht"
         ).T
     ]
     low = np.array([end.low for end in ends]).reshape(means.shape)

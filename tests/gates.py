@@ -48,11 +48,7 @@ def plan(
 
 
 def step(agreed: float, conflict: float = 0.0, remaining: float = 0.5) -> dict[str, float]:
-    return {
-        "candidate_agreement": agreed,
-        "contradiction": conflict,
-        "remaining_share": remaining,
-    }
+    return {"candidate_agreement": agreed, "contradiction": conflict, "remaining_share": remaining}
 
 
 def judged(count: int = 40) -> PlanSet:

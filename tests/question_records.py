@@ -79,9 +79,7 @@ def question_records(
     return st.lists(record, min_size=1, max_size=max_questions).map(_numbered)
 
 
-def _numbered(
-    parts: Sequence[tuple[Sequence[Round], Sequence[str], str]],
-) -> list[QuestionRecord]:
+def _numbered(parts: Sequence[tuple[Sequence[Round], Sequence[str], str]]) -> list[QuestionRecord]:
     return [
         QuestionRecord(
             question=Question(id=f"q{number:03d}", text=f"Question {number}?", split=split),

@@ -107,12 +107,7 @@ class _Script:
 
 
 def stop_rag_records(
-    world: World,
-    count: int,
-    *,
-    rounds: int = 6,
-    split: str | None = None,
-    seed: int = 0,
+    world: World, count: int, *, rounds: int = 6, split: str | None = None, seed: int = 0
 ) -> list[QuestionRecord]:
     """Labelled questions whose samples score by what has been read.
 

@@ -44,11 +44,7 @@ def full_return(rewards: Sequence[float], t: int) -> float:
 
 
 def q_lambda_of_state(
-    rewards: Sequence[float],
-    q_stop: Sequence[float],
-    q_cont: Sequence[float],
-    t: int,
-    lam: float,
+    rewards: Sequence[float], q_stop: Sequence[float], q_cont: Sequence[float], t: int, lam: float
 ) -> float:
     """The target of going on from s_t, equation 11; in Python 0.0 ** 0 is 1."""
     last = len(rewards)

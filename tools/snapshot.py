@@ -1044,14 +1044,7 @@ def wrong_cases() -> Iterator[Case]:
     """Uses that end with exit code 2 and a message."""
     fit = "fit {} in/{}.parquet --out p.json"
     yield case(
-        "wrong/commands",
-        "",
-        "nothing",
-        "fit",
-        "bench micp",
-        "traces",
-        "replay",
-        "--version",
+        "wrong/commands", "", "nothing", "fit", "bench micp", "traces", "replay", "--version"
     )
     methods = (*FITTED, "stop-rag", "nothing", "fixed", "rule")
     foreign = (
@@ -1415,9 +1408,7 @@ def api_cases() -> Iterator[Case]:
         needs = ("torch",) if name == "stop-rag" else ()
         yield Case(name=f"api/policy-{name}", call=partial(api_policy, name), needs=needs)
         yield Case(
-            name=f"api/decisions-{name}",
-            call=partial(api_decisions, name, record),
-            needs=needs,
+            name=f"api/decisions-{name}", call=partial(api_decisions, name, record), needs=needs
         )
 
 

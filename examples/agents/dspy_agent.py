@@ -12,10 +12,7 @@ import dspy
 import suffice
 from suffice.integrations.dspy import watched
 
-PASSAGES = {
-    "d1": "The treaty was signed in Oslo.",
-    "d2": "Oslo is the capital of Norway.",
-}
+PASSAGES = {"d1": "The treaty was signed in Oslo.", "d2": "Oslo is the capital of Norway."}
 
 
 def search(query: str) -> list[dict[str, str]]:

@@ -17,11 +17,7 @@ from langchain_openai import ChatOpenAI
 import suffice
 from suffice.integrations.langchain import SufficeMiddleware
 
-NOTES = [
-    "Ibsen was born in Skien.",
-    "Skien lies in Telemark.",
-    "Telemark is a county in Norway.",
-]
+NOTES = ["Ibsen was born in Skien.", "Skien lies in Telemark.", "Telemark is a county in Norway."]
 
 
 @tool(response_format="content_and_artifact")  # type: ignore[untyped-decorator]

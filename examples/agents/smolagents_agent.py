@@ -35,11 +35,7 @@ _FAILED = "Error in generating final LLM output:"
 
 
 def watched(
-    agent: Any,
-    watch: Watch,
-    *,
-    tools: Collection[str] | None = None,
-    probe: bool | Probe = False,
+    agent: Any, watch: Watch, *, tools: Collection[str] | None = None, probe: bool | Probe = False
 ) -> Any:
     """An agent of smolagents that ``watch`` sees: a copy that shares model, tools and memory.
 

@@ -83,8 +83,7 @@ class HiddenConstraintsSettings:
     seed: Annotated[
         int,
         Option(
-            at_least=0,
-            help="of the first draws, each next one's is 1 more, and of the resampling",
+            at_least=0, help="of the first draws, each next one's is 1 more, and of the resampling"
         ),
     ] = 42
     experiments: Annotated[
@@ -97,8 +96,7 @@ class HiddenConstraintsSettings:
     ] = EXPERIMENTS
     gates: Mapping[str, GateSettings] = field(default_factory=dict)
     encoder: Annotated[
-        str,
-        Option(metavar="E", help="of the dense and hybrid retrievers, as in 'suffice record'"),
+        str, Option(metavar="E", help="of the dense and hybrid retrievers, as in 'suffice record'")
     ] = "minilm"
     detector: Annotated[
         str,
@@ -299,10 +297,7 @@ def variants(settings: HiddenConstraintsSettings) -> Iterator[Variant]:
 
 
 def jobs_of(
-    settings: HiddenConstraintsSettings,
-    made: Benchmark,
-    who: Experimenters,
-    retrievers: Retrievers,
+    settings: HiddenConstraintsSettings, made: Benchmark, who: Experimenters, retrievers: Retrievers
 ) -> list[PlanJob]:
     """Every run, in an order that finishes whole comparisons: seed by seed, task by task."""
     documents = {document.id: document for document in made.documents}

@@ -13,15 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from studies.command import Band, Found, Options, Request, Study
-from studies.micp.results import (
-    BASELINE,
-    FIGURES,
-    PARTS,
-    WAYS,
-    MiCPStudySettings,
-    Way,
-    tables_of,
-)
+from studies.micp.results import BASELINE, FIGURES, PARTS, WAYS, MiCPStudySettings, Way, tables_of
 from suffice._version import VERSION
 from suffice.errors import UsageError
 from suffice.measures.scores import gold_answers
@@ -39,11 +31,7 @@ from suffice.policies.micp.stage2 import (
     evaluate,
     search_allocations,
 )
-from suffice.stats.conformal import (
-    exact_level,
-    lower_order_statistic,
-    smallest_sample,
-)
+from suffice.stats.conformal import exact_level, lower_order_statistic, smallest_sample
 from suffice.stats.p_values import exact_interval
 from suffice.stats.units import lots
 from suffice.trace.rounds.labels import names_passages
@@ -265,11 +253,7 @@ def _study(traces: TraceSet, settings: MiCPStudySettings) -> dict[str, Any]:
 
 
 def _score(
-    record: LabelledRecord,
-    division: Division,
-    sampled: Sampled,
-    thresholds: Stage2,
-    weight: float,
+    record: LabelledRecord, division: Division, sampled: Sampled, thresholds: Stage2, weight: float
 ) -> dict[str, Any]:
     """Thresholds of one division on its ``questions`` to test; ``covered`` counts.
 

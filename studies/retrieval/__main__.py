@@ -226,9 +226,7 @@ def _hits(example: Example, retriever: Retriever) -> list[int]:
 
 
 def _results(
-    hits: dict[str, NDArray[np.float64]],
-    gold: NDArray[np.float64],
-    settings: RetrievalSettings,
+    hits: dict[str, NDArray[np.float64]], gold: NDArray[np.float64], settings: RetrievalSettings
 ) -> Iterator[dict[str, Any]]:
     """Every retriever's recall.
 

@@ -68,8 +68,7 @@ class StopRAGStudySettings:
     text: StopRAGSettings = field(default_factory=StopRAGSettings)
     signals: StopRAGSettings = field(default_factory=lambda: StopRAGSettings(features="signals"))
     f1_kind: Annotated[
-        F1Kind,
-        Option(name="f1", help="which F1, of answers and of rewards; the paper's is squad"),
+        F1Kind, Option(name="f1", help="which F1, of answers and of rewards; the paper's is squad")
     ] = "squad"
     resamples: Annotated[
         int, Option(name="bootstrap", metavar="N", at_least=1, help="resamples")

@@ -227,11 +227,7 @@ def record_study(
         "notes": list[str](),
     }
     study = RecordStudy(
-        settings=wanted,
-        document=document,
-        contenders=contenders,
-        contrasts=found,
-        samples=samples,
+        settings=wanted, document=document, contenders=contenders, contrasts=found, samples=samples
     )
     document["notes"] = list(_notes(study, known, fitted))
     return study

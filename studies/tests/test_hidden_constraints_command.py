@@ -133,10 +133,7 @@ def test_who_judges(
 
 @pytest.mark.parametrize("out", [True, False])
 def test_an_interrupt_says_how_to_go_on(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    out: bool,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, out: bool
 ) -> None:
     monkeypatch.setattr(study_module, "hidden_constraints_study", lambda *_, **__: None)
     assert main([*NARROW, *(["--out", str(tmp_path)] if out else [])]) == 130

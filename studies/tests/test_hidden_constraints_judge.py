@@ -3,11 +3,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from studies.hidden_constraints.judge import (
-    LLMJudge,
-    agreement,
-    read_verdict,
-)
+from studies.hidden_constraints.judge import LLMJudge, agreement, read_verdict
 
 from suffice.contracts import Message, Verdict
 from suffice.errors import BackendError

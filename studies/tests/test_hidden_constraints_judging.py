@@ -25,13 +25,7 @@ from studies.hidden_constraints.people import (
     new_verdicts,
     recorded_verdicts,
 )
-from studies.hidden_constraints.sheet import (
-    Run,
-    drawn_runs,
-    read_labels,
-    read_records,
-    write_sheet,
-)
+from studies.hidden_constraints.sheet import Run, drawn_runs, read_labels, read_records, write_sheet
 
 from suffice.errors import DataError, UsageError
 from suffice.testing.models import ScriptedModel

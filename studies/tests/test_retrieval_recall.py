@@ -73,9 +73,7 @@ def test_every_retriever_takes_part_where_its_models_are_there(
         assert (result["against_bm25"] is None) == (name == "bm25")
 
 
-def test_what_is_named_is_compared_with_bm25_over_its_pool(
-    examples: tuple[Example, ...],
-) -> None:
+def test_what_is_named_is_compared_with_bm25_over_its_pool(examples: tuple[Example, ...]) -> None:
     settings = RetrievalSettings(
         retrievers=("dense+rerank", "bm25"),
         encoder=ENCODER,
@@ -104,9 +102,7 @@ def test_differences_are_paired(examples: tuple[Example, ...]) -> None:
         assert difference.high - difference.low <= apart + 1e-12
 
 
-def test_questions_the_reranker_was_trained_on_are_not_asked(
-    examples: tuple[Example, ...],
-) -> None:
+def test_questions_the_reranker_was_trained_on_are_not_asked(examples: tuple[Example, ...]) -> None:
     seen = {example.question.id for example in examples[:10]}
     found = data_set_recall(examples, RetrievalSettings(left_out=seen, resamples=10), MAKE)
     whole = data_set_recall(examples, RetrievalSettings(resamples=10), MAKE)

@@ -23,12 +23,7 @@ from studies.stop_rag.results import (
     StopRAGStudySettings,
 )
 from studies.stop_rag.study import best_fixed, contrasts, record_study
-from studies.tests.stop_rag import (
-    ALONE,
-    ROUNDS,
-    study_records,
-    study_traces,
-)
+from studies.tests.stop_rag import ALONE, ROUNDS, study_records, study_traces
 
 from suffice.errors import DataError, UsageError
 from suffice.policies.stop_rag.policy import StopRAGPolicy

@@ -31,15 +31,7 @@ LEVEL: dict[str, int] = {
     **dict.fromkeys(("live", "report"), 6),
     **dict.fromkeys(("integrations", "testing", "serve", "view", "cli"), 7),
 }
-WITHOUT_MODELS = BASE | {
-    "stats",
-    "trace",
-    "results",
-    "costs",
-    "signals",
-    "measures",
-    "policies",
-}
+WITHOUT_MODELS = BASE | {"stats", "trace", "results", "costs", "signals", "measures", "policies"}
 EVERYTHING = frozenset(LEVEL)
 MAY_IMPORT: dict[str, frozenset[str]] = {
     **dict.fromkeys(BASE, BASE),
@@ -140,9 +132,7 @@ def imports(node: ast.AST, *, loaded: bool = True, typing_only: bool = False) ->
                 yield Import(named.value, line, loaded, typing_only)
         in_function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
         yield from imports(
-            child,
-            loaded=loaded and not in_function,
-            typing_only=typing_only or _typing_only(child),
+            child, loaded=loaded and not in_function, typing_only=typing_only or _typing_only(child)
         )
 
 
@@ -253,11 +243,7 @@ def test_the_package_front_loads_nothing() -> None:
         each.module
         for each in imports_of(ROOT / "__init__.py")
         if each.loaded and not each.typing_only
-    ] == [
-        "__future__",
-        "importlib",
-        "typing",
-    ]
+    ] == ["__future__", "importlib", "typing"]
 
 
 def _foreign(each: Import) -> bool:
@@ -327,7 +313,7 @@ def test_a_reader_sees_the_plan_of_a_folder_at_a_glance() -> None:
 METHODS = ("tasr", "ab_rag", "micp", "gate", "stop_rag")
 """Folders of methods. Rules are the language that methods and searches write in, so anybody reads them."""
 KNOW_A_METHOD: dict[str, tuple[str, ...]] = {
-    "loops/planning/": ("gate",),  # an agent is built around a Gate, which is public for that
+    "loops/planning/": ("gate",)  # an agent is built around a Gate, which is public for that
 }
 
 

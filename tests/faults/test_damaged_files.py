@@ -270,9 +270,7 @@ def states(folder: Path) -> Case:
 @pytest.mark.filterwarnings("ignore::suffice.errors.SufficeWarning")
 @pytest.mark.parametrize("times", [10, pytest.param(500, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
-    "kind",
-    [traces, policies, indexes, caches, states],
-    ids=lambda kind: kind.__name__,
+    "kind", [traces, policies, indexes, caches, states], ids=lambda kind: kind.__name__
 )
 def test_damaged_files_are_read_or_refused(
     kind: Callable[[Path], Case], times: int, tmp_path: Path

@@ -99,11 +99,7 @@ def _told(content: str, *, streams: bool) -> Any:
 
 @contextmanager
 def serving(
-    given: Path,
-    record: Path,
-    llm: str = "scripted",
-    conditions: Conditions = USUAL,
-    code: int = 0,
+    given: Path, record: Path, llm: str = "scripted", conditions: Conditions = USUAL, code: int = 0
 ) -> Iterator[Running]:
     """``suffice serve`` with a record; ended with SIGTERM, with that code, where it runs still."""
     with socket.socket() as held:

@@ -9,15 +9,7 @@ import pytest
 
 pytest.importorskip("atif")
 
-from atif import (
-    Agent,
-    Metrics,
-    Observation,
-    ObservationResult,
-    Step,
-    ToolCall,
-    Trajectory,
-)
+from atif import Agent, Metrics, Observation, ObservationResult, Step, ToolCall, Trajectory
 
 FIXTURE = Path(__file__).parents[1] / "unit/datasets/recordings/atif.json"
 

@@ -15,13 +15,7 @@ import pytest
 
 dspy = pytest.importorskip("dspy", reason="runs in its own environment: make test-integrations")
 
-from tests.integrations.agent_server import (  # noqa: E402
-    AgentServer,
-    Seen,
-    Writer,
-    agent_server,
-    in_order,
-)
+from tests.integrations.agent_server import AgentServer, Seen, Writer, agent_server, in_order  # noqa: E402
 from tests.integrations.watching import (  # noqa: E402
     ANSWERS,
     NEWS,

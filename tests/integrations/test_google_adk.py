@@ -19,15 +19,7 @@ from google.adk.models.llm_response import LlmResponse
 from google.adk.runners import InMemoryRunner
 from google.genai import types
 from tests.integrations.agent_server import AgentServer
-from tests.integrations.watching import (
-    NEWS,
-    QUESTION,
-    Asked,
-    Search,
-    Watching,
-    found,
-    records,
-)
+from tests.integrations.watching import NEWS, QUESTION, Asked, Search, Watching, found, records
 
 import suffice
 from suffice.trace.rounds.records import Token, TopToken

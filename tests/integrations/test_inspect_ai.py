@@ -14,14 +14,7 @@ pytest.importorskip("inspect_ai")
 
 from inspect_ai import Task, eval  # noqa: A004
 from inspect_ai.dataset import Sample
-from inspect_ai.model import (
-    Logprob,
-    Logprobs,
-    ModelOutput,
-    ModelUsage,
-    TopLogprob,
-    get_model,
-)
+from inspect_ai.model import Logprob, Logprobs, ModelOutput, ModelUsage, TopLogprob, get_model
 from inspect_ai.scorer import includes, score
 from inspect_ai.solver import solver, use_tools
 from inspect_ai.tool import tool

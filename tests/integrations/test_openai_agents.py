@@ -114,10 +114,7 @@ def test_streamed_by_answers_the_last_draft_is_the_answer(
         ]
         return result, "".join(texts)
 
-    for policy, asked in (
-        (NEWS, [True, True, True, True, False]),
-        (STABLE, [True, False] * 3),
-    ):
+    for policy, asked in ((NEWS, [True, True, True, True, False]), (STABLE, [True, False] * 3)):
         del server.bodies[:]
         with suffice.Watch(policy, record=tmp_path / policy.rule[:3], mode="live") as watch:
             result, text = asyncio.run(ask(SufficeRunner(watch, probe=policy is STABLE)))

@@ -15,13 +15,7 @@ smolagents = pytest.importorskip(
 )
 
 from examples.agents.smolagents_agent import watched  # noqa: E402
-from tests.integrations.agent_server import (  # noqa: E402
-    AgentServer,
-    Seen,
-    Writer,
-    agent_server,
-    in_order,
-)
+from tests.integrations.agent_server import AgentServer, Seen, Writer, agent_server, in_order  # noqa: E402
 from tests.integrations.watching import (  # noqa: E402
     ANSWERS,
     NEWS,

@@ -17,12 +17,7 @@ from suffice.policies.method import Preset
 from suffice.policies.micp.policy import Clusters, MiCPPolicy
 from suffice.policies.micp.samples import read_samples
 from suffice.policies.micp.settings import StopOn
-from suffice.policies.micp.stage2 import (
-    Sampled,
-    Stage2,
-    calibrate,
-    evaluate_stops,
-)
+from suffice.policies.micp.stage2 import Sampled, Stage2, calibrate, evaluate_stops
 from suffice.scoring import Match, normalize_answer
 from suffice.signals.table import signal_table
 from suffice.stats.conformal import Threshold, lower_rank, tied_threshold

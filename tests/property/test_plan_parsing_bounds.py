@@ -9,11 +9,7 @@ from hypothesis import strategies as st
 from studies.hidden_constraints.checker import plan_steps
 from tests.properties import examples
 
-from suffice.loops.planning.parsing import (
-    parse_candidate,
-    parse_plan,
-    parse_yes_no,
-)
+from suffice.loops.planning.parsing import parse_candidate, parse_plan, parse_yes_no
 
 PIECES = st.sampled_from(
     [*'{}[]()"\'`,:;\\/#*+-=&|<>“”’\n\t 1a', '"plan"', '"constraints"', "decisions", "WILL", "1) ", "2) ",

@@ -77,9 +77,7 @@ def test_cohens_d(rows: list[tuple[float, bool, int]], counts: list[list[int]]) 
         assert d == pytest.approx(expected, rel=1e-6, abs=1e-9, nan_ok=True)
 
 
-@given(
-    pairs_of=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=2, max_size=30),
-)
+@given(pairs_of=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=2, max_size=30))
 def test_spearman_is_symmetric_and_blind_to_monotone_maps(pairs_of: list[tuple[int, int]]) -> None:
     first = np.array([each[0] for each in pairs_of], float)
     second = np.array([each[1] for each in pairs_of], float)

@@ -10,35 +10,19 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.hostile_records import clusters, records, sample_lists
 from tests.properties import examples
-from tests.signal_twins import (
-    TWINS,
-    abstained_by,
-    normalized_entropy,
-    top_cluster_confidence,
-    twin,
-)
+from tests.signal_twins import TWINS, abstained_by, normalized_entropy, top_cluster_confidence, twin
 
 from suffice.signals.abstained import abstained_signal
 from suffice.signals.registry import SIGNALS, SignalSpec
 from suffice.signals.samples import entropy_signal, top_cluster_signal
 from suffice.signals.table import signal_columns
 from suffice.testing.traces import to_trace_set
-from suffice.trace.rounds.records import (
-    Gold,
-    LoopView,
-    Passage,
-    Question,
-    QuestionRecord,
-    Round,
-)
+from suffice.trace.rounds.records import Gold, LoopView, Passage, Question, QuestionRecord, Round
 
 IN_COLUMNS = [spec for spec in SIGNALS.values() if spec.columns is not None]
 OWN = ("Hazy!", "no day ...", "... a hazy day", "ﬁ Ünknown ...", "... (ß)")
 OWN_PHRASES = replace(abstained_signal(OWN), name="own phrases")
-TWIN_OF = {
-    **TWINS,
-    "own phrases": abstained_by(OWN),
-}
+TWIN_OF = {**TWINS, "own phrases": abstained_by(OWN)}
 
 
 def assert_equal_bits(

@@ -24,16 +24,8 @@ pytestmark = pytest.mark.skipif(
 
 # AUROC of S1, S2, S3 at round 1 against round-1 exact match (METHODS section 3)
 SINGLE_SIGNALS = {
-    "ollama": {
-        "self_consistency": 0.651,
-        "evidence_consistency": 0.568,
-        "rerank_variance": 0.550,
-    },
-    "local": {
-        "token_probability": 0.607,
-        "evidence_consistency": 0.517,
-        "rerank_variance": 0.571,
-    },
+    "ollama": {"self_consistency": 0.651, "evidence_consistency": 0.568, "rerank_variance": 0.550},
+    "local": {"token_probability": 0.607, "evidence_consistency": 0.517, "rerank_variance": 0.571},
 }
 
 

@@ -25,12 +25,7 @@ from suffice.policies.micp.stage2 import (
     evaluate,
     search_allocations,
 )
-from suffice.stats.conformal import (
-    Threshold,
-    exact_level,
-    lower_rank,
-    tied_threshold,
-)
+from suffice.stats.conformal import Threshold, exact_level, lower_rank, tied_threshold
 
 PRESETS: tuple[Preset, ...] = ("published", "corrected")
 NEVER = (-math.inf, 0.0)

@@ -89,10 +89,7 @@ def test_beyond_record_counts_what_a_less_eager_policy_lacks() -> None:
 
 def test_a_real_trace_pays_its_samples_only_when_read() -> None:
     traces = traces_of("hotpotqa_qwen1.5b")
-    result = replayed(
-        traces,
-        "fixed-5",
-    )
+    result = replayed(traces, "fixed-5")
     fixed = result.policies[0].costs
     assert (fixed["llm_calls"], round(fixed["prompt_tokens"] or 0)) == (1.0, 971)
     reading = replayed(traces, rules=("self_consistency >= 0.8 and round >= 5",)).policies[0]

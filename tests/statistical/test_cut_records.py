@@ -122,12 +122,7 @@ class Promises:
 
 
 def promised(
-    drawn: Population,
-    log: Log,
-    settings: CertifySettings,
-    *,
-    logs: int,
-    questions: int = QUESTIONS,
+    drawn: Population, log: Log, settings: CertifySettings, *, logs: int, questions: int = QUESTIONS
 ) -> Promises:
     """Certified choice from so many logs, half of the questions to learn on and half to test."""
     stops = members(drawn)

@@ -9,14 +9,7 @@ import numpy as np
 import pytest
 
 from suffice.monitor.production import Production, ProductionSettings
-from suffice.monitor.questions import (
-    STOP_ROUND,
-    Asked,
-    Promised,
-    Returned,
-    Stopping,
-    significant,
-)
+from suffice.monitor.questions import STOP_ROUND, Asked, Promised, Returned, Stopping, significant
 from suffice.policies.rules.policy import RulePolicy
 from suffice.scoring import METRICS
 

@@ -9,11 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from suffice.concurrency import (
-    as_here,
-    rest,
-    side_by_side,
-)
+from suffice.concurrency import as_here, rest, side_by_side
 from suffice.errors import BackendError, UsageError
 
 

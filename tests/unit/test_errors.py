@@ -6,14 +6,7 @@ import time
 
 import pytest
 
-from suffice.errors import (
-    BackendError,
-    did_you_mean,
-    first_line,
-    keep_secret,
-    near_misses,
-    struck,
-)
+from suffice.errors import BackendError, did_you_mean, first_line, keep_secret, near_misses, struck
 
 
 @pytest.mark.parametrize(

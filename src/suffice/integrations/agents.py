@@ -14,12 +14,7 @@ from suffice._optional import require
 from suffice.concurrency import at_once, settled
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.live.loop import Loop, Probe
-from suffice.live.reported import (
-    draft_of,
-    reported_passages,
-    reported_tokens,
-    reported_usage,
-)
+from suffice.live.reported import draft_of, reported_passages, reported_tokens, reported_usage
 from suffice.trace.rounds.records import Draft, LoopView, Passage, Usage
 
 _Read = TypeVar("_Read")

@@ -216,10 +216,7 @@ _SERVERS: Mapping[str, tuple[str, str, str]] = {
 }
 """Module, class and distribution of the client."""
 _PYTHON = "python"
-FORMS: tuple[str, ...] = (
-    *(f"{kind}:URL/INDEX" for kind in _SERVERS),
-    f"{_PYTHON}:MODULE:FUNCTION",
-)
+FORMS: tuple[str, ...] = (*(f"{kind}:URL/INDEX" for kind in _SERVERS), f"{_PYTHON}:MODULE:FUNCTION")
 """What may be typed."""
 _NUMBERS = ("title_boost", "timeout_s")
 

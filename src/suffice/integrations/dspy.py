@@ -14,14 +14,7 @@ from typing import Any
 
 from suffice.concurrency import at_once, settled
 from suffice.errors import DataError, UsageError
-from suffice.integrations.agents import (
-    AgentRun,
-    Framework,
-    Reply,
-    ToolResult,
-    outcome,
-    query_of,
-)
+from suffice.integrations.agents import AgentRun, Framework, Reply, ToolResult, outcome, query_of
 from suffice.live.loop import Probe
 from suffice.live.reported import reported_tokens, reported_usage
 from suffice.live.watch import Watch

@@ -10,14 +10,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from suffice.integrations.agents import (
-    DOCUMENTS,
-    AgentRun,
-    Framework,
-    Reply,
-    ToolResult,
-    outcome,
-)
+from suffice.integrations.agents import DOCUMENTS, AgentRun, Framework, Reply, ToolResult, outcome
 from suffice.live.loop import Probe
 from suffice.live.watch import Watch
 

@@ -139,10 +139,7 @@ class RayExecutor(Executor):
 
 
 def _called(
-    folder: str,
-    function: Callable[..., Any],
-    arguments: Sequence[Any],
-    named: Mapping[str, Any],
+    folder: str, function: Callable[..., Any], arguments: Sequence[Any], named: Mapping[str, Any]
 ) -> Any:
     """Call it where the command was typed, so that relative paths mean the same; paths from / always do."""
     with suppress(OSError):

@@ -20,11 +20,7 @@ from suffice.signals.registry import SIGNALS
 from suffice.signals.table import given_signals, lack
 from suffice.stats.p_values import binomial_cdf, fisher_p_value, welch_p_value
 from suffice.trace.rounds.labels import labelled, names_passages
-from suffice.trace.rounds.reader import (
-    ATTRIBUTES,
-    TraceInspection,
-    inspect_traces,
-)
+from suffice.trace.rounds.reader import ATTRIBUTES, TraceInspection, inspect_traces
 from suffice.trace.rounds.schema import COLUMNS, SCHEMA
 from suffice.trace.rounds.table import TraceSet
 
@@ -325,9 +321,7 @@ class Unlike:
 
 
 def unlike(
-    numbers: Mapping[str, NDArray[np.float64]],
-    some: NDArray[np.bool_],
-    others: NDArray[np.bool_],
+    numbers: Mapping[str, NDArray[np.float64]], some: NDArray[np.bool_], others: NDArray[np.bool_]
 ) -> tuple[Unlike, ...]:
     """Numbers of questions, (n_questions,) each, whose means differ; the surest first. NaN is left out."""
     found = []

@@ -79,10 +79,7 @@ class OkapiScorer:
         for word, places in postings.items():
             where = np.array([i for i, _ in places], dtype=np.intp)
             tf = np.array([count for _, count in places])
-            weights[word] = (
-                where,
-                tf * (k1 + 1) / (tf + k1 * (1 - b + b * lengths[where] / mean)),
-            )
+            weights[word] = (where, tf * (k1 + 1) / (tf + k1 * (1 - b + b * lengths[where] / mean)))
         idf = _idf({word: len(places) for word, places in postings.items()}, len(tokens))
         return cls(n_passages=len(tokens), idf=idf, weights=weights)
 

@@ -69,12 +69,7 @@ class IndexMaker:
         return self._renewed(kind, passages, folder)
 
     def kept(
-        self,
-        kind: IndexKind,
-        passages: tuple[Passage, ...],
-        folder: Path,
-        *,
-        renew: bool = False,
+        self, kind: IndexKind, passages: tuple[Passage, ...], folder: Path, *, renew: bool = False
     ) -> KeptIndex:
         """The index that the user keeps in ``folder``, made there when there is none."""
         try:
@@ -153,11 +148,7 @@ class HybridRetriever:
     """
 
     def __init__(
-        self,
-        retrievers: Sequence[Retriever],
-        *,
-        candidates: int = 20,
-        k: float = 60,
+        self, retrievers: Sequence[Retriever], *, candidates: int = 20, k: float = 60
     ) -> None:
         self._retrievers = tuple(retrievers)
         if not self._retrievers:
@@ -201,14 +192,7 @@ class RerankedRetriever:
         return tuple(self._reranker.rerank(query, pool)[:k]) if pool else ()
 
 
-RetrieverName = Literal[
-    "bm25",
-    "dense",
-    "hybrid",
-    "bm25+rerank",
-    "dense+rerank",
-    "hybrid+rerank",
-]
+RetrieverName = Literal["bm25", "dense", "hybrid", "bm25+rerank", "dense+rerank", "hybrid+rerank"]
 RETRIEVERS: tuple[RetrieverName, ...] = get_args(RetrieverName)
 _RERANKED = "+rerank"
 _PARTS: Mapping[str, tuple[IndexKind, ...]] = MappingProxyType(

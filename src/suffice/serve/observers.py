@@ -148,13 +148,7 @@ class Spans:
     exported when it ends, not with others in a thread of its own.
     """
 
-    def __init__(
-        self,
-        exporter: Any = None,
-        *,
-        texts: bool = False,
-        at_once: bool = False,
-    ) -> None:
+    def __init__(self, exporter: Any = None, *, texts: bool = False, at_once: bool = False) -> None:
         wanted = {"purpose": "sending spans", "extra": "otel"}
         sdk = require("opentelemetry.sdk.trace", **wanted)
         export = require("opentelemetry.sdk.trace.export", **wanted)

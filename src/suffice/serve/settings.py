@@ -7,16 +7,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
-from typing import (
-    Annotated,
-    Any,
-    ClassVar,
-    Literal,
-    TypeVar,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from suffice.errors import DataError, UsageError, unknown_name
 from suffice.options import Option, as_share
@@ -162,8 +153,7 @@ class BudgetSettings(PriceSettings):
     """What a question may cost, and prices: the table ``[budgets]``."""
 
     rounds: Annotated[
-        int | None,
-        Option(name="budget_rounds", help="at most N rounds", metavar="N", at_least=1),
+        int | None, Option(name="budget_rounds", help="at most N rounds", metavar="N", at_least=1)
     ] = None
     tokens: Annotated[
         int | None, Option(name="budget_tokens", help="at most N tokens", metavar="N", at_least=1)

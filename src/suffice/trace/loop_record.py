@@ -18,14 +18,7 @@ from typing import TYPE_CHECKING, Any
 from suffice.errors import StorageError, SufficeError
 from suffice.trace.durable import process_of
 from suffice.trace.engines import Refused
-from suffice.trace.rounds.records import (
-    POLICY_STOP,
-    Gold,
-    Question,
-    Round,
-    StoppedBy,
-    as_document,
-)
+from suffice.trace.rounds.records import POLICY_STOP, Gold, Question, Round, StoppedBy, as_document
 from suffice.trace.store import BUSY_S, END, Connection, Store, end_all, free_id
 
 if TYPE_CHECKING:

@@ -21,14 +21,7 @@ from numpy.typing import NDArray
 
 from suffice.contracts import strict_json
 from suffice.errors import DataError, SufficeWarning, did_you_mean, near_misses
-from suffice.trace.parquet import (
-    RUN_KEY,
-    TableSchema,
-    complete,
-    footer_of,
-    opened,
-    readable,
-)
+from suffice.trace.parquet import RUN_KEY, TableSchema, complete, footer_of, opened, readable
 from suffice.trace.rounds.schema import QUESTIONS
 
 Rows = NDArray[np.signedinteger[Any]]
@@ -349,9 +342,7 @@ def stated_version(metadata: Mapping[bytes, bytes], file: Path, schema: TableSch
                     file=str(file),
                 )
         warnings.warn(
-            f"{file} does not state {key}; read as version 1",
-            SufficeWarning,
-            stacklevel=7,
+            f"{file} does not state {key}; read as version 1", SufficeWarning, stacklevel=7
         )
         return 1
     version = int(stated) if re.fullmatch(rb"\d+", stated) else 0

@@ -21,15 +21,7 @@ from suffice.errors import DataError, StorageError, UsageError, plain_file
 from suffice.trace.durable import Shard, is_written, process_of
 from suffice.trace.parquet import RUN_KEY, RecordKey, RowSet, opened, readable, write_table
 from suffice.trace.reader import StoredFile
-from suffice.trace.store import (
-    ALL,
-    NAME,
-    OF_RECORDERS,
-    RECORDER,
-    Store,
-    exported,
-    store_at,
-)
+from suffice.trace.store import ALL, NAME, OF_RECORDERS, RECORDER, Store, exported, store_at
 
 _Record = TypeVar("_Record")
 StoredRecord = tuple[RecordKey, bytes]
@@ -264,11 +256,7 @@ def recorded_before(root: Path, kind: RowSet[Any], shard: Shard | None = None) -
 
 
 def check_goes_on(
-    root: Path,
-    before: Sequence[Recorded],
-    now: Mapping[str, Any],
-    *,
-    may_differ: frozenset[str],
+    root: Path, before: Sequence[Recorded], now: Mapping[str, Any], *, may_differ: frozenset[str]
 ) -> None:
     """Refuse to go on with other settings, naming every entry that changed and must not."""
     runs = [dict(_entries(stated, may_differ)) for stated, _ in before]

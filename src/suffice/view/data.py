@@ -121,11 +121,7 @@ class _Columns:
 class RecordView:
     """A record for the viewer: facts at once, everything else when :meth:`work` has come to it."""
 
-    def __init__(
-        self,
-        measures: Measures,
-        settings: ViewSettings | None = None,
-    ) -> None:
+    def __init__(self, measures: Measures, settings: ViewSettings | None = None) -> None:
         self.settings = settings or ViewSettings()
         self.measures = measures
         self.traces = measures.traces

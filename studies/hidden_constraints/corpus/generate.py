@@ -188,10 +188,7 @@ def _task(
     service, said = plan.service, frames["context"]
     goal = one_of(service["goals"], rng).replace("#", one_of(service["purposes"], rng))
     facts = {name: plan.where.facts[name]["plain"] for name in DIMENSIONS}
-    told = [
-        fill(one_of(said["surroundings"], rng), facts, rng),
-        one_of(said["situation"], rng),
-    ]
+    told = [fill(one_of(said["surroundings"], rng), facts, rng), one_of(said["situation"], rng)]
     context = " ".join(told if rng.random() < 0.5 else told[::-1])
     roles = _roles(plan.depth, rng)
     outline = tuple(draw(service["steps"][ROLES.index(role)], rng) for role in roles)
@@ -202,9 +199,7 @@ def _task(
         depth=plan.depth,
         small=plan.small,
         constraint=Constraint(
-            token=plan.token,
-            requirement=plan.kind["requirement"],
-            concepts=plan.kind["concepts"],
+            token=plan.token, requirement=plan.kind["requirement"], concepts=plan.kind["concepts"]
         ),
         document_ids=tuple(sorted(document_ids)),
         depends=_depends(plan.kind["roles"], roles),
@@ -273,11 +268,7 @@ def _constraint_document(
     order = _ORDERS[int(rng.integers(len(_ORDERS)))]
     identifier = one_of(frames["identifier"]["sentences"], rng)
     scope = one_of(frames["scope"]["sentences"], rng)
-    values = {
-        **months(rng),
-        **where.wording(rng),
-        "token": token,
-    }
+    values = {**months(rng), **where.wording(rng), "token": token}
     own = {"identifier": fill(identifier, values, rng), "scope": fill(scope, values, rng)}
     return _document(frames, kind, order, {**values, **own}, rng)
 
@@ -296,10 +287,7 @@ def _near_document(
     frames = written["frames"]
     near = frames["near"]
     scopes = near["advised"]["scope"] if reason == "advice" else frames["scope"]["sentences"]
-    values = {
-        **months(rng),
-        **(moved if reason == "elsewhere" else where).wording(rng),
-    }
+    values = {**months(rng), **(moved if reason == "elsewhere" else where).wording(rng)}
     own = {
         "status": fill(one_of(near[reason], rng), values, rng),
         "scope": fill(one_of(scopes, rng), values, rng),

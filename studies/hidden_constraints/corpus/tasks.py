@@ -77,8 +77,7 @@ class BenchmarkSettings:
     """
 
     seed: Annotated[
-        int,
-        Option(name="benchmark-seed", metavar="S", at_least=0, help="of tasks and documents"),
+        int, Option(name="benchmark-seed", metavar="S", at_least=0, help="of tasks and documents")
     ] = 42
     tasks: int = 50
     hard_small: int = 20

@@ -81,14 +81,7 @@ def test_python_says_what_was_meant(traces: str) -> None:
 
 # --- near misses whose meaning is clear are taken ---------------------------------------------------
 @pytest.mark.parametrize(
-    ("given", "meant"),
-    [
-        ("2%", 0.02),
-        ("0.02", 0.02),
-        (" 95 %", 0.95),
-        ("100%", 1.0),
-        (1, 1.0),
-    ],
+    ("given", "meant"), [("2%", 0.02), ("0.02", 0.02), (" 95 %", 0.95), ("100%", 1.0), (1, 1.0)]
 )
 def test_a_share_is_a_number_or_in_percent(given: float | str, meant: float) -> None:
     assert as_share(given) == meant

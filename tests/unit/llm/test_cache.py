@@ -163,10 +163,7 @@ def test_what_comes_back_is_bit_equal(reply: Generation, prompt: str) -> None:
 @settings(max_examples=examples(40), deadline=None)
 def test_any_order_of_requests_equals_fresh_draws(steps: list[tuple[str, int]]) -> None:
     fresh, inner = ScriptedModel(), ScriptedModel()
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        CachedModel(inner, Path(folder) / "c") as model,
-    ):
+    with tempfile.TemporaryDirectory() as folder, CachedModel(inner, Path(folder) / "c") as model:
         for prompt, n in steps:
             request = replace(REQUEST, prompt=f"Ann Bob, Cid, Dee, Eve {prompt}", n=n)
             assert texts(model.generate(request)) == texts(fresh.generate(request))

@@ -69,10 +69,7 @@ def test_every_fault_is_tried_again_and_changes_nothing() -> None:
 
 @pytest.mark.parametrize("fault", ["html", "nan_logprobs", "null_content", "cut_body", "reset"])
 def test_vectors_are_tried_for_again(fault: str) -> None:
-    with (
-        planned(fault) as server,
-        EndpointEncoder(server.url, "m", server=settings()) as encoder,
-    ):
+    with planned(fault) as server, EndpointEncoder(server.url, "m", server=settings()) as encoder:
         assert encoder.encode(["a", "b"]).shape == (2, 8)
     assert server.calls[fault] == 1
 
@@ -201,10 +198,7 @@ def test_a_call_that_is_cut_ends_at_once(fault: str) -> None:
 
 @pytest.mark.parametrize(("answered", "attempts"), [(False, 5), (True, 7)])
 def test_where_nobody_ever_listened_it_is_told_sooner(answered: bool, attempts: int) -> None:
-    with (
-        planned() as server,
-        OpenAICompatibleModel(server.url, "m", settings=settings()) as model,
-    ):
+    with planned() as server, OpenAICompatibleModel(server.url, "m", settings=settings()) as model:
         if answered:
             model.generate(SAMPLES)
             model.close()  # else it asks on by the connection it has

@@ -89,11 +89,9 @@ def test_a_report_computes_each_score_and_each_signal_once(
     unnamed = [key for key in again if isinstance(key, WorkColumn) and not key.name]
     assert again == unnamed  # sets ask by themselves
     keys = Counter(key for key, _ in computed)
-    assert {
-        ScoreColumn("em"),
-        ScoreColumn("f1"),
-        ScoreColumn("acc"),
-    } == {key for key in keys if isinstance(key, ScoreColumn)}
+    assert {ScoreColumn("em"), ScoreColumn("f1"), ScoreColumn("acc")} == {
+        key for key in keys if isinstance(key, ScoreColumn)
+    }
     of_signals = {key: count for key, count in keys.items() if isinstance(key, SignalColumn)}
     assert set(of_signals.values()) == {QUESTIONS}
     names = {key.spec.name for key in of_signals}

@@ -14,11 +14,7 @@ from hypothesis import strategies as st
 from tests.properties import examples
 
 from suffice.errors import DataError, UsageError
-from suffice.monitor.alarms import (
-    CoverageMonitor,
-    ExchangeabilityMonitor,
-    miss_rate_limit,
-)
+from suffice.monitor.alarms import CoverageMonitor, ExchangeabilityMonitor, miss_rate_limit
 
 SOME = st.lists(st.booleans(), max_size=60)
 SCORES = st.lists(st.sampled_from([0.0, 0.0, 0.25, 0.5, 1.0, math.nan]), max_size=40)

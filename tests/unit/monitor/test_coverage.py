@@ -66,10 +66,7 @@ def test_the_promise_of_a_policy() -> None:
             "counts",
         ),
         (
-            {
-                "calibration_questions": 5,
-                "first_round_scores": {"values": [0.0], "counts": [6]},
-            },
+            {"calibration_questions": 5, "first_round_scores": {"values": [0.0], "counts": [6]}},
             "counts",
         ),
     ],
@@ -280,8 +277,7 @@ def test_a_stream_of_lines() -> None:
 
 
 @pytest.mark.parametrize(
-    "bad",
-    ["{", "[]", '{"score": NaN}', '{"covered": 1}', "[" * 100_000, '{"covered": true} {}'],
+    "bad", ["{", "[]", '{"score": NaN}', '{"covered": 1}', "[" * 100_000, '{"covered": true} {}']
 )
 def test_a_bad_line_is_named_or_skipped(bad: str) -> None:
     texts = ['{"covered": true}', "", bad, '{"covered": false}']

@@ -5,14 +5,7 @@ import json
 
 import pytest
 
-from suffice.results.markup import (
-    Html,
-    data_table,
-    element,
-    join,
-    json_for_script,
-    visible,
-)
+from suffice.results.markup import Html, data_table, element, join, json_for_script, visible
 
 HOSTILE = (
     "<script>window.hacked=1</script>",

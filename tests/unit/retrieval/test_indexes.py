@@ -35,10 +35,7 @@ def test_what_is_kept_is_used_again(kind: IndexKind, tmp_path: Path) -> None:
     folder = tmp_path / "index"
     first = maker().kept(kind, PASSAGES, folder)
     written = inode(folder)
-    for again in (
-        maker().kept(kind, PASSAGES, folder),
-        maker().cached(kind, PASSAGES, folder),
-    ):
+    for again in (maker().kept(kind, PASSAGES, folder), maker().cached(kind, PASSAGES, folder)):
         assert inode(folder) == written
         found = [each.retrieve("river Cadela", 2) for each in (first, again)]
         assert found[0] == found[1]

@@ -75,16 +75,12 @@ def test_passages_come_back_best_first_with_raw_scores() -> None:
     assert isinstance(reranker, Reranker)
     found = reranker.rerank("which?", PASSAGES)
     assert [(each.id, each.rerank_score) for each in found] == [
-        *(("b", 1.0), ("a", 0.0), ("c", 0.0), ("d", -1.0)),
+        *(("b", 1.0), ("a", 0.0), ("c", 0.0), ("d", -1.0))
     ]
     assert (found[2].title, found[2].score) == ("only a title", 2.0)
     ((pairs, options),) = model.asked
     assert pairs[0] == ("which?", "Mill one two")
-    assert options == {
-        "batch_size": 2,
-        "activation_fn": "identity",
-        "show_progress_bar": False,
-    }
+    assert options == {"batch_size": 2, "activation_fn": "identity", "show_progress_bar": False}
 
 
 @pytest.mark.usefixtures("library")
@@ -94,10 +90,7 @@ def test_a_failing_network_is_a_backend_error() -> None:
 
 
 @pytest.mark.usefixtures("library")
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [("missing", "'missing'"), ("three", "'three'")],
-)
+@pytest.mark.parametrize(("name", "message"), [("missing", "'missing'"), ("three", "'three'")])
 def test_what_is_no_reranker_is_refused(name: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         CrossEncoderReranker.load(name)

@@ -6,11 +6,7 @@ import numpy as np
 import pytest
 
 from suffice.errors import DataError
-from suffice.retrieval.ranking import (
-    best_first,
-    check_ids,
-    corpus_fingerprint,
-)
+from suffice.retrieval.ranking import best_first, check_ids, corpus_fingerprint
 from suffice.trace.rounds.records import Passage
 
 PASSAGES = (Passage(id="a", text="x"), Passage(id="b", title="T"), Passage(id="c", text="x"))

@@ -94,10 +94,7 @@ def test_the_pool_is_what_each_of_both_finds_first() -> None:
     chosen = replace(retrieval("hybrid"), candidates=2)
     make = IndexMaker(encoder=ENCODER)
     found = ids(corpus_retriever(PASSAGES, chosen, make), 6)
-    both = {
-        *ids(BM25Index.build(PASSAGES), 2),
-        *ids(DenseIndex.build(PASSAGES, ENCODER), 2),
-    }
+    both = {*ids(BM25Index.build(PASSAGES), 2), *ids(DenseIndex.build(PASSAGES, ENCODER), 2)}
     assert set(found) == both
     assert len(ids(corpus_retriever(PASSAGES, chosen.reaching(6), make), 6)) == 6
     assert chosen.reaching(1).candidates == 2

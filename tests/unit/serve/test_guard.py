@@ -168,8 +168,7 @@ def test_every_token_has_its_own_rate() -> None:
     now = 100.0
     rates = Rates(60, 2, clock=lambda: now)
     door = Door(
-        tokens={**TOKEN, "carl": hashlib.sha256(b"second").hexdigest()},
-        requests_per_minute=60,
+        tokens={**TOKEN, "carl": hashlib.sha256(b"second").hexdigest()}, requests_per_minute=60
     )
     guard = Guard(app, door, rates=rates)
 

@@ -361,9 +361,7 @@ def test_a_place_that_may_not_be_written_breaks_no_loop(tmp_path: Path) -> None:
     assert loop.answer == "Oslo"
 
 
-def test_a_disk_that_fills_between_two_rounds_loses_nothing_once_there_is_room(
-    file: Path,
-) -> None:
+def test_a_disk_that_fills_between_two_rounds_loses_nothing_once_there_is_room(file: Path) -> None:
     watch = Watch(record=file)
     with watch.question("?", question_id="q") as loop:
         loop.observe(answer="Oslo")

@@ -38,14 +38,8 @@ from suffice.trace.plans.records import (
     PlanStep,
     PlanTask,
 )
-from suffice.trace.reader import (
-    first_error,
-    nothing_read,
-)
-from suffice.trace.recording import (
-    RecordWriter,
-    count_failures,
-)
+from suffice.trace.reader import first_error, nothing_read
+from suffice.trace.recording import RecordWriter, count_failures
 from suffice.trace.rounds.reader import parts_of
 from suffice.trace.rounds.records import Usage
 from suffice.trace.rounds.schema import PASSAGES, USAGE_COLUMNS
@@ -202,10 +196,7 @@ def plan_to_rows(record: PlanRecord) -> list[dict[str, Any]]:
 
 
 PLAN_ROWS = RowSet(
-    schema=PLANS,
-    rows=plan_to_rows,
-    key=RUN_KEY_COLUMNS,
-    key_of=lambda record: record.key,
+    schema=PLANS, rows=plan_to_rows, key=RUN_KEY_COLUMNS, key_of=lambda record: record.key
 )
 
 

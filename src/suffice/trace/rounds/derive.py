@@ -569,12 +569,7 @@ def filter_traces(
         stated["rounds"] = min(rounds, keep.max_rounds)
     step = {"by": "filter", "from": Path(read.name).name, **keep.stated()}
     return write_copy(
-        [narrowed],
-        out,
-        step=step,
-        stated=stated,
-        max_rounds=keep.max_rounds,
-        notes=notes,
+        [narrowed], out, step=step, stated=stated, max_rounds=keep.max_rounds, notes=notes
     )
 
 

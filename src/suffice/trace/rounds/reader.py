@@ -34,13 +34,7 @@ from suffice.trace.recording import (
     recorded_rows,
     stores_at,
 )
-from suffice.trace.rounds.checks import (
-    CHECKED_WITH,
-    Keys,
-    Problem,
-    key_problems,
-    row_problems,
-)
+from suffice.trace.rounds.checks import CHECKED_WITH, Keys, Problem, key_problems, row_problems
 from suffice.trace.rounds.labels import LABELS_FILE, Labels, labels_beside
 from suffice.trace.rounds.schema import COLUMNS, QUESTIONS, REQUIRED, records_to_table
 from suffice.trace.rounds.table import (
@@ -570,7 +564,5 @@ def as_trace_set(table: pa.Table, origin: TraceSetOrigin) -> TraceSet:
     table = table.take(order)
     is_round = pc.greater(table.column("round"), 0)
     return TraceSet(
-        table=table.filter(is_round),
-        closed_book=table.filter(pc.invert(is_round)),
-        origin=origin,
+        table=table.filter(is_round), closed_book=table.filter(pc.invert(is_round)), origin=origin
     )

@@ -44,12 +44,7 @@ SCHEMA_VERSION = 2
 SCHEMA_KEY = b"suffice.schema"
 
 PASSAGES = sequence_of(
-    Passage,
-    id=TEXT_OR_NONE,
-    title=TEXT_OR_NONE,
-    text=TEXT,
-    score=FLOAT32,
-    rerank_score=FLOAT32,
+    Passage, id=TEXT_OR_NONE, title=TEXT_OR_NONE, text=TEXT, score=FLOAT32, rerank_score=FLOAT32
 )
 _REFOUND = sequence_of(Passage, id=TEXT_OR_NONE, score=FLOAT32, rerank_score=FLOAT32)
 _TOKENS = sequence_of(

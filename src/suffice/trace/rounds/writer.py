@@ -19,12 +19,7 @@ from suffice.errors import DataError, UsageError
 from suffice.trace.durable import Shard, in_turn, written_aside
 from suffice.trace.lazy import in_memory
 from suffice.trace.parquet import Cell, Column, RowSet, part_name, write_set, write_table
-from suffice.trace.recording import (
-    RecordWriter,
-    check_goes_on,
-    recorded_before,
-    stores_at,
-)
+from suffice.trace.recording import RecordWriter, check_goes_on, recorded_before, stores_at
 from suffice.trace.rounds.checks import find_problems
 from suffice.trace.rounds.reader import inspect_traces
 from suffice.trace.rounds.records import Passage, QuestionRecord, Round

@@ -18,11 +18,7 @@ from suffice.replay.choose.bounds import (
     refuse_caps,
     weighted_losses,
 )
-from suffice.stats.p_values import (
-    betting_p_values,
-    binomial_p_values,
-    hoeffding_bentkus_p_values,
-)
+from suffice.stats.p_values import betting_p_values, binomial_p_values, hoeffding_bentkus_p_values
 
 ROUNDS = 5
 

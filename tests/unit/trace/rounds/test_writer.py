@@ -21,10 +21,7 @@ from suffice.testing.traces import make_record
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import Gold, Passage, Question, QuestionRecord, Round, Usage
 from suffice.trace.rounds.schema import SCHEMA
-from suffice.trace.rounds.writer import (
-    write_trace_set,
-    write_traces,
-)
+from suffice.trace.rounds.writer import write_trace_set, write_traces
 
 
 def bits(value: Any) -> Any:
