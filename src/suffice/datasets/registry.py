@@ -178,7 +178,7 @@ def _documents(row: Row) -> Iterator[tuple[str, list[str]]]:
 
 
 def _file_text(row: Row, kind: str, name: str) -> str:
-    """The document, where the authors' folder ``evidence`` stands beside the file or its folder."""
+    """A document of the authors' folder ``evidence``, beside the file or its folder; else empty."""
     here = Path(row.file).resolve().parent
     for place in (folder / "evidence" / kind for folder in (here, here.parent)):
         file = (place / name).resolve()

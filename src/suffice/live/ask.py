@@ -509,7 +509,7 @@ class LiveLoop:
             stopped_by, reason = "error", str(error)
         read = live.rounds[: len(decisions)]
         left = 0 if stopped_by == "end" else max(0, loop.rounds - len(read))
-        # where it may be withheld, nobody is told of the last answer as it comes
+        # an answer that may be withheld is not streamed
         withheld = isinstance(policy, SetPolicy) or declines(decisions[-1])
         rounds, failed = _with_answer(read, steps, None if withheld else tell)
         if failed is not None:

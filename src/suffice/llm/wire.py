@@ -75,7 +75,7 @@ class BrokenReply(NoReply):
 
 
 def late(url: str) -> str:
-    """What is told of a reply that is not whole in time."""
+    """The error message for a reply that did not end in time."""
     return (
         f"{url} did not answer in time; is it overloaded? Raise OpenAISettings(timeout_s=...), --timeout, "
         "or lower concurrency"

@@ -271,7 +271,7 @@ class After:
     last: bool
 
     def __call__(self, finished: Round) -> Round:
-        """The round with what was said of it."""
+        """The round with its verdict, its action and what they cost."""
         signals, usage, action = dict(finished.signals), finished.usage, finished.action
         if self.wish is not None:
             choice = self.wish()

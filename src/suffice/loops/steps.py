@@ -265,7 +265,7 @@ class Step:
     def answered(self, finished: Round, tell: Callable[[str], None] | None = None) -> Round:
         """The finished round as the last of its loop, with an answer, asked for now unless it has one.
 
-        ``tell`` is told of the reply as it comes; see :class:`suffice.contracts.GenerationRequest`.
+        ``tell`` gets the reply piece by piece; see :class:`suffice.contracts.GenerationRequest`.
         """
         if self.then is not None:
             finished = self.then.ended(finished)

@@ -345,7 +345,7 @@ def probe(
 
 
 def _tell(plan: ProbePlan, *, missing_only: bool) -> None:
-    """Say, before it starts, what will be asked, from what, and what is left out."""
+    """Print the plan before probing: questions, model, and what is left out."""
     for why, questions in plan.left_out.items():
         say(f"{questions:,} questions are left out, since they {why}")
     if plan.asked:
