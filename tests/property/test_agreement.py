@@ -96,9 +96,12 @@ def _chosen(traces: TraceSet, metric: Any) -> Any:
         cost="rounds",
         resamples=2,
     )
-    ranked = [(one.candidate.label, one.loss, one.cost, one.p_value) for one in choice.ranked]
-    row = choice.promised.row.document() if choice.promised else {}
-    return choice.title, ranked, row
+    ranked = {
+        one.candidate.label: (one.loss, one.cost)
+        for one in choice.ranked
+        if not one.candidate.variant  # agreement takes no choice of an answer
+    }
+    return choice.title, ranked
 
 
 def _compared(traces: TraceSet, metric: Any) -> Any:

@@ -38,7 +38,7 @@ _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThresholdScore:
-    """What a threshold scores and in how many rounds, means of labelled questions; ``stops`` (n_questions,)."""
+    """What a threshold scores and in how many rounds, labelled means; ``stops`` (n_questions,)."""
 
     threshold: float
     score: float

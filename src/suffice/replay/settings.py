@@ -363,7 +363,7 @@ class ChoiceSettings(ScoredSettings):
     family: Annotated[
         Family,
         Option(
-            help="what is fitted and proven beside the paths: all that the record can feed, OR and AND rules, "
+            help="what is fitted beside the paths: all that the record can feed, OR and AND rules, "
             "one rule with the numbers of a grid (--rule), or numbers of rounds alone"
         ),
     ] = "all"

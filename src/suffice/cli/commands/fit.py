@@ -89,7 +89,7 @@ def certified(
     out: Annotated[str, _PATH],
     form: Form,
 ) -> None:
-    """Choose a policy whose loss is proven small: ``suffice choose``, of which the policy alone is written."""
+    """Choose a policy whose loss is proven small: ``suffice choose``, writing the policy alone."""
     from suffice.cli.commands.replay import choose_alone
 
     if len(settings.promised_losses) > 1:

@@ -486,11 +486,14 @@ class Kept:
         reads: dict[str, CostReads] = {}
         for answer, runner in runners.items():
             reads |= {f"{name} ({answer})": paid for name, paid in runner.reads.items()}
-        axis = runners[members[0].answer].book.axis(settings.cost, reads)
+        base = runners[members[0].answer]
+        axis = base.book.axis(settings.cost, reads)
         scored = kept.scores(settings.f1_kind)
-        columns, right, places, costs = [scored.compared], [scored.em], [], []
+        columns, right = [base.returned.compared], [base.returned.em]
+        places, costs = [], []
         tables: dict[tuple[str, CostReads], NDArray[np.float64]] = {}
-        paid_by = []
+        paid_by: list[int] = []
+        offsets = {(base.choice, ""): 0}  # where the columns of an answer begin
         rows, ends = np.arange(kept.traces.n_questions), kept.ends
         for member in members:
             runner, policy = runners[member.answer], member.policy.policy
@@ -499,12 +502,15 @@ class Kept:
             stops = np.minimum(kept.wanted_rounds(policy), ends)
             if member.policy.max_rounds is not None:
                 stops = np.minimum(stops, member.policy.max_rounds)
-            offset = 0
-            returned = runner.answers[member.policy.name].returned(scored)
-            if returned is not scored:
-                offset = sum(part.shape[1] for part in columns)
+            choice = runner.choice.or_own(policy.needs.returns)
+            # the most confident answer is each policy's own
+            returns = choice, member.policy.name if choice.rule == MOST_CONFIDENT else ""
+            if returns not in offsets:
+                returned = runner.answers[member.policy.name].returned(scored)
+                offsets[returns] = sum(part.shape[1] for part in columns)
                 columns.append(returned.compared)
                 right.append(returned.em)
+            offset = offsets[returns]
             places.append((stops + offset).astype(np.int16))
             kind = (member.answer, runner.reads[member.policy.name])
             paid = tables.setdefault(kind, runner.book.known(axis, kind[1]))
@@ -526,6 +532,11 @@ class Kept:
             units=kept.units,
             ids=kept.traces.question_ids,
         )
+
+    @property
+    def stops(self) -> NDArray[np.int16]:
+        """Where each member stops each question, (n_members, n_questions), from 1."""
+        return np.asarray((self.places - 1) % self.tables[0].shape[1] + 1, np.int16)
 
     def most_paid(self, rows: NDArray[np.intp]) -> float:
         """What a question counts at most in a bounded cost, read off some of them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -71,13 +72,14 @@ def rules_of_grid(fit: Measures, settings: ChoiceSettings) -> list[str]:
     rule = settings.rule or TEMPLATE
     template = not_before(rule, settings.min_rounds)
     needs = rule_needs(fill(template, 0.5))
-    refuse_unusable(fit, needs.signals, tune_split=FIT_SPLIT)
+    against = rule.partition("?")[0].rstrip(" <>=")
+    name = re.split(r"\W+", against.rstrip(" )"))[-1]
+    if name in needs.signals:
+        refuse_unusable(fit, [name], tune_split=FIT_SPLIT)
     if settings.grid is not None:
         return [fill(template, number) for number in sorted(set(settings.grid))]
-    against = rule.partition("?")[0].rstrip(" <>=")
     if against.endswith(")"):
         return [fill(template, number) for number in FLOORS]
-    name = against.replace("(", " ").rpartition(" ")[2]
     if name not in needs.signals:
         raise UsageError(
             f"which signal '?' is compared with is not plain in {rule!r}; give the grid (--grid)"
