@@ -216,6 +216,9 @@ class Choice(Tabular):
     def _bound(self, bound: Bound, lose: str, turn: str, cost: str) -> str:
         if bound.of == "cost":
             return f"{cost} at most {bound.most:g} {self.axis.per_question}"
+        if bound.of == "wrong-stop" and self.metric.agreement:
+            change = "changes" if turn == "turns" else "change"
+            return f"{change} the answer of at most {100 * bound.most:g}% of the questions"
         if bound.of == "wrong-stop":
             return f"{turn} right into wrong on at most {100 * bound.most:g}% of the questions"
         points = f"{lose} at most {100 * bound.most:g} {self.metric.label} points"

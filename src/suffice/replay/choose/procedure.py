@@ -520,12 +520,15 @@ def _guarantee(
 ) -> dict[str, Any]:
     row = promised.row
     saved = 0.0 if row.proven is None else row.proven.saved
+    changed = row.promise.loss == "wrong-stop"
     return {
         **row.document(),
         **({"min_rounds": settings.min_rounds} if settings.min_rounds > 1 else {}),
         "together_with": [one.promise.max_loss for one in promised.rows if one is not row],
         "correction": row.promise.correction,
-        "metric": record.metric.key(record.metric.score),
+        "metric": record.metric.key(
+            "em" if changed and record.metric.agreement else record.metric.score
+        ),
         **({} if settings.answer == LATEST else {"answer": settings.answer}),
         "cost": axis.name,
         "mean_cost": full_cost * (1.0 - saved),
