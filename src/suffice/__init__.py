@@ -20,7 +20,6 @@ read_traces           reads a trace
 example_record        the trace that comes with suffice, to try things on
 choose                one policy for a trace, with what it saves and a proven bound
 compare               replays policies and rules on a trace, with paired intervals
-search                looks through every rule of a form for the best
 fit_method            fits TASR, AB-RAG, Stop-RAG, MiCP or the gate on a trace
 RulePolicy            a rule of one line as a policy, ``answer_stable and not abstained``
 save_policy           writes a policy file, which Controller, replay and ask take
