@@ -239,8 +239,8 @@ class EmbeddedModel(Closable):
 
     llama.cpp's server answers on a loopback port. ``n`` samples are drawn side by side with seeds
     ``seed + i``. The prompt is counted once; ``cached_tokens`` is what of it was not evaluated, and
-    ``completion_tokens`` are those of all texts. A greedy request mostly gives the same text again; its
-    log-probabilities moved by up to 0.1 with what was evaluated before.
+    ``completion_tokens`` are those of all texts. The same request, greedy or seeded, mostly gives the same
+    texts again: log-probabilities moved by up to 0.1 with what was evaluated before or beside it.
 
     A ``json_schema`` is enforced. The text is then JSON of that shape, unless it was cut by
     ``max_tokens`` (``finish_reason`` "length") or at a ``stop``.
