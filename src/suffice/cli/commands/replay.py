@@ -256,7 +256,7 @@ def choose(
             put(f"Try it {what}:\n  {line}")
         more = len(choice.notes) + len(choice.left_out) + len(choice.warned)
         if more:
-            say(f"{counted(more, 'note')} stand in the page and in {folder / 'choice.json'}")
+            say(f"{counted(more, 'note')} in the page and in {folder / 'choice.json'}")
         return
     written = {**tell_policy(policy, choice.policy, measures.traces), "page": str(page)}
     print_result(form, choice.tables(), lambda: {**choice.to_json(), **written}, choice.notes)
