@@ -42,7 +42,7 @@ LONGEST = (
     "unit/policies/stop_rag/test_learning.py",
     "browser/test_report.py",
     "unit/llm/test_embedded.py",
-    "unit/replay/choose/test_certified.py",
+    "unit/replay/choose/test_families.py",
     "e2e/test_budgeted.py",
     "e2e/test_model_signals.py",
     "property/test_replay_equals_live.py",

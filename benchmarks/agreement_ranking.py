@@ -1,8 +1,8 @@
 """How well agreement with the full budget ranks policies against truth, on labelled records.
 
 ``python -m benchmarks.agreement_ranking RECORD [RECORD ...]`` prints one row a record, and one for each of
-its question types where it has several of 200 questions. The policies are the family of ``suffice fit
-certified``: every fixed budget, and every OR and AND of up to two conditions over the signals the record
+its question types where it has several of 200 questions. The policies are the family of ``suffice choose
+--family rule``: every fixed budget, and every OR and AND of up to two conditions over the signals the record
 gives without a model, three quantiles each, chosen without a label; those that stop all questions alike
 count once. Costs are rounds. Intervals are 95% percentile intervals over resampled questions, the same ones
 for truth and agreement.
@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from scipy.stats import kendalltau, spearmanr
 
 from suffice.measures.measures import Measures
-from suffice.replay.choose.families import FamilySettings, build_family
+from suffice.policies.defaults import FIT_SPLIT
+from suffice.replay.choose.families import build_family
 from suffice.replay.run.frontier import interpolate
 from suffice.stats.intervals import Interval, percentile_interval, resampled_means
 from suffice.trace.rounds.reader import read_traces
@@ -40,20 +41,20 @@ class Policies:
     fixed: NDArray[np.intp]  # which of them are fixed-1 .. fixed-R
 
 
-def policies_of(measures: Measures, split: str) -> Policies:
-    """Every distinct policy of the family on the questions of a split that truth and agreement score."""
+def policies_of(measures: Measures) -> Policies:
+    """Every distinct policy of the family on the questions that truth and agreement score."""
     labelled = measures.scores().labelled & measures.by("agreement").scores().labelled
     right = measures.take(labelled)
-    agreeing = right.by("agreement")
-    family = build_family(agreeing, agreeing, split, FamilySettings(levels=3))
+    agreeing = right.by("agreement").in_splits([FIT_SPLIT] * right.traces.n_questions)
+    family = build_family(agreeing, levels=3)
     budget = right.traces.n_rounds
     order = [
         *range(len(family.rules) - budget, len(family.rules)),
         *range(len(family.rules) - budget),
     ]
-    _, first = np.unique(family.test_stops[order], axis=0, return_index=True)
+    _, first = np.unique(family.stops[order], axis=0, return_index=True)
     kept = np.array(order)[np.sort(first)]
-    stops = family.test_stops[kept].T.astype(np.int64)
+    stops = family.stops[kept].T.astype(np.int64)
 
     def at_stops(values: Array) -> Array:
         return np.take_along_axis(values, stops - 1, axis=1)
@@ -101,9 +102,9 @@ class Row:
     fixed: float
 
 
-def row_of(measures: Measures, split: str) -> Row:
-    """The figures of a split's questions."""
-    policies = policies_of(measures, split)
+def row_of(measures: Measures) -> Row:
+    """The figures of its questions."""
+    policies = policies_of(measures)
     columns = policies.truth, policies.agreement, policies.rounds
     count = policies.truth.shape[1]
     means = [values.mean(axis=0) for values in columns]
@@ -139,12 +140,12 @@ def rows_of(path: str) -> Iterator[tuple[str, Row]]:
         question.split or "" for question in measures.traces.questions
     ).most_common()
     name, chosen = Path(path).stem, measures.only_split(split)
-    yield name, row_of(chosen, split)
+    yield name, row_of(chosen)
     types = Counter(question.type for question in chosen.traces.questions)
     for kind in sorted(kind for kind, count in types.items() if kind and count >= FEWEST):
         of_type = np.array([question.type == kind for question in chosen.traces.questions])
         if not of_type.all():
-            yield f"{name}, {kind}", row_of(chosen.take(of_type), split)
+            yield f"{name}, {kind}", row_of(chosen.take(of_type))
 
 
 def main(paths: list[str]) -> None:

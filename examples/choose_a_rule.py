@@ -1,4 +1,4 @@
-"""Search for a rule, certify one, and say what is known of both, on a recorded trace."""
+"""Search for a rule, choose one with a promise, and say what is known of both, on a recorded trace."""
 
 from __future__ import annotations
 
@@ -19,11 +19,9 @@ def main() -> None:
         f"  on eval F1 {best.f1:.3f}, with all rules in mind between {best.interval.low:.3f} and "
         f"{best.interval.high:.3f}; against {found.baseline}: p = {best.p_holm:.2f} (Holm)"
     )
-    certified = suffice.fit_certified(
-        traces, suffice.CertifiedSettings(promise=suffice.CertifySettings(max_loss=0.1))
-    )
-    print(f"certified: {certified.policy.rule}")
-    print(f"  proven: {not certified.policy.guarantee['fell_back']}")
+    choice = suffice.choose(traces, family="rule", max_loss=0.1)
+    print(f"chosen: {choice.policy}")
+    print(f"  {choice.headline}")
 
 
 if __name__ == "__main__":

@@ -11,9 +11,7 @@ import numpy as np
 from suffice.costs.prices import Prices
 from suffice.costs.usage import CostModel
 from suffice.measures.measures import Measures
-from suffice.replay.choose.bounds import CertifySettings
-from suffice.replay.choose.certified import CertifiedSettings, fit_certified
-from suffice.replay.choose.families import FamilySettings
+from suffice.replay.choose.procedure import choose
 from suffice.replay.diagnose.report_data import (
     PartsSettings,
     ReportData,
@@ -99,13 +97,7 @@ def gathered() -> Gathered:
     ]
     traces = to_trace_set(typed)
     evaluated = traces.only_split("eval")
-    certified = fit_certified(
-        traces,
-        CertifiedSettings(
-            promise=CertifySettings(max_loss=0.9, confidence=0.5),
-            family=FamilySettings(family="fixed"),
-        ),
-    )
+    certified = choose(traces, family="fixed", max_loss=0.9, confidence=0.5, resamples=2)
     built = [
         *named_policies(traces, ["fixed-3", "fixed-1", "tasr", "tasr-corrected", "oracle-f1"]),
         NamedPolicy(name="certified", kind="certified", preset=None, policy=certified.policy),

@@ -143,7 +143,7 @@ def schema_page() -> str:
         "and so is every signal that reads answers. A policy can be replayed that stops in such rounds: "
         "its stop rounds and costs are shown, without the answer that it would have asked for, and its "
         "scores only if every labelled question has an answer where it stops. What is chosen or fitted by"
-        " scores (`search`, `sweep`, `fit`, certified choice) needs an answer in every round of its "
+        " scores (`search`, `fit`) needs an answer in every round of its "
         "labelled questions, and says where there is none. Answers asked for the record only "
         "are marked `probed` ([how](questions/answers-at-the-end.md)).\n\n"
     )

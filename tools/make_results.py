@@ -13,6 +13,7 @@ import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from suffice.policies.defaults import TEMPLATE
 from suffice.trace.rounds.reader import read_traces
 
 ROOT = Path(__file__).parents[1]
@@ -103,7 +104,11 @@ def sections(
         for source in sources
     ]
     sections += [
-        (f"The floor of TASR: {source}", [f"suffice sweep {source}"]) for source in sources
+        (
+            f"The floor of TASR: {source}",
+            [f"suffice choose {source} --rule '{TEMPLATE}' --out chosen"],
+        )
+        for source in sources
     ]
     sections += [
         (
@@ -140,8 +145,7 @@ def sections(
         (
             f"Certified choice: {source}",
             [
-                f"suffice fit certified {source} --family {family} --max-loss {loss} "
-                "--out certified.json"
+                f"suffice choose {source} --family {family} --max-loss {loss} --out chosen"
                 for family, loss in (("rule", 0.02), ("rule", 0.1), ("fixed", 0.1))
             ],
         )

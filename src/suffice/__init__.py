@@ -18,8 +18,8 @@ ask                   answers a question over your own passages, stopping by a p
 write_traces          writes recorded questions and their rounds as a Parquet trace
 read_traces           reads a trace
 example_record        the trace that comes with suffice, to try things on
+choose                one policy for a trace, with what it saves and a proven bound
 compare               replays policies and rules on a trace, with paired intervals
-search                looks through every rule of a form for the best
 fit_method            fits TASR, AB-RAG, Stop-RAG, MiCP or the gate on a trace
 RulePolicy            a rule of one line as a policy, ``answer_stable and not abstained``
 save_policy           writes a policy file, which Controller, replay and ask take
@@ -79,13 +79,8 @@ if TYPE_CHECKING:
     from suffice.policies.registry import fit_method as fit_method
     from suffice.policies.rules.policy import RulePolicy as RulePolicy
     from suffice.policies.unfitted import FixedPolicy as FixedPolicy
-    from suffice.replay.choose.bounds import CertifySettings as CertifySettings
-    from suffice.replay.choose.certified import CertifiedSettings as CertifiedSettings
-    from suffice.replay.choose.certified import fit_certified as fit_certified
-    from suffice.replay.choose.families import FamilySettings as FamilySettings
     from suffice.replay.choose.procedure import choose as choose
     from suffice.replay.choose.search import search as search
-    from suffice.replay.choose.sweep import sweep as sweep
     from suffice.replay.diagnose.diagnosis import diagnosis as diagnosis
     from suffice.replay.run.compare import compare as compare
     from suffice.replay.run.macro import macro_means as macro_means
@@ -93,7 +88,6 @@ if TYPE_CHECKING:
     from suffice.replay.settings import ComparisonSettings as ComparisonSettings
     from suffice.replay.settings import DiagnosisSettings as DiagnosisSettings
     from suffice.replay.settings import SearchSettings as SearchSettings
-    from suffice.replay.settings import SweepSettings as SweepSettings
     from suffice.signals.registry import signal as signal
     from suffice.trace.export import export_traces as export_traces
     from suffice.trace.plans.file import read_plans as read_plans
@@ -128,8 +122,6 @@ _HOMES = {
     "AskSettings": "live.ask",
     "BackendError": "errors",
     "Budgets": "live.budgets",
-    "CertifiedSettings": "replay.choose.certified",
-    "CertifySettings": "replay.choose.bounds",
     "ChoiceSettings": "replay.settings",
     "ComparisonSettings": "replay.settings",
     "Controller": "live.controller",
@@ -140,7 +132,6 @@ _HOMES = {
     "DiagnosisSettings": "replay.settings",
     "Draft": "trace.rounds.records",
     "ExchangeabilityMonitor": "monitor.alarms",
-    "FamilySettings": "replay.choose.families",
     "FixedPolicy": "policies.unfitted",
     "Gate": "policies.gate.gate",
     "GateCosts": "policies.gate.settings",
@@ -163,7 +154,6 @@ _HOMES = {
     "StorageError": "errors",
     "SufficeError": "errors",
     "SufficeWarning": "errors",
-    "SweepSettings": "replay.settings",
     "Token": "trace.rounds.records",
     "TopToken": "trace.rounds.records",
     "TraceFilter": "trace.rounds.derive",
@@ -179,7 +169,6 @@ _HOMES = {
     "example_record": "trace.rounds.reader",
     "export_traces": "trace.export",
     "filter_traces": "trace.rounds.derive",
-    "fit_certified": "replay.choose.certified",
     "fit_method": "policies.registry",
     "fit_rule": "policies.fitting",
     "import_traces": "datasets.recordings",
@@ -197,10 +186,19 @@ _HOMES = {
     "search": "replay.choose.search",
     "signal": "signals.registry",
     "split_traces": "trace.rounds.derive",
-    "sweep": "replay.choose.sweep",
     "traces_info": "measures.contents",
     "write_traces": "trace.rounds.writer",
 }
+
+_GONE = {
+    "sweep": "suffice.choose(traces, rule='overlap > ?')",
+    "SweepSettings": "suffice.ChoiceSettings(rule='overlap > ?')",
+    "fit_certified": "suffice.choose(traces, max_loss=0.02)",
+    "CertifiedSettings": "suffice.ChoiceSettings(max_loss=0.02)",
+    "CertifySettings": "suffice.ChoiceSettings(max_loss=0.02)",
+    "FamilySettings": "suffice.ChoiceSettings(family='rule')",
+}
+"""Names of before, and what to type now."""
 
 
 def __getattr__(name: str) -> object:
@@ -212,6 +210,7 @@ def __getattr__(name: str) -> object:
         from suffice.errors import did_you_mean
 
         near = "" if name.startswith("_") else did_you_mean(name, _HOMES)
+        near = f"; type {_GONE[name]}" if name in _GONE else near
         raise AttributeError(f"module 'suffice' has no attribute {name!r}{near}")
     return getattr(importlib.import_module(f"suffice.{_HOMES[name]}"), name)
 

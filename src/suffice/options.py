@@ -40,8 +40,6 @@ class Option:
         Whether it is a word of its own, without a name before it, ahead of the command's others.
     older
         An older spelling that is still read and not shown.
-    goes_with
-        A field of the same settings and the value without which this one has no meaning.
     otherwise
         Added to the refusal where several settings share options and the chosen one has not this one.
     """
@@ -57,7 +55,6 @@ class Option:
     bare: Any = None
     positional: bool = False
     older: str | None = None
-    goes_with: tuple[str, str] | None = None
     otherwise: str | None = None
 
 

@@ -15,8 +15,6 @@ from tests.looked_at import make_hostile, make_records
 from suffice.cli.commands.replay import write_choice
 from suffice.measures.measures import Measures
 from suffice.replay.choose import candidates
-from suffice.replay.choose.certified import CertifiedSettings, fit_certified
-from suffice.replay.choose.families import FamilySettings
 from suffice.replay.choose.procedure import choose
 from suffice.replay.diagnose.report_data import PartsSettings, report_data, report_parts
 from suffice.replay.run.compare import Comparison
@@ -68,8 +66,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     records = make_records(500)
     traces = to_trace_set([make_hostile(records[0]), *records[1:]])
     names = ["fixed-1", "fixed-2", "fixed-3", "tasr", "tasr-corrected", "oracle-em", "oracle-f1"]
-    family = FamilySettings(family="fixed")
-    certified = fit_certified(traces, CertifiedSettings(family=family)).policy
+    certified = choose(traces, family="fixed", max_loss=0.02, resamples=2).policy
     built = [
         *named_policies(traces, names, [LONG_RULE]),
         NamedPolicy(name="certified", kind="certified", preset=None, policy=certified),

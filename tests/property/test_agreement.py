@@ -13,15 +13,12 @@ from tests.question_records import question_records
 
 from suffice.costs.usage import CostModel
 from suffice.measures.measures import Measures
-from suffice.replay.choose.bounds import CertifySettings
-from suffice.replay.choose.certified import CertifiedSettings, fit_certified
-from suffice.replay.choose.families import FamilySettings
+from suffice.replay.choose.procedure import choose
 from suffice.replay.choose.search import search
-from suffice.replay.choose.sweep import sweep
 from suffice.replay.run.compare import compare
 from suffice.replay.run.named_policies import named_policies
 from suffice.replay.run.replay import ReplaySettings, replay
-from suffice.replay.settings import ComparisonSettings, SearchSettings, SweepSettings
+from suffice.replay.settings import ComparisonSettings, SearchSettings
 from suffice.scoring import answer_form, normalize_answer
 from suffice.testing.traces import random_records, to_trace_set
 from suffice.trace.rounds.records import Gold, QuestionRecord
@@ -87,27 +84,24 @@ def _searched(traces: TraceSet, metric: Any) -> Any:
     return [(rule.rule, rule.f1, rule.em, rule.delta) for rule in search(traces, wanted).rules]
 
 
-def _swept(traces: TraceSet, metric: Any) -> Any:
-    wanted = SweepSettings(
-        rule="calibrated(answer_token_margin) > ?",
-        thresholds=(0.3, 0.5, 0.7),
-        metric=metric,
-        resamples=20,
-    )
-    result = sweep(traces, wanted)
-    points = [[*point.values()] for point in result.points]  # keys name the metric
-    return points, result.chosen, result.held_out_score
-
-
-def _certified(traces: TraceSet, metric: Any) -> Any:
-    wanted = CertifiedSettings(
-        promise=CertifySettings(max_loss=0.4, confidence=0.6, loss="wrong-stop"),
-        family=FamilySettings(signals=("answer_stable", "answer_token_margin"), levels=3),
+def _chosen(traces: TraceSet, metric: Any) -> Any:
+    choice = choose(
+        traces,
+        family="rule",
+        signals=("answer_stable", "answer_token_margin"),
+        max_loss=0.4,
+        confidence=0.6,
+        loss="wrong-stop",
         metric=metric,
         cost="rounds",
+        resamples=2,
     )
-    policy = fit_certified(traces, wanted).policy
-    return policy.rule, {**policy.guarantee, "metric": None}
+    ranked = {
+        one.candidate.label: (one.loss, one.cost)
+        for one in choice.ranked
+        if not one.candidate.variant  # agreement takes no choice of an answer
+    }
+    return choice.title, ranked
 
 
 def _compared(traces: TraceSet, metric: Any) -> Any:
@@ -122,7 +116,7 @@ def _compared(traces: TraceSet, metric: Any) -> Any:
     return [(one.name, one.stops.tolist(), one.em, one.f1, one.delta) for one in policies]
 
 
-@pytest.mark.parametrize("outcome", [_compared, _searched, _swept, _certified])
+@pytest.mark.parametrize("outcome", [_compared, _searched, _chosen])
 def test_no_gold_answer_is_read(outcome: Any, records: list[QuestionRecord]) -> None:
     """Asked for on a labelled record, by itself on an unlabelled one, and with such gold: all one."""
     asked = outcome(to_trace_set(records), "agreement")
@@ -147,22 +141,20 @@ def test_no_score_falls_by_more_than_the_share_of_answers_changed(
         assert (lost <= changed + 1e-12)[np.isfinite(lost)].all()
 
 
-def test_a_certified_bound_counts_changed_answers(records: list[QuestionRecord]) -> None:
-    """The loss on the testing half is the share of its answers that are others than the last one's."""
-    measures = Measures(unlabelled(records))
-    wanted = CertifiedSettings(
-        promise=CertifySettings(max_loss=0.9, confidence=0.5),
-        family=FamilySettings(family="fixed"),
-        split="tune",
+def test_a_promised_bound_counts_changed_answers(records: list[QuestionRecord]) -> None:
+    """The loss of stopping after round 1 is the share of answers that are others than the last one's."""
+    choice = choose(
+        Measures(unlabelled(records)),
+        family="fixed",
+        max_loss=0.9,
+        confidence=0.5,
         cost="rounds",
+        resamples=2,
     )
-    found = fit_certified(measures, wanted)
-    assert found.policy.guarantee["metric"] == "agreement_em"
-    assert found.policy.fitted_on["labels"] == "agreement"
-    assert found.notes[0].startswith("No question has gold answers. Scores are agreement")
-    assert found.policy.rule == "round >= 1"
-    halves = 2 * found.tests.learned[0][0] - 1, found.members[0]["loss"]
-    assert found.members[0]["rule"] == "round >= 1"
-    tune = [record for record in records if record.question.split == "tune"]
-    changed = np.mean([record.rounds[0].answer != record.rounds[-1].answer for record in tune])
-    assert np.mean(halves) == pytest.approx(changed)
+    assert choice.promised is not None
+    assert choice.notes[0].startswith("No question has gold answers. Scores are agreement")
+    proven = choice.promised.row.proven
+    assert proven is not None
+    assert str(proven.candidate.policy.name) == "round >= 1"
+    changed = np.mean([one.rounds[0].answer != one.rounds[-1].answer for one in records])
+    assert proven.measured[0] == pytest.approx(changed)

@@ -62,6 +62,19 @@ def drawn(made: Callable[[], Population], most: float, number: int) -> Draw:
     return Draw(known.draw(500, number), asked(most), known)
 
 
+def one_rule(number: int) -> Draw:
+    """One rule with a calibrated value, its number from a grid; no path proves anything beside it."""
+    known = known_of(mixed)
+    wanted = ChoiceSettings(
+        metric="score",
+        max_loss=0.03,
+        resamples=2,
+        rule="calibrated(sure) > ?",
+        grid=(0.3, 0.4, 0.5, 0.6, 0.7),
+    )
+    return Draw(known.draw(500, number), wanted, known)
+
+
 @cache
 def known_of(made: Callable[[], Population]) -> Known:
     return Known.of(made())
@@ -116,6 +129,7 @@ CASES: dict[str, Callable[[int], Draw]] = {
     "narrow": lambda number: drawn(just_above, NARROW, number),
     "narrow-rules": lambda number: drawn(above_at_the_ends, NARROW, number),
     "narrow-fitted": fitted,
+    "one-rule": one_rule,
 }
 
 

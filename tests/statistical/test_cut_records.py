@@ -20,7 +20,8 @@ from tests.cut_population import PROFILES, Log, Population, population
 
 from suffice.measures.measures import Measures
 from suffice.measures.seen import Seen
-from suffice.replay.choose.bounds import CertifySettings, Half, LossName
+from suffice.replay.choose.bounds import CertifySettings, Half
+from suffice.replay.settings import LossName
 from suffice.scoring import Weights
 from suffice.trace.rounds.table import TraceSet
 

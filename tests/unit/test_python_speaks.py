@@ -22,12 +22,8 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_path_of_traces_is_read_by_all(traces: Path) -> None:
-    rule = "answer_stable and calibrated(answer_token_margin) > ?"
     search = suffice.SearchSettings(signals=("answer_stable",), resamples=5)
-    certified = suffice.CertifiedSettings(family=suffice.FamilySettings(family="fixed"))
     assert suffice.search(traces, search).evaluated == 1
-    assert suffice.sweep(str(traces), suffice.SweepSettings(rule=rule, resamples=5)).points
-    assert suffice.fit_certified(traces, certified).policy.rule
     assert suffice.fit_rule("base_rate() > 0.2", traces).base_rates
     assert suffice.fit_method("tasr", traces).preset == "corrected"
 
@@ -48,9 +44,8 @@ def test_a_single_text_is_not_its_letters() -> None:
     [
         (suffice.compare, "settings are a suffice.ComparisonSettings(...), found list: ['tasr']"),
         (suffice.search, "settings are a suffice.SearchSettings(...), found list"),
-        (suffice.sweep, "settings are a suffice.SweepSettings(...), found list"),
         (suffice.diagnosis, "settings are a suffice.DiagnosisSettings(...), found list"),
-        (suffice.fit_certified, "settings are a suffice.CertifiedSettings(...), found list"),
+        (suffice.choose, "settings are a suffice.ChoiceSettings(...), found list"),
     ],
 )
 def test_settings_of_another_kind(traces: Path, call: Callable[..., Any], said: str) -> None:
@@ -68,3 +63,9 @@ def test_a_text_where_a_policy_is_due(tmp_path: Path) -> None:
         suffice.save_policy("answer_stable", tmp_path / "p.json")  # type: ignore[arg-type]
     path = suffice.save_policy(suffice.FixedPolicy(2), tmp_path / "p.json", max_rounds=4)
     assert suffice.Controller(suffice.load_policy(path)).max_rounds == 4
+
+
+@pytest.mark.parametrize("name", ["sweep", "fit_certified", "FamilySettings"])
+def test_a_name_that_went_says_what_to_type(name: str) -> None:
+    with pytest.raises(AttributeError, match=r"suffice\.(choose|ChoiceSettings)\("):
+        getattr(suffice, name)

@@ -39,7 +39,7 @@ COMMANDS = {
     "replay": ("replay", "score policies on recorded rounds"),
     "search": ("replay", "enumerate stopping rules exhaustively"),
     "measure": ("replay", ""),  # every command does it when it needs to
-    "sweep": ("replay", "sweep the open number of a rule"),
+    "sweep": ("replay", ""),  # choose --rule
     "report": ("report", "compare policies in one HTML file"),
     "view": ("serve", "look at a record in the browser"),
     "monitor": ("monitor", "whether a promise of coverage still holds in use"),

@@ -341,12 +341,7 @@ class Given(dict[str, Any]):
                 values[field.name] = self.settings(Charged).cost_model()
             elif _is_settings(annotation):
                 values[field.name] = self.settings(annotation)
-        built = kind(**values)
-        for option in field_options(kind, nested=False):
-            other, value = option.option.goes_with or ("", None)
-            if option.dest in self and other and getattr(built, other) != value:
-                raise UsageError(f"{option.flag} goes {said_with(option)}; leave it out")
-        return built
+        return kind(**values)
 
     def of(self, kind: type) -> dict[str, Any]:
         """Those of a settings dataclass that were given."""
@@ -388,12 +383,6 @@ def field_options(
             yield from field_options(Charged, group=group)
         elif nested and _is_settings(annotation):
             yield from field_options(annotation, group=group)
-
-
-def said_with(option: FieldOption) -> str:
-    """``with --family rule only``, of an option that goes with another one's value."""
-    other, value = option.option.goes_with or ("", "")
-    return f"with --{other.replace('_', '-')} {value} only"
 
 
 # --- several settings, of which one is chosen by another option ------------------------------------

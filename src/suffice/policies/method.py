@@ -220,21 +220,6 @@ class PlanMethod(Protocol):
         """Fit on judged runs."""
 
 
-@runtime_checkable
-class TellingMethod(Protocol):
-    """A method with more to say of a fit than its policy does."""
-
-    def fit_told(
-        self,
-        measures: Measures,
-        preset: Preset,
-        settings: Any,
-        split: str,
-        run: FitRun | None = None,
-    ) -> Fitted:
-        """Fit, and say how it went."""
-
-
 # --- what several methods share ------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoSettings:

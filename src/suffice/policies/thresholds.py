@@ -38,19 +38,13 @@ _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThresholdScore:
-    """What a threshold scores and costs, means of labelled questions.
-
-    ``stops`` (n_questions,) are of all, ``costs`` (n_questions, n_rounds) of stopping after each round.
-    """
+    """What a threshold scores and in how many rounds, labelled means; ``stops`` (n_questions,)."""
 
     threshold: float
     score: float
-    other: float
     standard_error: float
     mean_rounds: float
-    cost: float
     stops: NDArray[np.int16] = field(compare=False, repr=False)
-    costs: Array | None = field(default=None, compare=False, repr=False)
 
 
 def fill(template: str, threshold: float) -> str:
@@ -73,18 +67,15 @@ class OpenRule:
     data: FitData
     specs: Mapping[str, SignalSpec]
     columns: RuleColumns
-    costs: Array | None = None
 
-    def scores(
-        self, thresholds: Sequence[float], ends: NDArray[np.int16] | None = None
-    ) -> tuple[ThresholdScore, ...]:
+    def scores(self, thresholds: Sequence[float]) -> tuple[ThresholdScore, ...]:
         """What every threshold scores."""
         data, scores = self.data, []
-        ends = data.table.exists.sum(axis=1) if ends is None else ends
+        ends = data.table.exists.sum(axis=1)
         for threshold in thresholds:
             fires = rule_fires(fill(self.template, threshold), self.specs, self.columns)
             stops = first_stops(fires, ends)
-            scores.append(score_stops(threshold, stops, data.stopped, self.costs))
+            scores.append(score_stops(threshold, stops, data.stopped))
         return tuple(scores)
 
     def shortest(self, threshold: float) -> float:
@@ -131,7 +122,6 @@ def open_rule(
     *,
     calibrator: CalibratorKind = "isotonic",
     undefined: float | None = None,
-    costs: Array | None = None,
 ) -> OpenRule:
     """A rule whose swept number is written ``?``."""
     needs = rule_needs(fill(template, 0.0))
@@ -149,20 +139,7 @@ def open_rule(
             base_rates=base_rates_out_of_fold(data) if needs.base_rate else None,
             question_ids=data.table.question_ids,
         ),
-        costs=costs,
     )
-
-
-def sweep_rule(
-    template: str,
-    data: FitData,
-    thresholds: Sequence[float],
-    *,
-    calibrator: CalibratorKind = "isotonic",
-    ends: NDArray[np.int16] | None = None,
-) -> tuple[ThresholdScore, ...]:
-    """Score every threshold of an :func:`open_rule` on the fitting questions, see :meth:`OpenRule.scores`."""
-    return open_rule(template, data, calibrator=calibrator).scores(thresholds, ends)
 
 
 def first_stops(fires: Mask, ends: NDArray[np.integer[Any]]) -> NDArray[np.int16]:
@@ -171,25 +148,17 @@ def first_stops(fires: Mask, ends: NDArray[np.integer[Any]]) -> NDArray[np.int16
     return np.asarray(np.minimum(first, ends), np.int16)
 
 
-def score_stops(
-    threshold: float, stops: NDArray[np.int16], outcomes: Outcomes, costs: Array | None = None
-) -> ThresholdScore:
-    """What stopping at ``stops`` (n_questions,) scores and costs on the labelled questions."""
+def score_stops(threshold: float, stops: NDArray[np.int16], outcomes: Outcomes) -> ThresholdScore:
+    """What stopping at ``stops`` (n_questions,) scores on the labelled questions, and in how many rounds."""
     labelled = outcomes.labelled
-    questions = np.arange(len(stops))
-    scores = outcomes.compared[questions, stops - 1][labelled]
-    paid = stops.astype(np.float64) if costs is None else costs[questions, stops - 1]
-    beside: Array = getattr(outcomes, outcomes.metric.beside)
+    scores = outcomes.compared[np.arange(len(stops)), stops - 1][labelled]
     spread = float(scores.std(ddof=1)) if len(scores) > 1 else 0.0
     return ThresholdScore(
         threshold=threshold,
         score=float(scores.mean()),
-        other=float(beside[questions, stops - 1][labelled].mean()),
         standard_error=spread / float(np.sqrt(len(scores))),
         mean_rounds=float(stops[labelled].mean()),
-        cost=float(paid[labelled].mean()),
         stops=stops,
-        costs=costs,
     )
 
 
@@ -197,7 +166,7 @@ def cheapest_within_one_error(scores: Sequence[ThresholdScore]) -> ThresholdScor
     """The cheapest within one standard error of the best; ties to the better, then the lower number."""
     best = max(scores, key=lambda threshold: threshold.score)
     close = [one for one in scores if one.score >= best.score - best.standard_error]
-    return min(close, key=lambda one: (one.cost, -one.score, one.threshold))
+    return min(close, key=lambda one: (one.mean_rounds, -one.score, one.threshold))
 
 
 # --- as short as can be --------------------------------------------------------------------------

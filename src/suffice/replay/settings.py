@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, get_args
 from suffice.costs.usage import COSTS, USUAL_COSTS, CostModel
 from suffice.errors import UsageError, unknown_name
 from suffice.options import Option, as_share, as_tuple, read_grid, read_names, settle
-from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT, TEMPLATE, CalibratorKind
+from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT, TEMPLATE
 from suffice.scoring import AnswerChoice, F1Kind, MetricName, Weights
 
 if TYPE_CHECKING:
@@ -21,6 +21,11 @@ Form = Literal["or", "and", "dnf", "vote"]
 FORMS: tuple[Form, ...] = get_args(Form)
 GAIN_AT_COST = "gain-at-cost"
 OBJECTIVES = ("f1", "em", GAIN_AT_COST)
+LossName = Literal["signed", "drop", "wrong-stop"]
+Correction = Literal["fixed-sequence", "holm"]
+Family = Literal["all", "rule", "thresholds", "fixed"]
+FAMILIES: tuple[Family, ...] = get_args(Family)
+_MOST_THRESHOLDS = 200
 
 
 def threshold_grid(text: str) -> int | Literal["quantiles"]:
@@ -303,6 +308,7 @@ class ChoiceSettings(ScoredSettings):
 
     ``policies`` are candidates beside those that the record can feed: names, files or policies. ``signals``
     (``None``: all that the record defines without asking a model) are those of the rules looked at.
+    ``family`` narrows what is fitted; ``rule`` with one ``?`` stands alone, with each number of ``grid``.
     """
 
     max_loss: Annotated[
@@ -315,6 +321,17 @@ class ChoiceSettings(ScoredSettings):
         ),
     ] = None
     confidence: Confidence = 0.95
+    loss: Annotated[
+        LossName,
+        Option(
+            help="what --max-loss bounds: signed, full budget minus policy; drop, its positive part, so that "
+            "gains on some questions pay for nothing; wrong-stop, the share of questions answered wrong "
+            "although the full budget is right"
+        ),
+    ] = "signed"
+    correction: Annotated[
+        Correction, Option(help="for testing many fitted candidates (default: safest first)")
+    ] = "fixed-sequence"
     max_cost: Annotated[
         float | None,
         Option(
@@ -343,6 +360,30 @@ class ChoiceSettings(ScoredSettings):
             "takes long; may be given several times",
         ),
     ] = ()
+    family: Annotated[
+        Family,
+        Option(
+            help="what is fitted beside the paths: all that the record can feed, OR and AND rules, "
+            "one rule with the numbers of a grid (--rule), or numbers of rounds alone"
+        ),
+    ] = "all"
+    rule: Annotated[
+        str | None,
+        Option(
+            metavar="RULE",
+            help="a rule with a '?' in the place of a number, chosen from --grid: --family thresholds "
+            f"(default there: '{TEMPLATE}')",
+        ),
+    ] = None
+    grid: Annotated[
+        tuple[float, ...] | None,
+        Option(
+            metavar="LOW:HIGH:STEP|A,B,...",
+            parse=read_grid,
+            help="the numbers of --rule; write --grid=-1:1:0.5 where the first is negative (default: "
+            "0.20:0.35:0.01 for a calibrated value, else quantiles on tune)",
+        ),
+    ] = None
     signals: Annotated[
         tuple[str, ...] | None,
         Option(
@@ -366,6 +407,7 @@ class ChoiceSettings(ScoredSettings):
         tuple[float, ...] | None,
         Option(metavar="A,B,...", parse=read_grid, help="the numbers of --path, from safe to bold"),
     ] = None
+    answer: WhichAnswer = "latest"
     tune_split: TuneSplit = FIT_SPLIT
     split: Annotated[
         str,
@@ -395,10 +437,16 @@ class ChoiceSettings(ScoredSettings):
             )
         if self.min_rounds < 1:
             raise UsageError(f"min_rounds must be at least 1, found {self.min_rounds}")
+        if self.answer == "most-confident":
+            raise UsageError(
+                "the most confident answer is that of policies with a confidence, which are tried both ways; "
+                "leave answer (--answer) out, or name a signal: highest:NAME"
+            )
         for name in ("max_cost", "cost_per_error"):
             value = getattr(self, name)
             if value is not None and not 0.0 < value < float("inf"):
                 raise UsageError(f"{name} must be above 0, found {value:g}")
+        self._settle_family()
         if (self.path is None) != (self.levels is None):
             raise UsageError(
                 "a path of your own is a rule and its levels: --path 'answer_prob > x' --levels .99,.95,.9"
@@ -409,38 +457,38 @@ class ChoiceSettings(ScoredSettings):
                 "different ones"
             )
 
+    def _settle_family(self) -> None:
+        if self.family not in FAMILIES:
+            raise UsageError(unknown_name("family", self.family, FAMILIES))
+        if self.family == "all" and (self.rule or self.grid) is not None:
+            settle(self, family="thresholds")
+        one_rule = self.family == "thresholds"
+        if one_rule:
+            settle(self, rule=self.rule or TEMPLATE)
+        elif self.rule is not None or self.grid is not None:
+            raise UsageError(
+                f"--rule and --grid (rule, grid) are family thresholds, found family {self.family!r}; leave "
+                "them or the family out"
+            )
+        if self.grid is not None and not 0 < len(self.grid) <= _MOST_THRESHOLDS:
+            raise UsageError(
+                f"the grid holds {len(self.grid)} numbers; 1 to {_MOST_THRESHOLDS} can be compared"
+            )
+        if one_rule and self.path is not None:
+            raise UsageError(
+                "family 'thresholds' is one rule without paths; leave --path (path) out"
+            )
+        if self.signals is not None and self.family in ("thresholds", "fixed"):
+            raise UsageError(
+                f"family {self.family!r} combines no signals; leave --signals (signals) out"
+            )
+
     @property
     def promised_losses(self) -> tuple[float | None, ...]:
         """The losses to be proven, the smallest first; empty: nothing is, ``None``: wrong stops alone."""
         if self.max_loss is not None or self.max_wrong_stops is not None:
             return (self.max_loss,)
         return () if self.max_cost is not None or self.cost_per_error is not None else LOSSES
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweepSettings(TunedSettings):
-    """What to sweep.
-
-    ``rule`` holds one ``?``; ``thresholds`` is the grid (``None``: 0.20, 0.21, ... 0.35 as paper 0
-    for a calibrated value, else quantiles on tune of the one signal that is compared with ``?``).
-    ``answer`` chooses by a signal; maps are fitted to each round's own answer.
-    """
-
-    rule: Annotated[str, Option(metavar="RULE", help="a rule with one '?'")] = TEMPLATE
-    thresholds: Annotated[
-        tuple[float, ...] | None,
-        Option(
-            name="grid",
-            metavar="LOW:HIGH:STEP|A,B,...",
-            parse=read_grid,
-            help="thresholds; write --grid=-1:1:0.5 where the first is negative (default: "
-            "0.20:0.35:0.01 for a calibrated value, else quantiles on tune)",
-        ),
-    ] = None
-    calibrator: Annotated[
-        CalibratorKind,
-        Option(help="how calibrated(...) is fitted (default: isotonic, one map a round)"),
-    ] = "isotonic"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

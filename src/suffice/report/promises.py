@@ -28,14 +28,14 @@ _LONGEST = 300
 
 
 def guarantees_section(guarantees: Sequence[Terms], policies: Sequence[Marked]) -> Shown:
-    """One block a certified policy."""
+    """One block a policy with a guarantee."""
     return Shown(
         finding=_finding(guarantees, policies),
         blocks=[
             plain(
-                "A certified policy was chosen on one half of its questions and tested on the other. Its "
-                "promise is about the mean over questions drawn like these, with the same model, prompt and "
-                "retriever; it says nothing about a single question."
+                "A proven policy lies on a path fixed before any label was read, or was fitted on other "
+                "questions than those that prove it. Its promise is about the mean over questions drawn like "
+                "these, with the same model, prompt and retriever; it says nothing about a single question."
             ),
             *(_block(guarantee, policies) for guarantee in guarantees),
         ],
@@ -116,18 +116,11 @@ _TERMS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
     "tested": ("Tested", count),
     "certified": ("Certified", count),
     "correction": ("Corrected by", str),
-    "family": ("Learned family", str),
-    "members": ("Its members", count),
-    "duplicates": ("Members that stop like another", count),
-    "learn": ("Questions to learn", count),
-    "test": ("Questions to test", count),
     "min_rounds": ("Stops no earlier than round", count),
     "p_value": ("p-value", p_value),
     "measured_loss": ("Measured mean loss", _points),
     "mean_cost": ("Cost a question", amount),
     "full_budget_cost": ("Cost at the full budget", amount),
-    "cost_counted_to": ("A question's cost counts at most", amount),
-    "cost_above": ("Tested questions that cost more", count),
     "questions_needed": ("Labelled questions needed for a cheaper policy", count),
 }
 """The terms of a promise as they are called here."""

@@ -24,7 +24,7 @@ from suffice.report.comparison import (
 )
 from suffice.report.explorer import questions_section
 from suffice.report.promises import answer_sets_section, guarantees_section, promises
-from suffice.report.searches import search_section, thresholds_section
+from suffice.report.searches import search_section
 from suffice.report.section import (
     Marked,
     Material,
@@ -180,7 +180,7 @@ def _promised(material: Material) -> Html:
     return element(
         "p",
         "Nothing: no policy here carries a promise. ",
-        element("code", "suffice fit certified"),
+        element("code", "suffice choose"),
         " chooses one whose loss against the full budget is proven small.",
     )
 
@@ -210,7 +210,6 @@ SECTIONS = (
         lambda m: search_section(m.parts["search"], naive=m.parts.naive),
         "search",
     ),
-    Section("thresholds", "Thresholds", lambda m: thresholds_section(m.parts["sweep"]), "sweep"),
     Section(
         "calibration",
         "Calibration",

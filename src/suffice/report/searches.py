@@ -1,28 +1,15 @@
-"""What was searched: rules of a form, and the threshold of one rule."""
+"""What was searched: every rule of a form."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from string import ascii_lowercase
 
 from suffice.replay.choose.search import SearchedRule, SearchResult
-from suffice.replay.choose.sweep import SweepResult
 from suffice.report.charts import Point, Scatter, scatter
-from suffice.report.section import Chart, Shown, columns, folded, legend, listed
-from suffice.report.svg import (
-    FRAME,
-    SIZE,
-    Family,
-    area,
-    canvas,
-    dot,
-    enclosing,
-    line,
-    polyline,
-    text,
-)
-from suffice.results.formats import amount, counted, decimal, percent
+from suffice.report.section import Chart, Shown, columns, folded, listed
+from suffice.results.formats import amount, counted, percent
 from suffice.results.markup import Html, element, join, shorten, visible
 from suffice.results.table import Table
 
@@ -125,82 +112,3 @@ def _thresholds(result: SearchResult) -> Html:
         ("thresholds tried", lambda condition: condition.tried),
         ("note", lambda condition: "never fires" if condition.never else ""),
     )
-
-
-def thresholds_section(result: SweepResult) -> Shown:
-    """The score and rounds over the threshold, with the chosen one and the knee."""
-    chosen = next(point for point in result.points if point["threshold"] == result.chosen)
-    return Shown(
-        finding=f"{result.chosen:g} chosen on {result.settings.tune_split}: "
-        f"{result.metric.label} {percent(chosen[f'eval_{result.metric.name}'])}% at "
-        f"{decimal(chosen['eval_rounds'])} rounds on "
-        f"{result.settings.eval_split}; {_knee(result)}",
-        blocks=[_chart(result)],
-    )
-
-
-def _knee(result: SweepResult) -> str:
-    if result.knee.warning is not None or result.knee.threshold is None:
-        return "no clear knee"
-    return f"knee at {result.knee.threshold:g}"
-
-
-def _chart(result: SweepResult) -> Chart:
-    """The score on both splits, with the band of its standard error on tune."""
-    settings, points, metric = result.settings, result.points, result.metric
-    label, title = metric.label, f"{metric.label} over the threshold"
-    thresholds, tune, held, errors = (
-        [point[name] for point in points]
-        for name in (
-            "threshold",
-            f"tune_{metric.name}",
-            f"eval_{metric.name}",
-            "tune_standard_error",
-        )
-    )
-    low, high = (
-        [score + sign * error for score, error in zip(tune, errors, strict=True)]
-        for sign in (-1, 1)
-    )
-    axes = enclosing(thresholds, [*tune, *held, *low, *high])
-    at = [axes.x(threshold) for threshold in thresholds]
-
-    def path(values: Iterable[float]) -> list[tuple[float, float]]:
-        return list(zip(at, map(axes.y, values), strict=True))
-
-    drawn = axes.drawn("threshold", f"{label}, %")
-    drawn.append(area([*path(high), *reversed(path(low))], "band fixed"))
-    for row, (value, name) in enumerate(_marked(result)):
-        x, top = axes.x(value), FRAME.top - 2 + 14 * row
-        side, away = ("end", -5.0) if x > (FRAME.left + FRAME.right) / 2 else ("", 5.0)
-        drawn.append(line((x, top - 8), (x, FRAME.bottom), "chosen"))
-        drawn.append(text((x + away, top), name, f"value {side}".strip()))
-    families: tuple[tuple[Family, list[float]], ...] = (("fixed", tune), ("adaptive", held))
-    for family, values in families:
-        drawn.append(polyline(path(values), f"curve {family}"))
-        drawn += [
-            dot(place, family, f"{threshold:g}: {label} {percent(value)}%")
-            for place, threshold, value in zip(path(values), thresholds, values, strict=True)
-        ]
-    splits = legend((("fixed", settings.tune_split), ("adaptive", settings.eval_split)))
-    caption = (
-        f"Band: one standard error of tune {label}, out of fold. Chosen: the cheapest within one standard "
-        "error of the best. Knee, where more cost buys less from there on: "
-        f"{result.knee.in_words}"
-    )
-    return Chart(
-        heading=title,
-        pictures=[canvas(SIZE, title, f"{len(points)} thresholds, tune and eval.", drawn)],
-        caption=join([splits, caption]),
-        table=result.table().html(),
-    )
-
-
-def _marked(result: SweepResult) -> list[tuple[float, str]]:
-    """The chosen threshold and the knee; one with both names where they agree."""
-    knee = result.knee.threshold
-    names = {result.chosen: "chosen"}
-    if knee is not None:
-        named = "knee" if result.knee.warning is None else "knee, unclear"
-        names[knee] = f"chosen, {named}" if knee == result.chosen else named
-    return list(names.items())

@@ -114,11 +114,11 @@ def test_every_policy_is_listed_with_where_it_can_be_named(
 ) -> None:
     assert main(["policies", "--json"]) == 0
     listed = {row["policy"]: row for row in json.loads(capsys.readouterr().out)["policies"]}
-    references = {"fixed-K", "oracle-em", "oracle-f1", "closed-book"}
+    references = {"fixed-K", "oracle-em", "oracle-f1", "closed-book", "certified"}
     assert set(listed) == references | set(fit.NAMES) > set(method_names())
     assert listed["tasr"]["presets"] == "published, corrected"
     assert listed["tasr"]["fitted_on"] == "tune"
-    named_in = {"ab-rag": "fit, replay, ask", "rule": "fit", "certified": "fit"}
+    named_in = {"ab-rag": "fit, replay, ask", "rule": "fit", "certified": "choose"}
     assert {name: listed[name]["used"] for name in named_in} == named_in
     assert main(["policies"]) == 0
     assert "NAME-corrected" in capsys.readouterr().out

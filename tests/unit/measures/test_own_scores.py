@@ -12,15 +12,12 @@ import pytest
 
 from suffice.errors import UsageError
 from suffice.measures.measures import Measures
-from suffice.replay.choose.bounds import CertifySettings
-from suffice.replay.choose.certified import CertifiedSettings, fit_certified
-from suffice.replay.choose.families import FamilySettings
+from suffice.replay.choose.procedure import choose
 from suffice.replay.choose.search import search
-from suffice.replay.choose.sweep import sweep
 from suffice.replay.diagnose.report_data import report_data
 from suffice.replay.run.compare import compare
 from suffice.replay.run.macro import macro_means
-from suffice.replay.settings import ComparisonSettings, SearchSettings, SweepSettings
+from suffice.replay.settings import ComparisonSettings, SearchSettings
 from suffice.report.report import render_report
 from suffice.testing.traces import random_records, to_trace_set
 from suffice.trace.rounds.records import Gold, QuestionRecord
@@ -125,20 +122,11 @@ def test_what_chooses_goes_by_it(records: list[QuestionRecord]) -> None:
     found = search(traces, SearchSettings(signals=("own",)))
     (rule,) = found.rules
     assert found.objective == "score"
-    swept = sweep(traces, SweepSettings(rule="own >= ?", thresholds=(0.5, 1.0)))
-    points = {point["threshold"]: point for point in swept.points}
     stops = [2 if record.rounds[1].signals["own"] >= 1 else 3 for record in tune]
-    assert points[1.0]["tune_score"] == pytest.approx(mean_at(tune, stops))
-    assert rule.tune_score == pytest.approx(max(point["tune_score"] for point in swept.points))
-    certified = fit_certified(
-        traces,
-        CertifiedSettings(
-            family=FamilySettings(family="thresholds", rule="own >= ?", thresholds=(0.5, 1.0)),
-            promise=CertifySettings(loss="signed", max_loss=0.4),
-        ),
-    )
-    assert certified.policy.guarantee["metric"] == "score"
-    assert certified.policy.fitted_on["labels"] == "score"
+    assert rule.tune_score == pytest.approx(mean_at(tune, stops))
+    choice = choose(traces, rule="own >= ?", grid=(0.5, 1.0), max_loss=0.4, resamples=2)
+    assert {"own >= 0.5", "own >= 1"} <= {one.candidate.policy.name for one in choice.ranked}
+    assert choice.metric.name == "score"
 
 
 @pytest.mark.parametrize("name", ["loopgain_w4", "loopgain_w5"])

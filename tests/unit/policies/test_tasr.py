@@ -28,7 +28,7 @@ from suffice.policies.method import Preset
 from suffice.policies.registry import fit_method
 from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.tasr import SIGNALS_READ
-from suffice.policies.thresholds import ThresholdScore, cheapest_within_one_error, sweep_rule
+from suffice.policies.thresholds import ThresholdScore, cheapest_within_one_error, open_rule
 from suffice.replay.run.replay import stop_rounds
 from suffice.signals.abstained import ABSTENTION_PHRASES
 from suffice.testing.traces import make_record, to_trace_set
@@ -128,7 +128,7 @@ def test_none_is_an_answer_where_the_tune_gold_says_so() -> None:
 
 
 def sweep(data: FitData) -> tuple[ThresholdScore, ...]:
-    return sweep_rule(TEMPLATE, data, FLOORS)
+    return open_rule(TEMPLATE, data).scores(FLOORS)
 
 
 def test_the_floor_is_swept_with_the_abstentions_of_the_policy() -> None:

@@ -6,11 +6,9 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from pkgutil import resolve_name
-from types import MappingProxyType
 from typing import Annotated, Any
 
-from suffice.cli.options import Json, Measuring, Traces, out_path
+from suffice.cli.options import Json, Measuring, Sampling, Traces, out_path
 from suffice.cli.output import (
     Form,
     fit_progress,
@@ -21,32 +19,27 @@ from suffice.cli.output import (
     say,
     waiting,
 )
-from suffice.cli.parser import (
-    Command,
-    FieldOption,
-    Given,
-    command,
-    field_options,
-    make_app,
-    said_with,
-)
+from suffice.cli.parser import Command, FieldOption, Given, command, field_options, make_app
 from suffice.contracts import StopPolicy
-from suffice.errors import UsageError
+from suffice.errors import InternalError, UsageError
 from suffice.options import Option
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.file import policy_document, policy_hash, save_policy
 from suffice.policies.fitting import LABELS, fit_notes
-from suffice.policies.method import FitRun, Fitted, Method, PlanMethod, TellingMethod
+from suffice.policies.method import FitRun, Fitted, Method, PlanMethod
 from suffice.policies.registry import find_method, method_names, nameable_methods, refuse_options
-from suffice.replay.settings import ScoredSettings
+from suffice.replay.settings import USUAL_LOSS, ChoiceSettings, ScoredSettings
 from suffice.results.table import Column, Table
 from suffice.scoring import metric_of_labels
 from suffice.trace.plans.file import PLANS, read_plans
 from suffice.trace.reader import schema_of
 
-_ABOVE_POLICIES = MappingProxyType({"certified": "suffice.replay.choose.certified:METHOD"})
-"""Methods that choose among policies, and so stand above them."""
-NAMES = (*sorted(method_names()), *_ABOVE_POLICIES)
+NAMES = tuple(sorted(method_names()))
+_PATH = Option(
+    metavar="PATH",
+    parse=out_path(".json", folder=True),
+    help="a .json file, or a directory that gets policy.json",
+)
 
 fit = make_app(
     "fit",
@@ -54,6 +47,7 @@ fit = make_app(
 )
 for _name in NAMES:
     fit.command(f"{__name__}:{_name}", name=_name)
+fit.command(f"{__name__}:certified", name="certified")
 
 
 def __getattr__(name: str) -> Command:
@@ -80,8 +74,27 @@ def known_methods() -> Iterator[Method]:
 
 
 def _method(name: str) -> Method:
-    method: Method = find_method(name) or resolve_name(_ABOVE_POLICIES[name])
+    method = find_method(name)
+    if method is None:
+        raise InternalError(f"method {name!r} is named and not there")
     return method
+
+
+@command()
+def certified(
+    traces: Traces,
+    *,
+    reading: Sampling,
+    settings: ChoiceSettings,
+    out: Annotated[str, _PATH],
+    form: Form,
+) -> None:
+    """Choose a policy whose loss is proven small: ``suffice choose``, writing the policy alone."""
+    from suffice.cli.commands.replay import choose_alone
+
+    if len(settings.promised_losses) > 1:
+        settings = replace(settings, max_loss=USUAL_LOSS)
+    choose_alone(traces, reading, settings, out, form)
 
 
 def _command(method: Method) -> Command:
@@ -90,26 +103,18 @@ def _command(method: Method) -> Command:
         choices=tuple(sorted(method.presets)),
         help="with the paper's defects mended, or as its code ran",
     )
-    scored = () if isinstance(method, TellingMethod) else ("metric",)
     own = (option for kind in _types(method) for option in field_options(kind, group=method.name))
 
     @command(
         FieldOption("preset", str, default, presets),
-        *field_options(ScoredSettings, only=scored),
+        *field_options(ScoredSettings, only=("metric",)),
         *own,
     )
     def run(
         traces: Traces,
         *,
         given: Given,
-        out: Annotated[
-            str,
-            Option(
-                metavar="PATH",
-                parse=out_path(".json", folder=True),
-                help="a .json file, or a directory that gets policy.json",
-            ),
-        ],
+        out: Annotated[str, _PATH],
         split: Annotated[str, Option(metavar="S", help="questions to fit on")] = FIT_SPLIT,
         reading: Measuring,
         json: Json = False,
@@ -179,9 +184,6 @@ def _fit(
         checkpoint=FitRun.checkpoint_of(out),
         folder=out.parent if out.suffix == ".json" else out,
     )
-    if isinstance(method, TellingMethod):
-        told = method.fit_told(measures, preset, settings, split, watched)
-        return replace(told, max_rounds=budget)
     metric = given.get("metric")
     measures = measures.by(metric)
     policy = method.fit(measures, preset, settings, split, watched)
@@ -252,8 +254,6 @@ def _explained(method: Method, flag: str) -> str | None:
     for other in known_methods():
         for kind in () if other.name == method.name else _types(other):
             for option in field_options(kind):
-                if option.flag == flag and option.option.goes_with:
-                    return f"{flag} goes {said_with(option)}; leave it out"
                 if option.flag == flag:
                     on_plans = kind not in map(other.settings, other.presets)
                     owners[other.name] = f"'fit {other.name}'{' on plan traces' * on_plans}"
@@ -273,6 +273,7 @@ _REFERENCES = (
     ("oracle-em", "the first right answer by exact match; it knows the gold answers", "replay"),
     ("oracle-f1", "the first answer of the best F1; it knows the gold answers", "replay"),
     ("closed-book", "the model's answer without passages, recorded as round 0", "replay"),
+    ("certified", "the cheapest policy whose loss is proven small", "choose"),
 )
 _NOTES = (
     "Every command takes a policy file; 'named in' says which take the name. A bare name is the published "

@@ -1,4 +1,4 @@
-"""``suffice replay``, ``diagnose``, ``measure``, ``search``, ``sweep`` and ``choose``: what a record says."""
+"""``suffice replay``, ``diagnose``, ``measure``, ``search`` and ``choose``: what a record says."""
 
 from __future__ import annotations
 
@@ -24,13 +24,7 @@ from suffice.cli.output import Form, fit_progress, print_json, print_result, put
 from suffice.cli.parser import command
 from suffice.errors import UsageError
 from suffice.options import Option
-from suffice.replay.settings import (
-    ChoiceSettings,
-    DiagnosisSettings,
-    SearchSettings,
-    SweepSettings,
-    TunedSettings,
-)
+from suffice.replay.settings import ChoiceSettings, DiagnosisSettings, SearchSettings, TunedSettings
 
 if TYPE_CHECKING:
     from suffice.measures.measures import Measures
@@ -202,37 +196,14 @@ def search(
 
 
 def written_rule(
-    out: str, rule: str, measures: Measures, settings: TunedSettings, **fit: Any
+    out: str, rule: str, measures: Measures, settings: TunedSettings
 ) -> dict[str, Any]:
     """Write a rule that was chosen as a policy, fitted where it was chosen; what ``--json`` says of it."""
     from suffice.policies.fitting import fit_rule
 
-    policy = fit_rule(rule, measures, split=settings.tune_split, metric=settings.metric, **fit)
+    policy = fit_rule(rule, measures, split=settings.tune_split, metric=settings.metric)
     policy = replace(policy, answer=settings.answer)
     return tell_policy(write_policy(out, policy, measures.traces), policy, measures.traces)
-
-
-@command()
-def sweep(
-    traces: Traces, *, reading: Sampling, settings: SweepSettings, out: PolicyOut = None, form: Form
-) -> None:
-    """Try a grid of numbers in place of the '?' in a rule.
-
-    It is tried out of fold on tune, then on eval, with the knee of the curve and a five-fold
-    cross-validation of the choice.
-    """
-    from suffice.replay.choose import sweep as sweeping
-
-    measures = reading.drawn_measures(traces)
-    with waiting("sweeping"):
-        result = sweeping.sweep(measures, settings)
-    written: dict[str, Any] = {}
-    if out is not None:
-        written = written_rule(
-            out, result.chosen_rule, measures, settings, calibrator=settings.calibrator
-        )
-    notes = [f"note: {note}" for note in result.notes]
-    print_result(form, result.tables(), lambda: {**result.to_json(), **written}, notes)
 
 
 _FILES = (
@@ -285,10 +256,47 @@ def choose(
             put(f"Try it {what}:\n  {line}")
         more = len(choice.notes) + len(choice.left_out) + len(choice.warned)
         if more:
-            say(f"{counted(more, 'note')} stand in the page and in {folder / 'choice.json'}")
+            say(f"{counted(more, 'note')} in the page and in {folder / 'choice.json'}")
         return
     written = {**tell_policy(policy, choice.policy, measures.traces), "page": str(page)}
     print_result(form, choice.tables(), lambda: {**choice.to_json(), **written}, choice.notes)
+
+
+@command()
+def sweep(
+    traces: Traces,
+    *,
+    reading: Sampling,
+    settings: ChoiceSettings,
+    out: PolicyOut = None,
+    form: Form,
+) -> None:
+    """Choose the number of a rule: ``suffice choose --rule RULE``, of which the policy alone is written."""
+    choose_alone(traces, reading, replace(settings, family="thresholds"), out, form)
+
+
+def choose_alone(
+    traces: str, reading: Sampling, settings: ChoiceSettings, out: str | None, form: Form
+) -> None:
+    """Choose one policy for a record and show what was chosen among; no page is written."""
+    from suffice.replay.choose import procedure
+
+    measures = reading.drawn_measures(traces)
+    with waiting("choosing"):
+        choice = procedure.choose(measures, settings)
+    written: dict[str, Any] = {}
+    if out is not None:
+        written = tell_policy(
+            write_policy(out, choice.policy, measures.traces), choice.policy, measures.traces
+        )
+    if form.name == "text":
+        put("\n".join(choice.screen()))
+    print_result(
+        form,
+        [choice.table("candidates")] if form.name == "text" else choice.tables(),
+        lambda: {**choice.to_json(), **written},
+        [f"note: {note}" for note in choice.notes],
+    )
 
 
 def write_choice(choice: Choice, folder: Path) -> None:

@@ -1,1 +1,1 @@
-"""Choice among policies: search, sweep and certified choice."""
+"""Choice among policies: one with a promise, and every rule of a form."""

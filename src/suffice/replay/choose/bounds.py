@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import InternalError, UsageError
 from suffice.measures.seen import Seen
-from suffice.options import Option, as_share
 from suffice.replay.choose.rule_stops import RuleStops
 from suffice.replay.run.frontier import pareto_front
-from suffice.replay.settings import Confidence, MaxWrongStops
+from suffice.replay.settings import Correction, LossName
 from suffice.results.formats import amount, percent
 from suffice.scoring import METRICS
 from suffice.stats.p_values import (
@@ -26,11 +25,7 @@ from suffice.stats.p_values import (
 from suffice.stats.units import unit_means
 
 Array = NDArray[np.float64]
-Correction = Literal["fixed-sequence", "holm"]
-LossName = Literal["signed", "drop", "wrong-stop"]
 Bounded = Literal["signed", "drop", "wrong-stop", "cost"]
-LOSSES = ("signed", "drop", "wrong-stop")
-CORRECTIONS = ("fixed-sequence", "holm")
 _BLOCK_CELLS = 4_000_000  # losses held at a time
 
 
@@ -44,40 +39,18 @@ class Bound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertifySettings:
-    """What to promise; what each field means stands with it.
+    """What to promise: a loss at most, a share of wrong stops at most, a mean cost at most, or several.
 
     ``only_front`` tests only members that no other one beats in loss and cost on the first half: what is
     tested is then chosen on data that the tests do not see, and fewer tests are stronger ones.
     """
 
-    max_loss: Annotated[
-        float | None,
-        Option(
-            help="greatest expected loss against the full budget, above 0 and below 1",
-            metavar="E",
-            parse=as_share,
-        ),
-    ] = 0.02
-    confidence: Confidence = 0.95
-    loss: Annotated[
-        LossName,
-        Option(
-            help="signed: full budget minus policy; drop: its positive part, so that gains on some "
-            "questions pay for nothing; wrong-stop: the share of questions answered wrong although the "
-            "full budget is right"
-        ),
-    ] = "signed"
-    max_wrong_stops: MaxWrongStops = None
-    max_cost: Annotated[
-        float | None,
-        Option(
-            help="also promise, with the same confidence: the greatest mean cost a question, in --cost",
-            metavar="C",
-        ),
-    ] = None
-    correction: Annotated[
-        Correction, Option(help="for testing many members (default: fixed-sequence, safest first)")
-    ] = "fixed-sequence"
+    max_loss: float | None = 0.02
+    confidence: float = 0.95
+    loss: LossName = "signed"
+    max_wrong_stops: float | None = None
+    max_cost: float | None = None
+    correction: Correction = "fixed-sequence"
     only_front: bool = True
 
     def __post_init__(self) -> None:
@@ -86,7 +59,10 @@ class CertifySettings:
             raise UsageError(
                 f"the confidence must lie above 0 and below 1, found {self.confidence:g}"
             )
-        for value, known in ((self.loss, LOSSES), (self.correction, CORRECTIONS)):
+        for value, known in (
+            (self.loss, get_args(LossName)),
+            (self.correction, get_args(Correction)),
+        ):
             if value not in known:
                 raise UsageError(f"unknown {value!r}; known: {', '.join(known)}")
 

@@ -26,7 +26,7 @@ from suffice.policies.method import Preset
 from suffice.policies.registry import find_method, fit_method, nameable_methods
 from suffice.policies.unfitted import FixedPolicy
 from suffice.replay.choose.bounds import Bound, Half, mean_of
-from suffice.replay.choose.families import FamilySettings, build_family, paid_by_rules
+from suffice.replay.choose.families import build_family, paid_by_rules, rules_of_grid
 from suffice.replay.choose.rule_stops import RuleStops
 from suffice.replay.run.frontier import pareto_front
 from suffice.replay.run.named_policies import (
@@ -198,27 +198,31 @@ Group = Literal["fixed", "method", "rule", "path"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A policy and the answer it returns."""
+    """A policy and the answer it returns; ``variant``: another answer than was asked for."""
 
     policy: NamedPolicy
     group: Group
     answer: str = LATEST
+    variant: bool = False
 
     @property
     def label(self) -> str:
         """What tables call it."""
-        name = self.policy.label
-        return name if self.answer == LATEST else f"{name}, {_RETURNED[self.answer]}"
+        return f"{self.policy.label}, {self._returned}" if self.variant else self.policy.label
+
+    @property
+    def _returned(self) -> str:
+        return _RETURNED.get(self.answer, f"answer of {self.answer}")
 
     @property
     def of_no_label(self) -> bool:
         """Whether no label had a part in it, so that all questions may measure it."""
-        return self.group in ("path", "fixed") and self.answer == LATEST
+        return self.group in ("path", "fixed") and not self.variant
 
     @property
     def title(self) -> str:
         """What a loop does that runs it, in words."""
-        returned = "" if self.answer == LATEST else f", and return the {_RETURNED[self.answer]}"
+        returned = "" if self.answer == LATEST else f", and return the {self._returned}"
         policy, method = self.policy.policy, find_method(self.policy.kind)
         if isinstance(policy, FixedPolicy):
             return f"stop after round {policy.rounds}{returned}"
@@ -264,7 +268,8 @@ def candidates_of(record: Measures, kept: Measures, settings: ChoiceSettings) ->
     book.axis(settings.cost, {})  # refuses a cost that no fixed budget has
     rules, looked_at, notes, why = _rules(record, kept, settings)
     asked = asked_policies(record, fixed, f1_kind=settings.f1_kind)
-    asked += _methods(record, settings)
+    if settings.family == "all":
+        asked += _methods(record, settings)
     asked += asked_policies(record, settings.policies, rules, f1_kind=settings.f1_kind)
     warned: list[str] = []
     asked = [replace(one, build=partial(_told, one, warned)) for one in asked]
@@ -279,6 +284,7 @@ def candidates_of(record: Measures, kept: Measures, settings: ChoiceSettings) ->
     members = [
         Candidate(
             policy=policy,
+            answer=settings.answer,
             group="fixed"
             if isinstance(policy.policy, FixedPolicy)
             else "rule"
@@ -287,14 +293,14 @@ def candidates_of(record: Measures, kept: Measures, settings: ChoiceSettings) ->
         )
         for policy in policies
     ]
-    if kept.seen is None and not kept.metric.agreement:
+    if kept.seen is None and not kept.metric.agreement and settings.answer == LATEST:
         members += [
-            replace(member, answer=MOST_CONFIDENT)
+            replace(member, answer=MOST_CONFIDENT, variant=True)
             for member in members
             if member.group == "method" and isinstance(member.policy.policy, ConfidentPolicy)
         ]
         members += [
-            replace(member, answer=MAJORITY)
+            replace(member, answer=MAJORITY, variant=True)
             for member in members
             if isinstance(member.policy.policy, FixedPolicy)
             and member.policy.policy.rounds > _FEWEST_VOTES
@@ -376,13 +382,23 @@ def _rules(
     record: Measures, kept: Measures, settings: ChoiceSettings
 ) -> tuple[list[str], int, tuple[str, ...], str | None]:
     """The texts of rules worth a look, of how many, what is to be said of it, and why there are none."""
+    if settings.family == "fixed":
+        return [], 0, (), None
     fit = record.only_split(FIT_SPLIT)
     fit = fit.take(fit.scores(settings.f1_kind).labelled)
-    wanted = FamilySettings(
-        signals=settings.signals, max_signals=settings.max_signals, min_rounds=settings.min_rounds
+    if settings.family == "thresholds":
+        texts = rules_of_grid(fit, settings)
+        return texts, len(texts), (), None
+    build = partial(
+        build_family,
+        fit,
+        signals=settings.signals,
+        max_signals=settings.max_signals,
+        min_rounds=settings.min_rounds,
     )
-    build = partial(build_family, fit, kept, FIT_SPLIT, wanted)
-    family, why = attempt(build) if settings.signals is None else (build(), None)
+    # what was asked for by name is refused; of what was not, the reason is told
+    asked_for = settings.signals is not None or settings.family == "rule"
+    family, why = (build(), None) if asked_for else attempt(build)
     if family is None:
         return [], 0, (), why
     book = fit.costs(settings.cost_model)
@@ -391,7 +407,7 @@ def _rules(
         reads for reads in set(family.reads) if cost is None or not book.why_unknown(cost, reads)
     }
     priced = np.flatnonzero([reads in known for reads in family.reads])
-    stops = family.learn_stops.take(priced)
+    stops = family.stops.take(priced)
     reads = [family.reads[number] for number in priced]
     axis = book.axis(settings.cost, {str(number): one for number, one in enumerate(known)})
     costs = paid_by_rules(book, axis, stops, reads, fit.seen)
@@ -409,7 +425,8 @@ def _rules(
     some = np.unique(
         np.linspace(0, len(front) - 1, min(MOST_RULES, len(front))).round().astype(int)
     )
-    fixed = {f"round >= {k}" for k in range(1, int(kept.ends.max()) + 1)}
+    budget = max(int(kept.ends.max()), fit.traces.n_rounds)
+    fixed = {f"round >= {k}" for k in range(1, budget + 1)}
     texts = [rule for number in priced[front[some]] if (rule := family.rules[number]) not in fixed]
     notes = family.notes
     if len(priced) < len(family.rules):
@@ -469,11 +486,14 @@ class Kept:
         reads: dict[str, CostReads] = {}
         for answer, runner in runners.items():
             reads |= {f"{name} ({answer})": paid for name, paid in runner.reads.items()}
-        axis = runners[LATEST].book.axis(settings.cost, reads)
+        base = runners[members[0].answer]
+        axis = base.book.axis(settings.cost, reads)
         scored = kept.scores(settings.f1_kind)
-        columns, right, places, costs = [scored.compared], [scored.em], [], []
+        columns, right = [base.returned.compared], [base.returned.em]
+        places, costs = [], []
         tables: dict[tuple[str, CostReads], NDArray[np.float64]] = {}
-        paid_by = []
+        paid_by: list[int] = []
+        offsets = {(base.choice, ""): 0}  # where the columns of an answer begin
         rows, ends = np.arange(kept.traces.n_questions), kept.ends
         for member in members:
             runner, policy = runners[member.answer], member.policy.policy
@@ -482,12 +502,15 @@ class Kept:
             stops = np.minimum(kept.wanted_rounds(policy), ends)
             if member.policy.max_rounds is not None:
                 stops = np.minimum(stops, member.policy.max_rounds)
-            offset = 0
-            returned = runner.answers[member.policy.name].returned(scored)
-            if returned is not scored:
-                offset = sum(part.shape[1] for part in columns)
+            choice = runner.choice.or_own(policy.needs.returns)
+            # the most confident answer is each policy's own
+            returns = choice, member.policy.name if choice.rule == MOST_CONFIDENT else ""
+            if returns not in offsets:
+                returned = runner.answers[member.policy.name].returned(scored)
+                offsets[returns] = sum(part.shape[1] for part in columns)
                 columns.append(returned.compared)
                 right.append(returned.em)
+            offset = offsets[returns]
             places.append((stops + offset).astype(np.int16))
             kind = (member.answer, runner.reads[member.policy.name])
             paid = tables.setdefault(kind, runner.book.known(axis, kind[1]))
@@ -509,6 +532,11 @@ class Kept:
             units=kept.units,
             ids=kept.traces.question_ids,
         )
+
+    @property
+    def stops(self) -> NDArray[np.int16]:
+        """Where each member stops each question, (n_members, n_questions), from 1."""
+        return np.asarray((self.places - 1) % self.tables[0].shape[1] + 1, np.int16)
 
     def most_paid(self, rows: NDArray[np.intp]) -> float:
         """What a question counts at most in a bounded cost, read off some of them."""

@@ -130,7 +130,7 @@ class Choice(Tabular):
         return self.others.get(candidate.answer, self.comparison.result)
 
     def _full_of(self, candidate: Candidate) -> PolicyResult:
-        held = self.others.get(LATEST, self.comparison.result)
+        held = self.others.get(self.settings.answer, self.comparison.result)
         where = self.whole if candidate.of_no_label else held
         return where.policy(where.baseline)
 
@@ -216,9 +216,13 @@ class Choice(Tabular):
     def _bound(self, bound: Bound, lose: str, turn: str, cost: str) -> str:
         if bound.of == "cost":
             return f"{cost} at most {bound.most:g} {self.axis.per_question}"
+        if bound.of == "wrong-stop" and self.metric.agreement:
+            change = "changes" if turn == "turns" else "change"
+            return f"{change} the answer of at most {100 * bound.most:g}% of the questions"
         if bound.of == "wrong-stop":
             return f"{turn} right into wrong on at most {100 * bound.most:g}% of the questions"
-        return f"{lose} at most {100 * bound.most:g} {self.metric.label} points"
+        points = f"{lose} at most {100 * bound.most:g} {self.metric.label} points"
+        return f"{points}, gains not counted" if bound.of == "drop" else points
 
     def screen(self) -> Iterator[str]:
         """The first screen, line by line."""

@@ -1,139 +1,55 @@
-"""Families of policies that certified choice picks from, fitted on one half and run on both."""
+"""Rules that a choice looks at: over the record's signals, or one with each number of a grid."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import zip_longest
-from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
 from suffice.costs.usage import CostReads
-from suffice.errors import UsageError, unknown_name
+from suffice.errors import UsageError
 from suffice.measures.costs import CostAxis, CostBook, cost_reads, fixed_stops, mean_costs
 from suffice.measures.measures import Measures
 from suffice.measures.seen import Seen
-from suffice.options import Option, read_grid
-from suffice.policies.defaults import TEMPLATE, CalibratorKind
-from suffice.policies.fitting import FitData, fit_data, fitted_rule
+from suffice.policies.defaults import FIT_SPLIT, FLOORS, TEMPLATE
+from suffice.policies.fitting import fit_data
 from suffice.policies.rules.language import RuleColumns
-from suffice.policies.rules.policy import RulePolicy, not_before, rule_needs
-from suffice.policies.thresholds import fill, sweep_rule
+from suffice.policies.rules.policy import not_before, rule_needs
+from suffice.policies.thresholds import fill, open_rule
 from suffice.replay.choose.rule_stops import (
     Operand,
     PackedConditions,
     RuleStops,
     both_ways,
-    calibrators_of,
     condition_fires,
+    grid_of,
     operands_of,
     over_groups,
     pack,
-    scoring_columns,
     tuning_columns,
 )
 from suffice.replay.diagnose.signal_checks import UNUSABLE, refuse_unusable, signal_flags
-from suffice.replay.settings import MinRounds
-from suffice.signals.registry import VERDICTS, SignalSpec, own_among, resolve
-from suffice.signals.table import first_stops, given_signals
-from suffice.stats.maps import PerRoundCalibrator
-from suffice.trace.rounds.table import TraceSet
+from suffice.replay.settings import ChoiceSettings
+from suffice.signals.registry import VERDICTS, SignalSpec, resolve
+from suffice.signals.table import given_signals
 
-KINDS = ("rule", "thresholds", "fixed")
-_FLOORS = tuple(round(0.05 * step, 2) for step in range(20))
+_LEVELS = 9
+"""Thresholds a signal, evenly spaced quantiles."""
 _MOST_MEMBERS = 200_000
 _CELLS = 1 << 25  # truth values of conditions held at a time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FamilySettings:
-    """What is in the family; what each field means stands with it."""
-
-    family: Annotated[
-        str,
-        Option(
-            choices=KINDS,
-            help="rule: OR and AND rules over the trace's signals and, unless --signals are named, paths "
-            "that prove on all questions; thresholds: one rule over a grid; fixed: every number of rounds "
-            "(default: rule); each includes the full budget",
-        ),
-    ] = "rule"
-    rule: Annotated[
-        str,
-        Option(
-            help="with --family thresholds: a rule with one '?'",
-            metavar="RULE",
-            goes_with=("family", "thresholds"),
-        ),
-    ] = TEMPLATE
-    thresholds: Annotated[
-        tuple[float, ...] | None,
-        Option(
-            help="with --family thresholds (default: 0:0.95:0.05)",
-            metavar="LOW:HIGH:STEP|A,B,...",
-            name="grid",
-            parse=read_grid,
-            goes_with=("family", "thresholds"),
-        ),
-    ] = None
-    signals: Annotated[
-        tuple[str, ...] | None,
-        Option(
-            help="with --family rule (default: all that the trace defines without asking a model)",
-            metavar="A,B,...",
-            goes_with=("family", "rule"),
-        ),
-    ] = None
-    levels: Annotated[
-        int,
-        Option(
-            help="with --family rule: thresholds a signal, evenly spaced quantiles on the first half",
-            metavar="N",
-            at_least=1,
-            goes_with=("family", "rule"),
-        ),
-    ] = 9
-    max_signals: Annotated[
-        int,
-        Option(
-            help="with --family rule: signals a rule combines at most",
-            metavar="N",
-            at_least=1,
-            goes_with=("family", "rule"),
-        ),
-    ] = 2
-    min_rounds: MinRounds = 1
-
-    @property
-    def with_paths(self) -> bool:
-        """Whether paths are tested beside the family."""
-        return self.family == "rule" and self.signals is None
-
-    def __post_init__(self) -> None:
-        if self.family not in KINDS:
-            raise UsageError(unknown_name("family", self.family, KINDS))
-        if self.min_rounds < 1:
-            raise UsageError(f"min_rounds must be at least 1, found {self.min_rounds}")
-        if self.levels < 1 or self.max_signals < 1:
-            raise UsageError(
-                f"levels and max_signals must be at least 1, found {self.levels} and {self.max_signals}"
-            )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """Members on both halves."""
+    """Rules and fixed budgets on the questions that fit, budgets last; what was left out of it."""
 
     rules: tuple[str, ...]
-    full: int
-    learn_stops: RuleStops  # (n_members, n_questions)
-    test_stops: RuleStops
+    stops: RuleStops  # (n_rules, n_questions)
     reads: tuple[CostReads, ...]
-    calibrators: Mapping[str, PerRoundCalibrator]
-    base_rates: tuple[float, ...]
-    own_signals: tuple[str, ...]
     notes: tuple[str, ...] = ()
 
 
@@ -150,136 +66,84 @@ def paid_by_rules(
     )
 
 
-def build_family(
-    learn: TraceSet | Measures, test: TraceSet | Measures, split: str, settings: FamilySettings
-) -> Family:
-    """Fit on ``learn``, run every member on both halves (calibrated values of ``learn`` out of fold)."""
-    halves = Measures.of(learn), Measures.of(test)
-    budget = max(part.traces.n_rounds for part in halves)
-    if settings.min_rounds > budget:
+# --- one rule over a grid ------------------------------------------------------------------------
+def rules_of_grid(fit: Measures, settings: ChoiceSettings) -> list[str]:
+    """The rule with each number of its grid; numbers that were not typed are as short as can be."""
+    rule = settings.rule or TEMPLATE
+    template = not_before(rule, settings.min_rounds)
+    needs = rule_needs(fill(template, 0.5))
+    against = rule.partition("?")[0].rstrip(" <>=")
+    name = re.split(r"\W+", against.rstrip(" )"))[-1]
+    if name in needs.signals:
+        refuse_unusable(fit, [name], tune_split=FIT_SPLIT)
+    if settings.grid is not None:
+        return [fill(template, number) for number in sorted(set(settings.grid))]
+    if against.endswith(")"):
+        return [fill(template, number) for number in FLOORS]
+    if name not in needs.signals:
         raise UsageError(
-            f"min_rounds is {settings.min_rounds} and the full budget of {halves[0].traces.origin.source} "
-            f"{budget} rounds; at most {budget} can be asked for"
+            f"which signal '?' is compared with is not plain in {rule!r}; give the grid (--grid)"
         )
-    fixed = _fixed(halves, budget, settings)
-    if settings.family == "fixed":
-        return fixed
-    build = _rules if settings.family == "rule" else _thresholds
-    family = build(*halves, split, settings)
-    return replace(
-        family,
-        rules=(*family.rules, *fixed.rules),
-        full=len(family.rules) + fixed.full,
-        learn_stops=RuleStops.joined([family.learn_stops, fixed.learn_stops]),
-        test_stops=RuleStops.joined([family.test_stops, fixed.test_stops]),
-        reads=(*family.reads, *fixed.reads),
-    )
+    data = fit_data(fit, needs.signals, split=FIT_SPLIT, fits=needs.fitting)
+    numbers = grid_of(data.table.signal(name), "quantiles")[1:-1]  # the ends never or always hold
+    if not numbers.size:
+        raise UsageError(f"signal {name!r} has too few values on tune; give the grid (--grid)")
+    swept = open_rule(template, data)
+    return [fill(template, number) for number in sorted(set(map(swept.shortest, numbers.tolist())))]
 
 
-def _fixed(halves: Sequence[Measures], budget: int, settings: FamilySettings) -> Family:
-    first = settings.min_rounds
-    rules = tuple(f"round >= {k}" for k in range(first, budget + 1))
-    learn_stops, test_stops = (
-        RuleStops.of_array(fixed_stops(part.ends, budget).T[first - 1 :]) for part in halves
-    )
-    return Family(
-        rules=rules,
-        full=budget - first,
-        learn_stops=learn_stops,
-        test_stops=test_stops,
-        reads=tuple(CostReads() for _ in rules),
-        calibrators={},
-        base_rates=(),
-        own_signals=(),
-    )
+# --- OR and AND over the record's signals --------------------------------------------------------
+def build_family(
+    fit: Measures,
+    *,
+    signals: Sequence[str] | None = None,
+    max_signals: int = 2,
+    min_rounds: int = 1,
+    levels: int = _LEVELS,
+) -> Family:
+    """Every fixed budget, and every OR and AND of up to ``max_signals`` conditions over other signals.
 
-
-# --- thresholds: one rule over a grid ------------------------------------------------------------
-def policies_at(
-    template: str,
-    thresholds: Sequence[float],
-    data: FitData,
-    held_out: Measures,
-    calibrator: CalibratorKind = "isotonic",
-) -> tuple[list[RulePolicy], list[NDArray[np.int16]]]:
-    """The rule with each of these numbers, its maps fitted on ``data``, and its stops on other questions."""
-    first = fill(template, thresholds[0])
-    own = own_among(rule_needs(first).signals, held_out.traces.signal_names)
-    fitted = fitted_rule(first, data, own_signals=own, calibrator=calibrator)
-    policies = [replace(fitted, rule=fill(template, threshold)) for threshold in thresholds]
-    table, ends = held_out.signals(fitted.specs), held_out.ends
-    return policies, [np.minimum(first_stops(policy, table), ends) for policy in policies]
-
-
-def _thresholds(learn: Measures, test: Measures, split: str, settings: FamilySettings) -> Family:
-    grid = _FLOORS if settings.thresholds is None else settings.thresholds
-    grid = tuple(sorted(set(grid)))
-    if not grid:
-        raise UsageError("the grid holds no threshold")
-    template = not_before(settings.rule, settings.min_rounds)
-    needs = rule_needs(fill(template, grid[0]))
-    data = fit_data(learn, needs.signals, split=split, fits=needs.fitting)
-    swept = sweep_rule(template, data, grid, ends=learn.ends)
-    policies, stops = policies_at(template, grid, data, test)
-    return Family(
-        rules=tuple(policy.rule for policy in policies),
-        full=0,
-        learn_stops=RuleStops.of_array(np.stack([score.stops for score in swept])),
-        test_stops=RuleStops.of_array(np.stack(stops)),
-        reads=tuple(cost_reads(policy.specs) for policy in policies),
-        calibrators=policies[0].calibrators,
-        base_rates=policies[0].base_rates,
-        own_signals=policies[0].own_signals,
-    )
-
-
-# --- rule: OR and AND over the trace's signals ---------------------------------------------------
-def _rules(learn: Measures, test: Measures, split: str, settings: FamilySettings) -> Family:
-    operands, notes = _operands(learn, split, settings)
+    Thresholds are ``levels`` quantiles; calibrated values are out of fold.
+    """
+    operands, notes = _operands(fit, signals)
     names = tuple(dict.fromkeys(operand.spec.name for operand in operands))
     fits = any(operand.calibrated for operand in operands)
-    data = fit_data(learn, names, split=split, fits=fits)
-    calibrators = calibrators_of(data, operands)
-    on_learn = tuning_columns(data, operands)
-    on_test = scoring_columns(test.signals(names), calibrators)
+    columns = tuning_columns(fit_data(fit, names, split=FIT_SPLIT, fits=fits), operands)
     conditions = [
-        (text, operand) for operand in operands for text in _conditions(operand, on_learn, settings)
+        (text, operand) for operand in operands for text in _conditions(operand, columns, levels)
     ]
     groups: dict[str, list[int]] = {}
     for number, (_, operand) in enumerate(conditions):
         groups.setdefault(operand.text, []).append(number)
-    _check_size([*groups.values()], settings.max_signals)
-    formulas = tuple(over_groups([*groups.values()], settings.max_signals))
+    _check_size([*groups.values()], max_signals)
+    formulas = tuple(over_groups([*groups.values()], max_signals))
     texts = [text for text, _ in conditions]
-    learn_stops, test_stops = (
-        RuleStops.of_formulas(
-            _packed(texts, operands, columns).silent_before(settings.min_rounds),
-            formulas,
-            half.ends,
-        )
-        for columns, half in ((on_learn, learn), (on_test, test))
-    )
+    packed = _packed(texts, operands, columns).silent_before(min_rounds)
+    budget = fit.traces.n_rounds
+    fixed = RuleStops.of_array(fixed_stops(fit.ends, budget).T[min_rounds - 1 :])
     used = [operand for _, operand in conditions]
+    idle = (operand for operand in operands if operand not in used)
     return Family(
-        rules=tuple(not_before(formula.text(texts), settings.min_rounds) for formula in formulas),
-        full=0,
-        learn_stops=learn_stops,
-        test_stops=test_stops,
-        reads=tuple(
-            cost_reads(
-                conditions[number][1].spec for clause in formula.clauses for number in clause
-            )
-            for formula in formulas
+        rules=(
+            *(not_before(formula.text(texts), min_rounds) for formula in formulas),
+            *(f"round >= {k}" for k in range(min_rounds, budget + 1)),
         ),
-        calibrators=calibrators,
-        base_rates=(),
-        own_signals=own_among(names, learn.traces.signal_names),
+        stops=RuleStops.joined([RuleStops.of_formulas(packed, formulas, fit.ends), fixed]),
+        reads=(
+            *(
+                cost_reads(
+                    conditions[number][1].spec for clause in formula.clauses for number in clause
+                )
+                for formula in formulas
+            ),
+            *(CostReads() for _ in range(min_rounds, budget + 1)),
+        ),
         notes=(
             *notes,
             *(
-                f"left out: no quantile of {operand.text} on the first half is a threshold that can be passed"
-                for operand in operands
-                if operand not in used
+                f"left out: no quantile of {operand.text} on the questions that fit is a threshold that can "
+                "be passed"
+                for operand in idle
             ),
         ),
     )
@@ -299,17 +163,17 @@ def _packed(
 
 
 def _operands(
-    learn: Measures, split: str, settings: FamilySettings
+    fit: Measures, signals: Sequence[str] | None
 ) -> tuple[tuple[Operand, ...], tuple[str, ...]]:
     """Signals to combine, and what a reader must know of those left out."""
-    record = learn.traces
-    if settings.signals is not None:
-        operands = operands_of(settings.signals, record)
+    record = fit.traces
+    if signals is not None:
+        operands = operands_of(signals, record)
         named = (operand.spec.name for operand in operands)
-        refuse_unusable(learn, named, tune_split=split)
+        refuse_unusable(fit, named, tune_split=FIT_SPLIT)
         return both_ways(operands), ()
     names = [name for name in given_signals(record) if not _left_out(resolve(name, also=(name,)))]
-    flags = signal_flags(learn, names, tune_split=split)
+    flags = signal_flags(fit, names, tune_split=FIT_SPLIT)
     unusable = {name: [flag for flag in flags[name] if flag.kind in UNUSABLE] for name in names}
     varied = [name for name in names if not unusable[name]]
     if not varied:
@@ -330,17 +194,17 @@ def _left_out(spec: SignalSpec) -> bool:
     return VERDICTS in spec.charges or bool(spec.variant_of)
 
 
-def _conditions(operand: Operand, learn: RuleColumns, settings: FamilySettings) -> Iterator[str]:
+def _conditions(operand: Operand, columns: RuleColumns, levels: int) -> Iterator[str]:
     if operand.binary:
         yield operand.condition()
         return
-    values = operand.values(learn)
+    values = operand.values(columns)
     values = values[np.isfinite(values)]
     if not values.size:
         return
-    shares = np.arange(1, settings.levels + 1) / (settings.levels + 1)
+    shares = np.arange(1, levels + 1) / (levels + 1)
     quantiles = np.unique(np.quantile(values, shares)).tolist()
-    thresholds = {operand.shortest(one, learn) for one in quantiles if operand.can_hold(one)}
+    thresholds = {operand.shortest(one, columns) for one in quantiles if operand.can_hold(one)}
     yield from map(operand.condition, sorted(thresholds))
 
 
@@ -354,5 +218,5 @@ def _check_size(groups: Sequence[Sequence[int]], max_signals: int) -> None:
     if total > _MOST_MEMBERS:
         raise UsageError(
             f"the family has {total} members, more than {_MOST_MEMBERS}; name fewer --signals, or lower "
-            "--levels or --max-signals"
+            "--max-signals"
         )

@@ -34,7 +34,6 @@ from suffice.replay.choose.candidates import (
     refuse_several_loops,
     without_gaps,
 )
-from suffice.replay.choose.certified import cut_terms
 from suffice.replay.choose.choice import Choice, Ranked
 from suffice.replay.choose.proof import LIKELY, Along, Learned, OwnPath, Promised, paths_of, prove
 from suffice.replay.run.answers import answer_rounds
@@ -87,11 +86,13 @@ def choose(traces: Traces, settings: ChoiceSettings | None = None, **stated: Any
     everyone = candidates_of(record, kept, settings)
     learned = _learned(kept, everyone, promises, settings)
     along = None
-    if promises and settings.max_cost is None:
+    if promises and settings.max_cost is None and settings.family != "thresholds":
         own = [] if settings.path is None else [OwnPath(settings.path, settings.levels or ())]
         paths = [*paths_of(labelled, axis.name, min_rounds=settings.min_rounds, own=own)]
-        along = Along(labelled, settings, paths, LATEST)
-    if promises and along is None:
+        if settings.family == "fixed":
+            paths = [paths[0], *paths[len(paths) - len(own) :]]
+        along = Along(labelled, settings, paths, settings.answer)
+    if promises and settings.max_cost is not None:
         refuse_caps(learned.rank, promises[0], axis.label)
         notes.append(
             "no path proves anything where a cost is promised too: it begins at the full budget"
@@ -128,11 +129,12 @@ def choose(traces: Traces, settings: ChoiceSettings | None = None, **stated: Any
         answer: _replayed(proving, of_answer, full, settings, split=PROVE)
         for answer, of_answer in _of_other_answers(full, chosen, promised).items()
     }
-    held = whole if chosen.of_no_label else others.get(LATEST, comparison.result)
+    held = whole if chosen.of_no_label else others.get(settings.answer, comparison.result)
     of = (labelled, whole) if chosen.of_no_label else (proving, comparison.result)
     wrong = _wrong(*of, chosen, settings)
+    full_cost = along.full_cost if along else float(learned.prove.costs[learned.full])
     if promised is not None and (best := promised.row.proven) is not None:
-        with_it = _with_guarantee(chosen, _guarantee(promised, labelled, axis, along, settings))
+        with_it = _with_guarantee(chosen, _guarantee(promised, labelled, axis, full_cost, settings))
         if with_it is chosen:
             notes.append(
                 "the promise stands in choice.json: this policy's file has no room for one"
@@ -140,7 +142,7 @@ def choose(traces: Traces, settings: ChoiceSettings | None = None, **stated: Any
         chosen = with_it
         if not best.path:
             notes.append(_on_other_divisions(labelled, along, promises, promised.at, settings))
-    if promises and (cut := cut_terms(labelled, promises[0])):
+    if promises and (cut := _cut_terms(labelled, promises[0])):
         notes.append(f"{cut['cut']}; to prove more, record some in shadow or let more run on")
     sizes = {"all": labelled, FIT_SPLIT: fit, RANK: rank, PROVE: proving}
     return Choice(
@@ -240,7 +242,9 @@ def _on_other_divisions(
 
 
 def _by_majority(labelled: Measures, settings: ChoiceSettings) -> Interval | None:
-    if labelled.seen is not None or labelled.metric.agreement or not labelled.traces.answered.any():
+    if settings.answer != LATEST or labelled.seen is not None or labelled.metric.agreement:
+        return None
+    if not labelled.traces.answered.any():
         return None
     scored = labelled.scores(settings.f1_kind)
     rows, last = np.arange(labelled.traces.n_questions), labelled.traces.last_rounds - 1
@@ -255,15 +259,19 @@ def _promises(measures: Measures, settings: ChoiceSettings) -> list[CertifySetti
         raise UsageError(
             f"the confidence must lie above 0 and below 1, found {settings.confidence:g}"
         )
-    if settings.max_wrong_stops is not None and not (metric.gold or metric.agreement):
+    wrong_stops = settings.max_wrong_stops is not None or settings.loss == "wrong-stop"
+    if wrong_stops and not (metric.gold or metric.agreement):
         raise UsageError(
             f"wrong stops are told by answers, and {measures.traces.origin.source} is compared by "
-            f"{metric.label}; leave out --max-wrong-stops, or compare by gold answers (--metric f1)"
+            f"{metric.label}; leave out --max-wrong-stops and --loss wrong-stop, or compare by gold answers "
+            "(--metric f1)"
         )
     return [
         CertifySettings(
             max_loss=loss,
             confidence=settings.confidence,
+            loss=settings.loss,
+            correction=settings.correction,
             max_wrong_stops=settings.max_wrong_stops,
             max_cost=settings.max_cost,
         )
@@ -329,7 +337,7 @@ def estimated(
 
     def unfitted(member: Candidate) -> bool:
         """Whether no label made it what it is."""
-        if member.answer != LATEST or member.group == "method":
+        if member.variant or member.group == "method":
             return False
         return member.group == "fixed" or not rule_needs(member.policy.name).fitting
 
@@ -399,9 +407,7 @@ def _on_all(
 ) -> dict[str, Candidate]:
     """What no label was fitted to: budgets, and what paths prove and guess; measured on all questions."""
     shown = {
-        one.policy.name: one
-        for one in everyone.members
-        if one.group == "fixed" and one.answer == LATEST
+        one.policy.name: one for one in everyone.members if one.group == "fixed" and not one.variant
     }
     paths = [chosen, *([] if promised is None else promised.candidates)]
     return shown | {one.policy.name: one for one in paths if one.group == "path"}
@@ -489,41 +495,66 @@ def _wrong(
         return []
     rows = np.arange(traces.n_questions)
     wrong = scored.em[rows, policy.answers - 1] < 1.0
-    right = scored.em[rows, traces.last_rounds - 1] == 1.0
+    full = traces.last_rounds
+    if settings.answer != LATEST:
+        full = result.policy(result.baseline).answers
+    right = scored.em[rows, full - 1] == 1.0
     at = wrong & right
     records = traces.take(at).records()
-    stops, answers = policy.stops[at].tolist(), policy.answers[at].tolist()
+    stops, answers, last = (part[at].tolist() for part in (policy.stops, policy.answers, full))
     return [
         {
             "id": record.question.id,
             "question": record.question.text,
             "round": stop,
             "answer": record.rounds[returned - 1].answer,
-            "full_budget_answer": record.rounds[-1].answer,
+            "full_budget_answer": record.rounds[best - 1].answer,
         }
-        for record, stop, returned in zip(records, stops, answers, strict=True)
+        for record, stop, returned, best in zip(records, stops, answers, last, strict=True)
     ]
 
 
 # --- the promise -----------------------------------------------------------------------------------
 def _guarantee(
-    promised: Promised,
-    record: Measures,
-    axis: CostAxis,
-    along: Along | None,
-    settings: ChoiceSettings,
+    promised: Promised, record: Measures, axis: CostAxis, full_cost: float, settings: ChoiceSettings
 ) -> dict[str, Any]:
     row = promised.row
+    saved = 0.0 if row.proven is None else row.proven.saved
+    changed = row.promise.loss == "wrong-stop"
     return {
         **row.document(),
         **({"min_rounds": settings.min_rounds} if settings.min_rounds > 1 else {}),
         "together_with": [one.promise.max_loss for one in promised.rows if one is not row],
-        "metric": record.metric.key(record.metric.score),
+        "correction": row.promise.correction,
+        "metric": record.metric.key(
+            "em" if changed and record.metric.agreement else record.metric.score
+        ),
+        **({} if settings.answer == LATEST else {"answer": settings.answer}),
         "cost": axis.name,
-        "full_budget_cost": None if along is None else along.full_cost,
+        "mean_cost": full_cost * (1.0 - saved),
+        "full_budget_cost": full_cost,
         "seed": settings.seed,
-        **cut_terms(record, row.promise),
+        **_cut_terms(record, row.promise),
     }
+
+
+def _cut_terms(questions: Measures, promise: CertifySettings) -> dict[str, Any]:
+    """How a promise on a record with cut questions was proven, as its file says it."""
+    if (seen := questions.seen) is None:
+        return {}
+    parts = []
+    if seen.stood_for.any():
+        parts.append(
+            f"{int(seen.explored.sum())} explored questions, of weight {seen.reach:.4g} at most, stand for "
+            f"{int(seen.stood_for.sum())} that the policy which ran cut"
+        )
+    if seen.unseen.any():
+        parts.append(
+            f"the worst is assumed of {int(seen.unseen.sum())} that were cut and are not stood for: right at "
+            "the full budget, wrong at a stop past the cut"
+            + ("" if promise.max_cost is None else ", at the greatest cost that counts")
+        )
+    return {"cut": "; ".join(parts), "bounded": bool(seen.unseen.any())}
 
 
 def _with_guarantee(chosen: Candidate, guarantee: Mapping[str, Any]) -> Candidate:

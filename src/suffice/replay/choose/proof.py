@@ -367,7 +367,7 @@ class Along:
 
     def _chains(self, paths: Sequence[Path]) -> Iterator[list[tuple[int, int]]]:
         """The neighbours of every path, by number; what stops every question alike counts once."""
-        at, stops = 1, self._kept.places
+        at, stops = 1, self._kept.stops
         for path in paths:
             pairs, before = [], 0
             for number in range(at, at + len(path.steps)):
@@ -421,9 +421,7 @@ class Along:
         for before, after in self._pairs[path]:
             table = kept.tables[kept.paid_by[after]]
             table = table if kept.seen is None else kept.seen.paid(table)
-            both = (
-                table[rows, np.minimum(kept.places[n], table.shape[1]) - 1] for n in (before, after)
-            )
+            both = (table[rows, kept.stops[n] - 1] for n in (before, after))
             first, last = (float(unit_means(paid, kept.units).mean()) for paid in both)
             means += [(1 - c) * first + c * last for c in COINS]
         return np.array(means)

@@ -17,33 +17,28 @@ from suffice.measures.costs import CostAxis
 from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes
 from suffice.measures.seen import record_banners
-from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT, TEMPLATE
+from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT
 from suffice.replay.choose.bounds import allowed_in_words
 from suffice.replay.choose.search import SearchResult, search
-from suffice.replay.choose.sweep import SweepResult, sweep
 from suffice.replay.diagnose.diagnosis import SelectiveSettings, breakdown, selective_prediction
 from suffice.replay.diagnose.reliability import Reliability, calibrator_study, reliability
 from suffice.replay.diagnose.signal_diagnostics import diagnose
 from suffice.replay.run.compare import Comparison
 from suffice.replay.run.named_policies import CLOSED_BOOK
 from suffice.replay.run.results import PolicyResult, ReplayResult
-from suffice.replay.settings import DiagnosticsSettings, SearchSettings, SweepSettings
+from suffice.replay.settings import DiagnosticsSettings, SearchSettings
 from suffice.results.as_json import as_json
 from suffice.signals.columns.arrays import Texts
 from suffice.signals.table import SignalTable, decide, given_signals
 from suffice.trace.rounds.records import LoopView, QuestionRecord
 from suffice.trace.rounds.table import TraceSet
 
-_TEXTS = ("path", "loss", "metric", "family", "correction", "cost")
+_TEXTS = ("path", "loss", "metric", "correction", "cost")
 _NUMBERS = (
-    *("max_loss", "confidence", "members", "duplicates", "tested", "certified", "p_value"),
-    *("measured_loss", "units", "questions_needed"),
-    *("mean_cost", "full_budget_cost"),
+    *("max_loss", "confidence", "tested", "certified", "p_value", "measured_loss", "units"),
+    *("questions_needed", "mean_cost", "full_budget_cost", "min_rounds"),
 )
-_SELDOM = ("min_rounds", "cost_counted_to", "cost_above")
-_KNOWN = frozenset(
-    {*_TEXTS, *_NUMBERS, *_SELDOM, "bounds", "fell_back", "questions", "seed", "bounded", "saved"}
-)
+_KNOWN = frozenset({*_TEXTS, *_NUMBERS, "bounds", "fell_back", "seed", "bounded", "saved"})
 
 
 def guarantees(result: ReplayResult) -> tuple[dict[str, Any], ...]:
@@ -57,8 +52,6 @@ def guarantees(result: ReplayResult) -> tuple[dict[str, Any], ...]:
 
 def _guarantee(name: str, facts: Facts, replayed: str) -> dict[str, Any]:
     terms = facts.guarantee
-    halves = terms.get("questions")
-    sizes = halves if isinstance(halves, Mapping) else {}
     fell_back = terms.get("fell_back")
     source = _text(facts.fitted_on.get("source"))
     listed = terms.get("bounds")
@@ -75,7 +68,7 @@ def _guarantee(name: str, facts: Facts, replayed: str) -> dict[str, Any]:
     label = cost if (known := COSTS.get(cost or "")) is None else known.label
     stated: dict[str, Any] = {
         **{key: _text(terms.get(key)) for key in _TEXTS},
-        **{key: _number(terms.get(key)) for key in (*_NUMBERS, *_SELDOM)},
+        **{key: _number(terms.get(key)) for key in _NUMBERS},
         "bounds": bounds,
     }
     return {
@@ -83,8 +76,6 @@ def _guarantee(name: str, facts: Facts, replayed: str) -> dict[str, Any]:
         "policy": name,
         "rule": facts.summary,
         "fell_back": fell_back if isinstance(fell_back, bool) else None,
-        "learn": _number(sizes.get("learn")),
-        "test": _number(sizes.get("test")),
         "source": source,
         "split": _text(facts.fitted_on.get("split")),
         "cost_label": label,
@@ -107,7 +98,6 @@ def _number(value: object) -> float | None:
 _PARTS: Mapping[str, tuple[()] | None] = {
     "guarantees": (),
     "calibrators": None,
-    "sweep": None,
     "search": None,
     "diagnostics": None,
     "types": (),
@@ -158,7 +148,7 @@ class ReportParts:
             {
                 name: value
                 for name, value in terms.items()
-                if value or name not in ("bounds", *_SELDOM)
+                if value or name not in ("bounds", "min_rounds")
             }
             for terms in self["guarantees"]
         ]
@@ -174,7 +164,7 @@ def report_parts(
     measures = Measures.of(traces).by(result.metric.name)
     split = EVAL_SPLIT if result.split in (None, FIT_SPLIT) else str(result.split)
     drawn: dict[str, Any] = {"resamples": result.resamples, "seed": result.seed}
-    # what a search and a sweep take over from the comparison
+    # what a search takes over from the comparison
     tuned: dict[str, Any] = {
         "eval_split": split,
         "metric": result.metric.name,
@@ -185,12 +175,8 @@ def report_parts(
 
     def promises() -> tuple[dict[str, Any], ...]:
         if not (found := guarantees(result)):
-            raise UsageError("no policy replayed here carries a guarantee (suffice fit certified)")
+            raise UsageError("no policy replayed here carries a guarantee (suffice choose)")
         return found
-
-    def swept() -> SweepResult:
-        costs: dict[str, Any] = {"cost": result.cost.name, "cost_model": result.cost_model}
-        return sweep(measures, SweepSettings(rule=TEMPLATE, **costs, **tuned))
 
     def searched() -> SearchResult:
         if settings.search is None:
@@ -216,7 +202,6 @@ def report_parts(
     computed: dict[str, Callable[[], Any]] = {
         "guarantees": promises,
         "calibrators": lambda: calibrator_study(measures, eval_split=split),
-        "sweep": swept,
         "search": searched,
         "diagnostics": lambda: diagnose(measures, DiagnosticsSettings(eval_split=split, **drawn)),
         "types": types,

@@ -125,7 +125,6 @@ def test_wrong_usage_is_one_line(diagnosed: Path, arguments: list[str], said: st
         ["replay", "--policy", "fixed-2", "--json"],
         ["diagnose", "--signals", "answer_stable", "--json"],
         ["search", "--signals", "answer_stable", "--json"],
-        ["sweep", "--json"],
     ],
 )
 def test_a_sample_is_the_same_for_every_command(

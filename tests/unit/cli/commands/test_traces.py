@@ -84,7 +84,6 @@ def test_a_record_is_looked_into_split_narrowed_and_joined(
         ("replay", "--policy", "fixed-1", "--split", "eval"),
         ("fit", "micp", "--out", "p.json"),
         ("search", "--signals", "answer_token_margin"),
-        ("sweep", "--rule", "answer_token_margin > ?"),
     ],
     ids=" ".join,
 )

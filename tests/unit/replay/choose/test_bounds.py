@@ -11,13 +11,8 @@ from tests.certifying import certify
 
 from suffice.errors import UsageError
 from suffice.measures.seen import Seen
-from suffice.replay.choose.bounds import (
-    CertifySettings,
-    Half,
-    LossName,
-    refuse_caps,
-    weighted_losses,
-)
+from suffice.replay.choose.bounds import CertifySettings, Half, refuse_caps, weighted_losses
+from suffice.replay.settings import LossName
 from suffice.stats.p_values import betting_p_values, binomial_p_values, hoeffding_bentkus_p_values
 
 ROUNDS = 5

@@ -24,14 +24,14 @@ def read(terms: dict[str, Any], fitted_on: dict[str, Any]) -> tuple[dict[str, An
 
 def test_terms_are_read_and_other_policies_have_none() -> None:
     terms = {
-        "max_loss": 0.02, "confidence": 0.95, "loss": "signed", "metric": "f1", "members": 88,
+        "max_loss": 0.02, "confidence": 0.95, "loss": "signed", "metric": "f1", "units": 88,
         "tested": 18, "certified": 9, "p_value": 1e-5, "fell_back": False, "cost": "llm_calls",
-        "questions": {"learn": 10, "test": 11}, "seed": 42, "alpha": 0.1,
+        "seed": 42, "alpha": 0.1,
     }  # fmt: skip
     (found,) = read(terms, {"source": "elsewhere.parquet", "split": "tune"})
     assert (found["policy"], found["rule"]) == ("p", "round >= 2")
-    assert (found["max_loss"], found["confidence"], found["members"]) == (0.02, 0.95, 88)
-    assert (found["learn"], found["test"], found["split"]) == (10, 11, "tune")
+    assert (found["max_loss"], found["confidence"], found["units"]) == (0.02, 0.95, 88)
+    assert found["split"] == "tune"
     assert (found["cost"], found["cost_label"]) == ("llm_calls", "model calls")
     assert found["fell_back"] is False
     assert found["elsewhere"]
@@ -40,17 +40,11 @@ def test_terms_are_read_and_other_policies_have_none() -> None:
 
 def test_what_makes_no_sense_is_unknown() -> None:
     terms = {
-        "max_loss": "much", "confidence": True, "p_value": float("nan"), "members": None,
-        "questions": [1, 2], "fell_back": "no", "loss": 3, "cost": "glances",
+        "max_loss": "much", "confidence": True, "p_value": float("nan"), "units": None,
+        "fell_back": "no", "loss": 3, "cost": "glances",
     }  # fmt: skip
     (found,) = read(terms, {"source": 7})
-    assert {
-        found["max_loss"],
-        found["confidence"],
-        found["p_value"],
-        found["members"],
-        found["learn"],
-    } == {None}
+    assert {found["max_loss"], found["confidence"], found["p_value"], found["units"]} == {None}
     assert {found["fell_back"], found["loss"], found["source"]} == {None}
     assert found["cost_label"] == "glances"
     assert not found["elsewhere"]

@@ -13,7 +13,7 @@ from suffice.measures.measures import Measures
 from suffice.policies.defaults import FLOORS, MARGIN, TEMPLATE, CalibratorKind
 from suffice.policies.fitting import fit_calibrator, fit_data, out_of_fold
 from suffice.policies.rules.policy import RulePolicy
-from suffice.policies.thresholds import cheapest_within_one_error, sweep_rule
+from suffice.policies.thresholds import cheapest_within_one_error, open_rule
 from suffice.replay.diagnose.reliability import calibrator_study
 from suffice.replay.run.replay import at_stop, stop_rounds
 from suffice.stats.intervals import Interval
@@ -71,7 +71,7 @@ def test_every_number_is_that_of_its_parts() -> None:
         assert found["eval"]["brier"].estimate == pytest.approx(brier(p, scored.em))
         assert found["eval"]["ece"] == pytest.approx(expected_calibration_error(p, scored.em))
         assert found["eval"]["rows"] == int((np.isfinite(p) & np.isfinite(scored.em)).sum())
-        swept = sweep_rule(TEMPLATE, tune, FLOORS, calibrator=found["kind"])
+        swept = open_rule(TEMPLATE, tune, calibrator=found["kind"]).scores(FLOORS)
         assert found["rule"]["floor"] == cheapest_within_one_error(swept).threshold
         policy = RulePolicy(rule=found["rule"]["text"], calibrators={MARGIN: calibrator})
         stops = stop_rounds(policy, held_out)

@@ -37,13 +37,11 @@ def test_all_that_the_record_allows() -> None:
     search = SearchSettings(signals=("answer_stable", "answer_token_margin"), grid=4)
     found = report_parts(traces, comparison, PartsSettings(search=search))
     assert found.left_out == {
-        "guarantees": "no policy replayed here carries a guarantee (suffice fit certified)",
+        "guarantees": "no policy replayed here carries a guarantee (suffice choose)",
         "question types": "no question has a type",
     }
     assert found["search"] is not None
     assert found["search"].settings.resamples == 20
-    assert found["sweep"] is not None
-    assert found["sweep"].settings.resamples == 20
     assert found["diagnostics"] is not None
     assert [*found["diagnostics"].parts] == ["tune", "eval"]
     assert [each["policy"] for each in found["selective"]] == ["tasr"]
@@ -61,10 +59,9 @@ def test_without_splits_or_margins_the_reason_is_given(
 ) -> None:
     traces = to_trace_set(oslo_records(split=split, margins=margins))
     found = report_parts(traces, compared(traces, "fixed-1"))
-    assert (found["calibrators"], found["sweep"], found["selective"]) == (None, None, ())
-    for part in ("calibrators", "sweep"):
-        assert why in found.left_out[part]
-        assert "\n" not in found.left_out[part]
+    assert (found["calibrators"], found["selective"]) == (None, ())
+    assert why in found.left_out["calibrators"]
+    assert "\n" not in found.left_out["calibrators"]
     assert found["diagnostics"] is not None
 
 
@@ -72,7 +69,7 @@ def test_only_the_parts_asked_for() -> None:
     traces = to_trace_set(oslo_records())
     found = report_parts(traces, compared(traces, "fixed-1"), PartsSettings(parts=("costs",)))
     assert found["costs"]
-    assert (found["diagnostics"], found["sweep"], found.left_out) == (None, None, {})
+    assert (found["diagnostics"], found.left_out) == (None, {})
     with pytest.raises(UsageError, match="'cost'"):
         PartsSettings(parts=("cost",))
     assert PartsSettings().parts == PARTS

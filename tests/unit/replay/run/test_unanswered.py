@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -17,12 +16,10 @@ from suffice.errors import UsageError
 from suffice.live.controller import Controller
 from suffice.measures.measures import Measures
 from suffice.policies.rules.policy import RulePolicy
-from suffice.replay.choose.certified import CertifiedSettings, fit_certified
 from suffice.replay.choose.search import search
-from suffice.replay.choose.sweep import sweep
 from suffice.replay.run.compare import compare
 from suffice.replay.run.macro import macro_means
-from suffice.replay.settings import ComparisonSettings, SearchSettings, SweepSettings
+from suffice.replay.settings import ComparisonSettings, SearchSettings
 from suffice.signals.registry import SIGNALS, why_undefined
 from suffice.testing.traces import random_records, to_trace_set
 from suffice.trace.rounds.records import LoopView, Passage, QuestionRecord, Round, Usage
@@ -144,22 +141,11 @@ def test_costs_are_known_without_answer_calls_where_a_round_answers_or_goes_on()
         np.testing.assert_array_equal(costs[0], [each, 2 * each, 3 * each])
 
 
-@pytest.mark.parametrize(
-    "choose",
-    [
-        lambda traces: search(traces, SearchSettings(signals=("own",))),
-        lambda traces: sweep(traces, SweepSettings(rule="own > ?", thresholds=(0.2,))),
-        lambda traces: fit_certified(traces, CertifiedSettings(split="tune")),
-    ],
-    ids=["search", "sweep", "certified"],
-)
-def test_what_is_chosen_by_scores_needs_them_throughout(
-    traces: TraceSet, choose: Callable[[TraceSet], object]
-) -> None:
+def test_what_is_chosen_by_scores_needs_them_throughout(traces: TraceSet) -> None:
     with pytest.raises(
         UsageError, match="20 of 20 questions with gold answers have rounds"
     ) as caught:
-        choose(traces)
+        search(traces, SearchSettings(signals=("own",)))
     assert "the first: round 1 of question 'q01'" in str(caught.value)
     assert "record an answer in every round" in str(caught.value)
 
@@ -207,5 +193,6 @@ def test_unlabelled_questions_need_no_answer() -> None:
         for n, record in enumerate(asked_at_the_end(20))
     ]
     with_all = to_trace_set([*probed, *unlabelled])
-    settings = SweepSettings(rule="answer_token_margin > ?", thresholds=(0.2, 0.4))
-    assert sweep(with_all, settings).chosen == sweep(to_trace_set(probed), settings).chosen
+    settings = SearchSettings(signals=("answer_token_margin",), resamples=5)
+    found, alone = (search(one, settings).rules for one in (with_all, to_trace_set(probed)))
+    assert [rule.rule for rule in found] == [rule.rule for rule in alone]
