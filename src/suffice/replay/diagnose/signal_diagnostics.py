@@ -393,6 +393,7 @@ def wrong_and_stable(stable: Array, em: Array) -> dict[str, Any]:
 
 
 _MOST_IN_DETAIL = 3  # signals whose means by round are shown
+_MOST_ALIKE = 3  # of the signals that say what one says
 NAME_WIDTH = 24
 POLICY = Column(name="policy", most=NAME_WIDTH)
 _SIGNAL = Column(name="signal", most=NAME_WIDTH)
@@ -618,17 +619,19 @@ def _concentrations(diagnostics: Diagnostics) -> Iterator[Table]:
 
 
 def _correlated(diagnostics: Diagnostics) -> Table:
+    """Of each signal those most like it; the document holds all pairs."""
     correlations = diagnostics.parts[diagnostics.last]["correlations"]
-    columns = [Column(name="number", kind="count", head=""), _SIGNAL]
-    rows: list[list[Value]] = []
-    named = zip(correlations["signals"], correlations["rho"], strict=True)
-    for number, (name, row) in enumerate(named, start=1):
-        head = str(number)
-        columns.append(Column(name=f"rho_{number}", kind="percent", digits=0, head=head))
-        shown = (rho if at < number else Cell(rho, "") for at, rho in enumerate(row, start=1))
-        rows.append([number, name, *shown])
+    names, rows = correlations["signals"], []
+    for name, row in zip(names, correlations["rho"], strict=True):
+        others = [(rho, other) for other, rho in zip(names, row, strict=True) if other != name]
+        known = [(rho, other) for rho, other in others if rho is not None]
+        closest = sorted(known, key=lambda pair: -abs(pair[0]))[:_MOST_ALIKE]
+        rows.append(
+            [name, ", ".join(f"{other} {100 * rho:z.0f}" for rho, other in closest) or None]
+        )
+    columns = (_SIGNAL, Column(name="alike", head="most alike"))
     title = f"Spearman's rank correlation in hundredths, on {diagnostics.last}."
-    return Table(name="correlations", title=title, columns=columns, rows=rows, names=2)
+    return Table(name="correlations", title=title, columns=columns, rows=rows)
 
 
 def _by_type(diagnostics: Diagnostics) -> Iterator[Table]:
