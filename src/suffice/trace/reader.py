@@ -345,7 +345,7 @@ def stated_version(metadata: Mapping[bytes, bytes], file: Path, schema: TableSch
             f"{file} does not state {key}; read as version 1", SufficeWarning, stacklevel=7
         )
         return 1
-    version = int(stated) if re.fullmatch(rb"\d+", stated) else 0
+    version = int(stated) if re.fullmatch(rb"\d{1,9}", stated) else 0
     if version > schema.version:
         raise DataError(
             f"{schema.name} schema {version} is newer than {schema.version}, the newest this version reads; "
