@@ -12,7 +12,10 @@ from typing import Annotated, Any
 import numpy as np
 
 from studies.ab_rag.results import METHOD, RecordStudy, paper_tables
-from studies.command import Found, Options, Request, Study
+from studies.command import Found, out_option, report
+from suffice.cli.options import Reading, SeveralTraces
+from suffice.cli.output import Form, waiting
+from suffice.cli.parser import Given, command, field_options
 from suffice.costs.prices import Prices, parse_prices
 from suffice.costs.usage import CostModel
 from suffice.datasets.files import unique_ids
@@ -70,20 +73,12 @@ def read_price_list(given: str) -> PriceList:
         return PriceList(source="by hand", by_name={"*": parse_prices(given)})
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UsageError(f"there is no price list {given}; a file holds {_LIST}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise DataError(f"is no TOML ({error}); it holds {_LIST}", file=given) from error
-    by_name = {}
-    for name, rates in document.items():
-        if not isinstance(rates, dict):
-            raise DataError(f"{name!r} has no rates, found {rates!r}; type {_LIST}", file=given)
-        try:
-            by_name[name] = parse_prices(",".join(f"{key}={value}" for key, value in rates.items()))
-        except UsageError as error:
-            raise DataError(f"{name!r}: {error}", file=given) from error
-    if not by_name:
-        raise DataError(f"holds no prices; it holds {_LIST}", file=given)
+        by_name = {
+            name: parse_prices(",".join(f"{key}={value}" for key, value in rates.items()))
+            for name, rates in document.items()
+        }
+    except (OSError, ValueError, AttributeError, UsageError) as error:
+        raise DataError(f"is no price list ({error}); it holds {_LIST}", file=given) from error
     return PriceList(source=given, by_name=by_name)
 
 
@@ -392,26 +387,29 @@ def _loop_examples(
 
 
 # --- the command ----------------------------------------------------------------------------------
-def _run(request: Request) -> Found:
-    elsewhere = request.read(FittedElsewhere).fit_on
-    fit_on = None if elsewhere is None else request.open(elsewhere)
-    comparison = request.read(ABRagComparison, fit_on=fit_on, cost_model=CostModel())
-    settings = request.read(ABRagStudySettings, comparison=comparison)
-    return found_in(ab_rag_study(request.traces, settings), settings)
-
-
-STUDY = Study(
-    name="ab_rag",
-    description="Evaluates AB-RAG on records that hold its signals: static against adaptive retrieval with "
-    "costs by one price list, what its confidence is worth (AUROC, answers above and below the threshold), "
-    "other thresholds, every single signal with its alternative forms, and the answers that hold the gold "
-    "answer and are no exact match.",
-    options=(
-        Options(settings=ABRagStudySettings),
-        Options(settings=ABRagComparison, without=("cost_model",)),
-        Options(settings=FittedElsewhere),
-    ),
-    run=_run,
-    traces="several",
-    out="write ab_rag.json into this folder",
+@command(
+    *field_options(ABRagStudySettings, nested=False),
+    *field_options(ABRagComparison, nested=False, without=("cost_model",)),
 )
+def run(
+    traces: SeveralTraces,
+    *,
+    reading: Reading,
+    elsewhere: FittedElsewhere,
+    out: Annotated[str | None, out_option("write ab_rag.json into this folder")] = None,
+    form: Form,
+    given: Given,
+) -> int:
+    """Evaluate AB-RAG on records that hold its signals.
+
+    Static against adaptive retrieval with costs by one price list, what its confidence is worth (AUROC,
+    answers above and below the threshold), other thresholds, every single signal with its alternative
+    forms, and the answers that hold the gold answer and are no exact match.
+    """
+    fit_on = None if elsewhere.fit_on is None else reading.open(elsewhere.fit_on)
+    comparison = given.settings(ABRagComparison, fit_on=fit_on, cost_model=CostModel())
+    settings = given.settings(ABRagStudySettings, comparison=comparison)
+    records = [reading.open(path) for path in traces]
+    with waiting("ab_rag"):
+        found = found_in(ab_rag_study(records, settings), settings)
+    return report("ab_rag", found, form, out)

@@ -1,4 +1,4 @@
-"""Judges of plans against people, for each record and over all of them; and the paper's Table 7."""
+"""Judges of plans against people, for each record and over all of them."""
 
 from __future__ import annotations
 
@@ -23,11 +23,9 @@ from studies.hidden_constraints.sheet import (
     read_records,
     write_sheet,
 )
-from studies.hidden_constraints.table7 import table7
-from suffice.cli.main import main as run_parsed
 from suffice.cli.options import ModelOptions, Seed, out_path
 from suffice.cli.output import Form, ProgressLine, print_result, say
-from suffice.cli.parser import command, make_app, whole
+from suffice.cli.parser import command
 from suffice.concurrency import width_of
 from suffice.contracts import ChatModel, Verdict
 from suffice.errors import UsageError
@@ -36,7 +34,6 @@ from suffice.results.formats import counted
 from suffice.results.table import Column, Table
 from suffice.stats.intervals import percentile_interval, resampled_counts
 
-COMMANDS = ("sheet", "judge", "table7")
 TOGETHER = "together"
 PEOPLE, JUDGE = "people", "judge"
 PAIRS = ((PEOPLE, JUDGE), (PEOPLE, CHECKER), (CHECKER, JUDGE))
@@ -260,23 +257,6 @@ def _agreements(agreements: Sequence[Mapping[str, Any]]) -> Table:
 
 
 # --- the commands ---------------------------------------------------------------------------------
-def _counts(text: str) -> tuple[int, ...]:
-    counts = tuple(whole(part, 1) for part in text.split(","))
-    if len(set(counts)) < len(counts):
-        raise ValueError(f"names one twice: {text}")
-    return counts
-
-
-def _span(text: str) -> tuple[float, float]:
-    try:
-        low, high = map(float, text.split(","))
-    except ValueError:
-        low, high = 1.0, 0.0
-    if not 0.0 <= low <= high <= 1.0:
-        raise ValueError(f"must be LOW,HIGH with 0 <= LOW <= HIGH <= 1, found {text!r}")
-    return low, high
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewJudge(ModelOptions):
     """A judge that is asked only where it is named."""
@@ -293,14 +273,8 @@ Records = Annotated[
         help="a folder of 'python -m studies.hidden_constraints --out', or a plan record",
     ),
 ]
-APP = make_app(
-    "python -m studies.hidden_constraints",
-    "Judges of plans against people, on one record or several, and the paper's Table 7. "
-    "Without one of these words the experiment itself is run.",
-)
 
 
-@APP.command
 @command()
 def sheet(
     records: Records,
@@ -323,7 +297,6 @@ def sheet(
     return 0
 
 
-@APP.command(name="judge")
 @command()
 def rate(
     records: Records,
@@ -375,33 +348,3 @@ def rate(
     result = judging(rated, judges, resamples=bootstrap, seed=seed, notes=notes)
     print_result(form, result.tables(), result.to_json, result.notes)
     return 0
-
-
-@APP.command(name="table7")
-@command()
-def seventh(
-    *,
-    budgets: Annotated[
-        tuple[int, ...], Option(metavar="A,B,...", parse=_counts, help="of retrievals")
-    ] = (2, 3, 4),
-    cool_downs: Annotated[
-        tuple[int, ...], Option(metavar="A,B,...", parse=_counts, help="in steps")
-    ] = (1, 2),
-    agreement: Annotated[
-        tuple[float, float], Option(metavar="LOW,HIGH", parse=_span, help="of the candidates")
-    ] = (0.0, 0.3),
-    form: Form,
-) -> int:
-    """Compare budgets and cool-downs with the paper's Table 7.
-
-    Runs the gate on the tasks of hard-small with the paper's thresholds and compares mean documents, by
-    budget, cool-down and agreement of the candidates.
-    """
-    tables = table7(budgets, cool_downs, *agreement)
-    print_result(form, tables, lambda: {table.name: table.data() for table in tables})
-    return 0
-
-
-def main(words: Sequence[str]) -> int:
-    """Run a command; the exit code."""
-    return run_parsed(words, app=APP)

@@ -11,7 +11,9 @@ from typing import Annotated, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from studies.command import Found, Options, Study
+from studies.command import Found, report
+from suffice.cli.output import Form, waiting
+from suffice.cli.parser import command
 from suffice.errors import UsageError
 from suffice.options import Option, read_grid
 from suffice.policies.method import Preset
@@ -236,9 +238,9 @@ def _fitted(
     yield "no early stop", calibrate_without_stopping(held, level, preset)
 
 
-STUDY = Study(
-    name="micp populations",
-    description="Fits MiCP on fresh questions of known kinds and scores it on others, by grid and preset.",
-    options=(Options(settings=PopulationSettings),),
-    run=lambda request: micp_populations(request.read(PopulationSettings)),
-)
+@command()
+def populations(settings: PopulationSettings, form: Form) -> int:
+    """Fit MiCP on fresh questions of known kinds and score it on others, by grid and preset."""
+    with waiting("micp populations"):
+        found = micp_populations(settings)
+    return report("micp", found, form)

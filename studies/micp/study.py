@@ -7,14 +7,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from studies.command import Band, Found, Options, Request, Study
+from studies.command import Band, Found, out_option, report
 from studies.micp.results import BASELINE, FIGURES, PARTS, WAYS, MiCPStudySettings, Way, tables_of
 from suffice._version import VERSION
+from suffice.cli.options import Reading, SeveralTraces
+from suffice.cli.output import Form, waiting
+from suffice.cli.parser import Given, command, field_options
 from suffice.errors import UsageError
 from suffice.measures.scores import gold_answers
 from suffice.policies.method import Preset
@@ -334,35 +337,30 @@ def _few(sizes: Sequence[int], asked: Counter[Fraction], never: Counter[Fraction
 
 
 # --- the command ----------------------------------------------------------------------------------
-def _run(request: Request) -> Found:
-    fit = request.read(MiCPSettings, seed=MiCPSettings().seed)  # --seed is that of the divisions
-    return micp_study(request.traces, request.read(MiCPStudySettings, fit=fit))
+_FIT = ("rounds", "weight", "grid", "steps", "stop_on", "penalty", "clusters", "match_f1")
 
 
-STUDY = Study(
-    name="micp",
-    description="Evaluates MiCP on records that hold samples, as the paper does: over random divisions of "
-    "the labelled questions and a grid of alpha, what the answer sets cover, rounds, set size, answer rate "
-    "and objective, by what the error budget is divided for and against no early stop; and what the "
-    "passage filter keeps.",
-    options=(
-        Options(settings=MiCPStudySettings),
-        Options(
-            settings=MiCPSettings,
-            title="fitting, as in 'suffice fit micp'",
-            only=[
-                "rounds",
-                "weight",
-                "grid",
-                "steps",
-                "stop_on",
-                "penalty",
-                "clusters",
-                "match_f1",
-            ],
-        ),
-    ),
-    run=_run,
-    traces="several",
-    out="also write micp.json",
+@command(
+    *field_options(MiCPStudySettings, nested=False),
+    *field_options(MiCPSettings, only=_FIT, group="Fitting, as in 'suffice fit micp'"),
 )
+def run(
+    traces: SeveralTraces,
+    *,
+    reading: Reading,
+    out: Annotated[str | None, out_option("also write micp.json")] = None,
+    form: Form,
+    given: Given,
+) -> int:
+    """Evaluate MiCP on records that hold samples, as the paper does.
+
+    Over random divisions of the labelled questions and a grid of alpha: what the answer sets cover, rounds,
+    set size, answer rate and objective, by what the error budget is divided for and against no early stop;
+    and what the passage filter keeps.
+    """
+    fit = given.settings(MiCPSettings, seed=MiCPSettings().seed)  # --seed is that of the divisions
+    settings = given.settings(MiCPStudySettings, fit=fit)
+    records = [reading.open(path) for path in traces]
+    with waiting("micp"):
+        found = micp_study(records, settings)
+    return report("micp", found, form, out)

@@ -5,16 +5,19 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from studies.command import Found, Options, Request, Study
+from studies.command import Found, out_option, report, study_app
 from studies.tfidf import TfidfIndex
 from studies.training.interaction import trained_on, trained_reranker
-from suffice.cli.output import ProgressLine
+from suffice.cli import main as command_line
+from suffice.cli.output import Form, ProgressLine, waiting
+from suffice.cli.parser import command
 from suffice.contracts import Encoder, Reranker, Retriever
 from suffice.datasets.files import Example
 from suffice.datasets.registry import WITH_PASSAGES, load
@@ -287,13 +290,31 @@ def _by_depth(
 
 
 # --- the command ----------------------------------------------------------------------------------
-def _run(request: Request) -> Found:
-    asked = request.read(RetrievalOptions)
+@command()
+def run(
+    *,
+    asked: RetrievalOptions,
+    settings: RetrievalSettings,
+    out: Annotated[str | None, out_option("write retrieval.json into this folder")] = None,
+    form: Form,
+) -> int:
+    """Ask the questions of a data set over the paragraphs of all its questions.
+
+    Counts the gold passages, by title, among the first 5, 10, 20 and 50: BM25, TF-IDF, dense, hybrid, and
+    hybrid reranked where --reranker names one, or what --retrievers names. Of TriviaQA, which has no judged
+    passages, a gold passage is one that holds an answer.
+    """
+    with waiting("retrieval"):
+        found = _found(asked, settings)
+    return report("retrieval", found, form, out)
+
+
+def _found(asked: RetrievalOptions, options: RetrievalSettings) -> Found:
     encoder = (
         None if asked.encoder == "none" else connect_encoder(asked.encoder, asked.encoder_model)
     )
-    settings = request.read(
-        RetrievalSettings,
+    settings = replace(
+        options,
         encoder=encoder,
         reranker=None if asked.reranker is None else trained_reranker(asked.reranker),
         left_out=trained_on(asked.reranker),
@@ -322,17 +343,7 @@ def _run(request: Request) -> Found:
     return Found(document=document, shown=tuple(_tables(sets)), notes=notes)
 
 
-STUDY = Study(
-    name="retrieval",
-    description="Asks the questions of a data set over the paragraphs of all its questions and counts the "
-    "gold passages, by title, among the first 5, 10, 20 and 50: BM25, TF-IDF, dense, hybrid, and hybrid "
-    "reranked where --reranker names one, or what --retrievers names. Of TriviaQA, which has no judged "
-    "passages, a gold passage is one that holds an answer.",
-    options=(Options(settings=RetrievalOptions), Options(settings=RetrievalSettings)),
-    run=_run,
-    out="write retrieval.json into this folder",
-)
-main = STUDY.main
+main = partial(command_line.main, app=study_app("retrieval", run))
 
 if __name__ == "__main__":
     sys.exit(main())

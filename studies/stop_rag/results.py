@@ -17,7 +17,7 @@ from suffice.options import Option, read_names
 from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT
 from suffice.policies.method import Preset
 from suffice.policies.stop_rag.fit import VALIDATION_SPLIT
-from suffice.policies.stop_rag.settings import PACKAGED_ENCODER, StopRAGSettings, Target
+from suffice.policies.stop_rag.settings import StopRAGSettings, Target
 from suffice.results.as_json import as_json
 from suffice.results.formats import amount, counted, points
 from suffice.results.markup import visible
@@ -90,20 +90,6 @@ class StopRAGStudySettings:
     @property
     def all_seeds(self) -> tuple[int, ...]:
         return tuple(range(self.seed, self.seed + self.seeds))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingOptions:
-    """What a command says of the training of every network; ``None``: as the preset has it."""
-
-    encoder: Annotated[str, Option(metavar="PATH_OR_NAME", help="of networks over texts")] = (
-        PACKAGED_ENCODER
-    )
-    epochs: Annotated[float | None, Option(metavar="E", help="passes over the questions")] = None
-    min_steps: Annotated[
-        int | None,
-        Option(metavar="N", at_least=1, help="optimiser steps at least, of every network"),
-    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

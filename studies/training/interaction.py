@@ -156,26 +156,15 @@ TRAIN_IDS = "train_ids"
 HELD_OUT_IDS = "held_out_ids"
 
 
-def training_ids(folder: str | Path) -> frozenset[str]:
-    """Ids of the questions that a trained reranker has seen; leave them out when you measure it."""
-    path = Path(folder) / TRAINING_RECORD
-    try:
-        record = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"not the record of a training ({error!r})", file=str(path)) from error
-    ids = record.get(TRAIN_IDS) if isinstance(record, dict) else None
-    if not isinstance(ids, list):
-        raise DataError(
-            f"not the record of a training: it lacks the list {TRAIN_IDS!r}", file=str(path)
-        )
-    return frozenset(map(str, ids))
-
-
 def trained_on(reranker: str | Path | None) -> frozenset[str]:
-    """The same for whatever ``--reranker`` names; none where nothing tells."""
-    if reranker is None or not (Path(reranker) / TRAINING_RECORD).is_file():
+    """Ids of the questions that a trained reranker has seen, to be left out; none where nothing tells."""
+    path = Path(reranker or "") / TRAINING_RECORD
+    if reranker is None or not path.is_file():
         return frozenset()
-    return training_ids(reranker)
+    try:
+        return frozenset(json.loads(path.read_text("utf-8"))[TRAIN_IDS])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise DataError(f"not the record of a training ({error!r})", file=str(path)) from error
 
 
 def write_training(folder: str | Path, record: Mapping[str, Any]) -> None:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from studies.command import Found, Options, Request, Study
+from studies.command import Found, report
 from studies.training.interaction import (
     HEADER,
     HELD_OUT_IDS,
@@ -21,7 +21,8 @@ from studies.training.interaction import (
 )
 from suffice._optional import require
 from suffice._version import VERSION
-from suffice.cli.output import ProgressLine
+from suffice.cli.output import Form, ProgressLine
+from suffice.cli.parser import command
 from suffice.contracts import Reranker
 from suffice.datasets.files import Example
 from suffice.datasets.registry import WITH_PASSAGES, load
@@ -306,8 +307,12 @@ def _tables(record: Mapping[str, Any], found: Mapping[str, Any]) -> tuple[Table,
     )
 
 
-def _run(request: Request) -> Found:
-    asked, settings = request.read(RerankerOptions), request.read(RerankerSettings)
+@command()
+def run(*, asked: RerankerOptions, settings: RerankerSettings, form: Form) -> int:
+    """Train a small cross-encoder on a data set's questions, gold paragraphs against the others.
+
+    Compares it with BM25 on questions held out.
+    """
     out = writable(asked.out, folder=True)
     examples = load(asked.dataset, asked.data, limit=asked.limit, seed=settings.seed)
     train_on, held_out = split_questions(examples, holdout=asked.holdout, seed=settings.seed)
@@ -344,13 +349,5 @@ def _run(request: Request) -> Found:
     write_training(asked.out, record | {"held_out": as_json(comparison)})
     known = {k: v for k, v in record.items() if k not in (TRAIN_IDS, HELD_OUT_IDS)}
     document = {**known, "held_out": comparison, "folder": asked.out}
-    return Found(document=document, shown=_tables(record, comparison))
-
-
-STUDY = Study(
-    name="training reranker",
-    description="Trains a small cross-encoder on a data set's questions, gold paragraphs against the others, "
-    "and compares it with BM25 on questions held out.",
-    options=(Options(settings=RerankerOptions), Options(settings=RerankerSettings)),
-    run=_run,
-)
+    found = Found(document=document, shown=_tables(record, comparison))
+    return report("reranker", found, form)
