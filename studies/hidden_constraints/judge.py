@@ -36,21 +36,13 @@ MAX_TOKENS, RETRIES, BACKOFF_S = 64, 2, 0.75
 class LLMJudge:
     """A model as a :class:`suffice.contracts.Judge`, by the published protocol; safe for several threads.
 
-    It is asked at temperature 0 and told the token (published), or, where plain sentences by token are
-    given as ``requirements``, the token with its sentence in brackets. A request that fails, or an answer
-    without text, is tried again. A reply that says neither yes nor no is not: the plan counts as not
+    It is asked at temperature 0 and told the token. A request that fails, or an answer without text, is
+    tried again. A reply that says neither yes nor no is not: the plan counts as not
     satisfying. So is silence, unless every request failed.
     """
 
-    def __init__(
-        self,
-        model: ChatModel,
-        *,
-        requirements: Mapping[str, str] | None = None,
-        backoff_s: float = BACKOFF_S,
-    ) -> None:
+    def __init__(self, model: ChatModel, *, backoff_s: float = BACKOFF_S) -> None:
         self._model = model
-        self._requirements = requirements
         self._backoff_s = backoff_s
 
     @property
@@ -59,10 +51,9 @@ class LLMJudge:
 
     def judge(self, constraint: str, plan: str) -> Verdict:
         """The verdict on a plan; ``parsed`` is ``None`` when it said neither yes nor no."""
-        told = constraint
-        if self._requirements is not None:
-            told = f"{constraint} ({self._requirements[constraint]})"
-        request = GenerationRequest(prompt=asked(self._model, told, plan), max_tokens=MAX_TOKENS)
+        request = GenerationRequest(
+            prompt=asked(self._model, constraint, plan), max_tokens=MAX_TOKENS
+        )
         failure: BackendError | None = None
         silent = False
         for attempt in range(RETRIES + 1):

@@ -30,15 +30,7 @@ from studies.hidden_constraints.runs import (
     run_document,
     variants,
 )
-from studies.hidden_constraints.scores import (
-    Board,
-    Row,
-    board_of,
-    contrasts,
-    example_run,
-    figures,
-    step_trace,
-)
+from studies.hidden_constraints.scores import Board, Row, board_of, contrasts, figures, step_trace
 from studies.hidden_constraints.scripted import ScriptedPlanner
 from suffice._version import VERSION
 from suffice.cli.options import ModelOptions
@@ -126,10 +118,6 @@ def _document(
         for agent in gates
         for retriever in settings.retrievers
     }
-    examples = [
-        example_run(first[agent, settings.retrievers[0]], tasks, gate)
-        for agent, gate in gates.items()
-    ]
     return {
         "benchmark": {
             "tasks": len(made.tasks),
@@ -145,7 +133,6 @@ def _document(
         "steps": [
             step_trace(PlanSet(records=chosen), *where) for where, chosen in first.items() if chosen
         ],
-        "examples": [example for example in examples if example is not None],
         "agreement": None if who.judge_name == CHECKER else _agreement(settings, plans, tasks),
         "model": who.model.name,
         "judge": who.judge_name,
