@@ -39,10 +39,6 @@ class RecordStudy:
         by_name = {policy.name: policy for policy in self.comparison.result.policies}
         return by_name[self.document["static"]], by_name[METHOD]
 
-    @property
-    def questions(self) -> int:
-        return self.comparison.result.questions
-
 
 # --- tables ---------------------------------------------------------------------------------------
 _POLICY = Column(name="policy")
@@ -86,9 +82,10 @@ def _costs(records: Sequence[RecordStudy]) -> Table:
     def rows(record: RecordStudy) -> Iterator[Sequence[Value]]:
         for policy in record.policies:
             usd = policy.costs.get("usd")
-            in_all = None if usd is None else usd * record.questions
+            asked = record.comparison.result.questions
+            in_all = None if usd is None else usd * asked
             spent = (policy.costs.get(name) for name in _SPENT)
-            yield record.model, policy.name, record.questions, *spent, in_all
+            yield record.model, policy.name, asked, *spent, in_all
 
     columns = [
         Column(name="model", once=True),

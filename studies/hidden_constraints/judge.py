@@ -136,19 +136,16 @@ def agreement(
 ) -> dict[str, Any]:
     """How often a judge and the deterministic checker say the same of the same plans.
 
-    ``share`` of the plans on which they do; ``kappa`` is Cohen's, in [-1, 1], ``None`` where
-    ``kappa_undefined`` says why: a rater that says the same of every plan cannot agree beyond chance.
+    ``share`` of the plans on which they do; ``kappa`` is Cohen's, in [-1, 1], ``None`` where a rater says the
+    same of every plan, which ``kappa_undefined`` tells.
     ``unreadable`` verdicts of the judge stand among those it does not find to satisfy.
     """
     pairs = list(zip(judged, checked, strict=True))
     n, both, neither = len(pairs), pairs.count((True, True)), pairs.count((False, False))
     ok = {"judge": sum(judged), "checker": sum(checked)}
-    why = None if n else "there are no plans"
-    for who, count in ok.items():
-        if n and why is None and count in (0, n):
-            why = f"the {who} finds {'all' if count else 'none'} of the {n} plans to satisfy"
+    constant = any(count in (0, n) for count in ok.values())
     kappa = None
-    if why is None:
+    if not constant:
         # (p - e) / (1 - e) times n squared, so that whole numbers cancel exactly
         chance = ok["judge"] * ok["checker"] + (n - ok["judge"]) * (n - ok["checker"])
         kappa = (n * (both + neither) - chance) / (n * n - chance)
@@ -160,5 +157,5 @@ def agreement(
         "unreadable": unreadable,
         "share": (both + neither) / n if n else None,
         "kappa": kappa,
-        "kappa_undefined": why,
+        "kappa_undefined": "a rater says the same of every plan" if constant else None,
     }

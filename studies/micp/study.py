@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from itertools import product
 from typing import Annotated, Any, NamedTuple
 
@@ -21,7 +19,7 @@ from suffice.cli.parser import Given, command, field_options
 from suffice.errors import UsageError
 from suffice.measures.scores import gold_answers
 from suffice.policies.method import Preset
-from suffice.policies.micp.fit import draft_policy, few_notes, unsampled_notes
+from suffice.policies.micp.fit import draft_policy, unsampled_notes
 from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.micp.relevance_filter import Relevances, refound_notes, scored_by
 from suffice.policies.micp.samples import read_samples
@@ -199,7 +197,6 @@ def _study(traces: TraceSet, settings: MiCPStudySettings) -> dict[str, Any]:
     sizes = divisions[0].sizes
     scored: dict[tuple[float, Preset, Way], list[dict[str, Any]]] = {}
     said: list[str] = []
-    asked, never = Counter[Fraction](), Counter[Fraction]()  # fits, and those without an early stop
     for seed, division in zip(settings.seeds, divisions, strict=True):
         sampled = record.drawn_by(seed)
         optimise, held = sampled.take(division.optimize), sampled.take(division.calibrate)
@@ -221,14 +218,10 @@ def _study(traces: TraceSet, settings: MiCPStudySettings) -> dict[str, Any]:
             for objective, chosen in best.items():
                 found = calibrate(held, level, chosen.levels, preset)
                 thresholds[objective] = found
-                asked[level] += 1
-                never[level] += bool(
-                    few_notes((sizes[0], sizes[1]), level, chosen.levels, found, objective)
-                )
             for way, threshold in thresholds.items():
                 scores = {"seed": seed, **_score(record, division, sampled, threshold, fit.weight)}
                 scored.setdefault((alpha, preset, way), []).append(scores)
-    notes = [*_about_the_record(record), *dict.fromkeys(said), *_few(sizes, asked, never)]
+    notes = [*_about_the_record(record), *dict.fromkeys(said), *_few(sizes, settings.alphas)]
     pipeline = record.traces.origin.run.get("pipeline")
     return {
         "traces": record.traces.origin.source,
@@ -317,22 +310,14 @@ def _about_the_record(record: LabelledRecord) -> Iterator[str]:
         yield from refound_notes(record.traces)
 
 
-def _few(sizes: Sequence[int], asked: Counter[Fraction], never: Counter[Fraction]) -> Iterator[str]:
-    few = [level for level in asked if min(sizes[:2]) < smallest_sample(level)]
+def _few(sizes: Sequence[int], alphas: Sequence[float]) -> Iterator[str]:
+    needed = {alpha: smallest_sample(exact_level(alpha)) for alpha in alphas}
+    few = [alpha for alpha in alphas if min(sizes[:2]) < needed[alpha]]
     if few:
-        needed = ", ".join(f"{smallest_sample(level)} for {float(level):g}" for level in few)
         yield (
             f"too few questions ({sizes[0]} to optimise, {sizes[1]} to calibrate on) for alpha = "
-            f"{', '.join(f'{float(level):g}' for level in few)}: each part needs at least {needed}"
-        )
-    stuck = sorted(level for level in never if never[level])
-    if stuck:
-        shares = ", ".join(
-            f"{never[level]} of {asked[level]} at alpha {float(level):g}" for level in stuck
-        )
-        yield (
-            f"fits without any early stop, presets, objectives and divisions together: {shares}. Either too "
-            "few questions for a threshold, or no division of the budget was better on those to optimise"
+            f"{', '.join(f'{alpha:g}' for alpha in few)}: each part needs at least "
+            f"{', '.join(f'{needed[alpha]} for {alpha:g}' for alpha in few)}"
         )
 
 

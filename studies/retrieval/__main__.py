@@ -43,31 +43,6 @@ COMPARED = (*RETRIEVERS, _TFIDF, f"{_TFIDF}+rerank")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RetrievalOptions:
-    """Which questions are asked, and what is asked with."""
-
-    dataset: Annotated[str, Option(choices=tuple(sorted(WITH_PASSAGES)), help="which data set")]
-    data: Annotated[
-        str | None, Option(metavar="PATH", help="its file, plain or .gz (generated: none)")
-    ] = None
-    limit: Annotated[
-        int | None,
-        Option(metavar="N", at_least=1, help="only the first N questions and their paragraphs"),
-    ] = None
-    encoder: Annotated[
-        str,
-        Option(
-            metavar="E",
-            help="as in 'suffice record' (default: minilm); none leaves out what needs one",
-        ),
-    ] = "minilm"
-    encoder_model: Annotated[
-        str | None, Option(metavar="M", help="the embedding server's model name")
-    ] = None
-    reranker: Annotated[str | None, Option(metavar="PATH", help="as in 'suffice record'")] = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RetrievalSettings:
     """What is compared with BM25."""
 
@@ -84,12 +59,6 @@ class RetrievalSettings:
     pool: Annotated[
         int | None,
         Option(metavar="N", at_least=1, help="passages given to the reranker (default: 40)"),
-    ] = None
-    index: Annotated[
-        Path | None,
-        Option(
-            metavar="DIR", parse=Path, help="keep the indexes here and use them again when they fit"
-        ),
     ] = None
     resamples: Annotated[
         int, Option(name="bootstrap", metavar="N", at_least=1, help="resamples")
@@ -133,12 +102,7 @@ def data_set_recall(
             limits.setdefault(retrieval.most, []).append(name)
         for kind in retrieval.kinds:
             if kind not in indexes:
-                folder = settings.index
-                indexes[kind] = (
-                    make.build(kind, passages)
-                    if folder is None
-                    else make.cached(kind, passages, folder / kind)
-                )
+                indexes[kind] = make.build(kind, passages)
         retriever = retrieval.over([indexes[kind] for kind in retrieval.kinds])
         hits[name] = np.array([_hits(example, retriever) for example in asked], np.float64)
     notes += [
@@ -237,7 +201,20 @@ def _by_depth(found: Mapping[str, Any], name: str, title: str, kind: Kind, figur
 @command()
 def run(
     *,
-    asked: RetrievalOptions,
+    dataset: Annotated[str, Option(choices=tuple(sorted(WITH_PASSAGES)), help="which data set")],
+    data: Annotated[
+        str | None, Option(metavar="PATH", help="its file, plain or .gz (generated: none)")
+    ] = None,
+    limit: Annotated[
+        int | None, Option(metavar="N", at_least=1, help="the first N questions, their paragraphs")
+    ] = None,
+    encoder: Annotated[
+        str, Option(metavar="E", help="as in 'suffice record'; none leaves out what needs one")
+    ] = "minilm",
+    encoder_model: Annotated[
+        str | None, Option(metavar="M", help="the embedding server's model name")
+    ] = None,
+    reranker: Annotated[str | None, Option(metavar="PATH", help="as in 'suffice record'")] = None,
     settings: RetrievalSettings,
     out: Annotated[str | None, out_option("write retrieval.json into this folder")] = None,
     form: Form,
@@ -248,21 +225,16 @@ def run(
     hybrid reranked where --reranker names one, or what --retrievers names. Of TriviaQA, which has no judged
     passages, a gold passage is one that holds an answer.
     """
-    encoder = (
-        None if asked.encoder == "none" else connect_encoder(asked.encoder, asked.encoder_model)
-    )
+    vectors = None if encoder == "none" else connect_encoder(encoder, encoder_model)
     wanted = replace(
-        settings,
-        encoder=encoder,
-        reranker=None if asked.reranker is None else connect_reranker(asked.reranker),
+        settings, encoder=vectors, reranker=None if reranker is None else connect_reranker(reranker)
     )
     with waiting("retrieval"):
-        data = asked.data and Path(asked.data)
-        examples = load(asked.dataset, data, limit=asked.limit, seed=settings.seed)
-        make = IndexMaker(encoder=encoder, on_progress=ProgressLine("passages encoded").show)
+        examples = load(dataset, data and Path(data), limit=limit, seed=settings.seed)
+        make = IndexMaker(encoder=vectors, on_progress=ProgressLine("passages encoded").show)
         document = data_set_recall(examples, wanted, make)
-    notes = [f"{asked.dataset}: {note}" for note in document["notes"]]
-    shown = tuple(_tables(asked.dataset, document))
+    notes = [f"{dataset}: {note}" for note in document["notes"]]
+    shown = tuple(_tables(dataset, document))
     return report("retrieval", Found(document=document, shown=shown, notes=notes), form, out)
 
 

@@ -19,7 +19,6 @@ from studies.stop_rag.results import (
     ORACLE,
     SIGNALS,
     Contender,
-    F1Difference,
     RecordStudy,
     RunScores,
     StopRAGStudySettings,
@@ -48,9 +47,6 @@ from suffice.signals.table import first_stops, signal_table
 from suffice.stats.simultaneous import simultaneous_bands
 from suffice.trace.rounds.labels import labelled
 from suffice.trace.rounds.table import TraceSet, is_veiled
-
-FEW = 200
-"""Questions, below which differences of a few points drown."""
 
 
 # --- scores ---------------------------------------------------------------------------------------
@@ -150,16 +146,16 @@ def contrasts(
     *,
     resamples: int,
     seed: int,
-) -> tuple[tuple[F1Difference, ...], float]:
+) -> tuple[list[dict[str, Any]], float]:
     """Mean differences of F1, the first of a pair minus the second, over the same resampled questions."""
     differences = np.stack([f1_of[of] - f1_of[against] for of, against in pairs], axis=1)
     (band,) = simultaneous_bands(
         len(pairs), lambda part: differences[:, part], [None], resamples=resamples, seed=seed
     )
-    found = tuple(
-        F1Difference(of=of, against=against, interval=band.alone(at), at_once=band.at_once(at))
+    found = [
+        {"of": of, "against": against, "difference": band.alone(at), "at_once": band.at_once(at)}
         for at, (of, against) in enumerate(pairs)
-    )
+    ]
     return found, band.critical
 
 
@@ -326,19 +322,6 @@ def _lacks(traces: TraceSet, samples: int) -> Iterator[str]:
 # --- notes ----------------------------------------------------------------------------------------
 def _notes(study: RecordStudy, traces: TraceSet, fitted: Sequence[FittedPolicy]) -> Iterator[str]:
     told = study.document
-    against = [one.interval for one in study.contrasts if one.against == told["full_budget"]]
-    width = max(interval.high - interval.low for interval in against)
-    if told["questions"] < FEW:
-        yield (
-            f"only {counted(told['questions'], 'question')} to score: 95% intervals against the full budget "
-            f"are up to {100 * width:.1f} points of F1 wide, and small differences cannot be told from none"
-        )
-    learned = sum(told["fitted_on"].values())
-    if learned < FEW:
-        yield (
-            f"only {counted(learned, 'labelled question')} to learn on and choose thresholds with: poor "
-            "figures of learned policies may be for want of data"
-        )
     for variant in study.contenders:
         same = [run for run in variant.runs if len(np.unique(run.stops)) == 1]
         if same and variant.kind == "learned":
@@ -346,6 +329,7 @@ def _notes(study: RecordStudy, traces: TraceSet, fitted: Sequence[FittedPolicy])
             yield f"{variant.name} stops every question in the same round: {seeds}. It decides nothing there"
     yield from _about_the_record(study, traces)
     yield from _about_fits(study, fitted)
+    yield from (f"the record lacks, of the paper's, {lack}" for lack in told["lacks"])
 
 
 def _about_the_record(study: RecordStudy, traces: TraceSet) -> Iterator[str]:
@@ -359,11 +343,7 @@ def _about_the_record(study: RecordStudy, traces: TraceSet) -> Iterator[str]:
             f"{counted(short, 'question')} recorded for fewer than {told['rounds']} rounds: whatever goes on "
             "ends with the last one there is"
         )
-    if study.contender(LLM_STOPS) is None:
-        yield (
-            f"no LLM-Stop: the record holds no signal {LLM_STOP.name}; record with --llm-stop to compare"
-        )
-    else:
+    if study.contender(LLM_STOPS) is not None:
         values, _ = traces.stored_signal(LLM_STOP.name)
         silent = int((traces.exists & np.isnan(values)).sum())
         if silent:
@@ -376,9 +356,8 @@ def _about_the_record(study: RecordStudy, traces: TraceSet) -> Iterator[str]:
                 f"{counted(unread['questions'], 'question')}; an unread verdict goes on"
             )
     gold = told["with_gold_passages"]
-    if gold < told["questions"]:
-        which = f"{gold} of {counted(told['questions'], 'question')}" if gold else "no question"
-        yield f"precision and recall are known for {which}"
+    if 0 < gold < told["questions"]:
+        yield f"precision and recall are known for {gold} of {counted(told['questions'], 'question')}"
     if gold and traces.origin.run.get("corpus") == "pooled":
         yield (
             "precision and recall tell passages apart by id: where the pooled corpus holds a paragraph "
