@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from numpy.typing import NDArray
-from tests.certifying import certify
+from tests.certifying import certify, most_allowed
 from tests.cut_estimates import estimated
 from tests.cut_population import PROFILES, Log, Population, population
 
@@ -158,10 +158,6 @@ def true_losses(drawn: Population, stops: NDArray[np.int16], loss: LossName) -> 
     at_stops = drawn.scores[np.arange(PROFILES), stops - 1]
     losses = drawn.scores[:, -1] - at_stops
     return np.asarray((losses if loss == "signed" else np.maximum(losses, 0.0)).mean(axis=1))
-
-
-def most_allowed(delta: float, draws: int) -> float:
-    return delta + 3 * float(np.sqrt(delta * (1 - delta) / draws))
 
 
 def test_a_fast_sample_of_promises_on_cut_records() -> None:
