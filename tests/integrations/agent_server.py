@@ -50,9 +50,9 @@ def agent_server(
 ) -> Iterator[AgentServer]:
     """A server that is closed again.
 
-    In ``searches`` rounds ``tool`` (its first, where a request has no such one) is called ``at_once`` times with
-    new queries; then ``answer`` writes, into ``final_tool`` where a request has it. ``stubborn``: tools are
-    called that a request does not offer, as a model may that saw them before.
+    In ``searches`` rounds ``tool`` (a request's first, where it has no such one) is called ``at_once`` times
+    with new queries. Then ``answer`` writes, into ``final_tool`` where a request has it. ``stubborn``: tools
+    are called that a request does not offer, as a model may that saw them before.
     """
     server = AgentServer(answer, searches, tool, at_once, final_tool)
     server.stubborn = stubborn
