@@ -50,7 +50,7 @@ class Population:
     """Profiles that questions are drawn from with replacement, so that their mean is the truth.
 
     By round, (PROFILES, ROUNDS): ``scores`` of what would be returned, in eighths; calls ``paid`` up to and
-    with it, more for questions that are hard; ``sure``, a noisy sign of the score, correlated within a question.
+    with it, more for hard questions; ``sure``, a noisy sign of the score, correlated within a question.
     """
 
     scores: Array

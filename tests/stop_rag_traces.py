@@ -86,11 +86,11 @@ def stop_rag_records(
 ) -> list[QuestionRecord]:
     """Labelled questions whose samples score by what has been read.
 
-    ``single``: one passage states what is asked of the question's town; the others state something else of it
-    or the same of other towns. ``two-hop``: it is asked of the town where somebody was born; that passage and
-    the one on the town are needed, in either order. ``comparison``: it is asked of two towns, and a passage on
-    each is needed. ``unanswerable``: as ``single``, but 30% of the questions ask what no passage can tell, and
-    one sample of eight is right in every round. ``marker``: unrelated passages, one of which carries a fixed
+    ``single``: one passage states what is asked of the question's town; the others state something else of
+    it or the same of other towns. ``two-hop``: it is asked of the town where somebody was born; that passage
+    and the one on the town are needed, in either order. ``comparison``: it is asked of two towns, and a
+    passage on each is needed. ``unanswerable``: as ``single``, but 30% of the questions ask what no passage
+    can tell, and one sample of eight is right in every round. ``marker``: unrelated passages, one of which carries a fixed
     sentence. ``null``: the round that suffices cannot be seen. The same seed gives the same records.
     """
     rng = random.Random(f"{world}:{seed}")
