@@ -67,7 +67,10 @@ _FILLERS = (
     "Most families have lived in the same quarter for generations.",
     "The bridge, the mill and the town hall are protected monuments.",
 )
-_ONSETS = tuple("b br c d dr f g gr h k kl l m n p r s st t tr v w z".split())
+_ONSETS = (
+    *("b", "br", "c", "d", "dr", "f", "g", "gr", "h", "k", "kl", "l"),
+    *("m", "n", "p", "r", "s", "st", "t", "tr", "v", "w", "z"),
+)
 _VOWELS = ("a", "e", "i", "o", "u", "ai", "ea")
 _CODAS = ("l", "m", "n", "r", "s", "d", "k", "nd", "rt", "x")
 
@@ -90,8 +93,9 @@ def stop_rag_records(
     it or the same of other towns. ``two-hop``: it is asked of the town where somebody was born; that passage
     and the one on the town are needed, in either order. ``comparison``: it is asked of two towns, and a
     passage on each is needed. ``unanswerable``: as ``single``, but 30% of the questions ask what no passage
-    can tell, and one sample of eight is right in every round. ``marker``: unrelated passages, one of which carries a fixed
-    sentence. ``null``: the round that suffices cannot be seen. The same seed gives the same records.
+    can tell, and one sample of eight is right in every round. ``marker``: unrelated passages, one of which
+    carries a fixed sentence. ``null``: the round that suffices cannot be seen. The same seed gives the same
+    records.
     """
     rng = random.Random(f"{world}:{seed}")
     return [

@@ -3,8 +3,8 @@
 import sys
 from functools import partial
 
-from studies.stop_rag.study import run
 from studies.command import study_app
+from studies.stop_rag.study import run
 from suffice.cli import main as command_line
 
 main = partial(command_line.main, app=study_app("stop_rag", run))
