@@ -45,7 +45,8 @@ words = st.sampled_from(
         *("a", "The", "an", "Oslo", "oslo.", "yes", "No"),
         *("noanswer", "A-ha", "know", "é", "–", "“the”", "_"),
     ]
-)answers = st.lists(words, max_size=6).map(" ".join) | st.text(max_size=12)
+)
+answers = st.lists(words, max_size=6).map(" ".join) | st.text(max_size=12)
 kinds: st.SearchStrategy[F1Kind] = st.sampled_from(["hotpotqa", "squad"])
 
 
