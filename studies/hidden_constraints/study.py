@@ -316,8 +316,9 @@ class HiddenConstraintsOptions:
                     f"--gate {path} holds a policy of kind {policy.kind!r}, and a gate is wanted; fit one "
                     "with 'suffice fit gate PLANS --out gate.json'"
                 )
-            place = Path(path).resolve()  # of a policy that is a folder, that names it
-            stem = place.parent.name if place.name == "policy.json" else place.stem
+            place = Path(path)
+            whole = place.name == "policy.json"  # of a policy that is a folder
+            stem = place.resolve().parent.name if whole else place.stem
             gates[gate_agent(stem, policy.settings)] = policy.settings
         return gates
 
