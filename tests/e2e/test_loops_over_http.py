@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 from tests.loop_service import listening
 
-
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "serving-loops.md"
 
