@@ -62,7 +62,7 @@ def test_a_policy_and_a_share_that_changed_and_labels_of_some(weights: Weights) 
     logs = (Log(drawn, drawn.loggers["eager"], 0.3), Log(drawn, drawn.loggers["wary"], 0.15))
     targets = [drawn.fixed(1), drawn.fixed(5), drawn.stops(1.2)]
     found = []
-    for number in range(60):
+    for number in range(30):
         rows = np.random.default_rng([7, number]).integers(0, PROFILES, (2, 300))
         parts = [
             labelled_in_part(log.record(of, 2 * number + n), (0.8, 0.4), 2 * number + n, "ab"[n])

@@ -136,7 +136,7 @@ def test_the_first_whole_step_is_a_hair_above_the_line(made: Callable[[], Popula
     assert NARROW < loss < NARROW + 0.002
 
 
-@pytest.mark.parametrize("name", list(CASES))
+@pytest.mark.parametrize("name", ["mixed", "heavy tail"])
 def test_a_fast_sample(name: str) -> None:
     broken, _ = shares(name, 12, 200, (NARROW,))
     assert broken <= most_allowed(0.05, 12)
