@@ -143,7 +143,6 @@ def _record(traces: TraceSet, name: str, settings: ABRagStudySettings) -> Record
         "exact_match_gain": gain,
         "exact_match_swept": bands[2:],
         "long_answers": [long_answers(comparison, one) for one in compared],
-        "prices": settings.comparison.cost_model.prices,
     }
     return RecordStudy(
         name=name, model=model, comparison=comparison, swept=by_tau, document=document
