@@ -27,8 +27,6 @@ _WORDS = {"yes": True, "no": False, "true": True, "false": False}
 _LINE = re.compile(
     r"[\s\"'*_`#>“(-]*(yes|no)\b(?!\W{0,3}(?:or\W{1,3})?(?:yes|no)\b)", re.IGNORECASE
 )
-
-
 MAX_TOKENS, RETRIES, BACKOFF_S = 64, 2, 0.75
 """How a judge is asked, as published: retries of one that fails or says nothing come after so long."""
 

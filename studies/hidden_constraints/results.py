@@ -302,11 +302,10 @@ def _contrasts(document: Document, measure: str) -> Table:
 
 def arrangement(settings: HiddenConstraintsSettings, tasks: int, judge: str) -> Table:
     """What was run, setting by setting: where the paper states it, or that it is open."""
-    columns = (Column(name="setting"), Column(name="value"), Column(name="paper"))
     return Table(
         name="As published",
         title="The paper's arrangement: what it states, by its section, and what it leaves open.",
-        columns=columns,
+        columns=[Column(name=name) for name in ("setting", "value", "paper")],
         rows=[
             (name, said(value, ", "), where)
             for name, value, where in _arranged(settings, tasks, judge)

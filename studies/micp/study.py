@@ -144,7 +144,6 @@ class Division(NamedTuple):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """How many they are."""
         return tuple(int(part.sum()) for part in self)
 
 
