@@ -11,6 +11,7 @@ import pytest
 
 import suffice
 from suffice.policies.file import load_policy
+from suffice.replay.choose import candidates
 from suffice.trace.rounds.reader import read_traces
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -19,8 +20,9 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 @pytest.fixture
 def _few_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every method and signal is compared by the tests of ``choose``."""
-    few = {"signals": ("answer_stable",), "max_signals": 1, "resamples": 20}
-    monkeypatch.setattr(suffice, "choose", partial(suffice.choose, **few))
+    monkeypatch.setattr(candidates, "nameable_methods", tuple)
+    few = partial(suffice.choose, signals=("answer_stable",), max_signals=1, resamples=20)
+    monkeypatch.setattr(suffice, "choose", few)
 
 
 def walk(out: Path, llm: str, questions: int, loss: float = 0.5) -> str:

@@ -239,7 +239,6 @@ def no_stop_miss_rate(alpha: Fraction, n: int, share: float) -> float:
     return missed
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("preset", PRESETS)
 def test_published_falls_short_where_few_are_answerable(preset: Preset) -> None:
     """Its budget counts n_A of n, its rank n_A + 1: with few answerable questions that is too many."""
