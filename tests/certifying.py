@@ -69,3 +69,8 @@ def certify(learn: Half, test: Half, full: int, settings: CertifySettings) -> Ou
         halves=(learn, test),
         settings=settings,
     )
+
+
+def most_allowed(delta: float, draws: int) -> float:
+    """Three binomial standard errors above the level."""
+    return delta + 3 * float(np.sqrt(delta * (1 - delta) / draws))

@@ -49,14 +49,8 @@ def run_live(
 class Population:
     """Profiles that questions are drawn from with replacement, so that their mean is the truth.
 
-    Parameters
-    ----------
-    scores
-        What would be returned scores, in eighths, (PROFILES, ROUNDS).
-    paid
-        Calls up to and with each round, more for questions that are hard, (PROFILES, ROUNDS).
-    sure
-        A noisy sign of the score, correlated within a question, (PROFILES, ROUNDS).
+    By round, (PROFILES, ROUNDS): ``scores`` of what would be returned, in eighths; calls ``paid`` up to and
+    with it, more for hard questions; ``sure``, a noisy sign of the score, correlated within a question.
     """
 
     scores: Array

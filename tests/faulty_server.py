@@ -261,18 +261,10 @@ REDIRECT = "_redirect"
 
 @dataclass(slots=True, kw_only=True)
 class Misbehaviour:
-    """Which calls fail, and how.
+    """Which calls fail, and how: a ``share`` of them, drawn by ``seed`` in the order in which they come.
 
-    Parameters
-    ----------
-    share
-        Of the calls, in [0, 1], drawn by ``seed`` in the order in which they come.
-    faults
-        Of :data:`FAULTS`; each as often.
-    plan
-        What the first calls do, one name each, ``ok`` for a reply; then the draw begins.
-    listing
-        Whether the list of models fails too.
+    ``plan`` is what the first calls do, one name each, ``ok`` for a reply. ``listing``: the list of models
+    fails too.
     """
 
     share: float = 0.3

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.metrics.pairwise import cosine_similarity
 from studies.hidden_constraints.corpus.tasks import PlanningTask
 
 from suffice.contracts import Encoder
@@ -61,26 +63,18 @@ def leaking_stems(task: PlanningTask) -> tuple[str, ...]:
 def token_ranks(
     tasks: Sequence[PlanningTask], encoder: Encoder | None = None
 ) -> NDArray[np.float64]:
-    """Where each task's own token stands when the tokens of all tasks are ranked for its query.
+    """Where each task's own token stands when the tokens of all tasks are ranked for its query, (n_tasks,).
 
-    Parameters
-    ----------
-    tasks
-        At least one; their tokens are the candidates.
-    encoder
-        Ranks by the cosine of query and token words (words joined by blanks, without the number);
-        ``None``: by the cosine of their counts of letter trigrams.
-
-    Returns
-    -------
-    numpy.ndarray
-        (n_tasks,), from 1 (best) to n_tasks; equal scores share the mean of their ranks. A ranking
-        that knows nothing gives (n_tasks + 1) / 2 on average.
+    By the cosine of query and token words, or without an encoder of their counts of letter trigrams. From 1
+    (best); equal scores share the mean of their ranks, so that knowing nothing gives (n_tasks + 1) / 2.
     """
     queries = [task.query for task in tasks]
     tokens = [" ".join(token_words(task.constraint.token)) for task in tasks]
     if encoder is None:
-        scores = _trigram_cosines(queries, tokens)
+        counts = CountVectorizer(analyzer="char_wb", ngram_range=(3, 3)).fit_transform(
+            [*queries, *tokens]
+        )
+        scores = cosine_similarity(counts[: len(tasks)], counts[len(tasks) :])
     else:
         asked = encoder.encode(queries, role="query").astype(np.float64)
         scores = asked @ encoder.encode(tokens).astype(np.float64).T
@@ -89,18 +83,3 @@ def token_ranks(
     equal = (np.abs(scores - own) <= _EQUAL).sum(axis=1)
     ranks: NDArray[np.float64] = better + (equal + 1) / 2
     return ranks
-
-
-def _trigram_cosines(left: Sequence[str], right: Sequence[str]) -> NDArray[np.float64]:
-    columns: dict[str, int] = {}
-    counts = []
-    for text in (*left, *right):
-        padded = f" {' '.join(tokenize(text))} "
-        parts = [padded[start : start + 3] for start in range(len(padded) - 2)]
-        counts.append([columns.setdefault(part, len(columns)) for part in parts])
-    matrix = np.zeros((len(counts), len(columns)))
-    for row, parts_of_text in enumerate(counts):
-        np.add.at(matrix[row], parts_of_text, 1.0)
-    matrix /= np.linalg.norm(matrix, axis=1, keepdims=True)
-    cosines: NDArray[np.float64] = matrix[: len(left)] @ matrix[len(left) :].T
-    return cosines

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import socket
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
-import uvicorn
 from fastapi import FastAPI
+from tests.serving import port_of
 
 from suffice.contracts import StopPolicy
 from suffice.policies.file import save_policy
@@ -53,18 +51,6 @@ def loop_app(
     return make_app(loop_service(record, **further), clock=clock)
 
 
-@contextmanager
-def listening(record: Path | None = None) -> Iterator[int]:
+def listening(record: Path | None = None) -> AbstractContextManager[int]:
     """A port at which the routes of loops are served in this process."""
-    server = uvicorn.Server(uvicorn.Config(loop_app(record), port=0, log_level="warning"))
-    opened = socket.create_server(("127.0.0.1", 0))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [opened]})
-    thread.start()
-    try:
-        while not server.started:
-            time.sleep(0.005)
-        yield opened.getsockname()[1]
-    finally:
-        server.should_exit = True
-        thread.join(20)
-        opened.close()
+    return port_of(loop_app(record))

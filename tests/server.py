@@ -101,24 +101,10 @@ class Server:
 @contextmanager
 def taking_posts(*statuses: int, location: str = "") -> Iterator[tuple[str, list[Any]]]:
     """Answers with these statuses in turn, the last for good; what was posted."""
-    taken: list[Any] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            length = int(self.headers["Content-Length"])
-            taken.append(json.loads(self.rfile.read(length)))
-            self.send_response(statuses[min(len(taken), len(statuses)) - 1])
-            if location:
-                self.send_header("Location", location)
-            self.end_headers()
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+    headers = {"location": location} if location else {}
+    server = Server(lambda _: (200, {}, b""))
+    server.answers(*((status, dict(headers), b"") for status in statuses))
     try:
-        yield f"http://127.0.0.1:{http.server_port}/hook/s3cret-t0ken", taken
+        yield f"http://127.0.0.1:{server.http.server_port}/hook/s3cret-t0ken", server.bodies
     finally:
-        http.shutdown()
-        http.server_close()
+        server.close()

@@ -78,17 +78,24 @@ def chat(asked: Any, **fields: Any) -> Any:
 
 
 @contextmanager
-def listening(served: Service) -> Iterator[str]:
-    """The base URL of a service that listens in a thread."""
+def port_of(app: Any, **config: Any) -> Iterator[int]:
+    """The port at which an application is served in a thread."""
     import uvicorn
 
-    config = uvicorn.Config(make_app(served), port=0, log_level="warning")
-    server = uvicorn.Server(config)
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", **config))
     thread = threading.Thread(target=server.run)
     thread.start()
-    while not server.started:
-        time.sleep(0.005)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    yield f"http://127.0.0.1:{port}/v1"
-    server.should_exit = True
-    thread.join()
+    try:
+        while not server.started:
+            time.sleep(0.005)
+        yield server.servers[0].sockets[0].getsockname()[1]
+    finally:
+        server.should_exit = True
+        thread.join(20)
+
+
+@contextmanager
+def listening(served: Service) -> Iterator[str]:
+    """The base URL of a service that listens in a thread."""
+    with port_of(make_app(served)) as port:
+        yield f"http://127.0.0.1:{port}/v1"

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from suffice.errors import UsageError
 from suffice.trace.rounds.records import Gold, Passage, Question, QuestionRecord, Round, Usage
 
 World = Literal["single", "two-hop", "comparison", "unanswerable", "marker", "null"]
@@ -69,29 +68,8 @@ _FILLERS = (
     "The bridge, the mill and the town hall are protected monuments.",
 )
 _ONSETS = (
-    "b",
-    "br",
-    "c",
-    "d",
-    "dr",
-    "f",
-    "g",
-    "gr",
-    "h",
-    "k",
-    "kl",
-    "l",
-    "m",
-    "n",
-    "p",
-    "r",
-    "s",
-    "st",
-    "t",
-    "tr",
-    "v",
-    "w",
-    "z",
+    *("b", "br", "c", "d", "dr", "f", "g", "gr", "h", "k", "kl", "l"),
+    *("m", "n", "p", "r", "s", "st", "t", "tr", "v", "w", "z"),
 )
 _VOWELS = ("a", "e", "i", "o", "u", "ai", "ea")
 _CODAS = ("l", "m", "n", "r", "s", "d", "k", "nd", "rt", "x")
@@ -111,34 +89,14 @@ def stop_rag_records(
 ) -> list[QuestionRecord]:
     """Labelled questions whose samples score by what has been read.
 
-    Parameters
-    ----------
-    world
-        ``single``: one passage states what is asked of the question's town; the others state something
-        else of it or the same of other towns. ``two-hop``: it is asked of the town where somebody was
-        born; that passage and the one on the town are needed, in either order. ``comparison``: it is
-        asked of two towns, and a passage on each is needed, in either order. ``unanswerable``: as
-        ``single``, but 30% of the questions ask what no passage can tell, and one sample of eight is
-        right in every round. ``marker``: unrelated passages, one of which carries a fixed sentence.
-        ``null``: unrelated passages; the round that suffices cannot be seen.
-    count
-        How many.
-    rounds
-        The full budget, at least 3.
-    split
-        Their split.
-    seed
-        The same seed gives the same records.
-
-    Raises
-    ------
-    UsageError
-        For an unknown world or fewer rounds.
+    ``single``: one passage states what is asked of the question's town; the others state something else of
+    it or the same of other towns. ``two-hop``: it is asked of the town where somebody was born; that passage
+    and the one on the town are needed, in either order. ``comparison``: it is asked of two towns, and a
+    passage on each is needed. ``unanswerable``: as ``single``, but 30% of the questions ask what no passage
+    can tell, and one sample of eight is right in every round. ``marker``: unrelated passages, one of which
+    carries a fixed sentence. ``null``: the round that suffices cannot be seen. The same seed gives the same
+    records.
     """
-    if world not in WORLDS:
-        raise UsageError(f"no world {world!r}; allowed: {', '.join(WORLDS)}")
-    if rounds < 3:
-        raise UsageError(f"rounds must be at least 3, found {rounds}")
     rng = random.Random(f"{world}:{seed}")
     return [
         _record(f"{world}-{seed}-{number:05d}", _script(world, rounds, rng), split)

@@ -9,7 +9,6 @@ from typing import Any
 from suffice.replay.diagnose.reliability import wilson
 from suffice.replay.run.compare import Comparison
 from suffice.replay.run.results import PolicyResult
-from suffice.results.formats import amount
 from suffice.results.table import Column, Table, Value
 from suffice.stats.intervals import Interval
 
@@ -25,7 +24,7 @@ class RecordStudy:
     ``signals``, the AUROC of every form of S1, S2 and S3 in round 1 against exact match there, over the
     ``defined`` questions; ``not_in_record``, the signals that the record cannot give; ``exact_match`` of
     ``static`` and ``ab-rag``, ``exact_match_gain``, their paired difference; ``long_answers``, those that are
-    no exact match and hold a gold answer; ``loops``, questions through the loop.
+    no exact match and hold a gold answer.
     """
 
     name: str
@@ -40,19 +39,14 @@ class RecordStudy:
         by_name = {policy.name: policy for policy in self.comparison.result.policies}
         return by_name[self.document["static"]], by_name[METHOD]
 
-    @property
-    def questions(self) -> int:
-        return self.comparison.result.questions
-
 
 # --- tables ---------------------------------------------------------------------------------------
 _POLICY = Column(name="policy")
 
 
-def paper_tables(records: Sequence[RecordStudy], priced_by: str | None) -> Iterator[Table]:
+def paper_tables(records: Sequence[RecordStudy]) -> Iterator[Table]:
     """The paper's tables in their order."""
-    yield _costs(records, priced_by)
-    for make in (_static, _groups, _thresholds, _signals, _held_gold, _held_examples, _loops):
+    for make in (_costs, _static, _groups, _thresholds, _signals, _held_gold):
         yield make(records)
 
 
@@ -75,27 +69,24 @@ def _table(
     )
 
 
-def _costs(records: Sequence[RecordStudy], priced_by: str | None) -> Table:
-    lacking = sorted(
+def _costs(records: Sequence[RecordStudy]) -> Table:
+    unknown = sorted(
         {one.name for one in records for p in one.policies if p.costs.get("usd") is None}
     )
     notes = []
-    if priced_by is None:
-        notes = ["No prices were given: --prices input=1,output=5, or a file with rates a model."]
-    elif lacking:
-        notes = [
-            f"Dollars are unknown of {', '.join(lacking)}: the record holds no tokens, or the price list "
-            "does not name its model."
-        ]
+    if all(one.document["prices"] is None for one in records):
+        notes = ["No prices were given: --prices input=1,output=5, or --price-model NAME."]
+    elif unknown:
+        notes = [f"Dollars are unknown of {', '.join(unknown)}: the record holds no tokens."]
 
     def rows(record: RecordStudy) -> Iterator[Sequence[Value]]:
         for policy in record.policies:
             usd = policy.costs.get("usd")
-            in_all = None if usd is None else usd * record.questions
+            asked = record.comparison.result.questions
+            in_all = None if usd is None else usd * asked
             spent = (policy.costs.get(name) for name in _SPENT)
-            yield record.model, policy.name, record.questions, *spent, in_all
+            yield record.model, policy.name, asked, *spent, in_all
 
-    by = "." if priced_by is None else f"; prices: {priced_by}."
     columns = [
         Column(name="model", once=True),
         _POLICY,
@@ -107,7 +98,7 @@ def _costs(records: Sequence[RecordStudy], priced_by: str | None) -> Table:
         Column(name="usd", head="USD", kind="number", digits=6),
         Column(name="usd_in_all", head="USD\nin all", kind="number", digits=4),
     ]
-    title = f"Table IV: costs, means per question, as the policy would be run{by}"
+    title = "Table IV: costs, means per question, as the policy would be run."
     return _table(records, "costs", title, columns, rows, notes)
 
 
@@ -222,55 +213,7 @@ def _held_gold(records: Sequence[RecordStudy]) -> Table:
     ]
     title = (
         "Table XI, counted: answers that are no exact match and hold a gold answer word for word, and their "
-        "share of all answers that are no exact match. Yes and no are not counted."
+        "share of all answers that are no exact match. Yes and no are not counted. A wrong answer may "
+        "hold the gold one too: the count bounds from above how many are right in substance."
     )
     return _table(records, "answers that hold gold", title, columns, rows)
-
-
-def _held_examples(records: Sequence[RecordStudy]) -> Table:
-    names = ("question", "gold", "answer")
-    return _table(
-        records,
-        "examples of answers that hold gold",
-        f"Table XI: the first of these answers of {METHOD}, in the record's order.",
-        [Column(name="question_id", in_text=False), *(Column(name=name) for name in names)],
-        lambda record: [
-            tuple(one.values())
-            for long in record.document["long_answers"]
-            if long["policy"] == METHOD
-            for one in long["examples"]
-        ],
-        [
-            'A wrong answer may hold the gold one too, as the sentence "A is older than B" does where B is '
-            "right: the count bounds from above how many are right in substance."
-        ],
-    )
-
-
-def _loops(records: Sequence[RecordStudy]) -> Table:
-    names = ("question", "gold", "answers", "confidence", "outcome")
-    return _table(
-        records,
-        "loops",
-        "Table XII: the loop on single questions, first those that it went on with and put right. "
-        "Confidence by round, then what it did.",
-        [Column(name="question_id", in_text=False), *(Column(name=name) for name in names)],
-        lambda record: [
-            (
-                *(one["question_id"], one["question"], one["gold"], " > ".join(one["answers"])),
-                *(" > ".join(map(amount, one["confidence"])), _outcome(one)),
-            )
-            for one in record.document["loops"]
-        ],
-    )
-
-
-def _outcome(loop: Mapping[str, Any]) -> str:
-    rounds = len(loop["answers"])
-    did = "stops at once" if rounds == 1 else f"goes on to round {rounds}"
-    changes = {
-        (0.0, 1.0): "wrong, then right",
-        (1.0, 0.0): "right, then wrong",
-        (1.0, 1.0): "right",
-    }
-    return f"{did}: {changes.get((loop['first_em'], loop['last_em']), 'wrong')}"

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import Annotated, Any
 
 import numpy as np
 
 from studies.ab_rag.results import METHOD, RecordStudy, paper_tables
-from studies.command import Found, Options, Request, Study
-from suffice.costs.prices import Prices, parse_prices
-from suffice.costs.usage import CostModel
+from studies.command import Found, out_option, report
+from suffice.cli.options import Reading, SeveralTraces
+from suffice.cli.output import Form, waiting
+from suffice.cli.parser import Given, command, field_options
 from suffice.datasets.files import unique_ids
-from suffice.errors import DataError, UsageError
+from suffice.errors import UsageError
 from suffice.measures.measures import Measures
 from suffice.options import Option, read_grid
 from suffice.policies.ab_rag.policy import CERTAINTIES, ABRagPolicy
@@ -40,52 +40,7 @@ from suffice.stats.intervals import (
     resampled_means,
     undefined,
 )
-from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.rounds.table import TraceSet
-
-# --- one price list for several records ------------------------------------------------------------
-_LIST = '["llama3.2:3b"] with input = 0.06 and output = 0.06 below it; ["*"] is for all others'
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PriceList:
-    """Prices by the name of a model or a record; ``*`` for all others. ``source`` is where they stand."""
-
-    source: str
-    by_name: Mapping[str, Prices]
-
-    def of(self, *names: str) -> Prices | None:
-        """The prices of the first of the names that is listed, else those for all others."""
-        return next((self.by_name[name] for name in (*names, "*") if name in self.by_name), None)
-
-
-def read_price_list(given: str) -> PriceList:
-    """Rates as ``input=1,output=5``, or a TOML file that has them by model.
-
-    >>> read_price_list("input=1,output=5").of("any model").output
-    5.0
-    """
-    path = Path(given)
-    if path.suffix != ".toml" and not path.exists():
-        return PriceList(source="by hand", by_name={"*": parse_prices(given)})
-    try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UsageError(f"there is no price list {given}; a file holds {_LIST}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise DataError(f"is no TOML ({error}); it holds {_LIST}", file=given) from error
-    by_name = {}
-    for name, rates in document.items():
-        if not isinstance(rates, dict):
-            raise DataError(f"{name!r} has no rates, found {rates!r}; type {_LIST}", file=given)
-        try:
-            by_name[name] = parse_prices(",".join(f"{key}={value}" for key, value in rates.items()))
-        except UsageError as error:
-            raise DataError(f"{name!r}: {error}", file=given) from error
-    if not by_name:
-        raise DataError(f"holds no prices; it holds {_LIST}", file=given)
-    return PriceList(source=given, by_name=by_name)
-
 
 # --- the study ------------------------------------------------------------------------------------
 SWEPT = tuple(round(0.05 * step, 2) for step in range(6, 17))
@@ -125,15 +80,6 @@ class ABRagStudySettings:
             help="thresholds swept (default: 0.3:0.8:0.05)",
         ),
     ] = SWEPT
-    prices: Annotated[
-        PriceList | None,
-        Option(
-            metavar="RATES|FILE",
-            parse=read_price_list,
-            help="one price list for all records: input=1,output=5 in USD per million tokens, or a .toml "
-            "file with such rates by model or record",
-        ),
-    ] = None
     static: Annotated[
         int,
         Option(
@@ -157,23 +103,21 @@ def ab_rag_study(
     return [_record(one, name, settings) for one, name in zip(traces, names, strict=True)]
 
 
-def found_in(records: Sequence[RecordStudy], settings: ABRagStudySettings) -> Found:
+def found_in(records: Sequence[RecordStudy]) -> Found:
     """Of one record its own document and the whole comparison; the paper's tables."""
-    priced_by = None if settings.prices is None else settings.prices.source
-    tables = paper_tables(records, priced_by)
+    tables = paper_tables(records)
     notes = [f"{one.name}: {note}" for one in records for note in one.comparison.result.notes]
     if len(records) == 1:
         shown = (*records[0].comparison.tables(), *tables)
         return Found(document=records[0].document, shown=shown, notes=notes)
-    document = {"records": [one.document for one in records], "priced_by": priced_by}
+    document = {"records": [one.document for one in records]}
     return Found(document=document, shown=tuple(tables), notes=notes)
 
 
 def _record(traces: TraceSet, name: str, settings: ABRagStudySettings) -> RecordStudy:
     told = traces.origin.run.get("model")
     model = told if isinstance(told, str) else ""
-    prices = None if settings.prices is None else settings.prices.of(name, model)
-    comparison = _compared(traces, settings.comparison, CostModel(prices=prices))
+    comparison = _compared(traces, settings.comparison)
     result = comparison.result
     by_name = {policy.name: policy for policy in result.policies}
     static = f"fixed-{min(settings.static, result.max_rounds)}"
@@ -198,16 +142,14 @@ def _record(traces: TraceSet, name: str, settings: ABRagStudySettings) -> Record
         "exact_match": {static: bands[0], METHOD: bands[1]},
         "exact_match_gain": gain,
         "exact_match_swept": bands[2:],
-        "long_answers": [long_answers(comparison, one, settings.examples) for one in compared],
-        "loops": _loop_examples(comparison, by_name[METHOD], settings.examples),
-        "prices": prices,
+        "long_answers": [long_answers(comparison, one) for one in compared],
     }
     return RecordStudy(
         name=name, model=model, comparison=comparison, swept=by_tau, document=document
     )
 
 
-def _compared(traces: TraceSet, wanted: ComparisonSettings, costs: CostModel) -> Comparison:
+def _compared(traces: TraceSet, wanted: ComparisonSettings) -> Comparison:
     """AB-RAG's presets and every fixed number of rounds; the corrected preset where there is a tune split."""
     fitting = traces if wanted.fit_on is None else Measures.of(wanted.fit_on).traces
     presets = [METHOD, *([f"{METHOD}-corrected"] if FIT_SPLIT in fitting.splits else [])]
@@ -219,7 +161,6 @@ def _compared(traces: TraceSet, wanted: ComparisonSettings, costs: CostModel) ->
             policies=tuple(dict.fromkeys([*presets, *fixed, *wanted.policies])),
             baseline=wanted.baseline or fixed[-1],
             strict=True,
-            cost_model=costs,
         ),
     )
 
@@ -316,7 +257,7 @@ def _single_signals(comparison: Comparison) -> tuple[list[dict[str, Any]], list[
     return worth, sorted(missing)
 
 
-# --- single questions -----------------------------------------------------------------------------
+# --- answers that hold gold -----------------------------------------------------------------------
 def held_gold(answer: str, gold_answers: Sequence[str]) -> str | None:
     """The first gold answer that stands in the answer as whole words, both normalised.
 
@@ -333,85 +274,44 @@ def held_gold(answer: str, gold_answers: Sequence[str]) -> str | None:
     return None
 
 
-def _returned(
-    comparison: Comparison, policy: PolicyResult
-) -> Iterator[tuple[int, QuestionRecord, int, float]]:
-    """Every labelled question with its row, the round whose answer is returned and its exact match."""
+def long_answers(comparison: Comparison, policy: PolicyResult) -> dict[str, Any]:
+    """How many answers of a policy hold gold and are no exact match."""
+    labelled = wrong = holding = 0
     em = comparison.measures.score("em")
     records = zip(comparison.traces.records(), policy.answers.tolist(), strict=True)
     for row, (record, taken) in enumerate(records):
-        score = float(em[row, taken - 1])
+        score = em[row, taken - 1]
         if record.gold.answers and not np.isnan(score):
-            yield row, record, taken, score
-
-
-def long_answers(comparison: Comparison, policy: PolicyResult, examples: int) -> dict[str, Any]:
-    """The answers of a policy that hold gold and are no exact match, in the record's order."""
-    labelled = wrong = 0
-    found = []
-    for _, record, taken, em in _returned(comparison, policy):
-        labelled += 1
-        wrong += em == 0.0
-        answer, question = record.rounds[taken - 1].answer or "", record.question
-        gold = held_gold(answer, record.gold.answers) if em == 0.0 else None
-        if gold is not None:
-            about = {"question_id": question.id, "question": question.text}
-            found.append({**about, "gold": gold, "answer": answer})
-    counts = {"labelled": labelled, "wrong": wrong, "holding": len(found)}
-    return {"policy": policy.name, **counts, "examples": found[:examples]}
-
-
-def _loop_examples(
-    comparison: Comparison, policy: PolicyResult, number: int
-) -> list[dict[str, Any]]:
-    """Questions on which the loop went on, those that it put right first, then some that stop at once."""
-    published = policy.policy
-    if not isinstance(published, ABRagPolicy):
-        return []
-    confidence = published.confidence(comparison.measures.signals(published.specs))
-    em = comparison.measures.score("em")
-    made: list[dict[str, Any]] = [
-        {
-            "question_id": record.question.id,
-            "question": record.question.text,
-            "gold": record.gold.answers[0],
-            "answers": [round_.answer or "" for round_ in record.rounds[:taken]],
-            "confidence": [
-                None if np.isnan(value) else float(value) for value in confidence[row, :taken]
-            ],
-            "first_em": float(em[row, 0]),
-            "last_em": last_em,
-        }
-        for row, record, taken, last_em in _returned(comparison, policy)
-    ]
-    going = [one for one in made if len(one["answers"]) > 1]
-    going.sort(key=lambda one: one["first_em"] - one["last_em"])
-    stopping = [one for one in made if len(one["answers"]) == 1]
-    first = going[: number - number // 2]
-    return [*first, *stopping[: number - len(first)]]
+            labelled += 1
+            wrong += bool(score == 0.0)
+            answer = record.rounds[taken - 1].answer or ""
+            holding += bool(score == 0.0) and held_gold(answer, record.gold.answers) is not None
+    return {"policy": policy.name, "labelled": labelled, "wrong": wrong, "holding": holding}
 
 
 # --- the command ----------------------------------------------------------------------------------
-def _run(request: Request) -> Found:
-    elsewhere = request.read(FittedElsewhere).fit_on
-    fit_on = None if elsewhere is None else request.open(elsewhere)
-    comparison = request.read(ABRagComparison, fit_on=fit_on, cost_model=CostModel())
-    settings = request.read(ABRagStudySettings, comparison=comparison)
-    return found_in(ab_rag_study(request.traces, settings), settings)
-
-
-STUDY = Study(
-    name="ab_rag",
-    description="Evaluates AB-RAG on records that hold its signals: static against adaptive retrieval with "
-    "costs by one price list, what its confidence is worth (AUROC, answers above and below the threshold), "
-    "other thresholds, every single signal with its alternative forms, and the answers that hold the gold "
-    "answer and are no exact match.",
-    options=(
-        Options(settings=ABRagStudySettings),
-        Options(settings=ABRagComparison, without=("cost_model",)),
-        Options(settings=FittedElsewhere),
-    ),
-    run=_run,
-    traces="several",
-    out="write ab_rag.json into this folder",
+@command(
+    *field_options(ABRagStudySettings, nested=False), *field_options(ABRagComparison, nested=False)
 )
+def run(
+    traces: SeveralTraces,
+    *,
+    reading: Reading,
+    elsewhere: FittedElsewhere,
+    out: Annotated[str | None, out_option("write ab_rag.json into this folder")] = None,
+    form: Form,
+    given: Given,
+) -> int:
+    """Evaluate AB-RAG on records that hold its signals.
+
+    Static against adaptive retrieval with costs by one price list, what its confidence is worth (AUROC,
+    answers above and below the threshold), other thresholds, every single signal with its alternative
+    forms, and the answers that hold the gold answer and are no exact match.
+    """
+    fit_on = None if elsewhere.fit_on is None else reading.open(elsewhere.fit_on)
+    comparison = given.settings(ABRagComparison, fit_on=fit_on)
+    settings = given.settings(ABRagStudySettings, comparison=comparison)
+    records = [reading.open(path) for path in traces]
+    with waiting("ab_rag"):
+        found = found_in(ab_rag_study(records, settings))
+    return report("ab_rag", found, form, out)

@@ -1,18 +1,13 @@
-"""``python -m studies.hidden_constraints``, and its commands ``sheet``, ``judge`` and ``table7``."""
+"""``python -m studies.hidden_constraints``."""
 
 import sys
-from collections.abc import Sequence
+from functools import partial
 
-from studies.hidden_constraints import people, study
+from studies.command import study_app
+from studies.hidden_constraints.study import run
+from suffice.cli import main as command_line
 
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command named by the first word, else the experiment."""
-    words = sys.argv[1:] if argv is None else list(argv)
-    if words[:1] and words[0] in people.COMMANDS:
-        return people.main(words)
-    return study.STUDY.main(words)
-
+main = partial(command_line.main, app=study_app("hidden_constraints", run))
 
 if __name__ == "__main__":
     sys.exit(main())

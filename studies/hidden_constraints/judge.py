@@ -27,8 +27,6 @@ _WORDS = {"yes": True, "no": False, "true": True, "false": False}
 _LINE = re.compile(
     r"[\s\"'*_`#>“(-]*(yes|no)\b(?!\W{0,3}(?:or\W{1,3})?(?:yes|no)\b)", re.IGNORECASE
 )
-
-
 MAX_TOKENS, RETRIES, BACKOFF_S = 64, 2, 0.75
 """How a judge is asked, as published: retries of one that fails or says nothing come after so long."""
 
@@ -36,21 +34,13 @@ MAX_TOKENS, RETRIES, BACKOFF_S = 64, 2, 0.75
 class LLMJudge:
     """A model as a :class:`suffice.contracts.Judge`, by the published protocol; safe for several threads.
 
-    It is asked at temperature 0 and told the token (published), or, where plain sentences by token are
-    given as ``requirements``, the token with its sentence in brackets. A request that fails, or an answer
-    without text, is tried again. A reply that says neither yes nor no is not: the plan counts as not
+    It is asked at temperature 0 and told the token. A request that fails, or an answer without text, is
+    tried again. A reply that says neither yes nor no is not: the plan counts as not
     satisfying. So is silence, unless every request failed.
     """
 
-    def __init__(
-        self,
-        model: ChatModel,
-        *,
-        requirements: Mapping[str, str] | None = None,
-        backoff_s: float = BACKOFF_S,
-    ) -> None:
+    def __init__(self, model: ChatModel, *, backoff_s: float = BACKOFF_S) -> None:
         self._model = model
-        self._requirements = requirements
         self._backoff_s = backoff_s
 
     @property
@@ -59,10 +49,9 @@ class LLMJudge:
 
     def judge(self, constraint: str, plan: str) -> Verdict:
         """The verdict on a plan; ``parsed`` is ``None`` when it said neither yes nor no."""
-        told = constraint
-        if self._requirements is not None:
-            told = f"{constraint} ({self._requirements[constraint]})"
-        request = GenerationRequest(prompt=asked(self._model, told, plan), max_tokens=MAX_TOKENS)
+        request = GenerationRequest(
+            prompt=asked(self._model, constraint, plan), max_tokens=MAX_TOKENS
+        )
         failure: BackendError | None = None
         silent = False
         for attempt in range(RETRIES + 1):
@@ -145,19 +134,16 @@ def agreement(
 ) -> dict[str, Any]:
     """How often a judge and the deterministic checker say the same of the same plans.
 
-    ``share`` of the plans on which they do; ``kappa`` is Cohen's, in [-1, 1], ``None`` where
-    ``kappa_undefined`` says why: a rater that says the same of every plan cannot agree beyond chance.
+    ``share`` of the plans on which they do; ``kappa`` is Cohen's, in [-1, 1], ``None`` where a rater says the
+    same of every plan, which ``kappa_undefined`` tells.
     ``unreadable`` verdicts of the judge stand among those it does not find to satisfy.
     """
     pairs = list(zip(judged, checked, strict=True))
     n, both, neither = len(pairs), pairs.count((True, True)), pairs.count((False, False))
     ok = {"judge": sum(judged), "checker": sum(checked)}
-    why = None if n else "there are no plans"
-    for who, count in ok.items():
-        if n and why is None and count in (0, n):
-            why = f"the {who} finds {'all' if count else 'none'} of the {n} plans to satisfy"
+    constant = any(count in (0, n) for count in ok.values())
     kappa = None
-    if why is None:
+    if not constant:
         # (p - e) / (1 - e) times n squared, so that whole numbers cancel exactly
         chance = ok["judge"] * ok["checker"] + (n - ok["judge"]) * (n - ok["checker"])
         kappa = (n * (both + neither) - chance) / (n * n - chance)
@@ -169,5 +155,5 @@ def agreement(
         "unreadable": unreadable,
         "share": (both + neither) / n if n else None,
         "kappa": kappa,
-        "kappa_undefined": why,
+        "kappa_undefined": "a rater says the same of every plan" if constant else None,
     }

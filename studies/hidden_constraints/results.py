@@ -302,11 +302,10 @@ def _contrasts(document: Document, measure: str) -> Table:
 
 def arrangement(settings: HiddenConstraintsSettings, tasks: int, judge: str) -> Table:
     """What was run, setting by setting: where the paper states it, or that it is open."""
-    columns = (Column(name="setting"), Column(name="value"), Column(name="paper"))
     return Table(
         name="As published",
         title="The paper's arrangement: what it states, by its section, and what it leaves open.",
-        columns=columns,
+        columns=[Column(name=name) for name in ("setting", "value", "paper")],
         rows=[
             (name, said(value, ", "), where)
             for name, value, where in _arranged(settings, tasks, judge)
@@ -367,19 +366,7 @@ def notes_of(document: Document, settings: Settings) -> Iterator[str]:
             f"({worst['agent']}, {worst['retriever'] or 'no retriever'}); the steps as drafted are judged "
             "there"
         )
-    judged = document["agreement"]
-    if judged is not None and judged["unreadable"]:
-        yield (
-            f"{judged['unreadable']} verdicts of the judge could not be read and count as not satisfied"
-        )
     if settings.seeds == 1:
         yield "one seed: no interval over seeds"
-    for retriever in settings.retrievers:
-        own = [row["covered"] for row in results if row["retriever"] == retriever]
-        if own and not any(own):
-            yield (
-                f"with {retriever} no run retrieved a document that carries its constraint: semantic "
-                "success is what a plan gets right unread"
-            )
     if document["contrasts"] and failed_runs(document):
         yield "tasks without a run of every agent and retriever are left out of all differences"

@@ -36,7 +36,7 @@ from suffice.policies.gate.settings import (
 )
 from suffice.results.as_json import fields_as_json
 from suffice.retrieval.ranking import check_k, corpus_fingerprint
-from suffice.retrieval.retrievers import IndexMaker, Retrieval, corpus_retriever, pooled_retriever
+from suffice.retrieval.retrievers import IndexMaker, Retrieval, pooled_retriever
 from suffice.trace.rounds.records import Passage
 
 EXPERIMENTS = ("main", "ablations", "sweep")
@@ -45,11 +45,6 @@ REGIMES: Mapping[str, int] = {"tfidf": 6, "dense": 6, "dense-30": 30, "hybrid": 
 
 A gate's most documents grow to it; ``dense-30`` is the paper's "improved" dense one.
 """
-
-
-def read_agents(text: str) -> tuple[str, ...]:
-    """Agents by name, or all."""
-    return tuple(AGENTS) if text == "all" else read_names(text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +65,7 @@ class HiddenConstraintsSettings:
     ] = None
     agents: Annotated[
         tuple[str, ...],
-        Option(metavar="A,B,...", parse=read_agents, help=f"of {', '.join(AGENTS)} (default: all)"),
+        Option(metavar="A,B,...", parse=read_names, help=f"of {', '.join(AGENTS)} (default: all)"),
     ] = tuple(AGENTS)
     retrievers: Annotated[
         tuple[str, ...],
@@ -257,7 +252,7 @@ Retrievers = Mapping[str, Retriever | None]
 
 
 def built_retrievers(
-    names: Sequence[str], benchmark: Benchmark, encoder: Encoder | None, folder: Path | None
+    names: Sequence[str], benchmark: Benchmark, encoder: Encoder | None, folder: Path
 ) -> Retrievers:
     """Retrievers over the corpus."""
     retrievers: dict[str, Retriever | None] = {}
@@ -270,11 +265,8 @@ def built_retrievers(
         else:
             kind = name.removesuffix("-30")
             retrieval = Retrieval(name=kind, encoder=encoder, candidates=max(20, REGIMES[name]))
-            if folder is None:
-                retrievers[name] = corpus_retriever(documents, retrieval, make)
-            else:
-                place = folder / f"index-{corpus_fingerprint(documents)[:12]}"
-                retrievers[name] = pooled_retriever(documents, retrieval, place, make)
+            place = folder / f"index-{corpus_fingerprint(documents)[:12]}"
+            retrievers[name] = pooled_retriever(documents, retrieval, place, make)
     return retrievers
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from studies.hidden_constraints.checker import names_token, satisfies
 from studies.hidden_constraints.corpus.tasks import PlanningTask
-from suffice.policies.gate.settings import GateCosts, GateSettings
+from suffice.policies.gate.settings import GateCosts
 from suffice.replay.run.answers import Resampling
 from suffice.stats.intervals import percentile_interval, resampled_means
 from suffice.stats.p_values import beta_quantile
@@ -235,50 +235,3 @@ def step_trace(plans: PlanSet, agent: str, retriever: str) -> Row:
         for name, value in zip(names, found, strict=True):
             trace[name].append(value)
     return trace
-
-
-def example_run(
-    records: Iterable[PlanRecord], tasks: Sequence[PlanningTask], gate: GateSettings
-) -> Row | None:
-    """The run that shows most of the gate: most different actions, then most steps, then the first task's.
-
-    ``records`` are one gated agent's runs with one retriever in one seed; ``None`` where no run has a step.
-    """
-    order = {task.id: row for row, task in enumerate(tasks)}
-    record = min(
-        (record for record in records if record.task.id in order and record.steps),
-        key=lambda record: (
-            -len({step.action for step in record.steps}),
-            -len(record.steps),
-            order[record.task.id],
-        ),
-        default=None,
-    )
-    if record is None:
-        return None
-    task = tasks[order[record.task.id]]
-    return {
-        "agent": record.agent,
-        "retriever": record.retriever or "",
-        "task": task.id,
-        "goal": record.task.goal,
-        "seed": record.seed,
-        "tau_low": gate.tau_low,
-        "tau_high": gate.tau_high,
-        "steps": [
-            {
-                "confidence": step.values.get("confidence"),
-                "contradiction": step.values.get("contradiction"),
-                "action": step.action,
-                "blocked": step.blocked,
-                "documents": len(step.passages),
-                "chosen": step.chosen,
-            }
-            for step in record.steps
-        ],
-        "proxy": names_token(task.constraint, record.outcome.plan),
-        "semantic": record.outcome.semantic,
-        "covered": any(
-            passage.id in task.document_ids for step in record.steps for passage in step.passages
-        ),
-    }

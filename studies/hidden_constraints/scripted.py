@@ -99,8 +99,7 @@ class ScriptedPlanner:
         judged = _JUDGED.match(asked)
         if judged is None:
             raise UsageError(f"no plan to judge in {asked[:80]!r}")
-        token = judged[1].partition(" (")[0]
-        verdict = self._checker.judge(token, judged[2])
+        verdict = self._checker.judge(judged[1], judged[2])
         return json.dumps(
             {
                 "ok": "YES" if verdict.ok else "NO",

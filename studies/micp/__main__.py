@@ -1,18 +1,16 @@
 """``python -m studies.micp RECORD ...``, and ``python -m studies.micp populations``."""
 
 import sys
-from collections.abc import Sequence
+from functools import partial
 
-from studies.micp import populations, study
+from studies.command import study_app
+from studies.micp.populations import populations
+from studies.micp.study import run
+from suffice.cli import main as command_line
 
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the study named by the first word, else the one on records."""
-    words = sys.argv[1:] if argv is None else list(argv)
-    if words[:1] == ["populations"]:
-        return populations.STUDY.main(words[1:])
-    return study.STUDY.main(words)
-
+APP = study_app("micp", run)
+APP.command(populations)
+main = partial(command_line.main, app=APP)
 
 if __name__ == "__main__":
     sys.exit(main())

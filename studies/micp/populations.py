@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from typing import Annotated, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from studies.command import Found, Options, Study
-from suffice.errors import UsageError
+from studies.command import Found, report
+from suffice.cli.output import Form, waiting
+from suffice.cli.parser import command
 from suffice.options import Option, read_grid
 from suffice.policies.method import Preset
 from suffice.policies.micp.settings import GRIDS
@@ -41,11 +42,6 @@ _FIGURES = (
     Column(name="saved", kind="number", digits=2, interval=True, head="rounds saved"),
     Column(name="coverage", kind="percent", interval=True, head="coverage %"),
     Column(name="set_size", kind="number", digits=2, interval=True, head="set size"),
-)
-_GAPS = (
-    replace(_FIGURES[0], signed=True),
-    replace(_FIGURES[1], kind="points", head="coverage, points"),
-    replace(_FIGURES[2], signed=True),
 )
 
 
@@ -133,12 +129,6 @@ class PopulationSettings:
         int, Option(at_least=0, help="of the first population; each next one's is 1 more")
     ] = 42
 
-    def __post_init__(self) -> None:
-        for alpha in self.alphas:
-            exact_level(alpha)
-        if len(set(self.alphas)) != len(self.alphas):
-            raise UsageError(f"alphas must be given once each, found {self.alphas}")
-
 
 def intervals(values: Array) -> tuple[Interval, ...]:
     drawn = resampled_means(values)
@@ -174,11 +164,18 @@ def population_values(settings: PopulationSettings) -> Values:
 
 
 def micp_populations(settings: PopulationSettings) -> Found:
-    """Each preset's figures, then box less shares: means over populations with 95% intervals."""
+    """Each preset's figures: means over populations with 95% intervals."""
     values = population_values(settings)
     names = [column.name for column in _FIGURES]
     figures = {cell: intervals(own) for cell, own in values.items()}
     pairs = list(product(KINDS, settings.alphas))
+    last = settings.seed + settings.populations - 1
+    about = (
+        f"{settings.populations} populations of each kind (seeds {settings.seed} to {last}): "
+        f"{settings.optimize} questions divide the budget for mean rounds, {settings.calibrate} "
+        f"calibrate, {settings.fresh:,} fresh ones are scored. Intervals: 1,000 resamples of the "
+        'populations. Set sizes count "Can\'t Answer".'
+    )
     by_preset = [
         Table(
             name=preset,
@@ -187,27 +184,10 @@ def micp_populations(settings: PopulationSettings) -> Found:
             columns=(*_ABOUT, Column(name="grid"), *_FIGURES),
             names=3,
             rows=[(*pair, way, *figures[*pair, preset, way]) for pair in pairs for way in WAYS],
+            notes=[about],
         )
         for preset in PRESETS
     ]
-    last = settings.seed + settings.populations - 1
-    gaps = Table(
-        name="box less shares",
-        title="Box less shares, on the same populations",
-        columns=(*_ABOUT, Column(name="preset"), *_GAPS),
-        names=3,
-        rows=[
-            (*pair, preset, *intervals(box_less_shares(values, (*pair, preset))))
-            for pair in pairs
-            for preset in PRESETS
-        ],
-        notes=[
-            f"{settings.populations} populations of each kind (seeds {settings.seed} to {last}): "
-            f"{settings.optimize} questions divide the budget for mean rounds, {settings.calibrate} "
-            f"calibrate, {settings.fresh:,} fresh ones are scored. Intervals: 1,000 resamples of the "
-            'populations. Set sizes count "Can\'t Answer".'
-        ],
-    )
     cells = [
         {
             **dict(zip(("questions", "alpha", "preset", "grid"), cell, strict=True)),
@@ -215,13 +195,7 @@ def micp_populations(settings: PopulationSettings) -> Found:
         }
         for cell, found in figures.items()
     ]
-    return Found(document={"settings": settings, "cells": cells}, shown=(*by_preset, gaps))
-
-
-def box_less_shares(values: Values, cell: tuple[Kind, float, Preset]) -> Array:
-    """What the box has over shares on the same populations."""
-    box, shares = (values[*cell, way] for way in GRIDS)
-    return box - shares
+    return Found(document={"settings": settings, "cells": cells}, shown=by_preset)
 
 
 def _fitted(
@@ -236,9 +210,9 @@ def _fitted(
     yield "no early stop", calibrate_without_stopping(held, level, preset)
 
 
-STUDY = Study(
-    name="micp populations",
-    description="Fits MiCP on fresh questions of known kinds and scores it on others, by grid and preset.",
-    options=(Options(settings=PopulationSettings),),
-    run=lambda request: micp_populations(request.read(PopulationSettings)),
-)
+@command()
+def populations(settings: PopulationSettings, form: Form) -> int:
+    """Fit MiCP on fresh questions of known kinds and score it on others, by grid and preset."""
+    with waiting("micp populations"):
+        found = micp_populations(settings)
+    return report("micp", found, form)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from pathlib import PurePath
 from typing import Annotated, Any, Literal, get_args
 
@@ -29,28 +28,6 @@ PARTS = ("optimize", "calibrate", "test")
 _USUAL = 0.1
 
 
-def read_shares(text: str) -> tuple[float, ...]:
-    """Three shares in the order of the parts, or by their names.
-
-    >>> read_shares("test=1/2,optimize=0.25,calibrate=1/4")
-    (0.25, 0.25, 0.5)
-    """
-    parts = [part.rpartition("=") for part in text.split(",")]
-    names = [name.strip() or part for (name, _, _), part in zip(parts, PARTS, strict=False)]
-    try:
-        shares = {
-            name: float(Fraction(part[2].strip())) for name, part in zip(names, parts, strict=True)
-        }
-    except (ValueError, ZeroDivisionError):
-        shares = {}
-    if set(shares) == set(PARTS) and min(shares.values()) > 0.0:
-        return tuple(shares[part] for part in PARTS)
-    raise ValueError(
-        f"must be three shares above 0, as in 1/3,1/3,1/3 or {PARTS[0]}=0.2,{PARTS[1]}=0.5,{PARTS[2]}=0.3, "
-        f"found {text!r}"
-    )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MiCPStudySettings:
     """What is evaluated over random divisions of the questions, by seeds ``seed``, ``seed`` + 1, ...
@@ -66,14 +43,6 @@ class MiCPStudySettings:
             help="errors promised, of answer sets and of the passage filter (default: 0.05:0.3:0.05)",
         ),
     ] = ALPHAS
-    at: Annotated[
-        float | None,
-        Option(
-            metavar="A",
-            help="alpha of the tables of rounds and sets (default: 0.1 where it is among --alphas, else "
-            "the first); --json and --out hold all",
-        ),
-    ] = None
     presets: Annotated[
         tuple[Preset, ...],
         Option(metavar="A,B", parse=read_names, help=f"of {', '.join(PRESETS)} (default: both)"),
@@ -83,12 +52,11 @@ class MiCPStudySettings:
     ] = 3
     seed: Annotated[int, Option(at_least=0, help="of the first; each next one's is 1 more")] = 42
     shares: Annotated[
-        tuple[float, float, float],
+        tuple[float, ...],
         Option(
             metavar="O,C,T",
-            parse=read_shares,
-            help="of the questions, how many optimise, calibrate and test, as in 1/3,1/3,1/3 or "
-            "optimize=0.2,calibrate=0.5,test=0.3 (default: a third each)",
+            help="of the questions, how many optimise, calibrate and test, as in 0.2,0.5,0.3 (default: a "
+            "third each)",
         ),
     ] = (1 / 3, 1 / 3, 1 / 3)
     fit: MiCPSettings = field(default_factory=MiCPSettings)
@@ -101,19 +69,16 @@ class MiCPStudySettings:
         unknown = [preset for preset in self.presets if preset not in PRESETS]
         if unknown or not self.presets:
             raise UsageError(f"presets must be of {', '.join(PRESETS)}, found {self.presets}")
-        if min(self.shares) <= 0.0 or sum(self.shares) > 1.0 + 1e-9:
+        if len(self.shares) != 3 or min(self.shares) <= 0.0 or sum(self.shares) > 1.0 + 1e-9:
             raise UsageError(
-                "shares to optimise, calibrate and test must be above 0 and sum to at most 1, found "
+                "three shares to optimise, calibrate and test must be above 0 and sum to at most 1, found "
                 f"{', '.join(f'{share:g}' for share in self.shares)}"
             )
-        if self.at is not None and self.at not in self.alphas:
-            listed = ", ".join(f"{alpha:g}" for alpha in self.alphas)
-            raise UsageError(f"--at {self.at:g} is not among --alphas {listed}")
 
     @property
     def shown(self) -> float:
-        usual = _USUAL if _USUAL in self.alphas else self.alphas[0]
-        return usual if self.at is None else self.at
+        """The alpha of the tables of rounds and sets; the document holds all."""
+        return _USUAL if _USUAL in self.alphas else self.alphas[0]
 
     @property
     def seeds(self) -> range:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from studies.command import Band, Found, Options, Request, Study
+from studies.command import Band, Found, out_option, report
 from studies.micp.results import BASELINE, FIGURES, PARTS, WAYS, MiCPStudySettings, Way, tables_of
 from suffice._version import VERSION
+from suffice.cli.options import Reading, SeveralTraces
+from suffice.cli.output import Form, waiting
+from suffice.cli.parser import Given, command, field_options
 from suffice.errors import UsageError
 from suffice.measures.scores import gold_answers
 from suffice.policies.method import Preset
-from suffice.policies.micp.fit import draft_policy, few_notes, unsampled_notes
+from suffice.policies.micp.fit import draft_policy, unsampled_notes
 from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.micp.relevance_filter import Relevances, refound_notes, scored_by
 from suffice.policies.micp.samples import read_samples
@@ -143,7 +144,6 @@ class Division(NamedTuple):
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """How many they are."""
         return tuple(int(part.sum()) for part in self)
 
 
@@ -196,7 +196,6 @@ def _study(traces: TraceSet, settings: MiCPStudySettings) -> dict[str, Any]:
     sizes = divisions[0].sizes
     scored: dict[tuple[float, Preset, Way], list[dict[str, Any]]] = {}
     said: list[str] = []
-    asked, never = Counter[Fraction](), Counter[Fraction]()  # fits, and those without an early stop
     for seed, division in zip(settings.seeds, divisions, strict=True):
         sampled = record.drawn_by(seed)
         optimise, held = sampled.take(division.optimize), sampled.take(division.calibrate)
@@ -218,14 +217,10 @@ def _study(traces: TraceSet, settings: MiCPStudySettings) -> dict[str, Any]:
             for objective, chosen in best.items():
                 found = calibrate(held, level, chosen.levels, preset)
                 thresholds[objective] = found
-                asked[level] += 1
-                never[level] += bool(
-                    few_notes((sizes[0], sizes[1]), level, chosen.levels, found, objective)
-                )
             for way, threshold in thresholds.items():
                 scores = {"seed": seed, **_score(record, division, sampled, threshold, fit.weight)}
                 scored.setdefault((alpha, preset, way), []).append(scores)
-    notes = [*_about_the_record(record), *dict.fromkeys(said), *_few(sizes, asked, never)]
+    notes = [*_about_the_record(record), *dict.fromkeys(said), *_few(sizes, settings.alphas)]
     pipeline = record.traces.origin.run.get("pipeline")
     return {
         "traces": record.traces.origin.source,
@@ -314,55 +309,42 @@ def _about_the_record(record: LabelledRecord) -> Iterator[str]:
         yield from refound_notes(record.traces)
 
 
-def _few(sizes: Sequence[int], asked: Counter[Fraction], never: Counter[Fraction]) -> Iterator[str]:
-    few = [level for level in asked if min(sizes[:2]) < smallest_sample(level)]
+def _few(sizes: Sequence[int], alphas: Sequence[float]) -> Iterator[str]:
+    needed = {alpha: smallest_sample(exact_level(alpha)) for alpha in alphas}
+    few = [alpha for alpha in alphas if min(sizes[:2]) < needed[alpha]]
     if few:
-        needed = ", ".join(f"{smallest_sample(level)} for {float(level):g}" for level in few)
         yield (
             f"too few questions ({sizes[0]} to optimise, {sizes[1]} to calibrate on) for alpha = "
-            f"{', '.join(f'{float(level):g}' for level in few)}: each part needs at least {needed}"
-        )
-    stuck = sorted(level for level in never if never[level])
-    if stuck:
-        shares = ", ".join(
-            f"{never[level]} of {asked[level]} at alpha {float(level):g}" for level in stuck
-        )
-        yield (
-            f"fits without any early stop, presets, objectives and divisions together: {shares}. Either too "
-            "few questions for a threshold, or no division of the budget was better on those to optimise"
+            f"{', '.join(f'{alpha:g}' for alpha in few)}: each part needs at least "
+            f"{', '.join(f'{needed[alpha]} for {alpha:g}' for alpha in few)}"
         )
 
 
 # --- the command ----------------------------------------------------------------------------------
-def _run(request: Request) -> Found:
-    fit = request.read(MiCPSettings, seed=MiCPSettings().seed)  # --seed is that of the divisions
-    return micp_study(request.traces, request.read(MiCPStudySettings, fit=fit))
+_FIT = ("rounds", "weight", "grid", "steps", "stop_on", "penalty", "clusters", "match_f1")
 
 
-STUDY = Study(
-    name="micp",
-    description="Evaluates MiCP on records that hold samples, as the paper does: over random divisions of "
-    "the labelled questions and a grid of alpha, what the answer sets cover, rounds, set size, answer rate "
-    "and objective, by what the error budget is divided for and against no early stop; and what the "
-    "passage filter keeps.",
-    options=(
-        Options(settings=MiCPStudySettings),
-        Options(
-            settings=MiCPSettings,
-            title="fitting, as in 'suffice fit micp'",
-            only=[
-                "rounds",
-                "weight",
-                "grid",
-                "steps",
-                "stop_on",
-                "penalty",
-                "clusters",
-                "match_f1",
-            ],
-        ),
-    ),
-    run=_run,
-    traces="several",
-    out="also write micp.json",
+@command(
+    *field_options(MiCPStudySettings, nested=False),
+    *field_options(MiCPSettings, only=_FIT, group="Fitting, as in 'suffice fit micp'"),
 )
+def run(
+    traces: SeveralTraces,
+    *,
+    reading: Reading,
+    out: Annotated[str | None, out_option("also write micp.json")] = None,
+    form: Form,
+    given: Given,
+) -> int:
+    """Evaluate MiCP on records that hold samples, as the paper does.
+
+    Over random divisions of the labelled questions and a grid of alpha: what the answer sets cover, rounds,
+    set size, answer rate and objective, by what the error budget is divided for and against no early stop;
+    and what the passage filter keeps.
+    """
+    fit = given.settings(MiCPSettings, seed=MiCPSettings().seed)  # --seed is that of the divisions
+    settings = given.settings(MiCPStudySettings, fit=fit)
+    records = [reading.open(path) for path in traces]
+    with waiting("micp"):
+        found = micp_study(records, settings)
+    return report("micp", found, form, out)

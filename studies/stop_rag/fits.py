@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from studies.stop_rag.results import LEARNED, SIGNALS, StopRAGStudySettings, Variant
 from suffice.errors import DataError
@@ -16,50 +16,29 @@ from suffice.policies.file import load_policy, save_policy
 from suffice.policies.method import FitRun
 from suffice.policies.stop_rag.fit import VALIDATION_SPLIT, fit_stop_rag
 from suffice.policies.stop_rag.policy import StopRAGPolicy
-from suffice.policies.stop_rag.training import TrainingProgress
 from suffice.trace.rounds.table import TraceSet
 
 _READ = (
-    "question_id",
-    "round",
-    "question",
-    "gold_answers",
-    "split",
-    "passages",
-    "answer",
-    "samples",
+    *("question_id", "round", "question", "gold_answers", "split"),
+    *("passages", "answer", "samples"),
 )
 _STUDY = "study"  # where a policy's provenance says what it was fitted for
 _ROWS = 1024
+Watch = Callable[[str], Callable[[Any], None] | None]
+"""Called with the name of a training that begins; gives what is called with how far it is."""
 
 
-class Fit(NamedTuple):
-    """A variant in one seed, the ``number``-th of ``of``."""
+class FittedPolicy(NamedTuple):
+    """A variant fitted in one seed; ``loaded``: it was found."""
 
     variant: Variant
     seed: int
-    number: int
-    of: int
+    policy: StopRAGPolicy
+    loaded: bool
 
     @property
     def name(self) -> str:
         return f"{self.variant}-{self.seed}"
-
-
-class FitProgress(NamedTuple):
-    """How far a fit is; ``training`` while that is under way."""
-
-    fit: Fit
-    stage: Literal["found", "training", "trained", "scored"]
-    training: TrainingProgress | None = None
-
-
-class FittedPolicy(NamedTuple):
-    """What a fit gave; ``loaded``: it was found."""
-
-    fit: Fit
-    policy: StopRAGPolicy
-    loaded: bool
 
 
 def fitting_questions(traces: TraceSet, settings: StopRAGStudySettings) -> Mapping[str, TraceSet]:
@@ -71,42 +50,34 @@ def fitting_questions(traces: TraceSet, settings: StopRAGStudySettings) -> Mappi
 
 
 def fit_variants(
-    traces: TraceSet,
-    settings: StopRAGStudySettings,
-    on_progress: Callable[[FitProgress], None] = lambda _: None,
+    traces: TraceSet, settings: StopRAGStudySettings, watch: Watch = lambda _: None
 ) -> list[FittedPolicy]:
     """Every variant in every seed, in this order.
 
     A policy that the folder holds is taken if it was fitted on the same questions in the same way; a
     training that was killed goes on where its checkpoint stands.
     """
-    questions = fitting_questions(traces, settings)
-    wanted = [(variant, seed) for variant in settings.variants for seed in settings.all_seeds]
-    digests = {False: _digest(questions.values(), _READ)}
-    if SIGNALS in settings.variants:
-        digests[True] = _digest(questions.values(), (*_READ, "signals"))
-    return [
-        _fitted(
-            traces,
-            settings,
-            Fit(variant, seed, number, len(wanted)),
-            digests[variant == SIGNALS],
-            on_progress,
-        )
-        for number, (variant, seed) in enumerate(wanted, start=1)
-    ]
+    questions = fitting_questions(traces, settings).values()
+    fitted = []
+    for variant in settings.variants:
+        digest = _digest(questions, (*_READ, "signals") if variant == SIGNALS else _READ)
+        fitted += [
+            _fitted(traces, settings, variant, seed, digest, watch) for seed in settings.all_seeds
+        ]
+    return fitted
 
 
 def _fitted(
     traces: TraceSet,
     settings: StopRAGStudySettings,
-    fit: Fit,
+    variant: Variant,
+    seed: int,
     digest: str,
-    tell: Callable[[FitProgress], None],
+    watch: Watch,
 ) -> FittedPolicy:
-    base = settings.signals if fit.variant == SIGNALS else settings.text
+    base = settings.signals if variant == SIGNALS else settings.text
     reward = "f1" if settings.f1_kind == "squad" else f"f1-{settings.f1_kind}"
-    how = replace(base, target=LEARNED[fit.variant], reward=reward, seed=fit.seed)
+    how = replace(base, target=LEARNED[variant], reward=reward, seed=seed)
     schedule = asdict(how.schedule(settings.preset, traces.origin.run.get("dataset")))
     schedule.pop("device", None)
     depends_on = {
@@ -119,22 +90,19 @@ def _fitted(
         "questions": digest,
     }
     stated: dict[str, Any] = json.loads(json.dumps(depends_on))
-    folder = None if settings.folder is None else settings.folder / fit.name
+    folder = None if settings.folder is None else settings.folder / f"{variant}-{seed}"
     if folder is not None and (folder / "policy.json").exists():
-        found = _read_fit(folder, stated)
-        tell(FitProgress(fit, "found"))
-        return FittedPolicy(fit, found, loaded=True)
+        return FittedPolicy(variant, seed, _read_fit(folder, stated), loaded=True)
     run = FitRun(
-        progress=lambda training: tell(FitProgress(fit, "training", training)),
+        progress=watch(f"{variant}, seed {seed}"),
         checkpoint=None if folder is None else FitRun.checkpoint_of(folder),
     )
     measures = Measures(traces).by(None)
-    fitted = fit_stop_rag(measures, settings.preset, settings.fit_split, how, run)
-    policy = replace(fitted, fitted_on={**fitted.fitted_on, _STUDY: stated})
+    policy = fit_stop_rag(measures, settings.preset, settings.fit_split, how, run)
+    policy = replace(policy, fitted_on={**policy.fitted_on, _STUDY: stated})
     if folder is not None:
         save_policy(policy, folder, max_rounds=policy.rounds)
-    tell(FitProgress(fit, "trained"))
-    return FittedPolicy(fit, policy, loaded=False)
+    return FittedPolicy(variant, seed, policy, loaded=False)
 
 
 def _read_fit(folder: Path, stated: Mapping[str, Any]) -> StopRAGPolicy:
@@ -144,18 +112,15 @@ def _read_fit(folder: Path, stated: Mapping[str, Any]) -> StopRAGPolicy:
         raise DataError(
             f"holds a policy of kind {policy.kind!r}; choose an empty folder", file=where
         )
-    before = policy.fitted_on.get(_STUDY)
-    before = before if isinstance(before, Mapping) else {}
-    names = [*stated, *(name for name in before if name not in stated)]
-    differing = [name for name in names if before.get(name) != stated.get(name)]
-    if differing:
-        name = differing[0]
+    before = policy.fitted_on.get(_STUDY, {})
+    for name in {**stated, **before}:
         was, now = (json.dumps(document.get(name))[:40] for document in (before, stated))
-        raise DataError(
-            f"this policy was fitted for another study: {name} was {was}, now {now}; choose an empty "
-            f"folder, or remove {folder.name} to fit it again",
-            file=where,
-        )
+        if before.get(name) != stated.get(name):
+            raise DataError(
+                f"this policy was fitted for another study: {name} was {was}, now {now}; choose an empty "
+                f"folder, or remove {folder.name} to fit it again",
+                file=where,
+            )
     return policy
 
 

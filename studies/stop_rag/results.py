@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path, PurePath
+from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, get_args
 
@@ -17,10 +17,7 @@ from suffice.options import Option, read_names
 from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT
 from suffice.policies.method import Preset
 from suffice.policies.stop_rag.fit import VALIDATION_SPLIT
-from suffice.policies.stop_rag.settings import PACKAGED_ENCODER, StopRAGSettings, Target
-from suffice.results.as_json import as_json
-from suffice.results.formats import amount, counted, points
-from suffice.results.markup import visible
+from suffice.policies.stop_rag.settings import StopRAGSettings, Target
 from suffice.results.table import Cell, Column, Table, Value
 from suffice.scoring import F1Kind
 from suffice.stats.intervals import Interval, percentile_interval, resampled_means
@@ -93,20 +90,6 @@ class StopRAGStudySettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingOptions:
-    """What a command says of the training of every network; ``None``: as the preset has it."""
-
-    encoder: Annotated[str, Option(metavar="PATH_OR_NAME", help="of networks over texts")] = (
-        PACKAGED_ENCODER
-    )
-    epochs: Annotated[float | None, Option(metavar="E", help="passes over the questions")] = None
-    min_steps: Annotated[
-        int | None,
-        Option(metavar="N", at_least=1, help="optimiser steps at least, of every network"),
-    ] = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RunScores:
     """A policy on the questions.
 
@@ -164,27 +147,9 @@ class Contender:
         return {
             "name": self.name,
             "kind": self.kind,
-            **{name: as_json(self.band(name)) for name in _FIGURES},
-            "runs": as_json(self.runs),
-            **({"fits": as_json(self.fits)} if self.fits else {}),
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class F1Difference:
-    """F1 of one contender minus that of another, alone and (``at_once``) with all others of the study."""
-
-    of: str
-    against: str
-    interval: Interval
-    at_once: Interval
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "of": self.of,
-            "against": self.against,
-            **as_json(self.interval),
-            "simultaneous": {"low": self.at_once.low, "high": self.at_once.high},
+            **{name: self.band(name) for name in _FIGURES},
+            "runs": self.runs,
+            **({"fits": self.fits} if self.fits else {}),
         }
 
 
@@ -192,8 +157,9 @@ class F1Difference:
 class RecordStudy:
     """Every contender on the same questions of a record, and what its document says beside them.
 
-    There ``full_budget`` and ``best_fixed`` are the fixed budgets compared with: all rounds, and the one with
-    the best F1 where policies are fitted. ``critical`` is how many bootstrap errors an interval at once has
+    ``contrasts`` are differences of F1, alone and with all others of the study. ``full_budget`` and
+    ``best_fixed`` are the fixed budgets compared with, the second chosen where policies are fitted.
+    ``critical`` is how many bootstrap errors an interval at once has
     on either side. ``unread`` counts actions (queries and verdicts) that could not be read, ``None`` where
     the record does not count them; ``lacks`` is what it has not of the paper's.
     """
@@ -201,7 +167,7 @@ class RecordStudy:
     settings: StopRAGStudySettings
     document: Mapping[str, Any]
     contenders: Sequence[Contender]
-    contrasts: Sequence[F1Difference]
+    contrasts: Sequence[Mapping[str, Any]]
     samples: int
 
     @property
@@ -228,35 +194,15 @@ class RecordStudy:
 # --- tables of one record -------------------------------------------------------------------------
 def record_tables(study: RecordStudy) -> Iterator[Table]:
     """What was evaluated, every policy, difference and training, and what the figures are."""
-    wanted, told = study.settings, study.document
-    fitted_on = told["fitted_on"].items()
-    parts = " and ".join(f"{count:,} of {visible(name)}" for name, count in fitted_on)
-    yield Table(
-        name="record",
-        title=f"{visible(PurePath(told['traces']).name)}: {counted(told['questions'], 'labelled question')} "
-        f"of split {visible(wanted.split)} scored, learned on {parts}; at most {told['rounds']} rounds; "
-        f"{counted(len(wanted.variants), 'variant')} in {seeds_named(wanted.seed, wanted.seeds)}, preset "
-        f"{wanted.preset}; F1 and rewards as {wanted.f1_kind} scores them.",
-    )
+    wanted = study.settings
     yield _policies(study)
     yield _contrasts([study])
     yield _trainings(study)
-    text, signals = study.contender(DEFAULT), study.contender(SIGNALS)
-    for contrast in study.contrasts:
-        if text and signals and (contrast.of, contrast.against) == (DEFAULT, SIGNALS):
-            ms = [
-                amount(1000 * float(np.mean([fit["state_seconds"] for fit in one.fits])))
-                for one in (text, signals)
-            ]
-            yield Table(
-                name="worth of text",
-                title=f"Does text earn its cost? {DEFAULT} minus {SIGNALS}: {points(contrast.interval)} "
-                f"points of F1, all differences at once {points(contrast.at_once)}, at {ms[0]} ms a state "
-                f"against {ms[1]} ms.",
-            )
     yield Table(
         name="explanation",
-        title="Scores, precision, recall and differences in percent; rounds and calls are means a question. "
+        title=f"Preset {wanted.preset} in {seeds_named(wanted.seed, wanted.seeds)}; F1 and rewards as "
+        f"{wanted.f1_kind} scores them. Scores, precision, recall and differences in percent; rounds and "
+        "calls are means a question. "
         "In brackets after a mean: least and greatest over seeds. Differences: F1 of a question averaged "
         f"over seeds, 95% intervals of {wanted.resamples} paired resamples of the questions (seed "
         f"{wanted.seed}), which say nothing of luck in training; those that hold at once cover all of them "
@@ -301,9 +247,9 @@ def _contrasts(records: Sequence[RecordStudy], *, some: bool = False) -> Table:
         told, methods = record.document, (DEFAULT, SIGNALS, LLM_STOPS)
         rivals = (told["full_budget"], told["best_fixed"], LLM_STOPS)
         rows += [
-            [told["dataset"], told["pipeline"], one.of, one.against, one.interval, one.at_once]
+            [told["dataset"], told["pipeline"], *one.values()]
             for one in record.contrasts
-            if not some or (one.of in methods and one.against in rivals)
+            if not some or (one["of"] in methods and one["against"] in rivals)
         ]
     return Table(
         name="differences",
@@ -430,7 +376,7 @@ def _paper_table(
 
 
 def about_records(records: Sequence[RecordStudy]) -> Iterator[Table]:
-    """What the records are, and what they lack of the paper's."""
+    """What the records are."""
     counts = ("rounds", "samples", "fitted on", "scored")
     yield Table(
         name="records",
@@ -449,14 +395,4 @@ def about_records(records: Sequence[RecordStudy]) -> Iterator[Table]:
             for one in records
         ],
         names=2,
-    )
-    lacking: dict[str, list[str]] = {}
-    for record in records:
-        for lack in record.document["lacks"]:
-            lacking.setdefault(lack, []).append(record.place)
-    yield Table(
-        name="lacking",
-        title="What records lack of the paper's.",
-        columns=[Column(name="lacks"), Column(name="records")],
-        rows=[(lack, ", ".join(names)) for lack, names in lacking.items()],
     )

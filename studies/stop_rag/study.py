@@ -6,40 +6,38 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from studies.command import Found, Options, Request, Study
-from studies.stop_rag.fits import Fit, FitProgress, FittedPolicy, fit_variants, fitting_questions
+from studies.command import Found, out_option, report
+from studies.stop_rag.fits import FittedPolicy, Watch, fit_variants, fitting_questions
 from studies.stop_rag.results import (
     DEFAULT,
     LLM_STOPS,
     ORACLE,
     SIGNALS,
     Contender,
-    F1Difference,
     RecordStudy,
     RunScores,
     StopRAGStudySettings,
-    TrainingOptions,
     about_records,
     paper_tables,
     record_tables,
 )
 from suffice._version import VERSION
-from suffice.cli.output import ProgressLine, say
+from suffice.cli.options import Reading, SeveralTraces
+from suffice.cli.output import Form, fit_progress, say, waiting
+from suffice.cli.parser import Given, command, field_options
 from suffice.contracts import StopPolicy
 from suffice.costs.usage import CostModel, CostReads
 from suffice.errors import UsageError
 from suffice.measures.costs import CostBook, cost_reads
 from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes, RetrievalQuality
-from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.fitting import fitted_rule
-from suffice.policies.stop_rag.fit import VALIDATION_SPLIT
-from suffice.policies.stop_rag.settings import StopRAGSettings
+from suffice.policies.stop_rag.settings import PACKAGED_ENCODER, StopRAGSettings
 from suffice.replay.run.named_policies import ORACLES
 from suffice.replay.run.replay import at_stop
 from suffice.results.formats import counted
@@ -49,9 +47,6 @@ from suffice.signals.table import first_stops, signal_table
 from suffice.stats.simultaneous import simultaneous_bands
 from suffice.trace.rounds.labels import labelled
 from suffice.trace.rounds.table import TraceSet, is_veiled
-
-FEW = 200
-"""Questions, below which differences of a few points drown."""
 
 
 # --- scores ---------------------------------------------------------------------------------------
@@ -151,24 +146,22 @@ def contrasts(
     *,
     resamples: int,
     seed: int,
-) -> tuple[tuple[F1Difference, ...], float]:
+) -> tuple[list[dict[str, Any]], float]:
     """Mean differences of F1, the first of a pair minus the second, over the same resampled questions."""
     differences = np.stack([f1_of[of] - f1_of[against] for of, against in pairs], axis=1)
     (band,) = simultaneous_bands(
         len(pairs), lambda part: differences[:, part], [None], resamples=resamples, seed=seed
     )
-    found = tuple(
-        F1Difference(of=of, against=against, interval=band.alone(at), at_once=band.at_once(at))
+    found = [
+        {"of": of, "against": against, "difference": band.alone(at), "at_once": band.at_once(at)}
         for at, (of, against) in enumerate(pairs)
-    )
+    ]
     return found, band.critical
 
 
 # --- one record -----------------------------------------------------------------------------------
 def record_study(
-    traces: TraceSet,
-    settings: StopRAGStudySettings | None = None,
-    on_progress: Callable[[FitProgress], None] = lambda _: None,
+    traces: TraceSet, settings: StopRAGStudySettings | None = None, watch: Watch = lambda _: None
 ) -> RecordStudy:
     """Train every variant in every seed, and compare them on questions that none has seen.
 
@@ -188,8 +181,8 @@ def record_study(
     known = questions.traces
     full = f"fixed-{known.n_rounds}"
     best = f"fixed-{best_fixed(list(fitting.values()), wanted.f1_kind, known.n_rounds)}"
-    fitted = fit_variants(traces, wanted, on_progress)
-    contenders = tuple(_contenders(questions, fitted, wanted, on_progress))
+    fitted = fit_variants(traces, wanted, watch)
+    contenders = tuple(_contenders(questions, fitted, wanted))
     found, critical = contrasts(
         {contender.name: contender.of_questions("f1") for contender in contenders},
         list(dict.fromkeys(_pairs(contenders, (full, best)))),
@@ -244,19 +237,15 @@ def named(traces: TraceSet) -> tuple[str, str]:
 
 
 def _contenders(
-    questions: Questions,
-    fitted: Sequence[FittedPolicy],
-    settings: StopRAGStudySettings,
-    on_progress: Callable[[FitProgress], None],
+    questions: Questions, fitted: Sequence[FittedPolicy], settings: StopRAGStudySettings
 ) -> Iterator[Contender]:
     for variant in settings.variants:
         runs, facts = [], []
         for member in fitted:
-            if member.fit.variant == variant:
-                scored, seconds = questions.policy(member.policy, member.fit.seed)
+            if member.variant == variant:
+                scored, seconds = questions.policy(member.policy, member.seed)
                 runs.append(scored)
                 facts.append(_facts(member, seconds))
-                on_progress(FitProgress(member.fit, "scored"))
         yield Contender(name=variant, kind="learned", runs=runs, fits=facts)
     if LLM_STOP.name in questions.traces.signal_names:
         scored, _ = questions.policy(fitted_rule(LLM_STOP.name, None))
@@ -277,7 +266,7 @@ def _facts(fitted: FittedPolicy, state_seconds: float) -> dict[str, Any]:
     policy = fitted.policy
     training, cut = policy.fitted_on["training"], policy.fitted_on["truncation"]
     return {
-        "seed": fitted.fit.seed,
+        "seed": fitted.seed,
         "loaded": fitted.loaded,
         "threshold": policy.threshold,
         "trajectories": training["questions"],
@@ -333,19 +322,6 @@ def _lacks(traces: TraceSet, samples: int) -> Iterator[str]:
 # --- notes ----------------------------------------------------------------------------------------
 def _notes(study: RecordStudy, traces: TraceSet, fitted: Sequence[FittedPolicy]) -> Iterator[str]:
     told = study.document
-    against = [one.interval for one in study.contrasts if one.against == told["full_budget"]]
-    width = max(interval.high - interval.low for interval in against)
-    if told["questions"] < FEW:
-        yield (
-            f"only {counted(told['questions'], 'question')} to score: 95% intervals against the full budget "
-            f"are up to {100 * width:.1f} points of F1 wide, and small differences cannot be told from none"
-        )
-    learned = sum(told["fitted_on"].values())
-    if learned < FEW:
-        yield (
-            f"only {counted(learned, 'labelled question')} to learn on and choose thresholds with: poor "
-            "figures of learned policies may be for want of data"
-        )
     for variant in study.contenders:
         same = [run for run in variant.runs if len(np.unique(run.stops)) == 1]
         if same and variant.kind == "learned":
@@ -353,6 +329,7 @@ def _notes(study: RecordStudy, traces: TraceSet, fitted: Sequence[FittedPolicy])
             yield f"{variant.name} stops every question in the same round: {seeds}. It decides nothing there"
     yield from _about_the_record(study, traces)
     yield from _about_fits(study, fitted)
+    yield from (f"the record lacks, of the paper's, {lack}" for lack in told["lacks"])
 
 
 def _about_the_record(study: RecordStudy, traces: TraceSet) -> Iterator[str]:
@@ -366,11 +343,7 @@ def _about_the_record(study: RecordStudy, traces: TraceSet) -> Iterator[str]:
             f"{counted(short, 'question')} recorded for fewer than {told['rounds']} rounds: whatever goes on "
             "ends with the last one there is"
         )
-    if study.contender(LLM_STOPS) is None:
-        yield (
-            f"no LLM-Stop: the record holds no signal {LLM_STOP.name}; record with --llm-stop to compare"
-        )
-    else:
+    if study.contender(LLM_STOPS) is not None:
         values, _ = traces.stored_signal(LLM_STOP.name)
         silent = int((traces.exists & np.isnan(values)).sum())
         if silent:
@@ -383,9 +356,8 @@ def _about_the_record(study: RecordStudy, traces: TraceSet) -> Iterator[str]:
                 f"{counted(unread['questions'], 'question')}; an unread verdict goes on"
             )
     gold = told["with_gold_passages"]
-    if gold < told["questions"]:
-        which = f"{gold} of {counted(told['questions'], 'question')}" if gold else "no question"
-        yield f"precision and recall are known for {which}"
+    if 0 < gold < told["questions"]:
+        yield f"precision and recall are known for {gold} of {counted(told['questions'], 'question')}"
     if gold and traces.origin.run.get("corpus") == "pooled":
         yield (
             "precision and recall tell passages apart by id: where the pooled corpus holds a paragraph "
@@ -405,7 +377,7 @@ def _about_fits(study: RecordStudy, fitted: Sequence[FittedPolicy]) -> Iterator[
     said: dict[str, list[str]] = {}
     for one in fitted:
         for remark in one.policy.facts.notes:
-            said.setdefault(remark, []).append(one.fit.name)
+            said.setdefault(remark, []).append(one.name)
     for remark, names in said.items():
         which = "every fit" if len(names) == len(fitted) else ", ".join(names)
         yield f"{which}: {remark}"
@@ -413,16 +385,14 @@ def _about_fits(study: RecordStudy, fitted: Sequence[FittedPolicy]) -> Iterator[
 
 # --- several records, and the command -------------------------------------------------------------
 def stop_rag_study(
-    traces: Sequence[TraceSet],
-    settings: StopRAGStudySettings,
-    on_progress: Callable[[FitProgress], None] = lambda _: None,
+    traces: Sequence[TraceSet], settings: StopRAGStudySettings, watch: Watch = lambda _: None
 ) -> Found:
     """Every record's evaluation; one of several that cannot be evaluated is named with the reason.
 
     Of one record every policy, difference and training is shown; of several the paper's tables 1 to 3.
     """
     if len(traces) == 1:
-        record = record_study(traces[0], settings, on_progress)
+        record = record_study(traces[0], settings, watch)
         shown = (*record_tables(record), *about_records([record]))
         return Found(document=record.document, shown=shown, notes=record.document["notes"])
     places: dict[tuple[str, str], str] = {}
@@ -439,7 +409,7 @@ def stop_rag_study(
     for one in traces:
         folder = None if settings.folder is None else settings.folder / "-".join(named(one))
         try:
-            records.append(record_study(one, replace(settings, folder=folder), on_progress))
+            records.append(record_study(one, replace(settings, folder=folder), watch))
         except UsageError as error:
             refused[one.origin.source] = str(error)
     if not records:
@@ -461,47 +431,48 @@ def stop_rag_study(
     return Found(document=document, shown=(*alone, *about_records(records)), notes=notes)
 
 
-def _run(request: Request) -> Found:
-    training = request.read(TrainingOptions)
-    steps = StopRAGSettings(epochs=training.epochs, min_steps=training.min_steps)
-    settings = request.read(
-        StopRAGStudySettings,
-        text=replace(steps, encoder=training.encoder),
-        signals=replace(steps, features="signals"),
-        folder=request.folder,
-    )
-    lines: dict[tuple[Fit, str], ProgressLine] = {}
-
-    def show(now: FitProgress) -> None:
-        fit, at = now.fit, now.training
-        told = f"{fit.variant}, seed {fit.seed} ({fit.number} of {fit.of})"
-        if at is None:
-            say(f"{told}: {now.stage}")
-            lines.clear()
-            return
-        done = "texts read" if at.stage == "read" else "steps trained"
-        line = lines.setdefault((fit, at.stage), ProgressLine(f"{told}: {done}"))
-        line.show(at.done, at.total)
-
-    return stop_rag_study(request.traces, settings, show)
+def _watched(name: str) -> Callable[[Any], None]:
+    say(f"training {name}")
+    return fit_progress()
 
 
-STUDY = Study(
-    name="stop_rag",
-    description="Evaluates Stop-RAG on records that hold samples, as the paper does: trains a network for "
-    f"every target in several seeds on split {FIT_SPLIT} (and {VALIDATION_SPLIT} where there is one), and "
-    "compares them on another split with every fixed number of rounds, with asking the model, with a "
-    "network over signals alone and with the oracle: scores, rounds, calls, precision and recall of what "
-    "was retrieved, and paired differences of F1. Of several records it prints the paper's tables: methods "
-    "by pipeline in rows, data sets in columns.",
-    options=(
-        Options(settings=StopRAGStudySettings, without=("preset",)),
-        Options(settings=StopRAGStudySettings, title="training", only=("preset",)),
-        Options(settings=TrainingOptions, title="training"),
-    ),
-    run=_run,
-    traces="several",
-    out="write stop_rag.json and keep every trained policy in "
-    "DIR/VARIANT-SEED (of several records DIR/DATASET-PIPELINE/VARIANT-SEED); run again, it goes on where "
-    "it stopped",
+_TRAINING = ("encoder", "epochs", "min_steps")
+
+
+@command(
+    *field_options(StopRAGStudySettings, nested=False),
+    *field_options(StopRAGSettings, only=_TRAINING, group="Training"),
 )
+def run(
+    traces: SeveralTraces,
+    *,
+    reading: Reading,
+    out: Annotated[
+        str | None,
+        out_option(
+            "write stop_rag.json and keep every trained policy in DIR/VARIANT-SEED (of several records "
+            "DIR/DATASET-PIPELINE/VARIANT-SEED); run again, it goes on where it stopped"
+        ),
+    ] = None,
+    form: Form,
+    given: Given,
+) -> int:
+    """Evaluate Stop-RAG on records that hold samples, as the paper does.
+
+    Trains a network for every target in several seeds on split tune (and validation where there is one),
+    and compares them on another split with every fixed number of rounds, with asking the model, with a
+    network over signals alone and with the oracle: scores, rounds, calls, precision and recall of what was
+    retrieved, and paired differences of F1. Of several records it prints the paper's tables: methods by
+    pipeline in rows, data sets in columns.
+    """
+    text = given.settings(StopRAGSettings)
+    settings = given.settings(
+        StopRAGStudySettings,
+        text=text,
+        signals=replace(text, features="signals", encoder=PACKAGED_ENCODER),
+        folder=None if out is None else Path(out),
+    )
+    records = [reading.open(path) for path in traces]
+    with waiting("stop_rag"):
+        found = stop_rag_study(records, settings, _watched)
+    return report("stop_rag", found, form, out)

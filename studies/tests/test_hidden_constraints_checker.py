@@ -1,3 +1,5 @@
+"""Whether a plan states its constraint, by the checker's rules."""
+
 from __future__ import annotations
 
 import tomllib
@@ -68,12 +70,6 @@ def test_a_plan_enforces_it_or_not(ok: bool, name: str, plan: str) -> None:
     assert verdict.reason
 
 
-def test_the_reason_names_the_step_that_decides() -> None:
-    assert satisfies(HTTP, f"1) Go. 2) Enforce {H}.").reason == "step 2 names the token"
-    said = satisfies(HTTP, "1) Go. 2) Go. 3) Turn off cleartext listeners.")
-    assert said.reason == "step 3 states the requirement: cleartext, off"
-
-
 def test_known_limits() -> None:
     """What the documents say that the rules cannot see."""
     assert satisfies(HTTP, f"1) Do not, for lack of time, enforce {H}.").ok
@@ -83,16 +79,6 @@ def test_known_limits() -> None:
     assert satisfies(MFA, "1) Use MFA codes where hardware is missing.").ok
     assert not satisfies(HTTP, "1) All HTTP is blocked.").ok
     assert not satisfies(HTTP, "1) Answer nothing but encrypted requests.").ok
-
-
-def test_upper_case_is_the_token_too() -> None:
-    assert satisfies(HTTP, f"1) Apply {H.upper()} to the listener.").ok
-
-
-def test_a_constraint_without_concepts_needs_its_token() -> None:
-    bare = Constraint(token=H, requirement="Whatever.", concepts=())
-    assert satisfies(bare, f"1) Enforce {H}.").ok
-    assert not satisfies(bare, "1) Disable plaintext HTTP.").ok
 
 
 def test_a_plan_is_read_up_to_its_cap() -> None:
@@ -115,7 +101,6 @@ def test_the_judge_knows_its_constraints_by_token() -> None:
     plan = f"1) Enforce {H}."
     assert judge.judge(H, plan) == satisfies(HTTP, plan)
     assert not judge.judge(R, plan).ok
-    assert CheckerJudge([HTTP]).judge(H, plan).ok
     with pytest.raises(UsageError):
         judge.judge("x_001", plan)
 

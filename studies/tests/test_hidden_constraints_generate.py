@@ -60,8 +60,7 @@ def test_a_token_is_verbatim_in_its_documents_and_nowhere_else(benchmark_of: Ben
         assert not any(token in text for text in others)
 
 
-@pytest.mark.parametrize("hash_seed", ["1", "2"])
-def test_the_same_seed_gives_the_same_bits(hash_seed: str) -> None:
+def test_the_same_seed_gives_the_same_bits() -> None:
     script = (
         "import hashlib, json; from dataclasses import asdict;"
         "from studies.hidden_constraints.corpus.generate import generate;"
@@ -69,7 +68,7 @@ def test_the_same_seed_gives_the_same_bits(hash_seed: str) -> None:
     )
     run = subprocess.run(
         [sys.executable, "-c", script],
-        env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        env={**os.environ, "PYTHONHASHSEED": "1"},
         capture_output=True,
         text=True,
         check=True,

@@ -1,3 +1,5 @@
+"""The experiment as a whole, under a scripted planner."""
+
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""What the experiment runs, and what of it the paper states."""
+
 from __future__ import annotations
 
 import warnings
@@ -20,7 +22,13 @@ from studies.hidden_constraints.runs import (
 from studies.hidden_constraints.scripted import ScriptedPlanner
 
 from suffice.errors import SufficeWarning, UsageError
-from suffice.loops.planning.agent import AGENTS, PlanJob, PlanningSettings
+from suffice.loops.planning.agent import (
+    AGENTS,
+    PlanJob,
+    PlanningAgent,
+    PlanningSettings,
+    agent_control,
+)
 from suffice.policies.gate.settings import GateSettings
 from suffice.retrieval.bm25 import BM25Index
 
@@ -101,6 +109,21 @@ def test_the_run_document_tells_what_a_resumed_run_must_share(made: Benchmark) -
     assert run_document(settings(), made, who(made, "another")) != first
     assert run_document(settings(gates={"mine": gate(budget=1)}), made, checked) == first
     assert run_document(settings(encoder="another"), made, checked) != first
+
+
+def test_the_published_gate_fires_at_the_dependent_steps_of_the_scripted_planner() -> None:
+    benchmark = generate()
+    planner = ScriptedPlanner(benchmark)
+    with pytest.warns(SufficeWarning):
+        control = agent_control("confidence-gated")
+    for task in benchmark.tasks[:20]:
+        strangers = [one for one in benchmark.documents if one.id not in task.document_ids][:6]
+        agent = PlanningAgent(planner, control, OracleRetriever(strangers))
+        steps = agent.run(task.visible, seed=7).steps
+        assert tuple(step.number for step in steps if step.action == "RETRIEVE") == task.depends
+        for step in steps:
+            free = step.number not in task.depends
+            assert (step.values["candidate_agreement"] == 1) == free
 
 
 # --- the arrangement of the paper -----------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""``python -m studies.retrieval``: several data sets, TriviaQA's own form among them."""
+"""``python -m studies.retrieval`` on TriviaQA, in its authors' form."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from studies.retrieval.__main__ import NO_TRIVIAQA, STUDY, read_set
+from studies.retrieval.__main__ import main as retrieval
 
 from suffice.cli.main import main
 from suffice.datasets.generated import generate
-from suffice.errors import UsageError
 
 QUICK = ("--limit", "20", "--encoder", "none", "--bootstrap", "20")
 
@@ -50,27 +49,19 @@ def triviaqa(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return written_triviaqa(tmp_path_factory.mktemp("triviaqa") / "unfiltered-web-dev.json")
 
 
-def asked(*arguments: str) -> int:
-    return STUDY.main([*arguments, *QUICK])
-
-
 def test_triviaqas_passages_are_searched(
     triviaqa: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Its texts hold its answers, so the passages are found; the pool is that of all its questions."""
-    sets = ("--set", "generated", "--set", f"triviaqa={triviaqa}")
-    assert asked(*sets, "--out", str(tmp_path), "--json") == 0
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    names = [one["dataset"] for one in found["sets"]]
-    assert names == ["generated", "triviaqa"]
-    trivia = found["sets"][1]
+    asked = ["--dataset", "triviaqa", "--data", str(triviaqa), *QUICK]
+    assert retrieval([*asked, "--out", str(tmp_path), "--json"]) == 0
+    trivia: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert 0 < trivia["questions"] <= 20
     assert trivia["passages"] > 20
     first = trivia["results"][0]
     assert first["retriever"] == "bm25"
     assert 0 < first["recall@5"] <= first["recall@50"] <= 1
-    assert json.loads((tmp_path / "retrieval.json").read_text("utf-8")) == found
-    assert NO_TRIVIAQA not in found["notes"]
+    assert json.loads((tmp_path / "retrieval.json").read_text("utf-8")) == trivia
 
 
 def test_triviaqa_is_recorded_over_its_own_passages(
@@ -83,9 +74,3 @@ def test_triviaqa_is_recorded_over_its_own_passages(
     assert main(["traces", "info", out, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["questions"] == 3
-
-
-@pytest.mark.parametrize("wrong", ["trivia=x", "hotpotqa", "hotpotqa=", "generated=x", "nq-open=x"])
-def test_a_set_is_a_name_and_its_file(wrong: str) -> None:
-    with pytest.raises(UsageError, match="--set NAME=FILE"):
-        read_set(wrong)

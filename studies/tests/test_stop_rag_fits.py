@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("transformers", reason="the extra 'learn' is missing")
 
-from studies.stop_rag.fits import FitProgress, fit_variants
+from studies.stop_rag.fits import fit_variants
 from studies.tests.stop_rag import ALONE, QUICK, study_records, study_traces
 
 from suffice.errors import DataError
@@ -65,18 +65,19 @@ def test_a_study_that_was_killed_goes_on(tmp_path: Path) -> None:
     settings = replace(ALONE, folder=tmp_path)
     whole = fit_variants(study_traces(), ALONE)
 
-    def kill(now: FitProgress) -> None:
-        if now.fit.seed == 43 and now.training is not None and now.training.done == 20:
-            raise KilledError
+    def kill(name: str) -> Callable[[Any], None]:
+        def watch(now: Any) -> None:
+            if name == "signals, seed 43" and now.done == 20:
+                raise KilledError
+
+        return watch
 
     with pytest.raises(KilledError):
         fit_variants(study_traces(), settings, kill)
     assert (tmp_path / "signals-43" / "checkpoint.safetensors").exists()
-    told: list[FitProgress] = []
-    again = fit_variants(study_traces(), settings, told.append)
+    steps: list[int] = []
+    again = fit_variants(study_traces(), settings, lambda _: lambda now: steps.append(now.done))
     assert [fitted.loaded for fitted in again] == [True, False]
-    assert [fitted.stage for fitted in told if fitted.fit.seed == 42] == ["found"]
-    steps = [fitted.training.done for fitted in told if fitted.training is not None]
     assert steps[0] > 1
     assert steps[-1] == 30
     assert [fitted.policy.threshold for fitted in again] == [

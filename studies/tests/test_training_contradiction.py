@@ -10,13 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from studies.training import contradiction as train_contradiction
-from studies.training.contradiction import (
-    STUDY,
-    ContradictionSettings,
-    logistic_weights,
-    measure,
-    train,
-)
+from studies.training.__main__ import main
+from studies.training.contradiction import ContradictionSettings, logistic_weights, measure, train
 from studies.training.template_pairs import Kind, Pair
 
 from suffice.retrieval import contradiction
@@ -55,17 +50,17 @@ def test_the_command_writes_and_measures(
 ) -> None:
     monkeypatch.setattr(OnnxEncoder, "load", lambda **_: HashingEncoder(32))
     out = tmp_path / "head.safetensors"
-    assert STUDY.main(["--out", str(out), "--pairs", "4", "--json"]) == 0
+    assert main(["contradiction", "--out", str(out), "--pairs", "4", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["settings"] == {"pairs": 4, "pole_ridge": 0.5, "ridge": 1.0, "seed": 42}
     assert document["test_pairs"] == 13 * 4
     assert set(document["held_out"]) == {"markers", "head"}
     assert HeadWeights.read(out).encoder == "hashing-32"
-    assert STUDY.main(["--out", str(out), "--pairs", "4"]) == 0
+    assert main(["contradiction", "--out", str(out), "--pairs", "4"]) == 0
     shown = capsys.readouterr().out
     assert "auroc" in shown
     # of so few pairs some resamples leave a figure undefined
-    assert STUDY.main(["--out", str(out), "--pairs", "1"]) == 0
+    assert main(["contradiction", "--out", str(out), "--pairs", "1"]) == 0
     assert "accuracy" in capsys.readouterr().out
 
 

@@ -1,1 +1,1 @@
-"""Training of the small networks that are shipped or trained by hand."""
+"""Training of the small networks that are shipped."""

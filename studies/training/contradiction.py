@@ -10,9 +10,11 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from studies.command import Found, Options, Request, Study
+from studies.command import Found, report
 from studies.training.template_pairs import KINDS, Pair, make_pairs, pole_phrases
 from suffice._version import VERSION
+from suffice.cli.output import Form
+from suffice.cli.parser import command
 from suffice.contracts import ContradictionDetector, Encoder
 from suffice.errors import UsageError
 from suffice.options import Option
@@ -135,13 +137,6 @@ def _metrics(counts: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
 
 
 # --- the command ----------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContradictionOptions:
-    """Where the weights are written."""
-
-    out: Annotated[str, Option(metavar="FILE", help="where the weights are written")]
-
-
 def _tables(held_out: Mapping[str, Mapping[str, Any]], pairs: int) -> tuple[Table, Table]:
     metrics = (*METRICS, "auroc")
     return (
@@ -181,14 +176,22 @@ def _tables(held_out: Mapping[str, Mapping[str, Any]], pairs: int) -> tuple[Tabl
     )
 
 
-def _run(request: Request) -> Found:
-    asked = request.read(ContradictionOptions)
-    out = writable(asked.out)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    settings = request.read(ContradictionSettings)
+@command()
+def run(
+    *,
+    out: Annotated[str, Option(metavar="FILE", help="where the weights are written")],
+    settings: ContradictionSettings,
+    form: Form,
+) -> int:
+    """Train the contradiction head on pairs of plan steps made from templates.
+
+    Compares it with the published markers on templates held out.
+    """
+    file = writable(out)
+    file.parent.mkdir(parents=True, exist_ok=True)
     encoder = OnnxEncoder.load(threads=1)
     weights = train(encoder, settings)
-    weights.write(out)
+    weights.write(file)
     pairs = make_pairs("test", per_family=settings.pairs, seed=settings.seed)
     detectors: dict[str, ContradictionDetector] = {
         "markers": MarkerDetector(),
@@ -197,19 +200,11 @@ def _run(request: Request) -> Found:
     held_out = {name: measure(detector, pairs) for name, detector in detectors.items()}
     document = {
         "version": VERSION,
-        "file": asked.out,
+        "file": out,
         "encoder": encoder.name,
         "settings": settings,
         "test_pairs": len(pairs),
         "held_out": held_out,
     }
-    return Found(document=document, shown=_tables(held_out, len(pairs)))
-
-
-STUDY = Study(
-    name="training contradiction",
-    description="Trains the contradiction head on pairs of plan steps made from templates, and compares it "
-    "with the published markers on templates held out.",
-    options=(Options(settings=ContradictionOptions), Options(settings=ContradictionSettings)),
-    run=_run,
-)
+    found = Found(document=document, shown=_tables(held_out, len(pairs)))
+    return report("contradiction", found, form)

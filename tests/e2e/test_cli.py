@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from tests.commands import read_json, refused, run, run_json, run_process
+from tests.commands import refused, run, run_json, run_process
 
 from suffice.trace.rounds.reader import read_traces
 
@@ -26,7 +26,6 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_version_and_help() -> None:
     assert run_process("--version").stdout.startswith("suffice ")
-    assert run_process("replay", "--help").stdout == run("replay", "--help").stdout
     for command in ("demo", "ask", "record", "traces", "signals", "fit", "replay", "report"):
         assert run(command, "--help").stdout.startswith(f"Usage: suffice {command}")
 
@@ -49,22 +48,17 @@ def test_record_resumes_and_validates(recorded: Path) -> None:
 
 
 def test_a_process_prints_the_same(recorded: Path) -> None:
-    for arguments in (
-        ("replay", recorded, "--policy", "tasr", "--stop-when", "answer_stable"),
-        ("replay", recorded, "--policy", "nonsense"),
-        ("traces", "validate", recorded, "--json"),
-    ):
-        alone, here = run_process(*arguments), run(*arguments)
-        assert (alone.returncode, alone.stdout) == (here.returncode, here.stdout)
-        assert alone.stderr == here.stderr
+    arguments = ("replay", recorded, "--policy", "tasr", "--stop-when", "answer_stable")
+    alone, here = run_process(*arguments), run(*arguments)
+    assert (alone.returncode, alone.stdout) == (here.returncode, here.stdout)
+    assert alone.stderr == here.stderr
 
 
 def test_replay_fields_and_order(recorded: Path) -> None:
-    done = run_process(
+    document = run_json(
         "replay", recorded, "--policy", "fixed-1", "--policy", "tasr", "--policy", "tasr",
-        "--policy", "oracle-em", "--stop-when", "answer_stable", "--per-question", "--json",
+        "--policy", "oracle-em", "--stop-when", "answer_stable", "--per-question",
     )  # fmt: skip
-    document = read_json(done)
     names = [each["name"] for each in document["policies"]]
     assert names == ["fixed-1", "tasr", "tasr#2", "oracle-em", "answer_stable", "fixed-3"]
     assert document["baseline"] == "fixed-3"

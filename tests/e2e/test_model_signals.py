@@ -67,9 +67,6 @@ def test_closed_book_and_judge_from_record_to_replay(recorded: Path, tmp_path: P
     [
         (["--only", "overlap", "--llm", "scripted"], "--llm"),
         (["--only", "overlap", "--reranker", "x"], "rerank_top_score"),
-        (["--only", "overlap", "--encoder", "x"], "--encoder"),
-        (["--only", "overlap", "--nli", "x"], "--nli"),
-        (["--encoder-model", "m"], "--encoder URL"),
         (["--encoder", "http://127.0.0.1:9"], "--encoder-model M"),
         (["--only", "judge_support", "--llm", "nonsense"], "'nonsense'"),
     ],

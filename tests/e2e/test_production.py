@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+import suffice
 from suffice.policies.file import load_policy
+from suffice.replay.choose import candidates
 from suffice.trace.rounds.reader import read_traces
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
+
+
+@pytest.fixture
+def _few_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every method and signal is compared by the tests of ``choose``."""
+    monkeypatch.setattr(candidates, "nameable_methods", tuple)
+    few = partial(suffice.choose, signals=("answer_stable",), max_signals=1, resamples=20)
+    monkeypatch.setattr(suffice, "choose", few)
 
 
 def walk(out: Path, llm: str, questions: int, loss: float = 0.5) -> str:
@@ -28,6 +39,7 @@ def walk(out: Path, llm: str, questions: int, loss: float = 0.5) -> str:
     return (out / "policy.json").read_text()
 
 
+@pytest.mark.usefixtures("_few_candidates")
 def test_from_shadow_to_live(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     policy = json.loads(walk(tmp_path, "scripted", 60))
     assert policy["kind"] == "certified"
@@ -36,6 +48,7 @@ def test_from_shadow_to_live(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert "CUT RECORDS" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("_few_candidates")
 def test_where_nothing_is_proven_the_full_budget_goes_live(tmp_path: Path) -> None:
     walk(tmp_path, "scripted", 24, 0.0001)
     assert load_policy(tmp_path / "policy.json").policy.facts.earliest == 4

@@ -190,6 +190,32 @@ def test_an_end_under_load_loses_no_answered_round(
 
 
 @pytest.mark.slow
+def test_a_killed_service_loses_no_round_of_a_loop_that_it_answered(
+    given: Path, tmp_path: Path
+) -> None:
+    record = tmp_path / "r"
+    with serving(given, record) as running:
+
+        def post(path: str, **body: Any) -> Any:
+            return running.client.post(path, json=body).raise_for_status().json()
+
+        loops = [
+            post("/v1/loops", question=f"Question {n}?", policy="two")["id"] for n in range(20)
+        ]
+        for number in (1, 2):
+            for loop in loops:
+                post(f"/v1/loops/{loop}/rounds", round=number, answer=f"{number}")
+        running.child.send(signal.SIGKILL)
+    killed = list(read_traces(record).records())
+    assert len(killed) == 20
+    assert all([held.answer for held in one.rounds] == ["1", "2"] for one in killed)
+    with serving(given, record) as running:
+        told = running.client.get(f"/v1/loops/{loops[0]}").json()
+        assert "started anew" in told["error"]["message"]
+    assert read_traces(record).n_questions == 20
+
+
+@pytest.mark.slow
 def test_a_full_disk_costs_no_answer(given: Path, disk: Path) -> None:
     record = disk / "r"
     with serving(given, record) as running:

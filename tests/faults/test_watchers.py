@@ -59,7 +59,7 @@ def check_watched(place: str, told: Path) -> dict[str, QuestionRecord]:
     return records
 
 
-@pytest.mark.parametrize("times", [6, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("times", [3, pytest.param(100, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", ["folder", "server"])
 def test_two_watchers_killed_lose_nothing_that_was_finished(
     times: int, kind: str, tmp_path: Path, request: pytest.FixtureRequest

@@ -1,7 +1,7 @@
 """An OpenAI-compatible server that plays an agent's model: it searches a few times, then answers.
 
 Tool calls are scripted, because no model that fits the tests calls tools by itself; answers are written by
-a function, or by the embedded model from what the searches brought.
+a function.
 """
 
 from __future__ import annotations
@@ -14,9 +14,6 @@ from typing import Any
 
 from tests.server import Answer, Body, Server
 
-from suffice.contracts import ChatModel, Completion, GenerationRequest
-from suffice.trace.rounds.records import Token
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
@@ -27,8 +24,8 @@ class Seen:
     passages: tuple[str, ...]
 
 
-Writer = Callable[[Seen], "str | Completion"]
-"""Writes the answer; of a text, every word is a token with the log-probability -0.1."""
+Writer = Callable[[Seen], str]
+"""Writes the answer, of which every word is a token with the log-probability -0.1."""
 
 
 def in_order(*answers: str) -> Writer:
@@ -39,21 +36,6 @@ def in_order(*answers: str) -> Writer:
 def newest_passage(seen: Seen) -> str:
     """The text that the last search brought."""
     return seen.passages[-1] if seen.passages else "I do not know"
-
-
-def writer_of(model: ChatModel) -> Writer:
-    """Has a model of ours, such as the embedded one, answer from the passages seen."""
-
-    def write(seen: Seen) -> Completion:
-        passages = "\n".join(seen.passages)
-        prompt = (
-            "Passages:\nParis is the capital of France.\nQuestion: What is the capital of France?\n"
-            f"Answer: Paris\n\nPassages:\n{passages}\nQuestion: {seen.question}\nAnswer:"
-        )
-        request = GenerationRequest(prompt=prompt, max_tokens=16, top_logprobs=2, stop=("\n",))
-        return model.generate(request).completions[0]
-
-    return write
 
 
 @contextmanager
@@ -68,20 +50,9 @@ def agent_server(
 ) -> Iterator[AgentServer]:
     """A server that is closed again.
 
-    Parameters
-    ----------
-    answer
-        Who writes the answer.
-    searches
-        Rounds in which ``tool`` is called with a new query before the answer.
-    tool
-        Which of the request's tools; its first where it has no such one.
-    at_once
-        Calls in one message.
-    final_tool
-        Name of the tool that takes the answer, where a request has it; ``None``: answers are texts.
-    stubborn
-        Whether tools are called that the request does not offer, as a model may that saw them before.
+    In ``searches`` rounds ``tool`` (a request's first, where it has no such one) is called ``at_once`` times
+    with new queries. Then ``answer`` writes, into ``final_tool`` where a request has it. ``stubborn``: tools
+    are called that a request does not offer, as a model may that saw them before.
     """
     server = AgentServer(answer, searches, tool, at_once, final_tool)
     server.stubborn = stubborn
@@ -155,14 +126,13 @@ class AgentServer(Server):
                 for n, query in enumerate(queries, start=1)
             ]
             return {"role": "assistant", "content": None, "tool_calls": calls}, None
-        written = self.write(seen)
-        text = written if isinstance(written, str) else written.text.strip()
+        text = self.write(seen)
         if self.final_tool in tools:
             calls = [
                 _call("call_final", self.final_tool, {_argument(tools[self.final_tool]): text})
             ]
             return {"role": "assistant", "content": None, "tool_calls": calls}, None
-        return {"role": "assistant", "content": text}, _logprobs(written)
+        return {"role": "assistant", "content": text}, _logprobs(text)
 
 
 def _tools(body: Body) -> dict[str, Body]:
@@ -208,24 +178,11 @@ def _seen(messages: Sequence[Body]) -> Seen:
     return Seen(question=question, rounds=rounds, passages=tuple(passages))
 
 
-def _logprobs(written: str | Completion) -> Body:
-    if isinstance(written, str):
-        words = written.split(" ")
-        texts = [word if place == 0 else f" {word}" for place, word in enumerate(words)]
-        tokens: Sequence[Token] = [Token(text, -0.1) for text in texts]
-    else:
-        tokens = written.tokens or ()
-    return {
-        "content": [
-            {
-                "token": token.token, "logprob": token.logprob, "bytes": None,
-                "top_logprobs": [
-                    {"token": top.token, "logprob": top.logprob, "bytes": None} for top in token.top
-                ],
-            }
-            for token in tokens
-        ]
-    }  # fmt: skip
+def _logprobs(text: str) -> Body:
+    words = text.split(" ")
+    tokens = [word if place == 0 else f" {word}" for place, word in enumerate(words)]
+    none: Body = {"bytes": None, "top_logprobs": []}
+    return {"content": [{"token": token, "logprob": -0.1, **none} for token in tokens]}
 
 
 def _usage(prompt: int, completion: int) -> Body:

@@ -46,9 +46,7 @@ def played(write: Writer, searches: int = 5) -> Writer:
         question = asked.partition("[[ ## question ## ]]\n")[2].partition("\n")[0]
         if "starting with the field `[[ ## next_thought ## ]]`" not in asked:
             now = replace(seen, question=question, rounds=len(passages), passages=tuple(passages))
-            written = write(now)
-            text = written if isinstance(written, str) else written.text.strip()
-            return fields(reasoning="So it says.", answer=text)
+            return fields(reasoning="So it says.", answer=write(now))
         on = len(passages) < searches
         arguments = {"query": f"{question} ({len(passages) + 1})"} if on else {}
         return fields(

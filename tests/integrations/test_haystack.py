@@ -10,7 +10,7 @@ import pytest
 from tests.integrations.retrieving import QUERIES, TEXTS, bag
 
 from suffice.contracts import Retriever
-from suffice.errors import SufficeWarning, UsageError
+from suffice.errors import UsageError
 from suffice.integrations.haystack import HaystackRetriever
 from suffice.testing.conformance import check_retriever
 
@@ -27,17 +27,6 @@ class Embedder:
     @haystack.component.output_types(embedding=list[float])  # type: ignore[untyped-decorator]
     def run(self, text: str) -> dict[str, Any]:
         return {"embedding": bag(text)}
-
-
-@haystack.component
-class Fixed:
-    """Three documents, or none at all with an error."""
-
-    @haystack.component.output_types(documents=list[Any])  # type: ignore[untyped-decorator]
-    def run(self, query: str) -> dict[str, Any]:
-        if query == "lost":
-            raise ConnectionError(query)
-        return {"documents": [haystack.Document(content=text) for text in list(TEXTS.values())[:3]]}
 
 
 @pytest.fixture
@@ -81,18 +70,6 @@ def test_embeddings_keep_the_protocol(store: Any) -> None:
 
 def test_an_empty_query_finds_nothing(store: Any) -> None:
     assert HaystackRetriever(retrievers.InMemoryBM25Retriever(store)).retrieve(" ", 3) == ()
-
-
-def test_a_number_out_of_reach_is_said_once() -> None:
-    adapted = HaystackRetriever(Fixed())
-    assert [each.score for each in adapted.retrieve("x", 2)] == [1.0, 0.5]
-    with pytest.warns(SufficeWarning, match="15"):
-        assert len(adapted.retrieve("x", 15)) == 3
-
-
-def test_a_store_is_no_component(store: Any) -> None:
-    with pytest.raises(UsageError, match="InMemoryDocumentStore"):
-        HaystackRetriever(store)
 
 
 def test_the_snippet_of_the_docs_runs(run_snippet: Callable[..., dict[str, Any]]) -> None:

@@ -37,22 +37,6 @@ class Bags(embeddings.BaseEmbedding):  # type: ignore[name-defined,misc]
         return bag(query)
 
 
-class Listed(retrievers.BaseRetriever):  # type: ignore[name-defined,misc]
-    """Notes in a fixed order, three unless asked for others, with the scores given."""
-
-    def __init__(self, *scores: float | None) -> None:
-        self.scores = scores
-        super().__init__()
-
-    def _retrieve(self, query_bundle: Any) -> list[Any]:
-        if query_bundle.query_str == "lost":
-            raise ConnectionError("lost")
-        return [
-            schema.NodeWithScore(node=node, score=score)
-            for node, score in zip(nodes(), self.scores, strict=False)
-        ]
-
-
 def nodes() -> list[Any]:
     return [
         schema.TextNode(id_=key, text=text, metadata={"title": key.title(), "number": at})
@@ -101,12 +85,6 @@ def test_ids_from_metadata(index: Any) -> None:
     assert adapted.retrieve("green boat of the harbour master", 1)[0].id == "2"
 
 
-def test_a_number_out_of_reach_is_said_once() -> None:
-    adapted = LlamaIndexRetriever(Listed(0.9, 0.5, 0.1))
-    with pytest.warns(SufficeWarning, match="LlamaIndex's Listed gave 3 documents where 15 were"):
-        assert len(adapted.retrieve("x", 15)) == 3
-
-
 def test_fusion_keeps_the_numbers_of_its_parts(index: Any) -> None:
     fused = retrievers.QueryFusionRetriever(
         [index.as_retriever(similarity_top_k=2), index.as_retriever(similarity_top_k=3)],
@@ -119,11 +97,6 @@ def test_fusion_keeps_the_numbers_of_its_parts(index: Any) -> None:
     assert len(adapted.retrieve("green boat", 1)) == 1
     with pytest.warns(SufficeWarning, match="or that of the retrievers it is made of"):
         assert len(adapted.retrieve("green boat", 6)) == 3
-
-
-def test_an_index_is_no_retriever(index: Any) -> None:
-    with pytest.raises(UsageError, match=r"found VectorStoreIndex; .*as_retriever\(\)"):
-        LlamaIndexRetriever(index)
 
 
 def test_the_snippet_of_the_docs_runs(run_snippet: Callable[..., dict[str, Any]]) -> None:

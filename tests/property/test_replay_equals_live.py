@@ -33,7 +33,7 @@ from suffice.trace.rounds.records import QuestionRecord, Round
 from suffice.trace.rounds.writer import write_traces
 
 
-@settings(deadline=None, max_examples=8, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=examples(40), suppress_health_check=[HealthCheck.too_slow])
 @given(records=question_records())
 def test_first_live_stop_is_the_replayed_one(records: list[QuestionRecord]) -> None:
     for policy in policies():

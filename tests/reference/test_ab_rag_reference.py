@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from studies.ab_rag.results import RecordStudy
 from studies.ab_rag.study import ABRagStudySettings, ab_rag_study
 
 from suffice.replay.run.compare import compare
@@ -47,33 +46,19 @@ def test_the_published_preset(data_folder: Path, name: str) -> None:
     assert found.beyond_record == {"ollama": 0, "local": 15}[name]
 
 
-@pytest.fixture(scope="module", params=["ollama", "local"])
-def study(request: pytest.FixtureRequest, data_folder: Path) -> tuple[str, RecordStudy]:
-    settings = ABRagStudySettings(comparison=ComparisonSettings(resamples=200))
-    return request.param, ab_rag_study([log(data_folder, request.param)], settings)[0]
-
-
-def test_answers_above_and_below_the_threshold(study: tuple[str, RecordStudy]) -> None:
-    wanted = {"ollama": (155, 0.516, 45, 0.222), "local": (182, 0.357, 18, 0.222)}
-    name, found = study
+@pytest.mark.parametrize(
+    ("name", "wanted"), [("ollama", (155, 0.516, 45, 0.222)), ("local", (182, 0.357, 18, 0.222))]
+)
+def test_answers_above_and_below_the_threshold(
+    data_folder: Path, name: str, wanted: tuple[float, ...]
+) -> None:
+    settings = ABRagStudySettings(comparison=ComparisonSettings(resamples=20))
+    (found,) = ab_rag_study([log(data_folder, name)], settings)
     (split,) = [each for each in found.document["selective"] if each["policy"] == "ab-rag"]
-    above, em_above, below, em_below = wanted[name]
     assert split["threshold"] == 0.6
-    assert (split["above"]["questions"], split["below"]["questions"]) == (above, below)
-    assert split["above"]["em"].estimate == pytest.approx(em_above, abs=5e-4)
-    assert split["below"]["em"].estimate == pytest.approx(em_below, abs=5e-4)
-
-
-def test_single_signals_in_round_1(study: tuple[str, RecordStudy]) -> None:
-    wanted = {
-        "ollama": {"S1": 0.651, "S2": 0.568, "S3": 0.550},
-        "local": {"S1": 0.607, "S2": 0.517, "S3": 0.571},
-    }
-    name, found = study
-    signals = found.document["signals"]
-    areas = {each["part"]: each["auroc"].estimate for each in signals}
-    assert areas == pytest.approx(wanted[name], abs=5e-4)
-    assert all(each["defined"] == 200 for each in signals)
+    sides = [split[side] for side in ("above", "below")]
+    figures = [figure for side in sides for figure in (side["questions"], side["em"].estimate)]
+    assert figures == pytest.approx(wanted, abs=5e-4)
 
 
 def test_thresholds_on_a_plateau_change_nothing(data_folder: Path) -> None:

@@ -9,6 +9,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from tests.certifying import most_allowed
 from tests.choice_population import (
     NARROW,
     Known,
@@ -148,13 +149,9 @@ def counts(case: str, draws: Iterator[int] | range) -> tuple[int, int]:
     return broken, early
 
 
-def most_allowed(draws: int) -> float:
-    return 0.05 * draws + 3 * float((0.05 * 0.95 * draws) ** 0.5)
-
-
 def test_a_fast_sample_of_the_promise() -> None:
-    broken, _ = counts("mixed", range(4))
-    assert broken <= most_allowed(4)
+    broken, _ = counts("mixed", range(2))
+    assert broken <= 2 * most_allowed(0.05, 2)
 
 
 def test_every_rule_is_just_above_the_line_at_the_ends() -> None:
@@ -173,5 +170,5 @@ def test_the_promise_is_kept(case: str, monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.setattr(candidates, "_rules", lambda *_: ([], 0, (), None))
         monkeypatch.setattr(candidates, "_FEWEST_VOTES", ROUNDS)
     broken, early = counts(case, range(DRAWS))
-    assert broken <= most_allowed(DRAWS), (broken, early)
+    assert broken <= DRAWS * most_allowed(0.05, DRAWS), (broken, early)
     assert case != "mixed" or early > 200

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from numpy.typing import NDArray
-from tests.certifying import certify
+from tests.certifying import certify, most_allowed
 from tests.cut_estimates import estimated
 from tests.cut_population import PROFILES, Log, Population, population
 
@@ -63,7 +63,7 @@ def test_a_policy_and_a_share_that_changed_and_labels_of_some(weights: Weights) 
     logs = (Log(drawn, drawn.loggers["eager"], 0.3), Log(drawn, drawn.loggers["wary"], 0.15))
     targets = [drawn.fixed(1), drawn.fixed(5), drawn.stops(1.2)]
     found = []
-    for number in range(60):
+    for number in range(30):
         rows = np.random.default_rng([7, number]).integers(0, PROFILES, (2, 300))
         parts = [
             labelled_in_part(log.record(of, 2 * number + n), (0.8, 0.4), 2 * number + n, "ab"[n])
@@ -159,10 +159,6 @@ def true_losses(drawn: Population, stops: NDArray[np.int16], loss: LossName) -> 
     at_stops = drawn.scores[np.arange(PROFILES), stops - 1]
     losses = drawn.scores[:, -1] - at_stops
     return np.asarray((losses if loss == "signed" else np.maximum(losses, 0.0)).mean(axis=1))
-
-
-def most_allowed(delta: float, draws: int) -> float:
-    return delta + 3 * float(np.sqrt(delta * (1 - delta) / draws))
 
 
 def test_a_fast_sample_of_promises_on_cut_records() -> None:

@@ -127,7 +127,7 @@ def test_a_fast_sample_of_the_guarantee(kind: Kind) -> None:
     people, alpha = population(kind, 3), Fraction("0.1")
     levels = chosen_levels(kind, 3, alpha, "corrected")
     for size in (30, 300):
-        found = over_splits(people, alpha, levels, "corrected", size=size, splits=500)
+        found = over_splits(people, alpha, levels, "corrected", size=size, splits=300)
         assert found.above(alpha) > -3, (size, found)
         if size == 300:
             assert found.answered > 0.05, found  # something is stopped, or nothing was tested
@@ -186,7 +186,7 @@ def test_the_promise_is_kept_at_the_edges(name: str) -> None:
     size, level, rounds = EDGES[name]
     alpha, people = Fraction(level), edge(name)
     levels = tuple(map(Fraction, rounds))
-    found = over_splits(people, alpha, levels, "corrected", size=size, splits=1000)
+    found = over_splits(people, alpha, levels, "corrected", size=size, splits=400)
     assert found.above(alpha) > -3, found
 
 
