@@ -230,11 +230,6 @@ def test_joules_by_hand() -> None:
     assert paid(searched, searching)["joules"] == pytest.approx([expected + 10.0])
 
 
-def test_an_unknown_name_is_refused() -> None:
-    with pytest.raises(UsageError, match="'money'"):
-        cost_matrix(of_rounds(a_round()), "money")
-
-
 COUNTS = st.integers(0, 300)
 BOOLS = dict.fromkeys(("answers", "samples", "verdicts", "reranks", "at_end"), st.booleans())
 READS = st.builds(CostReads, until=st.none() | st.integers(1, 4), **BOOLS)

@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.properties import examples
 
-from suffice.contracts import ChatModel, Completion, Generation, GenerationRequest, Message
+from suffice.contracts import Completion, Generation, GenerationRequest, Message
 from suffice.errors import BackendError, DataError, UsageError
 from suffice.llm.connect import CachedModel, connect, request_key
 from suffice.llm.endpoint import OpenAISettings
@@ -33,27 +33,6 @@ REQUEST = GenerationRequest(prompt="Evidence: Ann, Bob, Cid, Dee", temperature=0
 
 def texts(reply: Generation) -> list[str]:
     return [completion.text for completion in reply.completions]
-
-
-def test_it_passes_the_model_through(tmp_path: Path) -> None:
-    inner = ScriptedModel(name="inner", api="chat", logprobs=False)
-    with CachedModel(inner, tmp_path / "deep" / "er" / "c.sqlite") as model:
-        assert isinstance(model, ChatModel)
-        assert (model.name, model.api, model.endpoint) == ("inner", "chat", "scripted")
-        assert model.model is inner
-        assert model.concurrency == 1
-        assert not model.supports_logprobs()
-
-
-def test_only_missing_samples_are_drawn_and_equal_a_fresh_draw(tmp_path: Path) -> None:
-    inner = ScriptedModel()
-    with CachedModel(inner, tmp_path / "c") as model:
-        three = model.generate(replace(REQUEST, n=3))
-        five = model.generate(replace(REQUEST, n=5))
-        assert texts(model.generate(replace(REQUEST, n=2))) == texts(five)[:2]
-    assert [(request.n, request.seed) for request in inner.requests] == [(3, 5), (2, 8)]
-    assert texts(five)[:3] == texts(three)
-    assert texts(five) == texts(ScriptedModel().generate(replace(REQUEST, n=5)))
 
 
 def test_samples_without_a_seed_do_not_collapse(tmp_path: Path) -> None:
@@ -278,31 +257,6 @@ def test_a_file_that_is_no_database(tmp_path: Path) -> None:
         CachedModel(ScriptedModel(), path)
 
 
-def test_damage_in_the_middle(tmp_path: Path) -> None:
-    path = tmp_path / "c"
-    with CachedModel(ScriptedModel(), path) as model:
-        for i in range(50):
-            model.generate(replace(REQUEST, prompt=f"p {i}", top_logprobs=5))
-    data = bytearray(path.read_bytes())
-    data[8192:] = b"\x5a" * (len(data) - 8192)
-    path.write_bytes(data)
-    requests = [replace(REQUEST, prompt=f"p {i}", top_logprobs=5) for i in range(50)]
-    with CachedModel(ScriptedModel(), path) as model, pytest.raises(DataError, match="damaged"):
-        list(map(model.generate, requests))
-
-
-@pytest.mark.parametrize("text", ["{", "[]", '{"text": "a"}', '{"text": 1, "tokens": [1]}'])
-def test_a_row_that_is_no_completion(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "c"
-    with CachedModel(ScriptedModel(), path) as model:
-        model.generate(REQUEST)
-        with sqlite3.connect(path) as database:
-            database.execute("UPDATE samples SET completion = ?", (text,))
-        database.close()
-        with pytest.raises(DataError, match="damaged"):
-            model.generate(REQUEST)
-
-
 def test_newer_and_foreign_files(tmp_path: Path) -> None:
     path = tmp_path / "c"
     CachedModel(ScriptedModel(), path).close()
@@ -368,37 +322,12 @@ def test_a_schema_and_the_order_of_its_keys_enter_the_key() -> None:
         key({"enum": {1}})
 
 
-def test_replies_with_a_schema_are_kept_apart(tmp_path: Path) -> None:
-    inner = ScriptedModel(["free", "{}"])
-    shaped = replace(REQUEST, json_schema={"type": "object"})
-    with CachedModel(inner, tmp_path / "c") as model:
-        assert texts(model.generate(REQUEST)) == ["free"]
-        assert texts(model.generate(shaped)) == texts(model.generate(shaped)) == ["{}"]
-    assert inner.requests == (REQUEST, shaped)
-
-
 # --- connect --------------------------------------------------------------------------------------
 def test_a_url_connects_without_asking() -> None:
     model = connect("http://127.0.0.1:9/v1/", "m", server=OpenAISettings(api="completion"))
     assert isinstance(model, OpenAICompatibleModel)
     assert (model.name, model.api, model.endpoint) == ("m", "completion", "http://127.0.0.1:9/v1")
     model.close()
-
-
-def test_a_cache_wraps(tmp_path: Path) -> None:
-    model = connect("http://127.0.0.1:9/v1", "m", cache=tmp_path / "c")
-    assert isinstance(model, CachedModel)
-    model.close()
-    assert (tmp_path / "c").is_file()
-
-
-def test_embedded_takes_a_path(tmp_path: Path) -> None:
-    path = tmp_path / "not.gguf"
-    path.write_text("text")
-    with pytest.raises(DataError, match="not a GGUF file"):
-        connect("embedded", str(path))
-    with pytest.raises(UsageError, match="no model 'nothing'"):
-        connect("embedded", "nothing")
 
 
 def test_several_servers_are_a_proxys() -> None:

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from suffice.concurrency import Aside
-from suffice.contracts import ChatModel, GenerationRequest, Message
+from suffice.contracts import GenerationRequest, Message
 from suffice.errors import BackendError, DataError, UsageError
 from suffice.llm.embedded import EmbeddedModel, EmbeddedSettings, model_path
 
@@ -41,16 +41,6 @@ SETTINGS = EmbeddedSettings(n_ctx=1024, n_parallel=3, replicas=1, threads=1)
 def model() -> Iterator[EmbeddedModel]:
     with EmbeddedModel.load(settings=SETTINGS) as loaded:
         yield loaded
-
-
-@pytest.mark.model
-def test_the_bundled_weights(model: EmbeddedModel) -> None:
-    assert isinstance(model, ChatModel)
-    assert model.name == "gemma-3-270m-q4_k_m"
-    assert model.api == "completion"
-    assert "Gemma Terms of Use" in model.licence
-    assert model.concurrency == 1
-    assert model.supports_logprobs()
 
 
 @pytest.mark.model
@@ -107,20 +97,6 @@ def test_samples_are_distinct_seeded_and_counted(model: EmbeddedModel) -> None:
     assert reply.prompt_tokens == singles[0].prompt_tokens
     assert singles[1].cached_tokens == (singles[1].prompt_tokens or 0) - 1
     assert all(completion.tokens is None for completion in reply.completions)
-
-
-@pytest.mark.slow
-@pytest.mark.model
-def test_eight_samples_with_tokens_in_three_slots(model: EmbeddedModel) -> None:
-    eight = replace(SAMPLES, n=8, max_tokens=4, top_logprobs=2)
-    reply = model.generate(eight)
-    assert len({completion.text for completion in reply.completions}) > 4
-    for completion in reply.completions:
-        assert completion.tokens is not None
-        assert all(len(token.top) == 2 for token in completion.tokens)
-    assert reply.completion_tokens == sum(len(it.tokens or ()) for it in reply.completions)
-    again = model.generate(eight)
-    assert [it.text for it in again.completions] == [it.text for it in reply.completions]
 
 
 @pytest.mark.model
@@ -297,19 +273,6 @@ def test_a_reply_is_held_to_a_schema_and_seeded(model: EmbeddedModel) -> None:
     first, second = (completion.text for completion in reply.completions)
     assert first != second
     assert model.generate(replace(SHAPED, n=1, seed=4)).completions[0].text == second
-
-
-@pytest.mark.slow
-@pytest.mark.model
-def test_a_shaped_reply_that_is_cut_is_no_json(model: EmbeddedModel) -> None:
-    (whole,) = model.generate(replace(SHAPED, n=1)).completions
-    (cut,) = model.generate(replace(SHAPED, n=1, max_tokens=6, top_logprobs=2)).completions
-    assert cut.finish_reason == "length"
-    assert whole.text.startswith(cut.text)
-    assert cut.tokens is not None
-    assert "".join(token.token for token in cut.tokens) == cut.text
-    with pytest.raises(ValueError, match=r"Expecting|Unterminated"):
-        json.loads(cut.text)
 
 
 @pytest.mark.model

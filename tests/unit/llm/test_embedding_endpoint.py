@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -75,17 +74,6 @@ def test_what_is_sent(server: Server) -> None:
     }  # fmt: skip
 
 
-def test_an_empty_text_is_sent_as_a_blank(server: Server, encoder: EndpointEncoder) -> None:
-    encoder.encode(["", "a"])
-    assert server.bodies[0]["input"] == [" ", "a"]
-
-
-def test_no_texts_ask_once_for_the_dimension(server: Server, encoder: EndpointEncoder) -> None:
-    for _ in range(2):
-        assert encoder.encode([]).shape == (0, 3)
-    assert len(server.bodies) == 1
-
-
 def test_the_servers_order_is_put_right(server: Server, encoder: EndpointEncoder) -> None:
     wanted = encoder.encode(["a", "bc", "def"])
 
@@ -145,14 +133,6 @@ def test_a_dimension_that_changes(server: Server, encoder: EndpointEncoder) -> N
     server.contents(lambda body: rows(*[[1.0] * 5] * len(body["input"])))
     with pytest.raises(BackendError, match="vectors of 3 numbers before and of 5 now"):
         encoder.encode(["a"])
-
-
-def test_several_threads(server: Server, encoder: EndpointEncoder) -> None:
-    texts = ["a", "bc", "def", "gh"]
-    wanted = encoder.encode(texts)
-    with ThreadPoolExecutor(6) as pool:
-        for found in pool.map(lambda _: encoder.encode(texts), range(20)):
-            np.testing.assert_array_equal(found, wanted)
 
 
 def test_names(server: Server) -> None:

@@ -74,14 +74,6 @@ def test_vectors_are_tried_for_again(fault: str) -> None:
     assert server.calls[fault] == 1
 
 
-def test_a_list_of_models_is_tried_for_again() -> None:
-    with (
-        planned("html", "error", listing=True) as server,
-        OpenAICompatibleModel(server.url, settings=settings()) as model,
-    ):
-        assert model.name == "only"
-
-
 @pytest.mark.parametrize(
     ("fault", "kind", "words"),
     [

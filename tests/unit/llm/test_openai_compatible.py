@@ -88,24 +88,6 @@ def test_a_chat_with_everything(server: Server) -> None:
     }  # fmt: skip
 
 
-def test_a_completion_with_legacy_logprobs(server: Server) -> None:
-    logprobs = {"tokens": [" x"], "token_logprobs": [-0.5], "top_logprobs": [{" x": -0.5}]}
-    choice = {"index": 0, "text": " x", "finish_reason": "length", "logprobs": logprobs}
-    server.answers((200, {}, {"choices": [choice]}))
-    reply = ask(server, with_(PLAIN, top_logprobs=5), extra_body={"cache_prompt": False})
-    assert server.paths == ["/v1/completions"]
-    assert server.bodies[0]["cache_prompt"] is False
-    assert reply.completions[0].tokens is not None
-    assert (reply.prompt_tokens, reply.cached_tokens, reply.completion_tokens) == (None,) * 3
-
-
-@pytest.mark.parametrize("status", [408, 503])
-def test_passing_failures_are_retried(server: Server, status: int) -> None:
-    server.answers(refuse(status), refuse(status), chat_reply)
-    assert ask(server).completions[0].text == "ok 0"
-    assert len(server.bodies) == 3
-
-
 def test_the_servers_pause_is_kept(server: Server) -> None:
     server.answers((429, {"retry-after": "1"}, {}), chat_reply)
     start = time.perf_counter()
@@ -161,11 +143,6 @@ def test_too_many_choices_are_cut_and_none_is_an_error(server: Server) -> None:
     server.answers((200, {}, {"choices": []}))
     with pytest.raises(BackendError, match="without any text"):
         ask(server)
-
-
-def test_a_server_without_logprobs(server: Server) -> None:
-    server.answer = lambda body: chat_reply(body | {"logprobs": False})
-    assert ask(server, with_(CHAT, top_logprobs=5)).completions[0].tokens is None
 
 
 def test_rejected_logprobs_are_not_asked_for_again(server: Server) -> None:
@@ -338,13 +315,6 @@ def test_a_refusal_that_quotes_the_request_teaches_nothing(server: Server) -> No
             model.generate(replace(SHAPED, max_tokens=65))
         model.generate(SHAPED)
     assert server.bodies[-1]["response_format"] == FORM
-
-
-def test_other_refusals_of_a_shaped_request_are_errors(server: Server) -> None:
-    server.answers(refuse(400, "top_p is too high"))
-    with pytest.raises(UsageError, match="top_p"):
-        ask(server, SHAPED)
-    assert len(server.bodies) == 1
 
 
 # --- told as it comes -----------------------------------------------------------------------------

@@ -147,12 +147,6 @@ def test_a_wrong_setting_is_not_about_the_prompt(message: str) -> None:
     assert type(refused(400, message)) is UsageError
 
 
-def test_a_body_without_a_message_is_read_too() -> None:
-    text = TOO_LONG["vllm"]
-    error = openai.APIStatusError("Error code: 400", response=answer(400), body=text)
-    assert type(translate(error, url=URL, model="m")) is BackendError
-
-
 def test_a_request_that_is_too_large_is_that_request_alone() -> None:
     assert "shorten it" in str(refused(413, "Request Entity Too Large"))
     assert type(refused(413, "Request Entity Too Large")) is BackendError

@@ -10,10 +10,8 @@ import pytest
 from suffice.contracts import MAX_REPLY_LETTERS, Completion, GenerationRequest, Message
 from suffice.errors import BackendError, UsageError
 from suffice.llm.wire import (
-    Counts,
     EventReply,
     check_request,
-    counts,
     joined_events,
     parse_completions,
     request_body,
@@ -134,33 +132,6 @@ def test_choices_come_in_the_order_of_their_index() -> None:
     assert [completion.text for completion in found] == ["a", "b"]
 
 
-def test_null_content_is_an_empty_text() -> None:
-    assert parse({"message": {"content": None}}).text == ""
-
-
-def test_counts() -> None:
-    usage = {
-        "prompt_tokens": 7,
-        "completion_tokens": 2,
-        "prompt_tokens_details": {"cached_tokens": 5},
-    }
-    assert counts({"usage": usage}) == Counts(prompt=7, cached=5, completion=2)
-    assert counts({"usage": {"prompt_tokens": 7, "prompt_tokens_details": None}}) == Counts(
-        prompt=7
-    )
-    assert counts({"usage": None}) == counts([]) == Counts()
-    assert counts({"usage": {"prompt_tokens": -1, "completion_tokens": True}}) == Counts()
-
-
-def test_the_body_of_a_completion() -> None:
-    common = {"temperature": 0.5, "top_p": 0.9, "max_tokens": 3, "n": 2, "seed": 4, "stop": ["x"]}
-    request = GenerationRequest(
-        prompt="p", temperature=0.5, top_p=0.9, max_tokens=3, n=2, seed=4, stop=("x",),
-        top_logprobs=5,
-    )  # fmt: skip
-    assert request_body(request) == common | {"prompt": "p", "logprobs": 5}
-
-
 @pytest.mark.parametrize(
     ("request_", "words"),
     [
@@ -267,9 +238,3 @@ def test_a_reply_of_10_mb_is_kept_and_told_as_far_as_it_is_read() -> None:
     (whole,) = parse_completions(joined_events(content, "s"), top_logprobs=0, source="s")
     assert len(whole.text) == MAX_REPLY_LETTERS
     assert "".join(heard) == whole.text
-
-
-def test_tokens_beyond_what_is_read_are_left_out() -> None:
-    tokens = tuple(Token("x" * 60_000, -0.1) for _ in range(3))
-    cut = Completion(text="x" * 180_000, tokens=tokens)
-    assert (len(cut.text), len(cut.tokens or ())) == (MAX_REPLY_LETTERS, 1)

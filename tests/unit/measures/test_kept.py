@@ -142,18 +142,6 @@ def test_a_sample_and_a_small_record_are_not_kept(record: Path) -> None:
     assert Measures(read_traces(record, lazily_above=10**9)).kept is None
 
 
-@pytest.mark.parametrize("command", ["replay", "sweep"])
-def test_commands_say_the_same_of_kept_columns(
-    command: str, record: Path, run: Callable[[list[str]], str]
-) -> None:
-    options = {
-        "replay": ["--stop-when", "overlap > 0.1", "--policy", "tasr"],
-        "sweep": ["--rule", "self_consistency > ?"],
-    }[command]
-    first, again = (run([command, str(record), *options, "--json"]) for _ in range(2))
-    assert json.loads(first) == json.loads(again)
-
-
 def test_measure_measures_everything(
     record: Path, measured: list[str], run: Callable[[list[str]], str]
 ) -> None:

@@ -118,12 +118,6 @@ def test_the_closed_book_is_a_record_of_its_own() -> None:
     assert measures.score("em").tolist() == [[0.0, 1.0]]
 
 
-def test_no_question_has_no_columns(measures: Measures) -> None:
-    nobody = measures.take(np.zeros(12, bool))
-    assert nobody.score("f1").shape == (0, 0)
-    assert nobody.signals(["answer_stable"]).signal("answer_stable").shape == (0, 0)
-
-
 class TestMetric:
     """What scores are compared by, and what they are taken against."""
 

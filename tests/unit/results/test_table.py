@@ -267,12 +267,6 @@ def test_html_has_intervals_in_small_words_as_tags_and_texts_to_copy_as_code() -
     assert table.data()["f1"] == [0.5]
 
 
-def test_some_columns_of_a_table() -> None:
-    table = policies().picked("tokens", "policy")
-    assert [column.name for column in table.columns] == ["tokens", "policy"]
-    assert [row[0] for row in table.rows] == policies().picked("tokens").data()["tokens"]
-
-
 def test_hostile_text_in_csv() -> None:
     """The words stay; in data frames every letter does."""
     read = list(csv.reader(io.StringIO(hostile().csv(), newline="")))
@@ -402,10 +396,3 @@ def test_csv_leaves_numbers_and_words(cell: str) -> None:
         rows=[(cell, -1.0)],
     )
     assert list(csv.reader(table.csv().splitlines()))[1] == [cell, "-1.0"]
-
-
-def test_a_command_in_a_note_is_not_broken_at_a_hyphen() -> None:
-    note = "draw splits with: suffice traces split traces-labelled --splits tune=0.4,eval=0.6"
-    table = Table(name="x", title="", columns=(), rows=(), notes=(note,))
-    for width in range(24, 90):
-        assert "traces-labelled" in table.text(width)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -159,8 +158,3 @@ def test_it_conforms_also_over_a_fused_pool() -> None:
         check_retriever(RerankedRetriever(first, Longest()), ["rain", "sun", "", "?"], size=8)
     assert isinstance(Longest(), Reranker)
     check_reranker(Longest(), "rain", INDEX.retrieve("sun", 8))
-
-
-def test_scores_that_are_no_numbers_come_last_and_ties_keep_order() -> None:
-    found = best_reranked(RAINY[:4], [math.nan, 1.0, -math.inf, 1.0])
-    assert [each.id for each in found] == ["p1", "p3", "p2", "p0"]

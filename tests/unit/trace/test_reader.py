@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
 from suffice.errors import DataError, SufficeWarning
-from suffice.trace.reader import coerce_column, coerce_table
+from suffice.trace.reader import coerce_table
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.schema import SCHEMA, SCHEMA_KEY
 from suffice.trace.rounds.table import TraceSet
@@ -73,36 +72,7 @@ def test_types_of_other_writers(name: str, values: list[Any], kind: pa.DataType)
     assert coerced(name, array[1:]) == values
 
 
-def test_double_precision_rounds_to_the_column() -> None:
-    assert coerced("latency_s", pa.array([0.1])) == [pa.scalar(0.1, pa.float32()).as_py()]
-    assert coerced("candidate_scores", pa.array([[0.1, None]]))[0][0] == pytest.approx(0.1)
-
-
-def test_columns_of_nulls() -> None:
-    for name in ("query", "samples", "tokens", "passages", "signals", "llm_calls"):
-        assert coerced(name, pa.nulls(2)) == [None, None]
-
-
 # --- structs ------------------------------------------------------------------------------------
-def test_token_structs_in_double_precision() -> None:
-    kind = pa.large_list(
-        pa.struct(
-            [
-                (
-                    "top",
-                    pa.list_(pa.struct([("logprob", pa.float64()), ("token", pa.large_string())])),
-                ),
-                ("bytes", pa.list_(pa.uint8())),
-                ("token", pa.large_string()),
-                ("logprob", pa.float64()),
-            ]
-        )
-    )
-    values: list[Any] = [[{**TOKEN, "bytes": [32]}], None, [], [None]]
-    found = coerced("tokens", pa.array(values, kind))
-    assert found == [[TOKEN], None, [], [None]]
-
-
 def test_struct_fields_missing_in_other_order_and_extra() -> None:
     kind = pa.list_(pa.struct([("url", pa.string()), ("text", pa.string()), ("id", pa.string())]))
     values = [[{"url": "u", "text": "x", "id": "p"}], None]
@@ -130,28 +100,6 @@ def test_maps(kind: pa.DataType) -> None:
     assert coerced("signals", pa.array([[("z", 9)], *MAP_VALUES], kind)[1:]) == MAP_VALUES
 
 
-@pytest.mark.parametrize("names", [("key", "value"), ("value", "key"), ("name", "number")])
-def test_lists_of_pairs(names: tuple[str, str]) -> None:
-    values: list[Any] = [[("z", 9.0)], *MAP_VALUES]
-    key = 1 if names[0] == "value" else 0
-    pairs = [
-        None
-        if row is None
-        else [{names[key]: name, names[1 - key]: number} for name, number in row]
-        for row in values
-    ]
-    kinds = {names[key]: pa.large_string(), names[1 - key]: pa.float32()}
-    kind = pa.large_list(pa.struct([(name, kinds[name]) for name in names]))
-    assert coerced("signals", pa.array(pairs, kind)[1:]) == MAP_VALUES
-
-
-def test_structs_as_maps_leave_out_nulls() -> None:
-    values = [{"a": 1.5, "b": None}, None, {"a": None, "b": 2}]
-    kind = pa.struct([("a", pa.float64()), ("b", pa.int32())])
-    assert coerced("signals", pa.array(values, kind)) == [[("a", 1.5)], None, [("b", 2.0)]]
-    assert coerced("signals", pa.array(values, kind)[1:]) == [None, [("b", 2.0)]]
-
-
 def test_a_key_given_twice_means_the_same_live_and_in_replay(tmp_path: Path) -> None:
     """The last value holds, as in a dictionary."""
     table = pa.table(
@@ -161,13 +109,6 @@ def test_a_key_given_twice_means_the_same_live_and_in_replay(tmp_path: Path) -> 
     traces = read_traces(tmp_path / "t.parquet")
     assert traces.stored_signal("x")[0].tolist() == [[2.0]]
     assert next(iter(traces.records())).rounds[0].signals == {"x": 2.0}
-
-
-def test_chunks_are_converted_one_by_one() -> None:
-    large = [pa.array([f"a{n}", None], pa.large_string()) for n in range(3)]
-    expected = ["a0", None, "a1", None, "a2", None]
-    assert coerced("query", pa.chunked_array(large)) == expected
-    assert coerced("query", pa.chunked_array([], type=pa.large_string())) == []
 
 
 def test_the_first_bad_row_is_found_across_chunks() -> None:
@@ -255,12 +196,3 @@ def test_missing_values_of_pandas_are_null(tmp_path: Path) -> None:
     with pytest.warns(SufficeWarning):
         first = next(iter(read_traces(tmp_path / "t.parquet").records()))
     assert [each.usage.prompt_tokens for each in first.rounds] == [10, None]
-
-
-def test_columns_encoded_by_runs_are_decoded() -> None:
-    """As some readers give them; what is no text is refused, whatever its encoding."""
-    runs = pc.run_end_encode(pa.array(["a", "a", None]))
-    assert coerce_column(pa.chunked_array([runs]), pa.string()).to_pylist() == ["a", "a", None]
-    for other in (pa.array([b"a"], pa.binary_view()), pc.run_end_encode(pa.array([1, 1]))):
-        with pytest.raises(pa.ArrowTypeError, match="is not text"):
-            coerce_column(pa.chunked_array([other]), pa.string())

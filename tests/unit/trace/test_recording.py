@@ -19,7 +19,7 @@ from suffice.trace import store
 from suffice.trace.durable import Shard
 from suffice.trace.export import export_traces
 from suffice.trace.reader import parquet_files
-from suffice.trace.recording import RecordWriter, failures_of, recorded_rows
+from suffice.trace.recording import failures_of, recorded_rows
 from suffice.trace.rounds.reader import inspect_traces, read_traces
 from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.rounds.writer import question_writer, write_traces
@@ -210,11 +210,6 @@ def test_other_settings_are_refused_before_parquet_is_there(tmp_path: Path) -> N
             question_writer(tmp_path, run={"m": 2})
 
 
-def fill(writer: RecordWriter[QuestionRecord]) -> None:
-    for number in range(1, 200):
-        keep(writer, some(number))
-
-
 # --- what goes wrong ------------------------------------------------------------------------------
 def test_a_store_that_was_removed_is_said(tmp_path: Path) -> None:
     def removed() -> None:
@@ -241,25 +236,6 @@ def test_a_lock_that_another_holds_is_said(tmp_path: Path, monkeypatch: pytest.M
         other.close()
         keep(writer, some(1))
     assert ids(tmp_path) == ("q000", "q001")
-
-
-def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
-    import resource
-
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    with question_writer(tmp_path, run={}) as writer:
-        keep(writer, some(0))
-        size = max(file.stat().st_size for file in tmp_path.iterdir())
-        resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-        try:
-            with pytest.raises(StorageError, match=r"make room.*run the same command again"):
-                fill(writer)
-            kept = len(writer.done)
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        assert ids(tmp_path) == tuple(f"q{number:03d}" for number in range(kept))
-        keep(writer, some(kept))  # room again
-    assert len(ids(tmp_path)) == kept + 1
 
 
 @pytest.mark.parametrize(

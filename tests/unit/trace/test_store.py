@@ -40,7 +40,7 @@ from suffice.trace.rounds.records import (
     as_document,
 )
 from suffice.trace.rounds.writer import write_traces
-from suffice.trace.store import Store, store_place
+from suffice.trace.store import Store
 
 RICH = Round(
     answer="Skien",
@@ -289,13 +289,6 @@ def test_a_damaged_store_is_read_or_refused_with_its_name(
             refused.append(str(error))
     assert len(refused) > times / 10
     assert all(str(damaged) in said for said in refused)
-
-
-@pytest.mark.parametrize("name", ["r.parquet", "notes.txt"])
-def test_a_place_that_is_no_database_is_refused_with_one(tmp_path: Path, name: str) -> None:
-    (tmp_path / name).write_text("x")
-    with pytest.raises(UsageError, match=r"\.db"):
-        store_place(tmp_path / name)
 
 
 def test_a_folder_with_another_record_is_refused(tmp_path: Path) -> None:

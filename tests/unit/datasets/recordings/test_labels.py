@@ -188,9 +188,3 @@ def test_labels_in_a_folder_that_differ_from_it_are_errors(folder: Path) -> None
     assert inspection.traces.gold[2].answers == ("Oslo",)
     with pytest.raises(DataError, match="2 more"):
         read_traces(folder)
-
-
-def test_of_a_label_that_no_file_can_hold_the_rest_is_kept(folder: Path, tmp_path: Path) -> None:
-    half = lines(tmp_path / "l.jsonl", {"question_id": "a", "gold_answers": ["Os\ud800lo"]})
-    suffice.label_traces(folder, half, tmp_path / "out", replace=True)
-    assert read_traces(tmp_path / "out").gold[0].answers == ("Os\ufffdlo",)

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -102,22 +98,6 @@ def test_finished_work_is_of_one_corpus_and_encoder(tmp_path: Path) -> None:
         assert len(other.calls) == 1
 
 
-def test_saved_and_loaded(tmp_path: Path) -> None:
-    index = DenseIndex.build([*PASSAGES, Passage(id="blank")], ENCODER)
-    index.save(tmp_path)
-    loaded = DenseIndex.load(tmp_path, HashingEncoder(64))
-    for query in ("old tree", "boat", "rain", ""):
-        assert loaded.retrieve(query, 4) == index.retrieve(query, 4)
-
-
-def test_an_index_of_another_encoder_is_refused(tmp_path: Path) -> None:
-    encoder = HashingEncoder(65)
-    DenseIndex.build(PASSAGES, ENCODER).save(tmp_path)
-    with pytest.raises(DataError, match="'hashing-64'") as caught:
-        DenseIndex.load(tmp_path, encoder)
-    assert caught.value.file == str(tmp_path / "index.npz")
-
-
 @pytest.mark.parametrize(
     "arrays",
     [
@@ -144,18 +124,6 @@ def run(work: Path | None, encoder: Any = None) -> NDArray[np.float32]:
     return encode_passages(TEXTS_OF_BLOCKS, encoder or HashingEncoder(8), work)
 
 
-def test_kept_blocks_are_not_made_again(tmp_path: Path) -> None:
-    seen: list[tuple[int, int]] = []
-    first = encode_passages(
-        TEXTS_OF_BLOCKS, HashingEncoder(8), tmp_path, lambda *done: seen.append(done)
-    )
-    assert seen == [(BLOCK, 522), (2 * BLOCK, 522), (522, 522)]
-    second = HashingEncoder(8)
-    assert (run(tmp_path, second) == first).all()
-    assert second.calls == ()
-    assert (run(None) == first).all()
-
-
 @pytest.mark.parametrize("damage", ["cut", "empty", "other", "nan"])
 def test_a_damaged_block_is_made_again(tmp_path: Path, damage: str) -> None:
     first = run(tmp_path)
@@ -172,12 +140,6 @@ def test_a_damaged_block_is_made_again(tmp_path: Path, damage: str) -> None:
     encoder = HashingEncoder(8)
     assert (run(tmp_path, encoder) == first).all()
     assert encoder.calls == (tuple(TEXTS_OF_BLOCKS[BLOCK : 2 * BLOCK]),)
-
-
-def test_work_that_cannot_be_kept_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(b"x")
-    with pytest.raises(UsageError, match="file"):
-        run(tmp_path / "file")
 
 
 class Bad(HashingEncoder):
@@ -208,30 +170,3 @@ class Bad(HashingEncoder):
 def test_what_are_no_unit_vectors_is_refused(result: Any) -> None:
     with pytest.raises(BackendError):
         run(None, Bad(result))
-
-
-BUILD = """
-import sys, time
-from pathlib import Path
-from suffice.retrieval.dense import encode_passages
-from suffice.testing.encoders import HashingEncoder
-def slowly(done, total):
-    print(done, flush=True)
-    time.sleep(0.3)
-texts = [f"text {number} of many" for number in range(522)]
-encode_passages(texts, HashingEncoder(8), Path(sys.argv[1]), slowly)
-"""
-
-
-def test_a_killed_build_goes_on_where_it_stopped(tmp_path: Path) -> None:
-    work = tmp_path / "work"
-    running = subprocess.Popen([sys.executable, "-c", BUILD, str(work)], stdout=subprocess.PIPE)
-    assert running.stdout is not None
-    with running.stdout:
-        assert running.stdout.readline() == b"256\n"
-        os.kill(running.pid, signal.SIGKILL)
-    assert running.wait() == -signal.SIGKILL
-    (work / ".vectors-0000001.npy.7.tmp").write_bytes(b"half")  # what a kill while writing leaves
-    encoder = HashingEncoder(8)
-    assert (run(work, encoder) == run(None)).all()
-    assert sum(len(call) for call in encoder.calls) == 522 - BLOCK

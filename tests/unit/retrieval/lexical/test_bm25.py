@@ -41,13 +41,6 @@ class TestEveryVariant:
         assert ids(found) == ["0", "1", "2"]
         assert [passage.score for passage in found] == [0.0, 0.0, 0.0]
 
-    def test_ties_keep_passage_order(self, variant: BM25Variant) -> None:
-        same = [Passage(id=str(i), text="grey stone") for i in range(40)]
-        other = [Passage(id=f"x{i}", text="wet sand") for i in range(60)]
-        index = BM25Index.build([*other, *same], BM25Settings(variant=variant))
-        assert ids(index.retrieve("stone", 5)) == ["0", "1", "2", "3", "4"]
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

@@ -64,13 +64,6 @@ def test_the_file_comes_back(tmp_path: Path) -> None:
     assert loaded.contradictions(pairs).tolist() == HEAD.contradictions(pairs).tolist()
 
 
-def test_another_encoder_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "head.npz"
-    WEIGHTS.write(path)
-    with pytest.raises(UsageError, match="--out"):
-        ContradictionHead.load(path, HashingEncoder(8))
-
-
 def test_damaged_newer_and_missing_files(tmp_path: Path) -> None:
     path = tmp_path / "head.npz"
     with pytest.raises(UsageError, match="contradiction"):

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -19,7 +16,7 @@ from hypothesis import strategies as st
 from tests.builders import keep
 from tests.properties import examples
 
-from suffice.errors import BackendError, DataError, UsageError
+from suffice.errors import DataError, UsageError
 from suffice.testing.traces import make_record
 from suffice.trace.rounds.derive import (
     TraceFilter,
@@ -190,16 +187,6 @@ def test_questions_held_twice_and_columns_that_disagree_are_refused(
     assert not (tmp_path / "new").exists()
 
 
-def test_foreign_types_that_differ_are_joined(folder: Path, tmp_path: Path) -> None:
-    other = tmp_path / "b.parquet"
-    write_traces(records("r", 2), other)
-    table = pq.read_table(other).drop_columns(["tokens"])
-    wide = table.column("round").cast(pa.int64())
-    pq.write_table(table.set_column(table.column_names.index("round"), "round", wide), other)
-    merge_traces([folder, other], tmp_path / "new.parquet")
-    assert read_traces(tmp_path / "new.parquet").n_questions == 7
-
-
 # --- narrow -----------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("keep", "kept"),
@@ -273,43 +260,6 @@ def test_a_place_that_is_taken_is_left_as_it_is(folder: Path, tmp_path: Path) ->
         split_traces(folder, folder / "new.parquet")
     (tmp_path / "empty").mkdir()
     assert split_traces(folder, tmp_path / "empty").questions == 5
-
-
-@pytest.mark.parametrize("out", ["new", "new.parquet"])
-def test_a_full_disk_leaves_nothing(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: str
-) -> None:
-    before = sorted(tmp_path.iterdir())
-
-    def full(*_: object) -> None:
-        raise OSError(28, os.strerror(28))
-
-    monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(BackendError, match="No space left"):
-        split_traces(folder, tmp_path / out)
-    assert sorted(tmp_path.iterdir()) == before
-
-
-def test_a_kill_leaves_nothing_at_the_place(folder: Path, tmp_path: Path) -> None:
-    out = tmp_path / "new"
-    program = (
-        "import os, signal, sys\n"
-        "from suffice.trace.rounds import derive\n"
-        "put = derive._in_schema\n"
-        "seen = []\n"
-        "def die(table, schema):\n"
-        "    seen.append(1)\n"
-        "    if len(seen) == 2: os.kill(os.getpid(), signal.SIGKILL)\n"
-        "    return put(table, schema)\n"
-        "derive._in_schema = die\n"
-        "derive.split_traces(sys.argv[1], sys.argv[2])\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program, str(folder), str(out)], check=False)
-    assert done.returncode == -9
-    assert not out.exists()
-    assert list(tmp_path.glob(".new.*.tmp"))
-    assert split_traces(folder, out).questions == 5
-    assert not list(tmp_path.glob(".new.*.tmp"))
 
 
 def test_invalid_questions_are_refused_or_left_out(folder: Path, tmp_path: Path) -> None:

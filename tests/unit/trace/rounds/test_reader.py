@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import random
 import re
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import suffice
-from suffice.errors import DataError, SufficeError, SufficeWarning
+from suffice.errors import DataError, SufficeWarning
 from suffice.testing.traces import make_record
 from suffice.trace.rounds.reader import inspect_traces, read_traces
 from suffice.trace.rounds.records import Token
@@ -185,28 +182,6 @@ def test_a_file_that_is_not_parquet_is_named(tmp_path: Path, content: bytes) -> 
     assert "a policy file is named with --policy" in refused(policy).message
 
 
-def test_damaged_bytes_never_escape_as_foreign_errors(tmp_path: Path) -> None:
-    """A byte changed anywhere in a file without checksums gives a readable set or a DataError."""
-    file = tmp_path / "damaged.parquet"
-    write_traces([make_record(f"q{n}", ["Oslo", "Rome"], margins=[1, 2]) for n in range(4)], file)
-    pq.write_table(pq.read_table(file), file)
-    content = file.read_bytes()
-    generator = random.Random(7)
-    outcomes = {"read": 0, "refused": 0}
-    for _ in range(70):
-        damaged = bytearray(content)
-        damaged[generator.randrange(len(content))] = generator.randrange(256)
-        file.write_bytes(damaged)
-        try:
-            with warnings.catch_warnings():  # damage may hit the schema's number
-                warnings.simplefilter("ignore", SufficeWarning)
-                list(read_traces(file).records())
-            outcomes["read"] += 1
-        except SufficeError:
-            outcomes["refused"] += 1
-    assert min(outcomes.values()) > 10
-
-
 def test_text_that_is_not_unicode_is_named(tmp_path: Path) -> None:
     bad = pa.Array.from_buffers(
         pa.string(),
@@ -286,13 +261,6 @@ def test_closed_book_rows_are_kept_apart(tmp_path: Path) -> None:
     assert len(a.rounds) == 1
     assert b.closed_book is None
     assert traces.n_rounds == 2
-
-
-def test_unknown_columns_are_left_out_or_kept(tmp_path: Path) -> None:
-    file = write(tmp_path / "t.parquet", mine=pa.array([1, 2, 3, 4]))
-    assert "mine" not in read_traces(file).table.column_names
-    kept = read_traces(file, keep_unknown=True).table
-    assert kept.column("mine").to_pylist() == [1, 2, 3, 4]
 
 
 def test_unknown_columns_may_differ_between_files(tmp_path: Path) -> None:
@@ -386,12 +354,6 @@ def test_skip_invalid_leaves_out_rows_without_a_question(tmp_path: Path) -> None
     assert read_traces(file, skip_invalid=True).question_ids == ("a",)
 
 
-def test_nothing_valid_is_an_error_even_when_skipping(tmp_path: Path) -> None:
-    file = write(tmp_path / "t.parquet", round=[2, 3, 2, 3])
-    with pytest.raises(DataError, match=r"nothing valid is left.*starts at round 2"):
-        read_traces(file, skip_invalid=True)
-
-
 def test_inspection_lists_everything(tmp_path: Path) -> None:
     file = write(tmp_path / "t.parquet", round=[1, 1, 1, 2], answer=["x", "y", None, "z"])
     inspection = inspect_traces(file)
@@ -413,37 +375,6 @@ def test_the_run_document_comes_with_the_set(tmp_path: Path) -> None:
 
 
 # --- log-probabilities above 0 are refused wherever they come in ----------------------------------
-WRONG = [0.001, float("nan")]
-
-
-def _record(file: Path, column: str, value: float) -> None:
-    """A record of two questions, of which the second round of one holds the value."""
-    records = [make_record(name, ["x", "y"], margins=[1.0, 2.0]) for name in ("a", "b")]
-    suffice.write_traces(records, file)
-    table = pq.read_table(file)
-    rows = table.to_pylist()
-    token = rows[3]["tokens"][0]
-    if column == "tokens.logprob":
-        token["logprob"] = value
-    else:
-        token["top"][-1]["logprob"] = value
-    pq.write_table(pa.Table.from_pylist(rows, table.schema), file)
-
-
-@pytest.mark.parametrize("lazily_above", [0, 1 << 30])
-@pytest.mark.parametrize("column", ["tokens.logprob", "tokens.top.logprob"])
-@pytest.mark.parametrize("value", WRONG)
-def test_of_a_record(column: str, value: float, lazily_above: int, tmp_path: Path) -> None:
-    file = tmp_path / "r.parquet"
-    _record(file, column, value)
-    with pytest.raises(DataError) as caught:
-        suffice.read_traces(file, lazily_above=lazily_above).table.column("tokens")
-    error = caught.value
-    assert (error.file, error.row, error.column) == (str(file), 3, column)
-    assert "'b'" in error.message
-    assert "round 2" in error.message
-
-
 def test_what_rounding_leaves_above_0_stands() -> None:
     assert Token("Oslo", 1e-7).logprob == pytest.approx(1e-7)
     assert Token("Oslo", 0.0).logprob == 0.0
