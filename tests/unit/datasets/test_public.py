@@ -36,12 +36,6 @@ def test_limit_must_be_positive(limit: int) -> None:
         load("generated", limit=limit)
 
 
-def test_the_seed_chooses_the_world() -> None:
-    assert load("generated", limit=4, seed=1) == load("generated", limit=4, seed=1)
-    assert load("generated", limit=4, seed=1) != load("generated", limit=4, seed=2)
-    assert len(load("generated")) == 200
-
-
 HOTPOT = {
     "_id": "q1",
     "question": "Who wrote it?",
@@ -124,13 +118,6 @@ def test_a_small_file_of_musique(tmp_path: Path) -> None:
     assert example.question == Question(id="3hop1__7_8_9", text="Who?", type="3hop")
     assert [p.id for p in example.passages] == ["0:A", "1:A", "2:B"]
     assert example.gold == Gold(answers=("G. Hall", "Hall"), passage_ids=("1:A",))
-
-
-def test_the_type_comes_from_the_id_without_a_decomposition(tmp_path: Path) -> None:
-    bare = {key: value for key, value in MUSIQUE.items() if key != "question_decomposition"}
-    rows = [bare, bare | {"id": "other"}]
-    examples = load("musique", write(tmp_path / "m.jsonl", *rows))
-    assert [example.question.type for example in examples] == ["3hop", None]
 
 
 def test_unanswerable_questions_are_left_out_and_counted(tmp_path: Path) -> None:

@@ -96,18 +96,3 @@ def test_a_report_computes_each_score_and_each_signal_once(
     assert set(of_signals.values()) == {QUESTIONS}
     names = {key.spec.name for key in of_signals}
     assert {"answer_stable", "overlap", "normalized_entropy"} <= names
-
-
-def test_a_replay_of_a_split_computes_nothing_for_others(
-    computed: Counter[tuple[Any, ...]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    traces = tmp_path / "made.parquet"
-    write_traces(recorded(), traces)
-    rule = ["--stop-when", "overlap > 0.1", "--bootstrap", "10", "--split", "eval"]
-    assert main(["replay", str(traces), *rule]) == 0
-    capsys.readouterr()
-    assert [key for key, count in computed.items() if count > 1] == []
-    keys = Counter(key for key, _ in computed)
-    assert {key.spec.name for key in keys if isinstance(key, SignalColumn)} == {"overlap"}
-    of_rounds = {key: count for key, count in keys.items() if key.of_rounds}
-    assert set(of_rounds.values()) == {QUESTIONS // 2}

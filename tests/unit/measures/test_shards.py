@@ -80,17 +80,12 @@ def test_shards_hold_every_question_once(folder: Path) -> None:
         assert shard.traces().question_ids == tuple(ids[shard.questions])
 
 
-@settings(
-    max_examples=examples(20),
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+@settings(max_examples=examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(question_records())
 def test_any_record_measures_alike(tmp_path: Path, records: list[QuestionRecord]) -> None:
-    write_traces(records, tmp_path / "t.parquet")
     file = tmp_path / "t.parquet"
-    whole, shards = (Measures(read_traces(file, lazily_above=n)) for n in (10**9, 0))
-    assert_alike(whole, shards)
+    write_traces(records, file)
+    assert_alike(*(Measures(read_traces(file, lazily_above=n)) for n in (10**9, 0)))
 
 
 @pytest.mark.parametrize("metric", ["f1", "agreement"])

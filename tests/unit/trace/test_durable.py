@@ -169,12 +169,6 @@ def test_killed_between_two_renames_no_two_runs_are_mixed_and_the_next_run_mends
     assert not list(folder.rglob("*.tmp"))
 
 
-def test_of_a_new_folder_that_could_not_be_filled_nothing_is_left(tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt), replaced_together(tmp_path / "a", NAMES) as aside:
-        interrupt((aside / "policy.json").write_text("new"))
-    assert not list(tmp_path.iterdir())
-
-
 def test_a_folder_in_the_way_of_a_file_is_named(folder: Path) -> None:
     (folder / "index.html").mkdir()
     with pytest.raises(StorageError, match=r"index\.html is a directory"):

@@ -15,7 +15,6 @@ from tests.builders import keep
 from suffice.errors import DataError, StorageError, UsageError
 from suffice.live.watch import Watch
 from suffice.testing.traces import make_record
-from suffice.trace import store
 from suffice.trace.durable import Shard
 from suffice.trace.export import export_traces
 from suffice.trace.reader import parquet_files
@@ -222,20 +221,6 @@ def test_a_store_that_was_removed_is_said(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="was removed"):
         removed()
     assert not list(tmp_path.iterdir())
-
-
-def test_a_lock_that_another_holds_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "BUSY_S", 0.05)
-    with question_writer(tmp_path, run={}) as writer:
-        keep(writer, some(0))
-        other = sqlite3.connect(writer.file, isolation_level=None)
-        other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(StorageError, match=r"held the lock.*run the same command again"):
-            keep(writer, some(1))
-        other.execute("ROLLBACK")
-        other.close()
-        keep(writer, some(1))
-    assert ids(tmp_path) == ("q000", "q001")
 
 
 @pytest.mark.parametrize(

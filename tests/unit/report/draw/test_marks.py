@@ -17,15 +17,6 @@ def test_fixed_budgets_get_their_number_and_others_letters(
     assert [each.baseline for each in found] == [True, False, False, False, False]
 
 
-def test_marks_stay_distinct_beyond_the_alphabet(
-    records: list[QuestionRecord], build_report: Callable[..., ReportData]
-) -> None:
-    data = build_report(records, ["oracle-f1"] * 60)
-    marks = [each.mark for each in marked(data.result)]
-    assert len(set(marks)) == 60
-    assert marks[25:28] == ["Z", "AA", "AB"]
-
-
 def test_long_names_are_cut_in_the_middle_and_escaped(
     records: list[QuestionRecord], build_report: Callable[..., ReportData]
 ) -> None:

@@ -7,19 +7,15 @@ import re
 from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 from tests.html_reader import Page
 
 from suffice.replay.diagnose.report_data import ReportData, report_data, report_parts
 from suffice.replay.run.compare import compare
-from suffice.replay.run.named_policies import named_policies
-from suffice.replay.run.replay import ReplaySettings, replay
 from suffice.replay.settings import ComparisonSettings
 from suffice.report.report import render_report
 from suffice.testing.traces import to_trace_set
-from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import Gold, Passage, QuestionRecord, Usage
 
 Build = Callable[..., ReportData]
@@ -230,33 +226,6 @@ def test_five_hundred_questions_stay_below_five_megabytes(
     assert len(document["questions"]) == 500
     assert len(document["passages"]) == 2_500
     assert not any(text.endswith("…") for _, text in document["passages"])
-
-
-def test_a_report_of_real_traces(qwen_traces: Path) -> None:
-    traces = read_traces(qwen_traces)
-    names = ["fixed-1", "fixed-3", "fixed-5", "tasr", "tasr-corrected", "oracle-em", "oracle-f1"]
-    chosen = traces.only_split("eval")
-    settings = ReplaySettings(baseline="fixed-3", split="eval")
-    data = report_data(chosen, replay(chosen, named_policies(traces, names), settings))
-    page = Page.of(render_report(data))
-    assert {tag for tag, _ in page.tags} <= TAGS
-    document = json.loads(page.raw["application/json"])
-    assert len(document["questions"]) == data.result.questions == 75
-    assert [row[0] for row in page.tables["Policies side by side"]][1:] == [
-        f"{mark}{name}" for mark, name in zip("135ABCD", names, strict=True)
-    ]
-
-
-def test_the_cost_asked_for_stands_in_the_comparison(
-    records: list[QuestionRecord], build_report: Build
-) -> None:
-    text = render_report(build_report(records, ["fixed-1", "fixed-2"], cost="usd"))
-    page = Page.of(text)
-    head, _, second = page.tables["Policies side by side"]
-    assert second[head.index("price USD")] == "0.000100"
-    assert "prices: USD per million tokens: input 0.5" in text
-    plain = Page.of(render_report(build_report(records, ["fixed-1", "fixed-2"], cost="rounds")))
-    assert len(plain.tables["Policies side by side"][0]) == len(head) - 1
 
 
 def test_agreement_is_said_on_the_first_screen_and_stands_for_no_gold_answer(

@@ -39,25 +39,6 @@ def test_points_lie_where_cost_and_score_say(
     assert len(re.findall('class="frontier"', drawn)) == 2
 
 
-def test_cost_is_in_rounds_where_calls_are_unknown(
-    records: list[QuestionRecord], build_report: Build
-) -> None:
-    bare = [
-        replace(
-            record,
-            rounds=tuple(
-                replace(each, usage=replace(each.usage, llm_calls=None, prompt_tokens=None))
-                for each in record.rounds
-            ),
-        )
-        for record in records
-    ]
-    data = build_report(bare, ["fixed-1", "fixed-3"])
-    drawn = html_of(score_charts(data.result, marked(data.result))[0])
-    assert "mean rounds per question" in drawn
-    assert "model calls" not in drawn
-
-
 def test_the_cost_asked_for_is_the_axis(records: list[QuestionRecord], build_report: Build) -> None:
     data = build_report(records, ["fixed-1", "fixed-3"], cost="usd")
     for chart in score_charts(data.result, marked(data.result)):

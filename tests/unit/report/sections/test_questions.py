@@ -97,22 +97,3 @@ def test_questions_that_do_not_fit_are_left_out_and_counted(
     shown = len(document["questions"])
     assert 0 < shown < 100
     assert f"shows {shown} questions of 107: of every type and outcome" in cuts[0]
-
-
-def test_numbers_json_cannot_hold_become_words_or_null(
-    records: list[QuestionRecord], build_report: Build
-) -> None:
-    data = build_report(records)
-    story = data.stories[0]
-    values = {"a": math.inf, "b": -math.inf, "c": math.nan}
-    odd = {name: np.full(len(story.record.rounds), value) for name, value in values.items()}
-    document, _ = made(replace(data, stories=(replace(story, signals=odd),)))
-    assert document["signals"] == ["a", "b", "c"]
-    assert document["questions"][0][4][0][4] == ["inf", "-inf", None]
-
-
-def test_long_lists_are_cut_and_counted(records: list[QuestionRecord], build_report: Build) -> None:
-    long = with_passages(records[0], [f"text {i}" for i in range(25)])
-    document, cuts = made(build_report([long, *records[1:]]))
-    assert len(document["questions"][0][4][0][3]) == 20
-    assert len(cuts) == 1

@@ -9,7 +9,7 @@ from tests.html_reader import Page
 
 from suffice.report.section import marked
 from suffice.report.worth import signals_section
-from suffice.results.formats import decimal, estimated, percent, points
+from suffice.results.formats import decimal, estimated
 
 TITLES = ("What are the signals worth here?", "Cohen's d")
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -57,27 +57,6 @@ def test_correlations_are_the_lower_triangle(gathered: Any) -> None:
         shown = ["-" if each is None else f"{100 * each:z.0f}" for each in rho[:row]]
         assert cells[2 : 2 + row] == shown
         assert not any(cells[2 + row :])
-
-
-def test_types_and_policies(gathered: Any) -> None:
-    parts = gathered.parts
-    html = signals_section(
-        parts["diagnostics"], parts["types"], marked(gathered.comparison.result)
-    ).html()
-    tables = Page.of(html).tables
-    (rows,) = (tables[name][1:] for name in tables if name.startswith("Policies by question type"))
-    assert len(rows) == sum(len(kind["policies"]) for kind in parts["types"])
-    kind, each = parts["types"][0], parts["types"][0]["policies"][1]
-    assert rows[1] == [
-        "bridge",
-        "1fixed-1",
-        str(kind["labelled"]),
-        percent(each["em"]),
-        percent(each["f1"]),
-        decimal(each["mean_rounds"]),
-        points(each["delta_f1"]),
-    ]
-    assert rows[0][-1] == "baseline"
 
 
 def test_hostile_names_stay_text(gathered: Any) -> None:

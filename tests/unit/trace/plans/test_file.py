@@ -14,7 +14,7 @@ from tests.builders import keep
 from tests.plan_records import make_plan, plan_records
 from tests.properties import examples
 
-from suffice.errors import DataError, SufficeWarning, UsageError
+from suffice.errors import DataError, SufficeWarning
 from suffice.testing.traces import make_record
 from suffice.trace.plans.file import (
     PLAN_COLUMNS,
@@ -244,17 +244,3 @@ def test_a_recording_goes_on_where_it_ended(tmp_path: Path, name: str) -> None:
     plans = read_plans(tmp_path / name)
     assert [each.task.id for each in plans.records] == ["a", "b", "c"]
     assert plans.failures == 0
-
-
-def test_what_cannot_be_gone_on_with_is_refused(tmp_path: Path) -> None:
-    with plan_writer(tmp_path / "p", run={"model": "a"}) as writer:
-        keep(writer, [make_plan("a")])
-        with pytest.raises(UsageError, match="another recorder is writing"):
-            plan_writer(tmp_path / "p", run={"model": "a"})
-        with pytest.raises(DataError, match="this is a plan trace"):
-            read_traces(tmp_path / "p")
-    with pytest.raises(UsageError, match="model was 'a', now 'b'"):
-        plan_writer(tmp_path / "p", run={"model": "b"})
-    write_traces([make_record("q", ["Oslo"])], tmp_path / "q.parquet")
-    with pytest.raises(DataError, match="not a plan trace"):
-        plan_writer(tmp_path / "q.parquet", run={})

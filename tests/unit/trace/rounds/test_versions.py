@@ -115,13 +115,6 @@ def test_a_null_answer_of_version_1_is_refused(tmp_path: Path) -> None:
     assert read_traces(file, skip_invalid=True).n_questions == 1
 
 
-def test_a_recorder_goes_on_beside_a_file_of_version_1(tmp_path: Path) -> None:
-    shutil.copy(V1, tmp_path / "part-00000.parquet")
-    with question_writer(tmp_path, run=read_traces(V1).origin.run) as writer:
-        keep(writer, [replace(make_record("c", ["x"]), stopped_by="end")])
-    assert [record.stopped_by for record in read_traces(tmp_path).records()] == [None, None, "end"]
-
-
 def test_a_recorder_leaves_a_single_file_of_version_1_as_it_is(tmp_path: Path) -> None:
     file = Path(shutil.copy(V1, tmp_path / "old.parquet"))
     before = file.read_bytes()
