@@ -2,13 +2,9 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import signal
 import sqlite3
-import subprocess
-import sys
 import tempfile
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -211,43 +207,6 @@ def test_a_child_after_fork_opens_its_own_connection(tmp_path: Path) -> None:
         assert isinstance(inner, ScriptedModel)
         model.generate(replace(REQUEST, prompt="from the child"))
         assert len(inner.requests) == 1
-
-
-WRITER = """
-import sys
-from suffice.llm.connect import CachedModel
-from suffice.contracts import GenerationRequest
-from suffice.testing.models import ScriptedModel
-model = CachedModel(ScriptedModel(), sys.argv[1])
-for i in range(10**9):
-    model.generate(GenerationRequest(prompt=f"Ann {i}", n=3, top_logprobs=5))
-    print(i, flush=True)
-"""
-
-
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
-def test_a_kill_in_the_middle_leaves_a_readable_file(tmp_path: Path) -> None:
-    path = tmp_path / "c"
-    total = 0
-    for attempt in range(3):
-        process = subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True
-        )
-        assert process.stdout is not None
-        for _ in range(total + 20):
-            process.stdout.readline()
-        time.sleep(0.003 * attempt)
-        process.kill()
-        rest = process.stdout.read().split()
-        process.stdout.close()
-        process.wait()
-        total = int(rest[-1]) + 1 if rest and rest[-1].isdigit() else total + 20
-        inner = ScriptedModel()
-        with CachedModel(inner, path) as model:
-            for i in range(total - 1):
-                request = GenerationRequest(prompt=f"Ann {i}", n=3, top_logprobs=5)
-                assert model.generate(request) == ScriptedModel().generate(request)
-        assert inner.requests == ()
 
 
 def test_a_file_that_is_no_database(tmp_path: Path) -> None:

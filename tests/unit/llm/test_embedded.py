@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -137,21 +136,6 @@ def test_a_call_that_is_cut_ends_at_once(model: EmbeddedModel) -> None:
     assert model.generate(replace(GREEDY, max_tokens=2)).completions
 
 
-QUIET = """
-from suffice.llm.embedded import EmbeddedModel, EmbeddedSettings
-from suffice.contracts import GenerationRequest
-with EmbeddedModel.load(settings=EmbeddedSettings(n_ctx=256, replicas=1, threads=1)) as model:
-    model.generate(GenerationRequest(prompt="Hi", max_tokens=2))
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.model
-def test_nothing_is_printed() -> None:
-    done = subprocess.run([sys.executable, "-c", QUIET], capture_output=True, check=True)
-    assert (done.stdout, done.stderr) == (b"", b"")
-
-
 ENDING = """
 import os, sys
 from suffice.llm.embedded import EmbeddedModel, EmbeddedSettings
@@ -231,17 +215,6 @@ def test_files_that_are_no_model(tmp_path: Path) -> None:
 def test_settings_are_checked(values: dict[str, int]) -> None:
     with pytest.raises(UsageError, match=next(iter(values))):
         EmbeddedSettings(**values)  # type: ignore[arg-type]
-
-
-def test_importing_loads_no_package() -> None:
-    code = (
-        "import sys, suffice.llm.connect; "
-        "print([m for m in ('openai', 'xllamacpp', 'httpx2', 'httpx') if m in sys.modules])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ
-    )
-    assert done.stdout.strip() == "[]"
 
 
 PLAN = {

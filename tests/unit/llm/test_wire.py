@@ -155,22 +155,6 @@ def test_requests_no_server_understands_are_refused(
 SCHEMA = {"type": "object", "properties": {"z": {"type": "string"}, "a": {"enum": ["é", None]}}}
 
 
-def test_a_schema_is_put_as_each_interface_has_it() -> None:
-    plain = request_body(GenerationRequest(prompt="Hi", json_schema=SCHEMA))
-    assert plain["json_schema"].pop("x-guidance")["whitespace_flexible"] is False
-    assert plain["json_schema"] == SCHEMA
-    assert "response_format" not in plain
-    assert "json_schema" not in request_body(GenerationRequest(prompt="Hi"))
-    chat = request_body(
-        GenerationRequest(prompt=(Message(role="user", content="Hi"),), json_schema=SCHEMA)
-    )
-    assert chat["response_format"] == {
-        "type": "json_schema",
-        "json_schema": {"name": "reply", "schema": SCHEMA, "strict": True},
-    }
-    assert "json_schema" not in chat
-
-
 def test_frozen_mappings_are_schemas_and_keep_their_order() -> None:
     frozen = MappingProxyType(
         {"type": "object", "properties": MappingProxyType({"z": {}, "a": {}})}

@@ -138,25 +138,6 @@ def test_colours_move_nothing_and_say_which_side_of_zero_an_interval_lies() -> N
     assert "\nc        +0.0 [-10.0, 10.0]" in painted
 
 
-def test_heads_are_broken_before_columns_are_split_and_several_texts_share_the_room() -> None:
-    columns = (
-        Column(name="signal"),
-        Column(name="n", kind="count", head="how many questions"),
-        Column(name="meaning"),
-        Column(name="from"),
-    )
-    text = "some words that say what this is about"
-    table = Table(name="t", columns=columns, rows=(("a", 3, text, text), ("b", 4, "x", "y")))
-    lines = table.text(60).split("\n")
-    assert lines[:4] == [
-        "         how many",
-        "signal  questions  meaning              from",
-        "-" * 59,
-        "a               3  some words that say  some words that say",
-    ]
-    assert lines[4].split() == ["what", "this", "is", "about", "what", "this", "is", "about"]
-
-
 def test_a_repeated_name_is_left_out_by_terminals_only() -> None:
     table = Table(
         name="t",

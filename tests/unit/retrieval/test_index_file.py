@@ -58,9 +58,10 @@ def test_a_flipped_bit_is_refused_or_of_no_meaning(tmp_path: Path) -> None:
     assert refused > 100
 
 
-@pytest.mark.parametrize("content", [b"", b"x" * 100, b"PK\x05\x06" + bytes(18)])
-def test_files_that_are_none(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "index.npz").write_bytes(content)
+@pytest.mark.parametrize("content", [None, b"", b"x" * 100, b"PK\x05\x06" + bytes(18)])
+def test_files_that_are_none(tmp_path: Path, content: bytes | None) -> None:
+    if content is not None:
+        (tmp_path / "index.npz").write_bytes(content)
     with pytest.raises(DataError) as caught:
         BM25Index.load(tmp_path)
     assert caught.value.file == str(tmp_path / "index.npz")

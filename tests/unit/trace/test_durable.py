@@ -187,34 +187,6 @@ def test_a_place_that_can_be_written_is_made_by_nobody(
     assert [each.name for each in tmp_path.iterdir()] == ["old.d"]
 
 
-@pytest.mark.parametrize(
-    ("path", "suffixes", "folder"),
-    [
-        ("p.txt", (".json",), True),
-        ("demo.zip", (), True),
-        ("there", (".html", ".htm"), False),
-        ("new/", (".html",), False),
-        ("r.txt", (".html", ".htm"), False),
-        ("there", (), False),
-        ("file", (".json",), True),
-        ("file/p.json", (".json",), True),
-        (" ", (".json",), True),
-    ],
-)
-def test_a_place_that_cannot_be_written_is_refused(
-    path: str,
-    suffixes: tuple[str, ...],
-    folder: bool,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "there").mkdir()
-    (tmp_path / "file").touch()
-    with pytest.raises(UsageError):
-        writable(path, *suffixes, folder=folder)
-
-
 # --- shards --------------------------------------------------------------------------------------
 def test_every_question_is_in_one_shard_and_always_in_the_same() -> None:
     names = [f"question {n} \u2014 \ud800" for n in range(500)]

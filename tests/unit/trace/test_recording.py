@@ -16,7 +16,6 @@ from suffice.errors import DataError, StorageError, UsageError
 from suffice.live.watch import Watch
 from suffice.testing.traces import make_record
 from suffice.trace.durable import Shard
-from suffice.trace.export import export_traces
 from suffice.trace.reader import parquet_files
 from suffice.trace.recording import failures_of, recorded_rows
 from suffice.trace.rounds.reader import inspect_traces, read_traces
@@ -87,15 +86,6 @@ def test_what_an_error_ends_is_in_parquet(tmp_path: Path) -> None:
     assert ids(tmp_path) == ("q000",)
 
 
-def test_a_finished_recording_is_read_when_asked_for(tmp_path: Path) -> None:
-    recorded(tmp_path, 0, 1)
-    lazily = read_traces(tmp_path, lazily_above=0)
-    assert type(lazily.table).__name__ == "LazyTable"
-    with question_writer(tmp_path, run={"m": 1}) as writer:
-        keep(writer, some(2))
-        assert read_traces(tmp_path, lazily_above=0).n_questions == 3
-
-
 def test_a_killed_recorder_leaves_everything_to_the_next(tmp_path: Path) -> None:
     script = """
 import os, signal, sys
@@ -121,14 +111,6 @@ def test_many_questions_are_several_files(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "record.db").unlink()
     assert len(parquet_files(tmp_path)) == 3
     assert list(read_traces(tmp_path).records()) == some(*range(5))
-
-
-def test_a_store_is_exported_elsewhere_again_and_again(tmp_path: Path) -> None:
-    folder, out = tmp_path / "t", tmp_path / "out"
-    for number in (0, 1):
-        recorded(folder, number)
-        assert export_traces(folder, out, format="parquet").questions == 1
-    assert list(read_traces(out).records()) == some(0, 1)
 
 
 # --- who may write --------------------------------------------------------------------------------

@@ -92,20 +92,6 @@ def test_a_round_comes_back_bit_for_bit(place: str) -> None:
     assert first.answer == "Oslo"
 
 
-def test_a_folder_holds_its_store_and_every_command_reads_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    record(tmp_path / "live")
-    assert [one.name for one in (tmp_path / "live").iterdir()] == ["record.db"]
-    for words in (["traces", "info"], ["traces", "validate"]):
-        assert main([*words, str(tmp_path / "live")]) == 0
-    told = capsys.readouterr().out
-    assert "questions                   3" in told
-    traces = suffice.read_traces(tmp_path / "live")
-    assert traces.question_ids == ("q0", "q1", "q2")
-    assert main(["replay", str(tmp_path / "live"), "--metric", "agreement", "--json"]) == 0
-
-
 @pytest.mark.parametrize("durable", [False, True])
 def test_a_round_is_committed_before_the_decision(file: Path, *, durable: bool) -> None:
     with Watch(record=file, durable=durable) as watch, watch.question("?") as loop:
@@ -342,16 +328,6 @@ def test_a_clock_set_back_changes_nothing_but_the_times(
                 loop.observe(answer="Oslo")
     (run,) = Store(place).runs()
     assert [one.question.id for one in run.records] == ["q0", "q1", "q2"]
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_place_that_may_not_be_written_breaks_no_loop(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-    watch = Watch(record=tmp_path / "live.db")
-    with pytest.warns(SufficeWarning, match="not recorded"), watch.question("?") as loop:
-        loop.observe(answer="Oslo")
-    tmp_path.chmod(0o700)
-    assert loop.answer == "Oslo"
 
 
 def test_a_disk_that_fills_between_two_rounds_loses_nothing_once_there_is_room(file: Path) -> None:

