@@ -49,7 +49,7 @@ def two_runs() -> Rows:
 
 
 # --- there and back -------------------------------------------------------------------------------
-@settings(deadline=None, max_examples=examples(60), suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), suppress_health_check=list(HealthCheck))
 @given(records=plan_records())
 def test_runs_come_back_as_they_were(records: list[PlanRecord], tmp_path: Path) -> None:
     write_plans(reversed(records), tmp_path / "p.parquet", run={"m": 1})
@@ -58,14 +58,10 @@ def test_runs_come_back_as_they_were(records: list[PlanRecord], tmp_path: Path) 
     assert (found.run, found.skipped, found.failures) == ({"m": 1}, (), 0)
 
 
-def test_every_column_is_written(tmp_path: Path) -> None:
+def test_every_column_is_written_and_the_outcome_in_the_last_row_alone() -> None:
     """A column that no row fills would come back as null and nobody would notice."""
-    written = {name for row in two_runs() for name in row}
-    assert written == {column.name for column in PLAN_COLUMNS}
-
-
-def test_the_outcome_stands_in_the_last_row_alone() -> None:
     rows = plan_to_rows(make_plan("a"))
+    assert {name for row in rows for name in row} == {column.name for column in PLAN_COLUMNS}
     assert [row.get("ended") for row in rows] == [None, None, "stop"]
     assert [row.get("outcome_prompt_tokens") for row in rows] == [None, None, 200]
     assert [row["gold_constraints"] for row in rows] == [["limit_001"]] * 3
@@ -177,13 +173,13 @@ def test_a_broken_run_is_named_and_the_rest_is_read(
 
 def test_newer_unstated_and_empty_files(tmp_path: Path) -> None:
     file = write_rows(tmp_path / "p.parquet", two_runs(), version=b"2")
-    with pytest.raises(DataError, match=r"plan trace schema 2 is newer than 1.*upgrade"):
+    with pytest.raises(DataError, match="upgrade"):
         read_plans(file)
     write_rows(file, two_runs(), version=None)
-    with pytest.warns(SufficeWarning, match=r"does not state suffice\.plan_schema"):
+    with pytest.warns(SufficeWarning, match=r"suffice\.plan_schema"):
         assert len(read_plans(file).records) == 2
     write_rows(file, [])
-    with pytest.raises(DataError, match="the plan trace is empty"):
+    with pytest.raises(DataError, match="empty"):
         read_plans(file)
 
 
@@ -201,12 +197,8 @@ def test_neither_kind_is_read_as_the_other(tmp_path: Path) -> None:
 
 # --- a set ----------------------------------------------------------------------------------------
 def test_runs_are_chosen_by_agent_retriever_and_seed(tmp_path: Path) -> None:
-    runs = [
-        make_plan("a"),
-        make_plan("a", seed=1),
-        make_plan("a", agent="none", retriever=None),
-        make_plan("b", retriever="dense"),
-    ]
+    runs = [make_plan("a"), make_plan("a", seed=1), make_plan("b", retriever="dense")]
+    runs.append(make_plan("a", agent="none", retriever=None))
     write_plans(runs, tmp_path / "p.parquet", run={"m": 1})
     plans = read_plans(tmp_path / "p.parquet")
 
@@ -218,29 +210,24 @@ def test_runs_are_chosen_by_agent_retriever_and_seed(tmp_path: Path) -> None:
     assert keys(retriever=None) == [("a", "none", None, 0)]
     assert keys(agent="gate", retriever="dense") == [("b", "gate", "dense", 0)]
     assert plans.only(seed=1).run == {"m": 1}
-    with pytest.raises(
-        DataError, match="has agent/retriever/seed gate/none/any; found: gate/bm25/0"
-    ):
+    with pytest.raises(DataError, match="gate/none/any; found: gate/bm25/0"):
         plans.only(agent="gate", retriever=None)
 
 
-@pytest.mark.parametrize("name", ["plans", "plans.parquet"])
-def test_a_recording_goes_on_where_it_ended(tmp_path: Path, name: str) -> None:
-    with plan_writer(tmp_path / name, run={"m": (1,)}) as writer:
+def test_a_recording_goes_on_where_it_ended(tmp_path: Path) -> None:
+    place = tmp_path / "plans"
+    with plan_writer(place, run={"m": (1,)}) as writer:
         assert writer.done == frozenset()
         keep(writer, [make_plan("a"), make_plan("b", retriever=None)])
         writer.fail(("c", "gate", None, 0), "no reply")
-        writer.fail(("c", "gate", None, 0), "no reply again")
         assert writer.done == {("a", "gate", "bm25", 0), ("b", "gate", None, 0)}
-        if name == "plans":
-            assert len(read_plans(tmp_path / name).records) == 2
-    assert read_plans(tmp_path / name).failures == 1
-    with plan_writer(tmp_path / name, run={"m": [1], "version": "2"}) as writer:
-        assert len(writer.done) == 2
-        assert writer.failed == {("c", "gate", None, 0)}
+        assert len(read_plans(place).records) == 2
+    assert read_plans(place).failures == 1
+    with plan_writer(place, run={"m": [1], "version": "2"}) as writer:
+        assert (len(writer.done), writer.failed) == (2, {("c", "gate", None, 0)})
         keep(writer, [make_plan("c", retriever=None)])
         keep(writer, [make_plan("a")])  # which stays as it is
         assert writer.failed == frozenset()
-    plans = read_plans(tmp_path / name)
+    plans = read_plans(place)
     assert [each.task.id for each in plans.records] == ["a", "b", "c"]
     assert plans.failures == 0

@@ -36,22 +36,16 @@ def record(tmp_path: Path) -> Path:
 
 def test_a_group_is_read_as_it_was_written(record: Path) -> None:
     assert groups(record) == GROUPS
-    held = suffice.read_traces(record)
-    assert {one.question.id: one.question.group for one in held.records()} == GROUPS
     assert any("3 questions are of 2 groups" in note for note in suffice.traces_info(record).notes)
 
 
 @pytest.mark.parametrize("lazily_above", [0, 1 << 30])
-def test_rounds_of_one_question_are_of_one_group(
-    tmp_path: Path, record: Path, lazily_above: int
-) -> None:
+def test_rounds_of_one_question_are_of_one_group(record: Path, lazily_above: int) -> None:
     table = pq.read_table(record)
-    cells = [*table.column("group").to_pylist()[:-1], "doc3"]
-    place = table.column_names.index("group")
-    other = tmp_path / "other.parquet"
-    pq.write_table(table.set_column(place, "group", pa.array(cells)), other)
+    cells = pa.array([*table.column("group").to_pylist()[:-1], "doc3"])
+    pq.write_table(table.set_column(table.column_names.index("group"), "group", cells), record)
     with pytest.raises(DataError) as caught:
-        suffice.read_traces(other, lazily_above=lazily_above)
+        suffice.read_traces(record, lazily_above=lazily_above)
     assert (caught.value.column, caught.value.row) == ("group", 7)
 
 
