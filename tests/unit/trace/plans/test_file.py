@@ -25,9 +25,7 @@ from suffice.trace.plans.file import (
     read_plans,
     write_plans,
 )
-from suffice.trace.plans.records import (
-    PlanRecord,
-)
+from suffice.trace.plans.records import PlanRecord
 from suffice.trace.rounds.reader import inspect_traces, read_traces
 from suffice.trace.rounds.writer import write_traces
 

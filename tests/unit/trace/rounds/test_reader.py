@@ -90,7 +90,11 @@ def tokens(logprob: float | None, top: float | None = -0.1) -> list[Any]:
         ({"passages": [[], None, [], [{"id": "1"}, None]]}, 3, "passages"),
         ({"tokens": [None, [None], None, None]}, 1, "tokens.logprob"),
         *(
-            ({"samples": [["x", "y"]] * 4, "sample_clusters": [[0, 0], None, [0, 1], bad]}, 3, "sample_clusters")
+            (
+                {"samples": [["x", "y"]] * 4, "sample_clusters": [[0, 0], None, [0, 1], bad]},
+                3,
+                "sample_clusters",
+            )
             for bad in ([0], [1, 1])
         ),
     ],
@@ -339,6 +343,3 @@ def test_the_run_document_comes_with_the_set(tmp_path: Path) -> None:
     assert read_traces(tmp_path / "t.parquet").origin.run == {"model": "m", "n": 3}
     write(tmp_path / "odd.parquet", metadata={SCHEMA_KEY: b"1", b"suffice.run": b"{broken"})
     assert read_traces(tmp_path / "odd.parquet").origin.run == {}
-
-
-

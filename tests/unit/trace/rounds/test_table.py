@@ -65,7 +65,9 @@ def test_the_full_budget_is_the_stated_one(
     ends: tuple[StoppedBy, StoppedBy], stated: object, columns: int, full: int
 ) -> None:
     records = [make_record("a", ["x", "y"]), make_record("b", ["x", "y", "z"])]
-    traces = to_trace_set([replace(r, stopped_by=end) for r, end in zip(records, ends, strict=True)])
+    traces = to_trace_set(
+        [replace(r, stopped_by=end) for r, end in zip(records, ends, strict=True)]
+    )
     run = {} if stated is None else {"rounds": stated}
     told = replace(traces, origin=replace(traces.origin, run=run))
     assert (told.n_rounds, told.full_budget) == (columns, full)
@@ -159,7 +161,11 @@ def traces_of(*texts: str | None, groups: Sequence[str | None] = ()) -> TraceSet
         ),
         (("What is C?", "What is C++?", "What is C#?", "q1-2", "q12"), [], [0, 1, 2, 3, 4]),
         (("", "Who?", " ?", None, "who"), [], [0, 1, 2, 3, 1]),  # without a text: by itself
-        (("Who?", "Who?", "When?", "Who?", "Who?"), ["anna", None, "anna", "", "bert"], [0, 1, 0, 1, 2]),
+        (
+            ("Who?", "Who?", "When?", "Who?", "Who?"),
+            ["anna", None, "anna", "", "bert"],
+            [0, 1, 0, 1, 2],
+        ),
         (("When?", "Who?"), ["who", None], [0, 1]),
     ],
 )
