@@ -4,7 +4,6 @@ import csv
 import io
 import math
 import re
-from dataclasses import replace
 from unicodedata import combining, east_asian_width
 
 import pytest
@@ -21,6 +20,10 @@ HOSTILE = 'a|b "c"\n<script>alert(1)</script> \\cmd{x}_y 100% & #1 ~^ é 漢 \u2
 
 
 def policies() -> Table:
+    zero = Cell(Interval(estimate=0.0, low=0.0, high=0.0), "(baseline)")
+    lower = Interval(estimate=-0.01, low=-0.02, high=0.005)
+    area = Estimate(estimate=0.714, low=0.65, high=0.784)
+    unknown = Estimate(estimate=None, reason="none")
     return Table(
         name="policies",
         title="Policies side by side; F1 in percent.",
@@ -34,37 +37,19 @@ def policies() -> Table:
             Column(name="p", kind="significant", digits=2),
         ),
         rows=(
-            (
-                "fixed-1",
-                0.41498,
-                Cell(Interval(estimate=0.0, low=0.0, high=0.0), "(baseline)"),
-                Estimate(estimate=0.714, low=0.65, high=0.784),
-                1234.56,
-                0.000412,
-                0.01234,
-            ),
-            (
-                "a policy of a long name",
-                math.nan,
-                Interval(estimate=-0.01, low=-0.02, high=0.005),
-                Estimate(estimate=None, reason="none"),
-                None,
-                2,
-                math.inf,
-            ),
+            ("fixed-1", 0.41498, zero, area, 1234.56, 0.000412, 0.01234),
+            ("a policy of a long name", math.nan, lower, unknown, None, 2, math.inf),
         ),
         notes=("Means per question.",),
     )
 
 
 def hostile() -> Table:
+    head = Column(name="n", kind="count", head="a|b <b>_x_</b> $1 [h]")
     return Table(
         name="hostile|name",
         title=HOSTILE,
-        columns=(
-            Column(name=HOSTILE),
-            Column(name="n", kind="count", head="a|b <b>_x_</b> $1 [h]"),
-        ),
+        columns=(Column(name=HOSTILE), head),
         rows=((HOSTILE, 1), ("[x] *y", -2)),
         notes=(HOSTILE,),
     )
@@ -116,20 +101,17 @@ def test_columns_that_may_be_left_out_are_named() -> None:
 
 
 def test_colours_move_nothing_and_say_which_side_of_zero_an_interval_lies() -> None:
-    table = Table(
-        name="gains",
-        title="Gains",
-        columns=(
-            Column(name="policy"),
-            Column(name="gain", kind="points", interval=True),
-            Column(name="use"),
-        ),
-        rows=(
-            ("a", Interval(estimate=0.1, low=0.01, high=0.2), Cell("useful", "useful", "good")),
-            ("b", Interval(estimate=-0.1, low=-0.2, high=-0.01), "none"),
-            ("c", Interval(estimate=0.0, low=-0.1, high=0.1), None),
-        ),
+    columns = (
+        Column(name="policy"),
+        Column(name="gain", kind="points", interval=True),
+        Column(name="use"),
     )
+    rows = (
+        ("a", Interval(estimate=0.1, low=0.01, high=0.2), Cell("useful", "useful", "good")),
+        ("b", Interval(estimate=-0.1, low=-0.2, high=-0.01), "none"),
+        ("c", Interval(estimate=0.0, low=-0.1, high=0.1), None),
+    )
+    table = Table(name="gains", title="Gains", columns=columns, rows=rows)
     painted = table.text(paint=lambda text, tone: f"<{tone}>{text}</{tone}>")
     assert re.sub("</?(title|head|quiet|good|bad)>", "", painted) == table.text()
     assert painted.startswith("<title>Gains</title>\n<head>policy</head>")
@@ -159,10 +141,8 @@ def test_csv_holds_the_unrounded_values() -> None:
 
 
 def test_markdown() -> None:
-    table = replace(
-        policies(), columns=policies().columns[:4], rows=[r[:4] for r in policies().rows]
-    )
-    assert table.markdown().split("\n") == [
+    columns = ("policy", "f1", "delta_f1", "auroc")
+    assert policies().picked(*columns).markdown().split("\n") == [
         "### Policies",
         "",
         "Policies side by side; F1 in percent.",
@@ -221,23 +201,15 @@ def test_hostile_text_in_latex() -> None:
 
 
 def test_html_has_intervals_in_small_words_as_tags_and_texts_to_copy_as_code() -> None:
-    table = Table(
-        name="rules",
-        columns=(
-            Column(name="rule", whole=True),
-            Column(name="f1", kind="percent"),
-            Column(name="delta", kind="points", interval=True),
-            Column(name="kept", kind="percent"),
-        ),
-        rows=(
-            (
-                "round >= 2",
-                Interval(estimate=0.5, low=0.4, high=0.6),
-                Cell(None, "(baseline)"),
-                Cell(None, ""),
-            ),
-        ),
+    columns = (
+        Column(name="rule", whole=True),
+        Column(name="f1", kind="percent"),
+        Column(name="delta", kind="points", interval=True),
+        Column(name="kept", kind="percent"),
     )
+    half = Interval(estimate=0.5, low=0.4, high=0.6)
+    row = ("round >= 2", half, Cell(None, "(baseline)"), Cell(None, ""))
+    table = Table(name="rules", columns=columns, rows=(row,))
     cells = (
         '<th scope="row"><code>round &gt;= 2</code></th><td>50.0 <small>[40.0, 60.0]</small></td>'
         '<td><span class="tag">baseline</span></td></tr>'
@@ -367,13 +339,6 @@ def test_csv_computes_nothing(cell: str) -> None:
     head, row, other = csv.reader(table.csv().splitlines())
     assert head == row == [f"'{cell}"]
     assert other == [f"[U+000D]{cell}"]
-
-
-@pytest.mark.parametrize("cell", ["-", "-0.5", "+3%", "-1e-9", "a=1", "fixed-1"])
-def test_csv_leaves_numbers_and_words(cell: str) -> None:
-    table = Table(
-        name="t",
-        columns=[Column(name="name"), Column(name="n", kind="number")],
-        rows=[(cell, -1.0)],
-    )
-    assert list(csv.reader(table.csv().splitlines()))[1] == [cell, "-1.0"]
+    for plain in ("-", "-0.5", "+3%", "-1e-9", "a=1", "fixed-1"):
+        table = Table(name="t", columns=[Column(name="name")], rows=[(plain,)])
+        assert list(csv.reader(table.csv().splitlines()))[1] == [plain]

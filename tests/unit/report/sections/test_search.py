@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from tests.html_reader import Page
+from tests.reports import gathered
 
 from suffice.report.searches import search_section
 from suffice.results.formats import bracket, decimal, p_value, percent, signed
@@ -15,8 +15,8 @@ TABLE = "Rules found, best on tune first"
 FRONT = "Pareto front, cheapest first"
 
 
-def test_every_rule_shown_has_the_searchs_numbers(gathered: Any) -> None:
-    found = gathered.parts["search"]
+def test_every_rule_shown_has_the_searchs_numbers() -> None:
+    found = gathered().parts["search"]
     tables = Page.of(search_section(found).html()).tables
     for number, (each, row) in enumerate(zip(found.listed[:15], tables[TABLE][1:], strict=True), 1):
         assert row[0] == f"{number}{each.rule}{' front' if each.pareto else ''}"
@@ -36,20 +36,8 @@ def test_every_rule_shown_has_the_searchs_numbers(gathered: Any) -> None:
     assert costs == sorted(costs)
 
 
-def test_naive_intervals_only_when_asked(gathered: Any) -> None:
-    found = gathered.parts["search"]
-    assert "alone" not in search_section(found).html()
-    html = search_section(found, naive=True).html()
-    rows = Page.of(html).tables[TABLE]
-    alone = rows[0].index("F1 % [95%, alone]")
-    assert [row[alone] for row in rows[1:]] == [
-        f"{percent(each.f1)} {bracket(each.naive)}" for each in found.listed[:15]
-    ]
-    assert html.count('class="alone"') == sum(each.pareto for each in found.rules)
-
-
-def test_thousands_of_rules_of_one_place_are_one_dot_and_letters_run_out(gathered: Any) -> None:
-    found = gathered.parts["search"]
+def test_thousands_of_rules_of_one_place_are_one_dot_and_letters_run_out() -> None:
+    found = gathered().parts["search"]
     rule = replace(found.rules[0], pareto=False, f1=0.5, cost=2.0)
     ends = Interval(estimate=0.5, low=0.4, high=0.6)
     front = [

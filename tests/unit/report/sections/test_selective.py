@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tests.html_reader import Page
+from tests.reports import gathered
 
 from suffice.report.section import marked
 from suffice.report.worth import selective_section
@@ -12,10 +11,10 @@ from suffice.results.formats import amount, estimated, percent
 from suffice.stats.auroc import auroc_use
 
 
-def test_every_figure_is_the_results(gathered: Any) -> None:
-    found = gathered.parts["selective"]
+def test_every_figure_is_the_results() -> None:
+    found = gathered().parts["selective"]
     assert [each["policy"] for each in found] == ["tasr", "tasr-corrected"]
-    html = selective_section(found, marked(gathered.comparison.result)).html()
+    html = selective_section(found, marked(gathered().comparison.result)).html()
     tables = Page.of(html).tables
     (worth,) = (tables[name] for name in tables if name.startswith("Selective prediction"))
     for each, row in zip(found, worth[1:], strict=True):

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from tests.html_reader import Page
+from tests.reports import gathered
 
 from suffice.report.section import marked
 from suffice.report.worth import signals_section
@@ -15,9 +16,9 @@ TITLES = ("What are the signals worth here?", "Cohen's d")
 HOSTILE = "<img src=x onerror=alert(1)>"
 
 
-def test_every_figure_is_the_diagnostics(gathered: Any) -> None:
-    parts = gathered.parts
-    policies = marked(gathered.comparison.result)
+def test_every_figure_is_the_diagnostics() -> None:
+    parts = gathered().parts
+    policies = marked(gathered().comparison.result)
     section = signals_section(parts["diagnostics"], parts["types"], policies)
     tables = Page.of(section.html()).tables
     areas, distances = (
@@ -47,8 +48,8 @@ def test_every_figure_is_the_diagnostics(gathered: Any) -> None:
             ]
 
 
-def test_correlations_are_the_lower_triangle(gathered: Any) -> None:
-    found = gathered.parts["diagnostics"]
+def test_correlations_are_the_lower_triangle() -> None:
+    found = gathered().parts["diagnostics"]
     html = signals_section(found, (), ()).html()
     matrix = Page.of(html).tables["Spearman's rank correlation in hundredths, on eval."]
     correlations = found.parts["eval"]["correlations"]
@@ -59,8 +60,8 @@ def test_correlations_are_the_lower_triangle(gathered: Any) -> None:
         assert not any(cells[2 + row :])
 
 
-def test_hostile_names_stay_text(gathered: Any) -> None:
-    found, types = gathered.parts["diagnostics"], gathered.parts["types"]
+def test_hostile_names_stay_text() -> None:
+    found, types = gathered().parts["diagnostics"], gathered().parts["types"]
     first = {
         **found.signals[0],
         "name": HOSTILE,

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
+from tests.reports import gathered
 
 from suffice.report.searches import thresholds_section
 
 
-def test_the_band_encloses_tune_f1(gathered: Any) -> None:
-    html = thresholds_section(gathered.parts["sweep"]).html()
+def test_the_band_encloses_tune_f1() -> None:
+    html = thresholds_section(gathered().parts["sweep"]).html()
     band, curve = (
         [tuple(map(float, pair.split(","))) for pair in found.split()]
         for found in (
