@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -191,11 +190,3 @@ def test_a_closed_one_says_so(file: Path) -> None:
     reranker.close()
     with pytest.raises(UsageError, match="is closed"):
         reranker.rerank(QUERY, PASSAGES)
-
-
-def test_without_the_extra_the_install_line_is_told(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "xllamacpp", None)
-    with pytest.raises(ImportError, match=r"suffice\[embedded\]"):
-        EmbeddedReranker(file)

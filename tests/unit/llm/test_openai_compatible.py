@@ -132,12 +132,6 @@ def test_samples_that_a_server_draws_singly_are_drawn_side_by_side(server: Serve
     assert [c.text for c in reply.completions] == [f"ok {i}" for i in range(5)]
 
 
-def test_a_reply_without_choices_is_an_error(server: Server) -> None:
-    server.answers((200, {}, {"choices": []}))
-    with pytest.raises(BackendError, match="without any text"):
-        ask(server)
-
-
 def test_rejected_logprobs_are_not_asked_for_again(server: Server) -> None:
     def reject(body: Body) -> Answer:
         refusal = refuse(400, "This model does not support logprobs")
@@ -277,22 +271,6 @@ def test_a_rejected_schema_is_asked_for_as_an_object_and_then_not_at_all(
             for _ in range(2):
                 assert model.generate(SHAPED).completions[0].text == "ok 0"
         assert [body.get("response_format") for body in server.bodies] == asked
-
-
-def test_a_completion_server_that_knows_none_of_the_fields(server: Server) -> None:
-    def strict(body: Body) -> Answer:
-        for name in ("json_schema", "structured_outputs", "response_format"):
-            if name in body:
-                return refuse(400, f"Unrecognized request argument supplied: {name}")
-        return 200, {}, {"choices": [{"index": 0, "text": "free"}]}
-
-    server.answers(strict)
-    settings = OpenAISettings(api="completion")
-    with OpenAICompatibleModel(server.url, "m", settings=settings) as model:
-        for _ in range(2):
-            assert model.generate(SHAPED_PLAIN).completions[0].text == "free"
-    fields = [sorted(body.keys() - server.bodies[-1].keys()) for body in server.bodies]
-    assert fields == [["json_schema", "structured_outputs"], ["response_format"], [], []]
 
 
 def test_a_refusal_that_quotes_the_request_teaches_nothing(server: Server) -> None:

@@ -2,20 +2,13 @@ from __future__ import annotations
 
 import json
 import math
-from types import MappingProxyType
 from typing import Any
 
 import pytest
 
 from suffice.contracts import MAX_REPLY_LETTERS, Completion, GenerationRequest, Message
 from suffice.errors import BackendError, UsageError
-from suffice.llm.wire import (
-    EventReply,
-    check_request,
-    joined_events,
-    parse_completions,
-    request_body,
-)
+from suffice.llm.wire import EventReply, check_request, joined_events, parse_completions
 from suffice.trace.rounds.records import Token, TopToken
 
 
@@ -125,17 +118,6 @@ def test_requests_no_server_understands_are_refused(
 
 
 SCHEMA = {"type": "object", "properties": {"z": {"type": "string"}, "a": {"enum": ["é", None]}}}
-
-
-def test_frozen_mappings_are_schemas_and_keep_their_order() -> None:
-    properties = MappingProxyType({"z": {}, "a": {}})
-    frozen = MappingProxyType({"type": "object", "properties": properties})
-    schema = request_body(GenerationRequest(prompt="Hi", json_schema=frozen))["json_schema"]
-    assert schema.pop("x-guidance")["whitespace_flexible"] is False
-    assert json.dumps(schema) == '{"type": "object", "properties": {"z": {}, "a": {}}}'
-    own = {"x-guidance": {"whitespace_flexible": True}}
-    body = request_body(GenerationRequest(prompt="Hi", json_schema=own))
-    assert body["json_schema"] == own
 
 
 LOOP: dict[str, Any] = {}

@@ -40,8 +40,12 @@ def folder(tmp_path: Path) -> Path:
 
 def test_a_record_is_counted(folder: Path) -> None:
     contents = traces_info(folder)
-    assert (contents.files, contents.questions) == (2, 2)
-    assert (contents.rounds, contents.max_rounds) == (5, 3)
+    assert (contents.files, contents.questions, contents.rounds, contents.max_rounds) == (
+        2,
+        2,
+        5,
+        3,
+    )
     assert (contents.labelled, contents.closed_book, contents.failures) == (1, 1, 1)
     assert contents.ending == {2: 1, 3: 1}
     groups = {(g.what, g.name): (g.questions, g.labelled, g.rounds) for g in contents.groups}
@@ -70,6 +74,13 @@ def test_signals_are_given_or_lacking_with_the_reason(folder: Path) -> None:
     text = " ".join(contents.text().split())
     for said in ("my record", "eval", "big", "answer_stable", "the trace has no samples"):
         assert said in text
+
+
+def test_names_of_signals_are_not_broken(folder: Path) -> None:
+    contents = traces_info(folder)
+    lacking = next(table for table in contents.tables() if table.name == "lacking").text()
+    assert max(map(len, lacking.splitlines())) <= 80
+    assert all(name in lacking for name in contents.lacking)
 
 
 def test_what_to_know_is_said_with_what_to_type(tmp_path: Path) -> None:

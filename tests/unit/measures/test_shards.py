@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,7 @@ from suffice.signals.registry import SignalSpec
 from suffice.signals.table import given_signals
 from suffice.testing.traces import sampled_records
 from suffice.trace.rounds.reader import read_traces
-from suffice.trace.rounds.records import QuestionRecord
+from suffice.trace.rounds.records import Passage, QuestionRecord
 from suffice.trace.rounds.schema import records_to_table
 from suffice.trace.rounds.table import TraceSet
 from suffice.trace.rounds.writer import write_traces
@@ -80,12 +82,17 @@ def test_shards_hold_every_question_once(folder: Path) -> None:
         assert shard.traces().question_ids == tuple(ids[shard.questions])
 
 
-@settings(max_examples=examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=examples(20),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(question_records())
 def test_any_record_measures_alike(tmp_path: Path, records: list[QuestionRecord]) -> None:
+    write_traces(records, tmp_path / "t.parquet")
     file = tmp_path / "t.parquet"
-    write_traces(records, file)
-    assert_alike(*(Measures(read_traces(file, lazily_above=n)) for n in (10**9, 0)))
+    whole, shards = (Measures(read_traces(file, lazily_above=n)) for n in (10**9, 0))
+    assert_alike(whole, shards)
 
 
 @pytest.mark.parametrize("metric", ["f1", "agreement"])
@@ -177,3 +184,44 @@ def test_a_question_split_over_files_is_measured_whole(tmp_path: Path) -> None:
     traces = lazily(tmp_path)
     assert shards_of(traces) == ()
     assert_alike(Measures(read_traces(tmp_path)), Measures(traces))
+
+
+def test_ids_repeated_over_files_are_refused(tmp_path: Path) -> None:
+    for name in "ab":
+        write_traces(RECORDS[:5], tmp_path / f"{name}.parquet")
+    with pytest.raises(DataError, match=r"b\.parquet, row 0, .* has round 1 twice"):
+        lazily(tmp_path)
+
+
+@pytest.mark.parametrize("change", ["dictionary", "large"])
+def test_dictionary_and_large_types_are_read(folder: Path, change: str) -> None:
+    for file in folder.glob("*.parquet"):
+        rows = pq.read_table(file)
+        for name in ("answer", "question"):
+            kind = (
+                pa.dictionary(pa.int32(), pa.string())
+                if change == "dictionary"
+                else pa.large_string()
+            )
+            cells = rows.column(name)
+            cells = cells.dictionary_encode() if change == "dictionary" else cells.cast(kind)
+            rows = rows.set_column(rows.column_names.index(name), name, cells)
+        pq.write_table(rows, file)
+    assert_alike(Measures(read_traces(folder)), Measures(lazily(folder)))
+
+
+@pytest.fixture
+def huge(tmp_path: Path) -> Iterator[Path]:
+    """A passage of 50 MB among short ones."""
+    first, *others = RECORDS
+    passage = Passage(id="huge", title="", text="wide word " * 5_000_000)
+    rounds = (replace(first.rounds[0], passages=(passage,)), *first.rounds[1:])
+    file = tmp_path / "huge.parquet"
+    write_traces([replace(first, rounds=rounds), *others], file)
+    yield file
+    file.unlink()
+
+
+@pytest.mark.slow
+def test_one_huge_row_is_read(huge: Path) -> None:
+    assert_alike(Measures(read_traces(huge)), Measures(lazily(huge)))

@@ -49,8 +49,7 @@ def test_a_reranker_gives_the_logits_best_first(tmp_path: Path) -> None:
     assert found["c"].score == 2.0
     for name, share in zip("abc", shares, strict=True):
         assert found[name].rerank_score == pytest.approx(np.log(share / (1 - share)), abs=1e-4)
-    alone = CrossEncoderReranker.load(folder, batch_size=1).rerank("mill?", PASSAGES)
-    for each in alone:
+    for (each,) in (reranker.rerank("mill?", [passage]) for passage in PASSAGES):
         assert each.rerank_score == pytest.approx(found[each.id].rerank_score, abs=1e-4)
 
 
@@ -81,12 +80,10 @@ def test_networks_of_other_labels_are_refused(
 def test_what_is_no_network_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no cross-encoder"):
         CrossEncoderReranker.load(tmp_path)
-    with pytest.raises(UsageError, match="batch_size"):
-        CrossEncoderReranker.load(scorer(tmp_path, num_labels=1), batch_size=0)
 
 
 def test_entailment_is_that_of_the_network_called_directly(tmp_path: Path) -> None:
-    """Batches and the order of labels make no difference."""
+    """Neither other pairs nor the order of labels make a difference."""
     transformers, torch = pytest.importorskip("transformers"), pytest.importorskip("torch")
     folder = scorer(tmp_path, id2label={0: "CONTRADICTION", 1: "Entailment", 2: "neutral"})
     pairs = [
@@ -107,7 +104,8 @@ def test_entailment_is_that_of_the_network_called_directly(tmp_path: Path) -> No
     either = [max(shares(one, two)[0], shares(two, one)[0]) for one, two in pairs]
     contrary = NliContradiction.load(folder).contradictions(pairs)
     np.testing.assert_allclose(contrary, either, atol=5e-5)
-    one_by_one = NliCrossEncoder.load(folder, batch_size=1).entailed(pairs)
+    network_ = NliCrossEncoder.load(folder)
+    one_by_one = [network_.entailed([pair])[0] for pair in pairs]
     np.testing.assert_allclose(one_by_one, found, atol=5e-5)
     # the same weights under other names for the labels
     config = json.loads((folder / "config.json").read_text())

@@ -135,7 +135,7 @@ def test_files_that_are_not_all_replaced_are_all_the_old_ones(
 @pytest.mark.skipif(os.name != "posix", reason="the process forks")
 @pytest.mark.parametrize("step", range(2 * len(NAMES) + 1))
 def test_killed_between_two_renames_no_two_runs_are_mixed_and_the_next_run_mends_it(
-    folder: Path, step: int
+    folder: Path, step: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def die(number: int) -> None:
         if number == step:
@@ -154,6 +154,12 @@ def test_killed_between_two_renames_no_two_runs_are_mixed_and_the_next_run_mends
     replace(folder)
     assert stands(folder) == NEWER
     assert not list(folder.rglob("*.tmp"))
+
+
+def test_of_a_new_folder_that_could_not_be_filled_nothing_is_left(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), replaced_together(tmp_path / "a", NAMES) as aside:
+        interrupt((aside / "policy.json").write_text("new"))
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_folder_in_the_way_of_a_file_is_named(folder: Path) -> None:

@@ -74,7 +74,7 @@ from suffice.errors import DataError
 from suffice.measures.contents import traces_info
 from suffice.trace.rounds.reader import read_traces
 def lazily(path):
-    traces = read_traces(path, lazily_above=0, skip_invalid=True)
+    traces = read_traces(path, lazily_above=0)
     return [traces.has(name) for name in traces.table.column_names]
 refused = 0
 for read in (traces_info, lazily):

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from suffice.errors import DataError, SufficeWarning
+from suffice.errors import SufficeWarning
 from suffice.trace.reader import coerce_table
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.schema import SCHEMA, SCHEMA_KEY
@@ -98,15 +98,6 @@ def test_a_key_given_twice_means_the_same_live_and_in_replay(tmp_path: Path) -> 
     traces = read_traces(written([twice], tmp_path))
     assert traces.stored_signal("x")[0].tolist() == [[2.0]]
     assert next(iter(traces.records())).rounds[0].signals == {"x": 2.0}
-
-
-def test_the_first_bad_row_is_found_across_chunks() -> None:
-    values = pa.chunked_array([pa.array([1, 2]), pa.array([3, 99_999, 4, 99_999])])
-    texts = {name: [""] * 6 for name in ("question_id", "question", "answer")}
-    with pytest.raises(DataError) as caught:
-        coerce_table(pa.table({"round": values, **texts}), "some.parquet")
-    error = caught.value
-    assert (error.row, error.column, error.file) == (3, "round", "some.parquet")
 
 
 # --- files of other libraries ---------------------------------------------------------------------

@@ -74,18 +74,6 @@ def test_a_file_grows_and_says_where_its_records_are_before_it_is_written(tmp_pa
     assert list(read_traces(file).records()) == some(0, 1)
 
 
-def test_what_an_error_ends_is_in_parquet(tmp_path: Path) -> None:
-    def broken() -> None:
-        with question_writer(tmp_path, run={}) as writer:
-            keep(writer, some(0))
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        broken()
-    (tmp_path / "record.db").unlink()
-    assert ids(tmp_path) == ("q000",)
-
-
 def test_a_killed_recorder_leaves_everything_to_the_next(tmp_path: Path) -> None:
     script = """
 import os, signal, sys
@@ -182,13 +170,6 @@ def test_no_recording_goes_on_among_files_of_several_runs(tmp_path: Path) -> Non
     write_traces(some(1), tmp_path)
     with pytest.raises(UsageError, match=r"files of several runs.*suffice traces merge"):
         question_writer(tmp_path, run={"m": 1})
-
-
-def test_other_settings_are_refused_before_parquet_is_there(tmp_path: Path) -> None:
-    with question_writer(tmp_path, run={"m": 1}) as writer:
-        keep(writer, some(0))
-        with pytest.raises(UsageError, match="m was 1, now 2"):
-            question_writer(tmp_path, run={"m": 2})
 
 
 # --- what goes wrong ------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import multiprocessing
 import os
@@ -14,7 +13,6 @@ import sys
 import textwrap
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -131,35 +129,6 @@ def test_what_never_ended_is_read_once_its_process_is_gone(place: str) -> None:
 
 
 # --- many at once -------------------------------------------------------------------------------------
-def test_threads_and_tasks_lose_nothing(place: str) -> None:
-    with Watch(record=place, max_rounds=3) as watch:
-
-        def one(number: int) -> str:
-            with watch.question("?", question_id=f"q{number}") as loop:
-                while not loop.done:
-                    loop.observe(answer=f"{number}")
-            return loop.question_id
-
-        async def many() -> None:
-            async def task() -> None:
-                async with watch.question("?") as loop:
-                    while not loop.done:
-                        await asyncio.sleep(0)
-                        loop.observe(answer="Oslo")
-
-            await asyncio.gather(*(task() for _ in range(200)))
-
-        with ThreadPoolExecutor(64) as pool:
-            names = list(pool.map(one, range(64)))
-            pool.submit(asyncio.run, many()).result()
-    assert len(set(names)) == 64
-    found = kept(place)
-    assert len(found) == 264
-    for number, name in enumerate(names):
-        assert [held.answer for held in found[name].rounds] == [f"{number}"] * 3
-    assert watch.counts.lost_rounds == 0
-
-
 def _child(file: str, name: str) -> None:
     record(file, 10, name=name)
 
@@ -318,49 +287,6 @@ def test_a_lock_that_is_held_too_long_is_told_with_the_file(
 
 
 # --- places that refuse -----------------------------------------------------------------------------------
-def test_a_clock_set_back_changes_nothing_but_the_times(
-    place: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with Watch(record=place) as watch:
-        for number, moment in enumerate((2e9, 1e9, 1.5e9)):
-            monkeypatch.setattr(time, "time", lambda now=moment: now)
-            with watch.question("?", question_id=f"q{number}") as loop:
-                loop.observe(answer="Oslo")
-    (run,) = Store(place).runs()
-    assert [one.question.id for one in run.records] == ["q0", "q1", "q2"]
-
-
-def test_a_disk_that_fills_between_two_rounds_loses_nothing_once_there_is_room(file: Path) -> None:
-    watch = Watch(record=file)
-    with watch.question("?", question_id="q") as loop:
-        loop.observe(answer="Oslo")
-        (pages,) = watch._watching.writer._store.engine.connection.execute(  # type: ignore[union-attr, misc]
-            "PRAGMA max_page_count = 1"
-        ).fetchone()
-        loop.observe(answer="Bergen " * 20_000)
-        assert not loop.kept()
-        with pytest.warns(SufficeWarning, match="full"):
-            watch._watching.complain()
-        assert watch.failing
-        watch._watching.writer._store.engine.connection.execute(  # type: ignore[union-attr]
-            f"PRAGMA max_page_count = {pages + 10_000}"
-        )
-        loop.observe(answer="Skien")
-    watch.close()
-    assert watch.counts.lost_rounds == 0
-    assert [held.answer_text[:6] for held in kept(file)["q"].rounds] == ["Oslo", "Bergen", "Skien"]
-
-
-def test_a_store_that_is_removed_is_made_anew_with_what_is_under_way(tmp_path: Path) -> None:
-    file = tmp_path / "folder" / "live.db"
-    with Watch(record=file) as watch, watch.question("?", question_id="q") as loop:
-        loop.observe(answer="Oslo")
-        shutil.rmtree(file.parent)
-        loop.observe(answer="Bergen")
-    assert [held.answer for held in kept(file)["q"].rounds] == ["Oslo", "Bergen"]
-    assert watch.counts.lost_rounds == 0
-
-
 # --- labels, export, import ---------------------------------------------------------------------------------
 def test_a_file_of_labels_goes_into_the_store_once(place: str, tmp_path: Path) -> None:
     record(place)

@@ -48,18 +48,6 @@ def test_every_figure_is_the_diagnostics() -> None:
             ]
 
 
-def test_correlations_are_the_lower_triangle() -> None:
-    found = gathered().parts["diagnostics"]
-    html = signals_section(found, (), ()).html()
-    matrix = Page.of(html).tables["Spearman's rank correlation in hundredths, on eval."]
-    correlations = found.parts["eval"]["correlations"]
-    for row, (cells, rho) in enumerate(zip(matrix[1:], correlations["rho"], strict=True)):
-        assert cells[:2] == [str(row + 1), correlations["signals"][row]]
-        shown = ["-" if each is None else f"{100 * each:z.0f}" for each in rho[:row]]
-        assert cells[2 : 2 + row] == shown
-        assert not any(cells[2 + row :])
-
-
 def test_hostile_names_stay_text() -> None:
     found, types = gathered().parts["diagnostics"], gathered().parts["types"]
     first = {

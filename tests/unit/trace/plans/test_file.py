@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,19 +15,27 @@ from tests.builders import keep
 from tests.plan_records import make_plan, plan_records
 from tests.properties import examples
 
-from suffice.errors import DataError, SufficeWarning
+from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.testing.traces import make_record
 from suffice.trace.plans.file import (
     PLAN_COLUMNS,
     PLAN_SCHEMA_KEY,
     PLANS,
+    inspect_plans,
     plan_to_rows,
     plan_writer,
     read_plans,
     write_plans,
 )
-from suffice.trace.plans.records import PlanRecord
+from suffice.trace.plans.records import (
+    Candidate,
+    ConstraintDecision,
+    PlanOutcome,
+    PlanRecord,
+    PlanStep,
+)
 from suffice.trace.rounds.reader import inspect_traces, read_traces
+from suffice.trace.rounds.records import Passage, Usage
 from suffice.trace.rounds.writer import write_traces
 
 SAMPLE = Path(__file__).parent / "plans_v1.parquet"
@@ -47,7 +56,7 @@ def two_runs() -> Rows:
 
 
 # --- there and back -------------------------------------------------------------------------------
-@settings(max_examples=examples(60), suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=examples(60), suppress_health_check=list(HealthCheck))
 @given(records=plan_records())
 def test_runs_come_back_as_they_were(records: list[PlanRecord], tmp_path: Path) -> None:
     write_plans(reversed(records), tmp_path / "p.parquet", run={"m": 1})
@@ -56,10 +65,62 @@ def test_runs_come_back_as_they_were(records: list[PlanRecord], tmp_path: Path) 
     assert (found.run, found.skipped, found.failures) == ({"m": 1}, (), 0)
 
 
-def test_every_column_is_written_and_the_outcome_in_the_last_row_alone() -> None:
+FULL_COSTS = Usage(
+    **{each.name: number for number, each in enumerate(dataclasses.fields(Usage), start=1)}
+)
+FULL_STEP = PlanStep(
+    number=1,
+    action="REPLAN",
+    candidates=(Candidate("a", "b"),),
+    reason="c",
+    values={"risk": 0.5},
+    k=3,
+    query="d",
+    passages=(Passage(id="e", text="f", title="g", score=1.5, rerank_score=-2.5),),
+    redrawn=(Candidate("t"),),
+    chosen="h",
+    dropped="i",
+    sampled_again=2,
+    blocked="budget",
+    question="j",
+    reply="k",
+    verdict="l",
+    usage=FULL_COSTS,
+)
+FULL_OUTCOME = PlanOutcome(
+    plan="m",
+    ended="max-steps",
+    constraints=("n",),
+    decisions=(ConstraintDecision(constraint="o", enforced=True, reason="p"),),
+    response="q",
+    attempts=3,
+    parsed="repaired",
+    parse_failure="r",
+    usage=FULL_COSTS,
+    semantic=True,
+    verdict="s",
+)
+
+
+def test_no_field_is_forgotten(tmp_path: Path) -> None:
+    """A field that the rows leave out would come back as its default."""
+    for part in (FULL_STEP, FULL_OUTCOME, FULL_STEP.passages[0], FULL_COSTS):
+        for each in dataclasses.fields(part):
+            nothing: tuple[Any, ...] = (None, (), {}, "", Usage(), each.default)
+            assert getattr(part, each.name) not in nothing, each.name
+    record = dataclasses.replace(make_plan("t"), steps=(FULL_STEP,), outcome=FULL_OUTCOME)
+    write_plans([record], tmp_path / "p.parquet")
+    assert read_plans(tmp_path / "p.parquet").records == (record,)
+
+
+def test_every_column_is_written(tmp_path: Path) -> None:
     """A column that no row fills would come back as null and nobody would notice."""
+    written = {name for row in two_runs() for name in row}
+    assert written == {column.name for column in PLAN_COLUMNS}
+
+
+def test_the_outcome_stands_in_the_last_row_alone() -> None:
     rows = plan_to_rows(make_plan("a"))
-    assert {name for row in rows for name in row} == {column.name for column in PLAN_COLUMNS}
     assert [row.get("ended") for row in rows] == [None, None, "stop"]
     assert [row.get("outcome_prompt_tokens") for row in rows] == [None, None, 200]
     assert [row["gold_constraints"] for row in rows] == [["limit_001"]] * 3
@@ -169,15 +230,26 @@ def test_a_broken_run_is_named_and_the_rest_is_read(
     assert found.skipped[0].row == row
 
 
+def test_of_every_broken_run_it_is_listed_what_is_wrong_first(tmp_path: Path) -> None:
+    rows = two_runs()
+    change(1, action="WAIT")(rows)
+    change(2, ended="done")(rows)
+    change(4, k=-1)(rows)
+    file = write_rows(tmp_path / "p.parquet", rows)
+    assert [each.row for each in inspect_plans(file).skipped] == [1, 4]
+    with pytest.raises(DataError, match="nothing valid is left to read; 2 parts were skipped"):
+        read_plans(file, skip_invalid=True)
+
+
 def test_newer_unstated_and_empty_files(tmp_path: Path) -> None:
     file = write_rows(tmp_path / "p.parquet", two_runs(), version=b"2")
-    with pytest.raises(DataError, match="upgrade"):
+    with pytest.raises(DataError, match=r"plan trace schema 2 is newer than 1.*upgrade"):
         read_plans(file)
     write_rows(file, two_runs(), version=None)
-    with pytest.warns(SufficeWarning, match=r"suffice\.plan_schema"):
+    with pytest.warns(SufficeWarning, match=r"does not state suffice\.plan_schema"):
         assert len(read_plans(file).records) == 2
     write_rows(file, [])
-    with pytest.raises(DataError, match="empty"):
+    with pytest.raises(DataError, match="the plan trace is empty"):
         read_plans(file)
 
 
@@ -195,8 +267,12 @@ def test_neither_kind_is_read_as_the_other(tmp_path: Path) -> None:
 
 # --- a set ----------------------------------------------------------------------------------------
 def test_runs_are_chosen_by_agent_retriever_and_seed(tmp_path: Path) -> None:
-    runs = [make_plan("a"), make_plan("a", seed=1), make_plan("b", retriever="dense")]
-    runs.append(make_plan("a", agent="none", retriever=None))
+    runs = [
+        make_plan("a"),
+        make_plan("a", seed=1),
+        make_plan("a", agent="none", retriever=None),
+        make_plan("b", retriever="dense"),
+    ]
     write_plans(runs, tmp_path / "p.parquet", run={"m": 1})
     plans = read_plans(tmp_path / "p.parquet")
 
@@ -208,24 +284,43 @@ def test_runs_are_chosen_by_agent_retriever_and_seed(tmp_path: Path) -> None:
     assert keys(retriever=None) == [("a", "none", None, 0)]
     assert keys(agent="gate", retriever="dense") == [("b", "gate", "dense", 0)]
     assert plans.only(seed=1).run == {"m": 1}
-    with pytest.raises(DataError, match="gate/none/any; found: gate/bm25/0"):
+    with pytest.raises(
+        DataError, match="has agent/retriever/seed gate/none/any; found: gate/bm25/0"
+    ):
         plans.only(agent="gate", retriever=None)
 
 
-def test_a_recording_goes_on_where_it_ended(tmp_path: Path) -> None:
-    place = tmp_path / "plans"
-    with plan_writer(place, run={"m": (1,)}) as writer:
+@pytest.mark.parametrize("name", ["plans", "plans.parquet"])
+def test_a_recording_goes_on_where_it_ended(tmp_path: Path, name: str) -> None:
+    with plan_writer(tmp_path / name, run={"m": (1,)}) as writer:
         assert writer.done == frozenset()
         keep(writer, [make_plan("a"), make_plan("b", retriever=None)])
         writer.fail(("c", "gate", None, 0), "no reply")
+        writer.fail(("c", "gate", None, 0), "no reply again")
         assert writer.done == {("a", "gate", "bm25", 0), ("b", "gate", None, 0)}
-        assert len(read_plans(place).records) == 2
-    assert read_plans(place).failures == 1
-    with plan_writer(place, run={"m": [1], "version": "2"}) as writer:
-        assert (len(writer.done), writer.failed) == (2, {("c", "gate", None, 0)})
+        if name == "plans":
+            assert len(read_plans(tmp_path / name).records) == 2
+    assert read_plans(tmp_path / name).failures == 1
+    with plan_writer(tmp_path / name, run={"m": [1], "version": "2"}) as writer:
+        assert len(writer.done) == 2
+        assert writer.failed == {("c", "gate", None, 0)}
         keep(writer, [make_plan("c", retriever=None)])
         keep(writer, [make_plan("a")])  # which stays as it is
         assert writer.failed == frozenset()
-    plans = read_plans(place)
+    plans = read_plans(tmp_path / name)
     assert [each.task.id for each in plans.records] == ["a", "b", "c"]
     assert plans.failures == 0
+
+
+def test_what_cannot_be_gone_on_with_is_refused(tmp_path: Path) -> None:
+    with plan_writer(tmp_path / "p", run={"model": "a"}) as writer:
+        keep(writer, [make_plan("a")])
+        with pytest.raises(UsageError, match="another recorder is writing"):
+            plan_writer(tmp_path / "p", run={"model": "a"})
+        with pytest.raises(DataError, match="this is a plan trace"):
+            read_traces(tmp_path / "p")
+    with pytest.raises(UsageError, match="model was 'a', now 'b'"):
+        plan_writer(tmp_path / "p", run={"model": "b"})
+    write_traces([make_record("q", ["Oslo"])], tmp_path / "q.parquet")
+    with pytest.raises(DataError, match="not a plan trace"):
+        plan_writer(tmp_path / "q.parquet", run={})
