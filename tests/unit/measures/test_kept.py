@@ -76,11 +76,6 @@ def test_nothing_is_measured_twice(record: Path, measured: list[str]) -> None:
     assert not measured
 
 
-def test_only_what_is_asked_for_is_measured(record: Path, measured: list[str]) -> None:
-    Measures(read_traces(record)).signals(["overlap"])
-    assert [name for name in measured if "overlap" not in name] == []
-
-
 def test_a_split_leaves_the_others_to_be_measured(record: Path, measured: list[str]) -> None:
     part = Measures(read_traces(record)).only_split("tune").signals(["overlap"])
     measured.clear()

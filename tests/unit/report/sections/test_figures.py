@@ -12,7 +12,7 @@ from suffice.report.worth import calibration_section, selective_section, signals
 from suffice.results.formats import amount, decimal, estimated, p_value, percent
 
 
-def policies() -> list[Marked]:
+def policies() -> tuple[Marked, ...]:
     return marked(gathered().comparison.result)
 
 
