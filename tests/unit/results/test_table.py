@@ -4,6 +4,7 @@ import csv
 import io
 import math
 import re
+from dataclasses import dataclass
 from unicodedata import combining, east_asian_width
 
 import pytest
@@ -11,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.properties import examples
 
-from suffice.errors import InternalError, MissingExtra
+from suffice.errors import InternalError, MissingExtra, UsageError
 from suffice.results.markup import visible
 from suffice.results.table import Cell, Column, Kind, Table, Value
+from suffice.results.tabular import Tabular
 from suffice.stats.intervals import Estimate, Interval
 
 HOSTILE = 'a|b "c"\n<script>alert(1)</script> \\cmd{x}_y 100% & #1 ~^ é 漢 \u202e=1+1'
@@ -260,14 +262,6 @@ def test_data_frames_are_typed() -> None:
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])
-def test_data_frames(library: str) -> None:
-    pytest.importorskip(library)
-    frame = getattr(policies(), f"to_{library}")()
-    assert list(frame.columns)[:3] == ["policy", "f1", "delta_f1"]
-    assert list(frame["rounds"]) == [0.000412, 2.0]
-
-
-@pytest.mark.parametrize("library", ["pandas", "polars"])
 def test_a_missing_library_is_named_with_how_to_install_it(
     library: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -340,3 +334,35 @@ def test_csv_computes_nothing(cell: str) -> None:
     for plain in ("-", "-0.5", "+3%", "-1e-9", "a=1", "fixed-1"):
         table = Table(name="t", columns=[Column(name="name")], rows=[(plain,)])
         assert list(csv.reader(table.csv().splitlines()))[1] == [plain]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Found(Tabular):
+    f1: float
+
+    def tables(self) -> tuple[Table, ...]:
+        head = (Column(name="policy"), Column(name="f1", kind="percent", head="F1"))
+        return (
+            Table(name="remark", title="First of all."),
+            Table(name="policies", columns=head, rows=(("<a>", self.f1),)),
+            Table(name="rules", columns=head[:1], rows=(("x",), ("y",))),
+        )
+
+
+def test_text_and_notebooks_show_every_table() -> None:
+    assert Found(f1=0.5).text().startswith("First of all.\n\npolicy    F1\n")
+    shown = Found(f1=0.5)._repr_html_()
+    assert shown.count("<table>") == 2
+    assert "&lt;a&gt;" in shown
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_data_frames_of_the_first_table_or_of_one_named(library: str) -> None:
+    pytest.importorskip(library)
+    assert list(getattr(Found(f1=0.5), f"to_{library}")()["f1"]) == [0.5]
+    assert list(getattr(Found(f1=0.5), f"to_{library}")("rules")["policy"]) == ["x", "y"]
+
+
+def test_a_table_it_does_not_have() -> None:
+    with pytest.raises(UsageError, match="'policies'"):
+        Found(f1=0.5).table("x")
