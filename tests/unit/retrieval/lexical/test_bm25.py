@@ -7,7 +7,6 @@ import sys
 import numpy as np
 import pytest
 
-
 from suffice.errors import UsageError
 from suffice.retrieval.bm25 import OKAPI, BM25Index, BM25Settings, BM25Variant
 from suffice.testing.conformance import check_retriever

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 import json
 from collections import Counter
 from dataclasses import replace
@@ -17,6 +16,7 @@ from hypothesis import strategies as st
 from tests.builders import keep
 from tests.properties import examples
 
+import suffice
 from suffice.errors import DataError, UsageError
 from suffice.testing.traces import make_record
 from suffice.trace.rounds.derive import (
@@ -25,7 +25,6 @@ from suffice.trace.rounds.derive import (
     filter_traces,
     merge_traces,
     parse_splits,
-    pool_traces,
     split_traces,
 )
 from suffice.trace.rounds.reader import inspect_traces, read_traces
@@ -320,13 +319,13 @@ def test_records_of_one_loop_are_pooled(tmp_path: Path) -> None:
     for path, count in zip(week, (3, 5), strict=True):
         write_traces(records("q", count), path, run={"pipeline": "agent"})
     monday, tuesday = map(read_traces, week)
-    pooled = pool_traces([monday, tuesday])
+    pooled = suffice.pool_traces([monday, tuesday])
     again = [name for name in pooled.question_ids if name.endswith("#2")]
     assert (pooled.n_questions, again) == (8, ["q00#2", "q01#2", "q02#2"])  # of tuesday
     assert pooled.closed_book.num_rows == 2
     assert pooled.origin.run["pipeline"] == "agent"
     write_traces(records("r", 3), tmp_path / "other.parquet", run={"pipeline": "pipeline"})
     with pytest.raises(UsageError, match="different loops"):
-        pool_traces([monday, read_traces(tmp_path / "other.parquet")])
+        suffice.pool_traces([monday, read_traces(tmp_path / "other.parquet")])
     with pytest.raises(UsageError):
-        pool_traces([])
+        suffice.pool_traces([])
