@@ -132,28 +132,27 @@ def test_samples_that_a_server_draws_singly_are_drawn_side_by_side(server: Serve
     assert [c.text for c in reply.completions] == [f"ok {i}" for i in range(5)]
 
 
-def test_rejected_logprobs_are_not_asked_for_again(server: Server) -> None:
-    def reject(body: Body) -> Answer:
-        refusal = refuse(400, "This model does not support logprobs")
-        return refusal if "logprobs" in body else chat_reply(body)
-
-    server.answers(reject)
+@pytest.mark.parametrize(
+    ("field", "said", "asked"),
+    [
+        ("logprobs", "This model does not support logprobs", {"top_logprobs": 5}),
+        ("max_tokens", "Unsupported parameter: use 'max_completion_tokens' instead.", {}),
+        ("stream", "unknown field: stream_options", {"tell": pytest.fail}),
+    ],
+)
+def test_what_a_server_refuses_is_not_asked_for_again(
+    server: Server, field: str, said: str, asked: dict[str, Any]
+) -> None:
+    server.answer = lambda body: refuse(400, said) if field in body else chat_reply(body)
     with OpenAICompatibleModel(server.url, "m") as model:
         for _ in range(2):
-            reply = model.generate(replace(CHAT, top_logprobs=5))
-            assert reply.completions[0].tokens is None
-        assert not model.supports_logprobs()
-    assert ["logprobs" in body for body in server.bodies] == [True, False, False, False]
-
-
-def test_max_completion_tokens(server: Server) -> None:
-    def newer(body: Body) -> Answer:
-        refusal = refuse(400, "Unsupported parameter: use 'max_completion_tokens' instead.")
-        return refusal if "max_tokens" in body else chat_reply(body)
-
-    server.answers(newer)
-    ask(server, replace(CHAT, max_tokens=7))
-    assert server.bodies[-1]["max_completion_tokens"] == 7
+            (completion,) = model.generate(replace(CHAT, **asked)).completions
+            assert (completion.text, completion.tokens) == ("ok 0", None)
+        if field == "logprobs":
+            assert not model.supports_logprobs()
+    assert [field in body for body in server.bodies][:3] == [True, False, False]
+    renamed = 64 if field == "max_tokens" else None
+    assert server.bodies[-1].get("max_completion_tokens") == renamed
 
 
 def test_logprobs_are_probed_once(server: Server) -> None:
@@ -327,15 +326,3 @@ def test_what_was_told_is_not_told_again_after_a_broken_stream(server: Server) -
     reply = ask(server, replace(CHAT, tell=pieces.append))
     assert pieces == ["Os"]
     assert reply.completions[0].text == "Oslo"
-
-
-def test_a_server_without_events_answers_in_one_piece(server: Server) -> None:
-    refusal = refuse(400, "unknown field: stream_options")
-    server.answer = lambda body: refusal if "stream" in body else chat_reply(body)
-    pieces: list[str] = []
-    model = OpenAICompatibleModel(server.url)
-    for _ in range(2):
-        reply = model.generate(replace(CHAT, tell=pieces.append))
-        assert reply.completions[0].text == "ok 0"
-    assert pieces == []
-    assert ["stream" in body for body in server.bodies] == [True, False, False]
