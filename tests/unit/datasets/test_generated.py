@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import hashlib
 import itertools
+import json
 import re
 from collections import Counter, defaultdict
+from dataclasses import asdict
 
 import pytest
 
@@ -22,6 +25,12 @@ def examples() -> tuple[Example, ...]:
 def test_questions_do_not_depend_on_how_many_are_drawn(examples: tuple[Example, ...]) -> None:
     assert tuple(generate(5, seed=42)) == examples[:5]
     assert tuple(generate(5, seed=43)) != examples[:5]
+
+
+def test_a_seed_makes_the_same_everywhere() -> None:
+    made = json.dumps([asdict(example) for example in generate(40, seed=42)])
+    digest = "28fc3c0cbf41c6c4499cbda4cf03431069d9e196f620baeebe740995e3531c90"
+    assert hashlib.sha256(made.encode()).hexdigest() == digest
 
 
 def test_every_type_in_its_share(examples: tuple[Example, ...]) -> None:

@@ -84,6 +84,9 @@ def refused(name: str, folder: Path, data: bytes) -> DataError:
 
 
 # --- what every format refuses and reads --------------------------------------------------------------
+NO_PARAGRAPHS: list[object] = ["text", [1], [["A"]], [["A", "text"]], [["A", [1]]], [{}]]
+
+
 @pytest.mark.parametrize("name", ["hotpotqa", "2wikimultihopqa", "musique"])
 class TestEveryFormat:
     @pytest.mark.parametrize(
@@ -110,10 +113,7 @@ class TestEveryFormat:
             *(("answer", value) for value in (5, ["Ama"])),
             ("answer_aliases", "Ama"),
             *(("id", value) for value in (None, "", 4, True)),
-            *(
-                ("paragraphs", value)
-                for value in ("text", [1], [["A"]], [["A", "text"]], [["A", [1]]], [{}])
-            ),
+            *(("paragraphs", value) for value in NO_PARAGRAPHS),
         ],
     )
     def test_wrong_fields_name_row_and_column(

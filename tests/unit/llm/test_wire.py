@@ -64,13 +64,13 @@ def test_missing_logprobs_leave_tokens_unknown(logprobs: object) -> None:
 @pytest.mark.parametrize("value", [math.nan, math.inf, "-1"])
 @pytest.mark.parametrize("place", ["chosen", "top", "legacy"])
 def test_a_logprob_that_is_none_names_server_and_token(value: Any, place: str) -> None:
-    logprobs: dict[str, Any] = {
+    places: dict[str, dict[str, Any]] = {
         "chosen": {"content": [token("tok", value, tok=-1.0)]},
         "top": {"content": [token("tok", -1.0, tok=value)]},
         "legacy": {"tokens": ["tok"], "token_logprobs": [value], "top_logprobs": None},
-    }[place]
+    }
     with pytest.raises(BackendError, match=r"http://x .*'tok'"):
-        parse({"text": "tok", "logprobs": logprobs})
+        parse({"text": "tok", "logprobs": places[place]})
 
 
 def test_minus_infinity_and_what_float32_cannot_hold_mean_probability_zero() -> None:

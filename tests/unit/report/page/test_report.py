@@ -22,10 +22,13 @@ from suffice.trace.rounds.records import Gold, Passage, QuestionRecord, Round, U
 RECORDS = oslo_records()
 
 TAGS = frozenset(
-    "html head meta title link style body a header div p button h1 h2 h3 dl dt dd details summary "
-    "table caption thead tbody tr th td nav ul li main section span bdi br small code figure "
-    "figcaption svg desc line text circle rect polygon i noscript label input select script "
-    "footer".split()
+    re.findall(
+        r"\w+",
+        "html head meta title link style body a header div p button h1 h2 h3 dl dt dd details summary "
+        "table caption thead tbody tr th td nav ul li main section span bdi br small code figure "
+        "figcaption svg desc line text circle rect polygon i noscript label input select script "
+        "footer",
+    )
 )
 HOSTILE = "<script>window.hacked=1</script></script><!--<img src=x onerror=window.hacked=1>\"'&\u202e\u2028"
 
@@ -98,7 +101,7 @@ def test_hostile_texts_stay_texts() -> None:
     data = build_report([hostile(RECORDS[0]), *RECORDS[1:]], notes=[HOSTILE])
     named = replace(data.result.policies[0], name=HOSTILE, label=HOSTILE)
     policies = (named, *data.result.policies[1:])
-    texts = dict.fromkeys(("source", "split", "baseline"), HOSTILE)
+    texts: dict[str, Any] = dict.fromkeys(("source", "split", "baseline"), HOSTILE)
     result = replace(data.result, policies=policies, **texts)
     text = render_report(replace(data, result=result, run={HOSTILE: HOSTILE, "model": HOSTILE}))
     page = Page.of(text)

@@ -16,7 +16,10 @@ from suffice.retrieval.contradiction import (
 )
 from suffice.testing.encoders import HashingEncoder
 
-WORDS = "open close not don't port 80 443 before after unlocked enable disable the Logs log".split()
+WORDS = [
+    *("open", "close", "not", "don't", "port", "80", "443", "before", "after", "unlocked"),
+    *("enable", "disable", "the", "Logs", "log"),
+]
 texts = st.lists(st.sampled_from([*WORDS, ""]), max_size=9).map(" ".join)
 VECTOR = kept_vectors(HashingEncoder(32))
 POLE = np.linspace(-1.0, 1.0, 33)
