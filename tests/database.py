@@ -43,18 +43,8 @@ class Server:
             self.port = free.getsockname()[1]
         secret = folder / "password"
         secret.write_text(PASSWORD)
-        words = (
-            "-D",
-            "data",
-            "-U",
-            "ann",
-            "-A",
-            "scram-sha-256",
-            f"--pwfile={secret}",
-            "-E",
-            "UTF8",
-        )
-        self._run("initdb", *words, "--locale=C", "--no-sync")
+        words = f"-D data -U ann -A scram-sha-256 --pwfile={secret} -E UTF8 --locale=C --no-sync"
+        self._run("initdb", *words.split())
         self.start()
         self._names = (f"loops{number}" for number in itertools.count())
 

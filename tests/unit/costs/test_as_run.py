@@ -146,30 +146,17 @@ def test_the_budget_that_ends_the_loop_is_the_policys_own() -> None:
 def test_what_round_1_reused_is_all_that_a_single_prompt_reuses() -> None:
     """The prompts of the rounds before were never sent; a loop's own calls, or samples, were."""
 
-    def rounds(calls: int, answers: int) -> TraceSet:
-        tokens = ((400, 90), (500, 380), (600, 480))
-        return of_rounds(
-            *(
-                Round(
-                    answer="x",
-                    samples=("x", "y"),
-                    usage=Usage(
-                        llm_calls=calls + 2,
-                        answer_calls=answers,
-                        sample_calls=2,
-                        prompt_tokens=prompt,
-                        cached_tokens=cached,
-                        answer_prompt_tokens=prompt,
-                        answer_cached_tokens=cached,
-                        sample_prompt_tokens=0,
-                        sample_cached_tokens=0,
-                    ),
-                )
-                for prompt, cached in tokens
-            )
-        )
+    def rounds(calls: int) -> TraceSet:
+        known = {"answer_calls": 1, "sample_prompt_tokens": 0, "sample_cached_tokens": 0}
+        made = []
+        for prompt, cached in ((400, 90), (500, 380), (600, 480)):
+            counts = {"prompt_tokens": prompt, "cached_tokens": cached}
+            answer = {f"answer_{name}": count for name, count in counts.items()}
+            usage = Usage(llm_calls=calls + 2, sample_calls=2, **known, **counts, **answer)
+            made.append(Round(answer="x", samples=("x", "y"), usage=usage))
+        return of_rounds(*made)
 
-    ranked, searching = rounds(1, 1), rounds(2, 1)
+    ranked, searching = rounds(1), rounds(2)
     cached = {
         reads: cost_matrix(ranked, "cached_tokens", reads=reads)[0].tolist()
         for reads in (FIXED, ANSWERS, SAMPLES)
@@ -213,25 +200,21 @@ def test_older_records_say_by_their_loop_which_calls_answered() -> None:
 
 
 def test_seconds_of_samples_and_verdicts_are_paid_by_who_reads_them() -> None:
-    usage = Usage(
-        llm_calls=3,
-        answer_calls=1,
-        sample_calls=2,
-        judge_calls=1,
-        latency_s=10.0,
-        answer_latency_s=2.0,
-        sample_latency_s=4.0,
-        judge_latency_s=1.0,
-    )
-    traces = of_rounds(*(Round(answer="x", samples=("x", "y"), usage=usage),) * 3)
-    seconds = {
-        reads: cost_matrix(traces, "seconds", reads=reads)[0].tolist()
-        for reads in (FIXED, ANSWERS, SAMPLES, VERDICTS, EVERYTHING)
+    calls: dict[str, Any] = {"llm_calls": 3, "answer_calls": 1, "sample_calls": 2, "judge_calls": 1}
+    parts: dict[str, Any] = {
+        "answer_latency_s": 2.0,
+        "sample_latency_s": 4.0,
+        "judge_latency_s": 1.0,
     }
-    assert seconds == {
+    made = Round(answer="x", samples=("x", "y"), usage=Usage(latency_s=10.0, **calls, **parts))
+    seconds = {
         FIXED: [5, 8, 11],  # 3 of the loop, 2 of the last answer
         ANSWERS: [5, 10, 15],
         SAMPLES: [9, 16, 19],
         VERDICTS: [6, 10, 13],
         EVERYTHING: [10, 20, 25],
     }
+    for reads, expected in seconds.items():
+        assert (
+            cost_matrix(of_rounds(made, made, made), "seconds", reads=reads)[0].tolist() == expected
+        )

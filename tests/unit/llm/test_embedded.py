@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -17,7 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from suffice.concurrency import Aside
-from suffice.contracts import ChatModel, GenerationRequest, Message
+from suffice.contracts import GenerationRequest, Message
 from suffice.errors import BackendError, DataError, UsageError
 from suffice.llm.embedded import EmbeddedModel, EmbeddedSettings, model_path
 
@@ -41,16 +40,6 @@ SETTINGS = EmbeddedSettings(n_ctx=1024, n_parallel=3, replicas=1, threads=1)
 def model() -> Iterator[EmbeddedModel]:
     with EmbeddedModel.load(settings=SETTINGS) as loaded:
         yield loaded
-
-
-@pytest.mark.model
-def test_the_bundled_weights(model: EmbeddedModel) -> None:
-    assert isinstance(model, ChatModel)
-    assert model.name == "gemma-3-270m-q4_k_m"
-    assert model.api == "completion"
-    assert "Gemma Terms of Use" in model.licence
-    assert model.concurrency == 1
-    assert model.supports_logprobs()
 
 
 @pytest.mark.model
@@ -109,21 +98,6 @@ def test_samples_are_distinct_seeded_and_counted(model: EmbeddedModel) -> None:
     assert all(completion.tokens is None for completion in reply.completions)
 
 
-@pytest.mark.slow
-@pytest.mark.model
-def test_eight_samples_with_tokens_in_three_slots(model: EmbeddedModel) -> None:
-    eight = replace(SAMPLES, n=8, max_tokens=4, top_logprobs=2)
-    reply = model.generate(eight)
-    assert len({completion.text for completion in reply.completions}) > 4
-    for completion in reply.completions:
-        assert completion.tokens is not None
-        assert all(len(token.top) == 2 for token in completion.tokens)
-    assert reply.completion_tokens == sum(len(it.tokens or ()) for it in reply.completions)
-    # slots are evaluated together, and which with which moves the last digits of a probability
-    again = zip(model.generate(eight).completions, reply.completions, strict=True)
-    assert sum(one.text == other.text for one, other in again) >= 5
-
-
 @pytest.mark.model
 def test_a_prompt_that_is_too_long_says_so(model: EmbeddedModel) -> None:
     long = GenerationRequest(prompt="word " * 1500, max_tokens=1)
@@ -160,21 +134,6 @@ def test_a_call_that_is_cut_ends_at_once(model: EmbeddedModel) -> None:
     aside.cut()
     assert ended.is_set()
     assert model.generate(replace(GREEDY, max_tokens=2)).completions
-
-
-QUIET = """
-from suffice.llm.embedded import EmbeddedModel, EmbeddedSettings
-from suffice.contracts import GenerationRequest
-with EmbeddedModel.load(settings=EmbeddedSettings(n_ctx=256, replicas=1, threads=1)) as model:
-    model.generate(GenerationRequest(prompt="Hi", max_tokens=2))
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.model
-def test_nothing_is_printed() -> None:
-    done = subprocess.run([sys.executable, "-c", QUIET], capture_output=True, check=True)
-    assert (done.stdout, done.stderr) == (b"", b"")
 
 
 ENDING = """
@@ -258,17 +217,6 @@ def test_settings_are_checked(values: dict[str, int]) -> None:
         EmbeddedSettings(**values)  # type: ignore[arg-type]
 
 
-def test_importing_loads_no_package() -> None:
-    code = (
-        "import sys, suffice.llm.connect; "
-        "print([m for m in ('openai', 'xllamacpp', 'httpx2', 'httpx') if m in sys.modules])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ
-    )
-    assert done.stdout.strip() == "[]"
-
-
 PLAN = {
     "type": "object",
     "properties": {
@@ -298,19 +246,6 @@ def test_a_reply_is_held_to_a_schema_and_seeded(model: EmbeddedModel) -> None:
     first, second = (completion.text for completion in reply.completions)
     assert first != second
     assert model.generate(replace(SHAPED, n=1, seed=4)).completions[0].text == second
-
-
-@pytest.mark.slow
-@pytest.mark.model
-def test_a_shaped_reply_that_is_cut_is_no_json(model: EmbeddedModel) -> None:
-    (whole,) = model.generate(replace(SHAPED, n=1)).completions
-    (cut,) = model.generate(replace(SHAPED, n=1, max_tokens=6, top_logprobs=2)).completions
-    assert cut.finish_reason == "length"
-    assert whole.text.startswith(cut.text)
-    assert cut.tokens is not None
-    assert "".join(token.token for token in cut.tokens) == cut.text
-    with pytest.raises(ValueError, match=r"Expecting|Unterminated"):
-        json.loads(cut.text)
 
 
 @pytest.mark.model

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -184,13 +183,6 @@ def test_a_model_that_ranks_nothing_is_refused(network: Any, file: Path, tmp_pat
         EmbeddedReranker(file, threads=0)
 
 
-def test_a_file_that_is_cut_short(file: Path, tmp_path: Path) -> None:
-    cut = tmp_path / "cut.gguf"
-    cut.write_bytes(file.read_bytes()[:-4000])
-    with pytest.raises(BackendError, match=r"llama\.cpp could not load"):
-        EmbeddedReranker(cut)
-
-
 def test_a_closed_one_says_so(file: Path) -> None:
     reranker = EmbeddedReranker(file, threads=1)
     assert reranker.rerank(QUERY, []) == ()
@@ -198,35 +190,3 @@ def test_a_closed_one_says_so(file: Path) -> None:
     reranker.close()
     with pytest.raises(UsageError, match="is closed"):
         reranker.rerank(QUERY, PASSAGES)
-
-
-@pytest.mark.parametrize(
-    ("reply", "message"),
-    [
-        ({"results": [{"index": 0, "relevance_score": 1.0}]}, "no score for every passage"),
-        ({"error": {"message": "no slot"}}, "refused: no slot"),
-        ({"error": "broken"}, "refused: broken"),
-        (None, "no score for every passage"),
-        (RuntimeError("lost"), "failed: lost"),
-    ],
-)
-def test_odd_replies_are_backend_errors(
-    reranker: EmbeddedReranker, monkeypatch: pytest.MonkeyPatch, reply: Any, message: str
-) -> None:
-    class Odd:
-        def handle_rerank(self, _: Any) -> Any:
-            if isinstance(reply, Exception):
-                raise reply
-            return reply
-
-    monkeypatch.setattr(reranker, "_server", Odd())
-    with pytest.raises(BackendError, match=message):
-        reranker.rerank(QUERY, PASSAGES)
-
-
-def test_without_the_extra_the_install_line_is_told(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "xllamacpp", None)
-    with pytest.raises(ImportError, match=r"suffice\[embedded\]"):
-        EmbeddedReranker(file)

@@ -87,12 +87,6 @@ def test_many_at_once_all_see_a_whole_file(package: FakePackage) -> None:
         shutil.rmtree(models_folder())
 
 
-def test_home_is_the_default(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert models_folder() == tmp_path / ".cache" / "suffice" / "models"
-
-
 def test_paths_and_unknown_names(tmp_path: Path) -> None:
     path = tmp_path / "own.gguf"
     path.write_bytes(b"GGUF")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -21,26 +21,23 @@ RISING, ALIKE = np.array([1.0, 2.0, 4.0]), np.array([1.0, 1.0, 1.0])
 
 
 @pytest.mark.parametrize(
-    ("known", "expected", "told"),
+    ("rising", "alike", "expected", "told"),
     [
-        ({"usd": RISING, "evaluated_tokens": RISING, "llm_calls": RISING}, "usd", ""),
-        (
-            {"evaluated_tokens": RISING, "prompt_tokens": RISING, "llm_calls": RISING},
-            "evaluated_tokens",
-            "",
-        ),
-        ({"prompt_tokens": RISING, "llm_calls": RISING}, "prompt_tokens", "reused"),
-        ({"llm_calls": RISING}, "llm_calls", "tokens are not known"),
-        ({"evaluated_tokens": ALIKE, "llm_calls": RISING}, "llm_calls", "uncached prompt tokens"),
-        ({"usd": ALIKE, "evaluated_tokens": RISING}, "evaluated_tokens", "price"),
-        ({"llm_calls": ALIKE}, "rounds", "model calls"),
-        ({}, "rounds", "tokens are not known"),
+        (("usd", "evaluated_tokens", "llm_calls"), (), "usd", ""),
+        (("evaluated_tokens", "prompt_tokens", "llm_calls"), (), "evaluated_tokens", ""),
+        (("prompt_tokens", "llm_calls"), (), "prompt_tokens", "reused"),
+        (("llm_calls",), (), "llm_calls", "tokens are not known"),
+        (("llm_calls",), ("evaluated_tokens",), "llm_calls", "uncached prompt tokens"),
+        (("evaluated_tokens",), ("usd",), "evaluated_tokens", "price"),
+        ((), ("llm_calls",), "rounds", "model calls"),
+        ((), (), "rounds", "tokens are not known"),
     ],
 )
 def test_dollars_go_before_tokens_before_calls_before_rounds(
-    known: dict[str, np.ndarray], expected: str, told: str
+    rising: tuple[str, ...], alike: tuple[str, ...], expected: str, told: str
 ) -> None:
-    axis = usual_axis({**known, "rounds": RISING}, CostModel())
+    known = {**dict.fromkeys((*rising, "rounds"), RISING), **dict.fromkeys(alike, ALIKE)}
+    axis = usual_axis(known, CostModel())
     assert axis.name == expected
     assert bool(axis.reason) == bool(told)
     assert told in axis.reason
@@ -54,22 +51,17 @@ def test_a_cap_without_a_name_is_one_of_calls() -> None:
 
 def two_calls_a_round(*, cached: bool) -> Measures:
     """A call of the loop and one that answers, with tokens, in every round."""
-    usage = Usage(
-        llm_calls=2,
-        answer_calls=1,
-        prompt_tokens=200,
-        answer_prompt_tokens=120,
-        cached_tokens=50 if cached else None,
-        answer_cached_tokens=20 if cached else None,
-    )
-    records = [
-        dataclasses.replace(
-            record,
-            rounds=tuple(dataclasses.replace(round_, usage=usage) for round_ in record.rounds),
+    reused = {"cached_tokens": 50, "answer_cached_tokens": 20} if cached else {}
+    asked = {"prompt_tokens": 200, "answer_prompt_tokens": 120}
+    usage = Usage(llm_calls=2, answer_calls=1, **asked, **reused)
+    return Measures(
+        to_trace_set(
+            [
+                replace(record, rounds=tuple(replace(one, usage=usage) for one in record.rounds))
+                for record in random_records(24)
+            ]
         )
-        for record in random_records(24)
-    ]
-    return Measures(to_trace_set(records))
+    )
 
 
 @pytest.mark.parametrize(

@@ -21,93 +21,48 @@ from suffice.measures.scores import (
     WorkColumn,
     measured_columns,
 )
-from suffice.testing.traces import answer_tokens, sampled_records
-from suffice.trace.rounds.records import QuestionRecord
+from suffice.testing.traces import sampled_records
 from suffice.trace.rounds.table import TraceSet
 from suffice.trace.rounds.writer import write_traces
 
-QUESTIONS, ROUNDS = 60, 3
-
-
-def recorded() -> list[QuestionRecord]:
-    """Labelled questions with samples and tokens, of two types, in the splits tune and eval."""
-    records = sampled_records(QUESTIONS, rounds=ROUNDS, splits=("tune", "eval"), seed=3)
-    return [
-        replace(
-            record,
-            question=replace(record.question, type=("bridge", "comparison")[number % 3 > 0]),
-            rounds=tuple(
-                replace(each, tokens=answer_tokens(each.answer_text, (number + t) % 5 / 2))
-                for t, each in enumerate(record.rounds)
-            ),
-        )
-        for number, record in enumerate(records)
-    ]
-
-
-@pytest.fixture
-def computed(monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[Any, ...]]:
-    """How often each column was measured for each question."""
-    counts: Counter[tuple[Any, ...]] = Counter()
-
-    def counted(traces: TraceSet, keys: Sequence[MeasuredColumn]) -> list[NDArray[np.float64]]:
-        counts.update((key, question) for key in keys for question in traces.question_ids)
-        return measured_columns(traces, keys)
-
-    monkeypatch.setattr("suffice.measures.measures.measured_columns", counted)
-    return counts
+QUESTIONS = 60
 
 
 def test_a_report_computes_each_score_and_each_signal_once(
-    computed: Counter[tuple[Any, ...]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    traces, certified = tmp_path / "made.parquet", tmp_path / "certified.json"
-    write_traces(recorded(), traces)
-    fitting = ["fit", "certified", str(traces), "--out", str(certified), "--max-loss", "0.3"]
-    assert main([*fitting, "--confidence", "0.5"]) == 0
-    capsys.readouterr()
-    computed.clear()
-    rules = (
-        "answer_stable",
-        "calibrated(self_consistency) > 0.5",
-        "overlap > 0.1 and not abstained",
+    """Of sixty labelled questions with samples, of two types."""
+    computed: Counter[tuple[Any, ...]] = Counter()
+
+    def counted(traces: TraceSet, keys: Sequence[MeasuredColumn]) -> list[NDArray[np.float64]]:
+        computed.update((key, question) for key in keys for question in traces.question_ids)
+        return measured_columns(traces, keys)
+
+    records = sampled_records(QUESTIONS, rounds=3, splits=("tune", "eval"), seed=3)
+    traces = tmp_path / "made.parquet"
+    write_traces(
+        [
+            replace(each, question=replace(each.question, type=("bridge", "comparison")[n % 3 > 0]))
+            for n, each in enumerate(records)
+        ],
+        traces,
     )
-    policies = ("micp", "micp-corrected", "gate-corrected", "early-stop-corrected", "overlap-alone",
-                str(certified), "oracle-em", "fixed-2")  # fmt: skip
-    arguments = ["report", str(traces), "--out", str(tmp_path / "r.html"), "--bootstrap", "10"]
-    arguments += [word for rule in rules for word in ("--stop-when", rule)]
-    arguments += [word for policy in policies for word in ("--policy", policy)]
-    search = ["--search", "answer_stable,calibrated(overlap),normalized_entropy", "--json"]
-    assert main([*arguments, *search]) == 0
+    monkeypatch.setattr("suffice.measures.measures.measured_columns", counted)
+    rules = ("answer_stable", "calibrated(self_consistency) > 0.5", "overlap > 0.1")
+    policies = ("micp", "gate-corrected", "early-stop-corrected", "overlap-alone", "oracle-em")
+    words = ["report", str(traces), "--out", str(tmp_path / "r.html"), "--bootstrap", "10"]
+    words += [word for rule in rules for word in ("--stop-when", rule)]
+    words += [word for policy in policies for word in ("--policy", policy)]
+    assert main([*words, "--search", "answer_stable,normalized_entropy", "--json"]) == 0
     parts = json.loads(capsys.readouterr().out)["parts"]
-    assert parts["search"] is not None
-    assert parts["diagnostics"] is not None
-    assert parts["types"]
-    assert parts["selective"]
-    assert parts["guarantees"]
+    assert all(parts[name] for name in ("search", "diagnostics", "types", "selective"))
     again = [key for (key, _), count in computed.items() if count > 1]
-    unnamed = [key for key in again if isinstance(key, WorkColumn) and not key.name]
-    assert again == unnamed  # sets ask by themselves
+    # sets ask by themselves
+    assert again == [key for key in again if isinstance(key, WorkColumn) and not key.name]
     keys = Counter(key for key, _ in computed)
-    assert {ScoreColumn("em"), ScoreColumn("f1"), ScoreColumn("acc")} == {
-        key for key in keys if isinstance(key, ScoreColumn)
-    }
+    scores = {key for key in keys if isinstance(key, ScoreColumn)}
+    assert scores == {ScoreColumn("em"), ScoreColumn("f1"), ScoreColumn("acc")}
     of_signals = {key: count for key, count in keys.items() if isinstance(key, SignalColumn)}
     assert set(of_signals.values()) == {QUESTIONS}
     names = {key.spec.name for key in of_signals}
     assert {"answer_stable", "overlap", "normalized_entropy"} <= names
-
-
-def test_a_replay_of_a_split_computes_nothing_for_others(
-    computed: Counter[tuple[Any, ...]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    traces = tmp_path / "made.parquet"
-    write_traces(recorded(), traces)
-    rule = ["--stop-when", "overlap > 0.1", "--bootstrap", "10", "--split", "eval"]
-    assert main(["replay", str(traces), *rule]) == 0
-    capsys.readouterr()
-    assert [key for key, count in computed.items() if count > 1] == []
-    keys = Counter(key for key, _ in computed)
-    assert {key.spec.name for key in keys if isinstance(key, SignalColumn)} == {"overlap"}
-    of_rounds = {key: count for key, count in keys.items() if key.of_rounds}
-    assert set(of_rounds.values()) == {QUESTIONS // 2}

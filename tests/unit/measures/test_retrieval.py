@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.measures.scores import retrieval_quality
+from suffice.measures.scores import RetrievalQuality, retrieval_quality
 from suffice.replay.run.compare import compare
 from suffice.replay.settings import ComparisonSettings
 from suffice.testing.traces import make_record, to_trace_set
@@ -18,11 +18,15 @@ NAN = float("nan")
 
 
 def retrieved_record(
-    name: str, rounds: Sequence[str | None], gold: Sequence[str], answers: Sequence[str] = ("a",)
+    name: str, rounds: Sequence[str | None], gold: Sequence[str]
 ) -> QuestionRecord:
     """Rounds that each add the passages named by the letters; ``None``: not recorded."""
     added = [None if ids is None else [Passage(id=one, text=one) for one in ids] for ids in rounds]
-    return make_record(name, ["a"] * len(rounds), gold=answers, gold_passages=gold, passages=added)
+    return make_record(name, ["a"] * len(rounds), gold=["a"], gold_passages=gold, passages=added)
+
+
+def quality(*records: QuestionRecord) -> RetrievalQuality:
+    return retrieval_quality(to_trace_set(records))
 
 
 def same(found: NDArray[np.float64], expected: Sequence[Sequence[float]]) -> None:
@@ -30,44 +34,11 @@ def same(found: NDArray[np.float64], expected: Sequence[Sequence[float]]) -> Non
 
 
 def test_by_hand() -> None:
-    found = retrieval_quality(
-        to_trace_set(
-            [
-                retrieved_record("a", ["ax", "b", "yz"], "abc"),
-                retrieved_record("b", ["x", "a"], "a"),
-            ]
-        )
+    found = quality(
+        retrieved_record("a", ["ax", "b", "yz"], "abc"), retrieved_record("b", ["x", "a"], "a")
     )
     same(found.precision, [[1 / 2, 2 / 3, 2 / 5], [0.0, 1 / 2, NAN]])
     same(found.recall, [[1 / 3, 2 / 3, 2 / 3], [0.0, 1.0, NAN]])
-
-
-def test_what_is_named_twice_counts_once() -> None:
-    found = retrieval_quality(
-        to_trace_set([retrieved_record("a", ["aax", "ax", "b"], ["a", "b", "a", "b"])])
-    )
-    same(found.precision, [[1 / 2, 1 / 2, 2 / 3]])
-    same(found.recall, [[1 / 2, 1 / 2, 1.0]])
-
-
-def test_nothing_retrieved_has_recall_and_no_precision() -> None:
-    found = retrieval_quality(to_trace_set([retrieved_record("a", ["", "", "a"], "ab")]))
-    same(found.recall, [[0.0, 0.0, 0.5]])
-    same(found.precision, [[NAN, NAN, 1.0]])
-
-
-def test_an_unrecorded_round_leaves_later_ones_undefined() -> None:
-    found = retrieval_quality(to_trace_set([retrieved_record("a", ["a", None, "b"], "ab")]))
-    same(found.recall, [[0.5, NAN, NAN]])
-    same(found.precision, [[1.0, NAN, NAN]])
-
-
-def test_without_gold_passages_nothing_is_defined() -> None:
-    found = retrieval_quality(
-        to_trace_set([retrieved_record("a", ["a"], ""), retrieved_record("b", ["a"], "a")])
-    )
-    same(found.recall, [[NAN], [1.0]])
-    same(found.precision, [[NAN], [1.0]])
 
 
 def test_without_the_column_nothing_is_defined() -> None:
@@ -81,20 +52,14 @@ def test_without_the_column_nothing_is_defined() -> None:
 
 # --- at the stop -----------------------------------------------------------------------------
 def test_means_at_the_stop_leave_out_what_is_undefined() -> None:
-    found = retrieval_quality(
-        to_trace_set(
-            [
-                retrieved_record("a", ["", "ax"], "ab"),
-                retrieved_record("b", ["bx", "b"], "b"),
-                retrieved_record("c", ["c"], ""),
-            ]
-        )
+    unnamed = retrieved_record("c", ["c"], "")
+    found = quality(
+        retrieved_record("a", ["", "ax"], "ab"), retrieved_record("b", ["bx", "b"], "b"), unnamed
     )
     assert found.at(np.array([1, 1, 1], np.int16)) == (0.5, 0.5)  # of b; recall of a is 0
     assert found.at(np.array([2, 2, 1], np.int16)) == (0.5, 0.75)
     assert found.at(np.array([1, 2, 1], np.int16)) == (0.5, 0.5)
-    unnamed = retrieval_quality(to_trace_set([retrieved_record("c", ["c"], "")]))
-    assert unnamed.at(np.array([1], np.int16)) == (None, None)
+    assert quality(unnamed).at(np.array([1], np.int16)) == (None, None)
 
 
 def test_a_replay_tells_them_where_gold_passages_are_named() -> None:
@@ -115,12 +80,3 @@ def test_a_replay_tells_them_where_gold_passages_are_named() -> None:
         to_trace_set(records[2:]), ComparisonSettings(policies=("fixed-1",))
     ).result.policies
     assert not {"precision", "recall"} & set(unnamed.to_json())
-
-
-def test_the_closed_book_retrieves_nothing() -> None:
-    made = retrieved_record("a", ["a"], "ab")
-    made = replace(made, closed_book=replace(made.rounds[0], passages=None))
-    settings = ComparisonSettings(policies=("closed-book", "fixed-1"), resamples=5)
-    closed, first = compare(to_trace_set([made]), settings).result.to_json()["policies"]
-    assert "recall" not in closed
-    assert first["recall"] == 0.5

@@ -61,15 +61,6 @@ def test_six_questions_worked_by_hand() -> None:
     np.testing.assert_array_equal(augmented, [1, 1, 4, 1, nan, 0])
 
 
-def test_a_stop_where_the_loop_ended_by_itself_is_no_stop_of_all() -> None:
-    """In round 2 the loop ends and its policy says stop: cut, going on is not known to end there."""
-    explored, cut = (logged("x", [0, 1], 2, end="end"), logged("y", [0, 1], 2, end="policy"))
-    measures, seen = measured([explored, cut, logged("z", [0, 0, 0])])
-    np.testing.assert_array_equal(
-        seen.outcomes(measures.scores(), weights="ht").em, [[0, 1, 4], [0, 1, 0], [0, 0, 0]]
-    )
-
-
 def test_without_the_policys_stops_explored_questions_are_not_told_apart() -> None:
     records = [logged("a", [0, 1], end="policy", told=False), logged("b", [0, 0, 1], told=False)]
     measures, seen = measured(records)

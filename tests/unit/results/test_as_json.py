@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from suffice.errors import InternalError
-from suffice.results.as_json import as_json, fields_as_json
+from suffice.results.as_json import as_json
 
 
 class Kind(Enum):
@@ -68,17 +68,6 @@ def test_numpy_enums_dates_and_paths() -> None:
     }
     assert type(found["flag"]) is bool
     assert json.loads(json.dumps(found, allow_nan=False)) == found
-
-
-def test_fields_alone_do_not_ask_the_class() -> None:
-    @dataclass
-    class Counted:
-        rows: int
-
-        def to_json(self) -> dict[str, object]:
-            return {**fields_as_json(self), "few": self.rows < 10}
-
-    assert as_json(Counted(3)) == {"rows": 3, "few": True}
 
 
 def test_what_has_no_json_form_is_a_defect() -> None:

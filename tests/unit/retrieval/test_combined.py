@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suffice.contracts import Reranker, Retriever
+from suffice.contracts import Retriever
 from suffice.errors import DataError, UsageError
 from suffice.retrieval.bm25 import OKAPI, BM25Index
 from suffice.retrieval.retrievers import HybridRetriever, RerankedRetriever, reciprocal_rank_fusion
-from suffice.testing.conformance import check_reranker, check_retriever
+from suffice.testing.conformance import check_retriever
 from suffice.trace.rounds.records import Passage, best_reranked
 
 PASSAGES = [Passage(id=f"p{n}", text=f"a passage about thing {n} and rain") for n in range(30)]
@@ -49,15 +47,6 @@ def slow_fusion(rankings: Sequence[Sequence[str]], k: int) -> list[tuple[str, Fr
         for name in names
     }
     return sorted(scores.items(), key=lambda item: (-item[1], names.index(item[0])))
-
-
-def test_a_worked_example() -> None:
-    """a: 1/61 + 1/62; c: 1/63 + 1/61; b: 1/62; d: 1/63."""
-    found = reciprocal_rank_fusion([["a", "b", "c"], ["c", "a", "d"]])
-    assert [name for name, _ in found] == ["a", "c", "b", "d"]
-    assert [score for _, score in found] == pytest.approx(
-        [0.0325225, 0.0322664, 0.0161290, 0.0158730], abs=1e-7
-    )
 
 
 RANKINGS = st.lists(
@@ -97,12 +86,14 @@ def test_other_things_refused() -> None:
 
 
 def test_passages_of_one_id_are_one_and_the_first_tells_them() -> None:
+    """a: 1/61 + 1/62; c: 1/63 + 1/61; b: 1/62; d: 1/63."""
     hybrid = HybridRetriever([Listed("abc", "one"), Listed("cad", "two")])
     found = hybrid.retrieve("q", 9)
     assert [(each.id, each.text) for each in found] == [
         *(("a", "one"), ("c", "one"), ("b", "one"), ("d", "two"))
     ]
-    assert found[0].score == float(np.float32(1 / 61 + 1 / 62))
+    by_hand = [0.0325225, 0.0322664, 0.0161290, 0.0158730]
+    assert [each.score for each in found] == pytest.approx(by_hand, abs=1e-7)
 
 
 @given(RANKINGS, st.integers(1, 4), st.integers(1, 12))
@@ -157,10 +148,3 @@ def test_it_conforms_also_over_a_fused_pool() -> None:
     fused = HybridRetriever([INDEX, BM25Index.build(RAINY[::-1], OKAPI)], candidates=8)
     for first in (INDEX, fused):
         check_retriever(RerankedRetriever(first, Longest()), ["rain", "sun", "", "?"], size=8)
-    assert isinstance(Longest(), Reranker)
-    check_reranker(Longest(), "rain", INDEX.retrieve("sun", 8))
-
-
-def test_scores_that_are_no_numbers_come_last_and_ties_keep_order() -> None:
-    found = best_reranked(RAINY[:4], [math.nan, 1.0, -math.inf, 1.0])
-    assert [each.id for each in found] == ["p1", "p3", "p2", "p0"]

@@ -15,11 +15,9 @@ from tests.builders import keep
 from suffice.errors import DataError, StorageError, UsageError
 from suffice.live.watch import Watch
 from suffice.testing.traces import make_record
-from suffice.trace import store
 from suffice.trace.durable import Shard
-from suffice.trace.export import export_traces
 from suffice.trace.reader import parquet_files
-from suffice.trace.recording import RecordWriter, failures_of, recorded_rows
+from suffice.trace.recording import failures_of, recorded_rows
 from suffice.trace.rounds.reader import inspect_traces, read_traces
 from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.rounds.writer import question_writer, write_traces
@@ -76,27 +74,6 @@ def test_a_file_grows_and_says_where_its_records_are_before_it_is_written(tmp_pa
     assert list(read_traces(file).records()) == some(0, 1)
 
 
-def test_what_an_error_ends_is_in_parquet(tmp_path: Path) -> None:
-    def broken() -> None:
-        with question_writer(tmp_path, run={}) as writer:
-            keep(writer, some(0))
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        broken()
-    (tmp_path / "record.db").unlink()
-    assert ids(tmp_path) == ("q000",)
-
-
-def test_a_finished_recording_is_read_when_asked_for(tmp_path: Path) -> None:
-    recorded(tmp_path, 0, 1)
-    lazily = read_traces(tmp_path, lazily_above=0)
-    assert type(lazily.table).__name__ == "LazyTable"
-    with question_writer(tmp_path, run={"m": 1}) as writer:
-        keep(writer, some(2))
-        assert read_traces(tmp_path, lazily_above=0).n_questions == 3
-
-
 def test_a_killed_recorder_leaves_everything_to_the_next(tmp_path: Path) -> None:
     script = """
 import os, signal, sys
@@ -122,14 +99,6 @@ def test_many_questions_are_several_files(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "record.db").unlink()
     assert len(parquet_files(tmp_path)) == 3
     assert list(read_traces(tmp_path).records()) == some(*range(5))
-
-
-def test_a_store_is_exported_elsewhere_again_and_again(tmp_path: Path) -> None:
-    folder, out = tmp_path / "t", tmp_path / "out"
-    for number in (0, 1):
-        recorded(folder, number)
-        assert export_traces(folder, out, format="parquet").questions == 1
-    assert list(read_traces(out).records()) == some(0, 1)
 
 
 # --- who may write --------------------------------------------------------------------------------
@@ -203,18 +172,6 @@ def test_no_recording_goes_on_among_files_of_several_runs(tmp_path: Path) -> Non
         question_writer(tmp_path, run={"m": 1})
 
 
-def test_other_settings_are_refused_before_parquet_is_there(tmp_path: Path) -> None:
-    with question_writer(tmp_path, run={"m": 1}) as writer:
-        keep(writer, some(0))
-        with pytest.raises(UsageError, match="m was 1, now 2"):
-            question_writer(tmp_path, run={"m": 2})
-
-
-def fill(writer: RecordWriter[QuestionRecord]) -> None:
-    for number in range(1, 200):
-        keep(writer, some(number))
-
-
 # --- what goes wrong ------------------------------------------------------------------------------
 def test_a_store_that_was_removed_is_said(tmp_path: Path) -> None:
     def removed() -> None:
@@ -227,39 +184,6 @@ def test_a_store_that_was_removed_is_said(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="was removed"):
         removed()
     assert not list(tmp_path.iterdir())
-
-
-def test_a_lock_that_another_holds_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store, "BUSY_S", 0.05)
-    with question_writer(tmp_path, run={}) as writer:
-        keep(writer, some(0))
-        other = sqlite3.connect(writer.file, isolation_level=None)
-        other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(StorageError, match=r"held the lock.*run the same command again"):
-            keep(writer, some(1))
-        other.execute("ROLLBACK")
-        other.close()
-        keep(writer, some(1))
-    assert ids(tmp_path) == ("q000", "q001")
-
-
-def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
-    import resource
-
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    with question_writer(tmp_path, run={}) as writer:
-        keep(writer, some(0))
-        size = max(file.stat().st_size for file in tmp_path.iterdir())
-        resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-        try:
-            with pytest.raises(StorageError, match=r"make room.*run the same command again"):
-                fill(writer)
-            kept = len(writer.done)
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        assert ids(tmp_path) == tuple(f"q{number:03d}" for number in range(kept))
-        keep(writer, some(kept))  # room again
-    assert len(ids(tmp_path)) == kept + 1
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,45 +15,23 @@ import suffice
 from suffice.datasets import files
 from suffice.datasets.columns import parse_roles
 from suffice.datasets.recordings import import_traces
-from suffice.errors import DataError, StorageError, UsageError
+from suffice.errors import DataError, UsageError
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import QuestionRecord
-from suffice.trace.rounds.writer import write_traces
 
 MAP = (
     "question_id=qid,round=turn,question=q,answer=a,gold_answers=gold,passage_ids=docs,"
     "signals.confidence=conf,prompt_tokens=tokens,score=s"
 )
+NAMES = ("qid", "turn", "q", "a", "gold", "docs", "conf", "tokens", "s")
 ROWS: list[dict[str, Any]] = [
-    {
-        "qid": "007",
-        "turn": 2,
-        "q": "Who, ever?",
-        "a": "Ada",
-        "gold": ["Ada"],
-        "docs": ["d2"],
-        "conf": 0.9,
-    },
-    {
-        "qid": "007",
-        "turn": 1,
-        "q": "Who, ever?",
-        "a": None,
-        "gold": ["Ada"],
-        "docs": ["d1"],
-        "conf": 0.2,
-    },
-    {
-        "qid": "008",
-        "turn": 1,
-        "q": "When?",
-        "a": "1904",
-        "gold": None,
-        "docs": ["d1", "d3"],
-        "conf": None,
-    },
+    dict(zip(NAMES, cells, strict=True))
+    for cells in (
+        ("007", 2, "Who, ever?", "Ada", ["Ada"], ["d2"], 0.9, 310, 0.25),
+        ("007", 1, "Who, ever?", None, ["Ada"], ["d1"], 0.2, 310, 0.25),
+        ("008", 1, "When?", "1904", None, ["d1", "d3"], None, 310, 0.25),
+    )
 ]
-ROWS = [{**row, "tokens": 310, "s": 0.25} for row in ROWS]
 CSV = """qid,turn,q,a,gold,docs,conf,tokens,s
 007,2,"Who, ever?",Ada,"[""Ada""]","[""d2""]",0.9,310,0.25
 007,1,"Who, ever?",,"[""Ada""]","[""d1""]",0.2,310,0.25
@@ -95,20 +74,14 @@ def test_a_table_of_rounds_is_the_same_record_in_every_format(tmp_path: Path, na
 
 
 def test_rows_without_numbers_and_ids_are_taken_in_order(tmp_path: Path) -> None:
-    path = jsonl(
-        tmp_path / "log.jsonl",
-        *(
-            {"question": text, "answer": answer}
-            for text, answer in [("A?", "x"), ("B?", "y"), ("A?", "z")]
-        ),
-    )
-    out = tmp_path / "out"
+    asked = [("A?", "x"), ("B?", "y"), ("A?", "z")]
+    rows = [{"question": text, "answer": answer} for text, answer in asked]
+    path, out = jsonl(tmp_path / "log.jsonl", *rows), tmp_path / "out"
     written = suffice.import_traces(path, out, format="columns")
     assert (written.questions, written.rounds) == (2, 3)
     traces = read_traces(out)
-    assert [[r.answer for r in q.rounds] for q in traces.records() if q.question.text == "A?"] == [
-        ["x", "z"]
-    ]
+    held = {q.question.text: [r.answer for r in q.rounds] for q in traces.records()}
+    assert held == {"A?": ["x", "z"], "B?": ["y"]}
     source = traces.origin.run["imported"]
     assert (source["format"], source["files"][0]["file"]) == ("columns", "log.jsonl")
     notes = " ".join(written.notes)
@@ -116,30 +89,6 @@ def test_rows_without_numbers_and_ids_are_taken_in_order(tmp_path: Path) -> None
         assert lacking in notes
     with pytest.raises(UsageError, match="--out"):
         import_traces(path, out, format="columns")
-
-
-def test_columns_named_as_in_the_schema_need_no_map(tmp_path: Path) -> None:
-    whole = [
-        suffice.QuestionRecord(
-            question=suffice.Question(id="q", text="Who?", type="bridge", split="eval"),
-            gold=suffice.Gold(answers=("Ada",), passage_ids=("p",)),
-            rounds=(
-                suffice.Round(
-                    answer="Ada",
-                    passages=(suffice.Passage(id="p", text="Ada did.", score=0.5),),
-                    tokens=(suffice.Token("Ada", -0.5),),
-                    samples=("Ada", "Bo"),
-                    sample_clusters=(0, 1),
-                    signals={"own": 0.25},
-                    usage=suffice.Usage(llm_calls=2, latency_s=0.5),
-                ),
-            ),
-            scores={1: 0.5},
-            stopped_by="end",
-        )
-    ]
-    write_traces(whole, tmp_path / "in.parquet")
-    assert imported(tmp_path / "in.parquet") == whole
 
 
 BAD: list[tuple[str, list[dict[str, Any]], str]] = [
@@ -200,42 +149,29 @@ def test_a_map_and_a_format_that_cannot_be_are_refused(
 
 
 # --- formats ------------------------------------------------------------------------------------------
-def _flashrag(path: Path) -> Path:
+def test_flashrag_iterations_are_rounds(tmp_path: Path) -> None:
     """What ITERRETGENPipeline saves, two iterations of two documents."""
     documents = [
-        {
-            "id": str(number),
-            "contents": f'"Title {number}"\nText {number}.',
-            "score": 1.0 - number / 10,
-        }
-        for number in range(3)
+        {"id": str(n), "contents": f'"Title {n}"\nText {n}.', "score": 1.0 - n / 10}
+        for n in range(3)
     ]
-    output = {
-        "retrieval_result_iter_0": documents[:2],
-        "prompt_iter_0": "Answer: ",
-        "pred_iter_0": " Bo",
-        "retrieval_result_iter_1": documents[1:],
-        "prompt_iter_1": "Answer: ",
-        "pred_iter_1": "Ada",
-        "pred": "Ada",
-        "metric_score": {"em": 1.0},
-    }
+    output: dict[str, Any] = {"pred": "Ada", "metric_score": {"em": 1.0}}
+    for number, (found, answer) in enumerate(((documents[:2], " Bo"), (documents[1:], "Ada"))):
+        parts = {"retrieval_result": found, "prompt": "Answer: ", "pred": answer}
+        output |= {f"{part}_iter_{number}": held for part, held in parts.items()}
     item = {"id": "test_0", "question": "Who?", "golden_answers": ["Ada"], "output": output}
+    path = tmp_path / "intermediate_data.json"
     path.write_text(json.dumps([item], indent=4))
-    return path
-
-
-def test_flashrag_iterations_are_rounds(tmp_path: Path) -> None:
-    (record,) = imported(_flashrag(tmp_path / "intermediate_data.json"), kind="flashrag")
+    (record,) = imported(path, kind="flashrag")
     first, second = record.rounds
     assert (first.answer, second.answer, record.gold.answers) == ("Bo", "Ada", ("Ada",))
     assert [(p.id, p.title, p.text) for p in second.passages or ()] == [("2", "Title 2", "Text 2.")]
     assert [p.id for p in second.refound or ()] == ["1"]
     assert second.query == "Who?  Bo"
     item = {"question": "Who?", "output": {"pred": "Ada", "retrieval_result": []}}
-    (tmp_path / "other.json").write_text(json.dumps([item]))
+    path.write_text(json.dumps([item]))
     with pytest.raises(DataError, match="'retrieval_result'"):
-        import_traces(tmp_path / "other.json", tmp_path / "o", format="flashrag")
+        import_traces(path, tmp_path / "o", format="flashrag")
 
 
 def test_tasr_files_are_read_by_their_columns(tmp_path: Path) -> None:
@@ -258,22 +194,14 @@ def test_tasr_files_are_read_by_their_columns(tmp_path: Path) -> None:
 
 def test_loopgain_is_read_as_the_published_trace(tmp_path: Path, data_folder: Path) -> None:
     """Every column but the split, which the raw form does not have."""
-    imported(_copy(data_folder / "data/loopgain/w4_even.jsonl", tmp_path), kind="loopgain")
+    copy = shutil.copy(data_folder / "data/loopgain/w4_even.jsonl", tmp_path)
+    imported(Path(copy), kind="loopgain")
     ours = pq.read_table(tmp_path / "out.parquet")
     published = pq.read_table(data_folder / "traces/loopgain_w4.parquet")
     for name in set(published.column_names) - {"split"}:
         assert ours[name].to_pylist() == published[name].to_pylist(), name
-    assert not any(
-        value
-        for name in set(ours.column_names) - set(published.column_names)
-        for value in ours[name].to_pylist()
-    )
-
-
-def _copy(path: Path, folder: Path) -> Path:
-    copy = folder / path.name
-    copy.write_bytes(path.read_bytes())
-    return copy
+    for name in set(ours.column_names) - set(published.column_names):
+        assert not any(ours[name].to_pylist()), name
 
 
 def test_a_loopgain_error_that_counts_is_scored_by_its_target(tmp_path: Path) -> None:
@@ -286,24 +214,3 @@ def test_a_loopgain_error_that_counts_is_scored_by_its_target(tmp_path: Path) ->
     (record,) = imported(path, kind="loopgain")
     assert record.scores == {1: 0.0, 2: 1.0}
     assert [round_.answer for round_ in record.rounds] == [None, "y"]
-
-
-@pytest.mark.parametrize("out", ["new", "new.parquet"])
-def test_a_full_disk_leaves_nothing_and_the_same_import_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: str
-) -> None:
-    rows = jsonl(
-        tmp_path / "rows.jsonl",
-        {"question_id": "a", "round": 1, "question": "Where?", "answer": "Oslo"},
-    )
-    before = sorted(tmp_path.iterdir())
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patched:
-        patched.setattr("os.fsync", full)
-        with pytest.raises(StorageError):
-            import_traces(rows, tmp_path / out, format="columns")
-    assert sorted(tmp_path.iterdir()) == before
-    assert import_traces(rows, tmp_path / out, format="columns").questions == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -46,6 +47,17 @@ def labelled(path: Path) -> dict[str, QuestionRecord]:
     return {record.question.id: record for record in read_traces(path).records()}
 
 
+COLUMNS = {
+    "question_id": "id", "gold_answers": "gold", "score": "points", "question_type": "kind",
+}  # fmt: skip
+LABELS: list[dict[str, Any]] = [
+    {"id": "a", "gold": ["Oslo", "Christiania"], "points": 0.25, "round": 1, "kind": "city"},
+    {"id": "a", "gold": None, "points": 1.0, "round": None, "kind": None},
+    {"id": "c", "gold": ["Oslo"], "points": None, "round": None, "kind": None},
+    {"id": "b", "gold": None, "points": None, "round": None, "kind": None},
+]
+
+
 CSV = """id,gold,points,round,kind
 a,"[""Oslo"", ""Christiania""]",0.25,1,city
 a,,1,,
@@ -59,25 +71,13 @@ def test_a_file_of_labels_fills_the_record_and_all_else_stays(
     folder: Path, tmp_path: Path, name: str
 ) -> None:
     path = tmp_path / name
-    rows = [
-        {"id": "a", "gold": ["Oslo", "Christiania"], "points": 0.25, "round": 1, "kind": "city"},
-        {"id": "a", "gold": None, "points": 1.0, "round": None, "kind": None},
-        {"id": "c", "gold": ["Oslo"], "points": None, "round": None, "kind": None},
-        {"id": "b", "gold": None, "points": None, "round": None, "kind": None},
-    ]
     if name == "l.csv":
         path.write_text(CSV)
     elif name == "l.jsonl":
-        lines(path, *rows)
+        lines(path, *LABELS)
     else:
-        pq.write_table(pa.Table.from_pylist(rows), path)
-    columns = {
-        "question_id": "id",
-        "gold_answers": "gold",
-        "score": "points",
-        "question_type": "kind",
-    }
-    written = suffice.label_traces(folder, path, tmp_path / "new", columns=columns)
+        pq.write_table(pa.Table.from_pylist(LABELS), path)
+    written = suffice.label_traces(folder, path, tmp_path / "new", columns=COLUMNS)
     assert written.notes[0] == "2 of 3 questions were labelled"
     assert "1 rows of" in written.notes[1]
     records = labelled(tmp_path / "new")
@@ -188,9 +188,3 @@ def test_labels_in_a_folder_that_differ_from_it_are_errors(folder: Path) -> None
     assert inspection.traces.gold[2].answers == ("Oslo",)
     with pytest.raises(DataError, match="2 more"):
         read_traces(folder)
-
-
-def test_of_a_label_that_no_file_can_hold_the_rest_is_kept(folder: Path, tmp_path: Path) -> None:
-    half = lines(tmp_path / "l.jsonl", {"question_id": "a", "gold_answers": ["Os\ud800lo"]})
-    suffice.label_traces(folder, half, tmp_path / "out", replace=True)
-    assert read_traces(tmp_path / "out").gold[0].answers == ("Os\ufffdlo",)

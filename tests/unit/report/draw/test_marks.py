@@ -1,36 +1,23 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from tests.reports import build_report, oslo_records
 
-from suffice.replay.diagnose.report_data import ReportData
 from suffice.report.section import label, marked, short_name
-from suffice.trace.rounds.records import QuestionRecord
+
+RECORDS = oslo_records()
 
 
-def test_fixed_budgets_get_their_number_and_others_letters(
-    records: list[QuestionRecord], build_report: Callable[..., ReportData]
-) -> None:
-    data = build_report(records, ["fixed-2", "fixed-2", "oracle-em"], ["round >= 2", "round >= 1"])
+def test_fixed_budgets_get_their_number_and_others_letters() -> None:
+    data = build_report(RECORDS, ["fixed-2", "fixed-2", "oracle-em"], ["round >= 2", "round >= 1"])
     found = marked(data.result)
     assert [each.mark for each in found] == ["2", "A", "B", "C", "D"]
     assert [each.family for each in found] == ["fixed", "fixed", "oracle", "adaptive", "adaptive"]
     assert [each.baseline for each in found] == [True, False, False, False, False]
 
 
-def test_marks_stay_distinct_beyond_the_alphabet(
-    records: list[QuestionRecord], build_report: Callable[..., ReportData]
-) -> None:
-    data = build_report(records, ["oracle-f1"] * 60)
-    marks = [each.mark for each in marked(data.result)]
-    assert len(set(marks)) == 60
-    assert marks[25:28] == ["Z", "AA", "AB"]
-
-
-def test_long_names_are_cut_in_the_middle_and_escaped(
-    records: list[QuestionRecord], build_report: Callable[..., ReportData]
-) -> None:
+def test_long_names_are_cut_in_the_middle_and_escaped() -> None:
     rule = "round < 3 and " * 10 + "round >= 1"
-    found = marked(build_report(records, ["fixed-1"], [rule]).result)[1]
+    found = marked(build_report(RECORDS, ["fixed-1"], [rule]).result)[1]
     assert len(short_name(found)) == 40
     assert "&lt;" in label(found)
     assert rule.partition(" and ")[0] in short_name(found)

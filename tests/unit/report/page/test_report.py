@@ -5,30 +5,29 @@ import html
 import json
 import re
 from base64 import b64encode
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 from tests.html_reader import Page
+from tests.reports import build_report, oslo_records
 
-from suffice.replay.diagnose.report_data import ReportData, report_data, report_parts
+from suffice.replay.diagnose.report_data import report_data, report_parts
 from suffice.replay.run.compare import compare
-from suffice.replay.run.named_policies import named_policies
-from suffice.replay.run.replay import ReplaySettings, replay
 from suffice.replay.settings import ComparisonSettings
 from suffice.report.report import render_report
 from suffice.testing.traces import to_trace_set
-from suffice.trace.rounds.reader import read_traces
-from suffice.trace.rounds.records import Gold, Passage, QuestionRecord, Usage
+from suffice.trace.rounds.records import Gold, Passage, QuestionRecord, Round, Usage
 
-Build = Callable[..., ReportData]
+RECORDS = oslo_records()
+
 TAGS = frozenset(
     re.findall(
         r"\w+",
         "html head meta title link style body a header div p button h1 h2 h3 dl dt dd details summary "
         "table caption thead tbody tr th td nav ul li main section span bdi br small code figure "
-        "figcaption svg desc line text circle rect polygon i noscript label input select script footer",
+        "figcaption svg desc line text circle rect polygon i noscript label input select script "
+        "footer",
     )
 )
 HOSTILE = "<script>window.hacked=1</script></script><!--<img src=x onerror=window.hacked=1>\"'&\u202e\u2028"
@@ -36,29 +35,18 @@ HOSTILE = "<script>window.hacked=1</script></script><!--<img src=x onerror=windo
 
 def hostile(record: QuestionRecord) -> QuestionRecord:
     passage = Passage(id=HOSTILE, title=HOSTILE, text=HOSTILE)
+    texts: dict[str, Any] = {"answer": HOSTILE, "parse_failure": HOSTILE, "passages": (passage,)}
+    name = f"{record.question.id}{HOSTILE}"
     return replace(
         record,
-        question=replace(
-            record.question, id=f"{record.question.id}{HOSTILE}", text=HOSTILE, type=HOSTILE
-        ),
+        question=replace(record.question, id=name, text=HOSTILE, type=HOSTILE),
         gold=Gold(answers=(HOSTILE,)),
-        rounds=tuple(
-            replace(
-                each,
-                answer=HOSTILE,
-                passages=(passage,),
-                parse_failure=HOSTILE,
-                signals={HOSTILE: 1.0},
-            )
-            for each in record.rounds
-        ),
+        rounds=tuple(replace(each, signals={HOSTILE: 1.0}, **texts) for each in record.rounds),
     )
 
 
-def test_every_figure_of_the_comparison_is_the_results(
-    records: list[QuestionRecord], build_report: Build
-) -> None:
-    data = build_report(records, ["fixed-1", "fixed-3", "tasr", "oracle-f1"], cost="llm_calls")
+def test_every_figure_of_the_comparison_is_the_results() -> None:
+    data = build_report(RECORDS, ["fixed-1", "fixed-3", "tasr", "oracle-f1"], cost="llm_calls")
     rows = Page.of(render_report(data)).tables["Policies side by side"]
     assert [len(row) for row in rows] == [11] * 5
     assert rows[1][8] == "baseline"
@@ -87,10 +75,8 @@ def test_every_figure_of_the_comparison_is_the_results(
         assert row[7] == "-"
 
 
-def test_charts_have_names_and_their_numbers_in_tables(
-    records: list[QuestionRecord], build_report: Build
-) -> None:
-    data = build_report(records, ["fixed-1", "fixed-2", "tasr"])
+def test_charts_have_names_and_their_numbers_in_tables() -> None:
+    data = build_report(RECORDS, ["fixed-1", "fixed-2", "tasr"])
     page = Page.of(render_report(data))
     pictures = [attributes for tag, attributes in page.tags if tag == "svg"]
     assert len(pictures) == 3 + len(data.reliability["tasr"])
@@ -111,16 +97,12 @@ def test_charts_have_names_and_their_numbers_in_tables(
     ]
 
 
-def test_hostile_texts_stay_texts(records: list[QuestionRecord], build_report: Build) -> None:
-    data = build_report([hostile(records[0]), *records[1:]], notes=[HOSTILE])
+def test_hostile_texts_stay_texts() -> None:
+    data = build_report([hostile(RECORDS[0]), *RECORDS[1:]], notes=[HOSTILE])
     named = replace(data.result.policies[0], name=HOSTILE, label=HOSTILE)
-    result = replace(
-        data.result,
-        policies=(named, *data.result.policies[1:]),
-        source=HOSTILE,
-        split=HOSTILE,
-        baseline=HOSTILE,
-    )
+    policies = (named, *data.result.policies[1:])
+    texts: dict[str, Any] = dict.fromkeys(("source", "split", "baseline"), HOSTILE)
+    result = replace(data.result, policies=policies, **texts)
     text = render_report(replace(data, result=result, run={HOSTILE: HOSTILE, "model": HOSTILE}))
     page = Page.of(text)
     assert {tag for tag, _ in page.tags} <= TAGS
@@ -132,26 +114,20 @@ def test_hostile_texts_stay_texts(records: list[QuestionRecord], build_report: B
     assert document["policies"][0][2].startswith("<script>")
 
 
-def test_nothing_is_loaded_and_the_policy_admits_only_our_own(
-    records: list[QuestionRecord], build_report: Build
-) -> None:
-    text = render_report(build_report(records))
+def test_nothing_is_loaded_and_the_policy_admits_only_our_own() -> None:
+    text = render_report(build_report(RECORDS))
     page = Page.of(text)
-    assert "http:" not in text
-    assert "https:" not in text
-    assert "url(" not in text
-    assert "@import" not in text
+    for loading in ("http:", "https:", "url(", "@import"):
+        assert loading not in text
     for tag, attributes in page.tags:
-        assert "src" not in attributes
-        assert "style" not in attributes
+        assert not {"src", "style"} & attributes.keys()
         href = attributes.get("href")
         assert href is None or href.startswith("#") or (tag, href) == ("link", "data:,")
-    policy = next(
-        attributes["content"]
-        for tag, attributes in page.tags
+    (policy,) = (
+        attributes["content"] or ""
+        for _, attributes in page.tags
         if attributes.get("http-equiv") == "Content-Security-Policy"
     )
-    assert policy is not None
     assert policy.startswith("default-src 'none'; ")
     assert "unsafe" not in policy
     for kind, directive in (("style", "style-src"), ("script", "script-src")):
@@ -159,10 +135,8 @@ def test_nothing_is_loaded_and_the_policy_admits_only_our_own(
         assert f"{directive} 'sha256-{digest}';" in policy
 
 
-def test_ids_are_unique_and_links_lead_somewhere(
-    records: list[QuestionRecord], build_report: Build
-) -> None:
-    page = Page.of(render_report(build_report(records, ["fixed-1", "tasr"])))
+def test_ids_are_unique_and_links_lead_somewhere() -> None:
+    page = Page.of(render_report(build_report(RECORDS, ["fixed-1", "tasr"])))
     ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
     assert len(ids) == len(set(ids))
     links = {href[1:] for _, a in page.tags if (href := a.get("href")) and href.startswith("#")}
@@ -172,19 +146,12 @@ def test_ids_are_unique_and_links_lead_somewhere(
     assert labels <= set(ids)
 
 
-def test_unknown_costs_and_missing_gold_are_stated(
-    records: list[QuestionRecord], build_report: Build
-) -> None:
+def test_unknown_costs_and_missing_gold_are_stated() -> None:
     bare = [
-        replace(
-            record,
-            gold=Gold(),
-            rounds=tuple(replace(each, usage=Usage()) for each in record.rounds),
-        )
-        for record in records
+        replace(each, gold=Gold(), rounds=tuple(replace(r, usage=Usage()) for r in each.rounds))
+        for each in RECORDS
     ]
-    data = build_report(bare, ["fixed-1", "fixed-2"])
-    text = render_report(data)
+    text = render_report(build_report(bare, ["fixed-1", "fixed-2"]))
     page = Page.of(text)
     row = page.tables["Policies side by side"][2]
     assert row == ["2fixed-2", "-", "-", "-", "2.00", "-", "-", "-", "-", "-", "-"]
@@ -195,31 +162,21 @@ def test_unknown_costs_and_missing_gold_are_stated(
     assert sum(tag == "svg" for tag, _ in page.tags) == 2
 
 
-def test_five_hundred_questions_stay_below_five_megabytes(
-    records: list[QuestionRecord], build_report: Build
-) -> None:
+def test_five_hundred_questions_stay_below_five_megabytes() -> None:
     generator = np.random.default_rng(7)
     words = np.array([f"word{n:04d}" for n in range(4000)])
-    template = records[0]
+
+    def a_round(name: str) -> Round:
+        text = " ".join(generator.choice(words, 100).tolist())
+        signals = {f"signal_{s}": float(generator.random()) for s in range(15)}
+        passage = Passage(id=name, title=f"Title {name}", text=text)
+        return replace(RECORDS[0].rounds[0], tokens=None, passages=(passage,), signals=signals)
+
     many = [
         replace(
-            template,
-            question=replace(template.question, id=f"q{n:03d}", type="bridge"),
-            rounds=tuple(
-                replace(
-                    template.rounds[0],
-                    tokens=None,
-                    passages=(
-                        Passage(
-                            id=f"{n}-{t}",
-                            title=f"Title {n} {t}",
-                            text=" ".join(generator.choice(words, 100).tolist()),
-                        ),
-                    ),
-                    signals={f"signal_{s}": float(generator.random()) for s in range(15)},
-                )
-                for t in range(5)
-            ),
+            RECORDS[0],
+            question=replace(RECORDS[0].question, id=f"q{n:03d}", type="bridge"),
+            rounds=tuple(a_round(f"{n}-{t}") for t in range(5)),
         )
         for n in range(500)
     ]
@@ -227,54 +184,21 @@ def test_five_hundred_questions_stay_below_five_megabytes(
     text = render_report(build_report(many, [*names, "oracle-f1"], ["signal_3 > 0.8"]))
     assert 2_000_000 < len(text.encode()) < 5_000_000
     document = json.loads(Page.of(text).raw["application/json"])
-    assert len(document["questions"]) == 500
-    assert len(document["passages"]) == 2_500
+    assert (len(document["questions"]), len(document["passages"])) == (500, 2_500)
     assert not any(text.endswith("…") for _, text in document["passages"])
 
 
-def test_a_report_of_real_traces(qwen_traces: Path) -> None:
-    traces = read_traces(qwen_traces)
-    names = ["fixed-1", "fixed-3", "fixed-5", "tasr", "tasr-corrected", "oracle-em", "oracle-f1"]
-    chosen = traces.only_split("eval")
-    settings = ReplaySettings(baseline="fixed-3", split="eval")
-    data = report_data(chosen, replay(chosen, named_policies(traces, names), settings))
-    page = Page.of(render_report(data))
-    assert {tag for tag, _ in page.tags} <= TAGS
-    document = json.loads(page.raw["application/json"])
-    assert len(document["questions"]) == data.result.questions == 75
-    assert [row[0] for row in page.tables["Policies side by side"]][1:] == [
-        f"{mark}{name}" for mark, name in zip("135ABCD", names, strict=True)
-    ]
-
-
-def test_the_cost_asked_for_stands_in_the_comparison(
-    records: list[QuestionRecord], build_report: Build
-) -> None:
-    text = render_report(build_report(records, ["fixed-1", "fixed-2"], cost="usd"))
-    page = Page.of(text)
-    head, _, second = page.tables["Policies side by side"]
-    assert second[head.index("price USD")] == "0.000100"
-    assert "prices: USD per million tokens: input 0.5" in text
-    plain = Page.of(render_report(build_report(records, ["fixed-1", "fixed-2"], cost="rounds")))
-    assert len(plain.tables["Policies side by side"][0]) == len(head) - 1
-
-
-def test_agreement_is_said_on_the_first_screen_and_stands_for_no_gold_answer(
-    records: list[QuestionRecord],
-) -> None:
-    comparison = compare(
-        to_trace_set(records),
-        ComparisonSettings(
-            policies=("fixed-1",), rules=("answer_stable",), metric="agreement", resamples=20
-        ),
+def test_agreement_is_said_on_the_first_screen_and_stands_for_no_gold_answer() -> None:
+    settings = ComparisonSettings(
+        policies=("fixed-1",), rules=("answer_stable",), metric="agreement", resamples=20
     )
+    comparison = compare(to_trace_set(RECORDS), settings)
     parts = report_parts(comparison.traces, comparison)
     data = report_data(comparison.measures, comparison.result, parts)
     text = render_report(data)
     said = " ".join(html.unescape(text).split())
     assert "Scores are agreement with the full budget's own answer" in said
     assert "Not known without gold answers." in said
-    assert "whose full budget gives an answer" in said
     assert "agr. F1 and cost of every policy" in Page.of(text).tables
     assert all(not story.scores for story in data.stories)
     for part in ("diagnostics", "calibrators", "selective", "question types"):

@@ -48,14 +48,6 @@ def test_margins_and_ratings_are_split_by_correctness(side_by_side: Any) -> None
     assert other_rating.entropy_nats == pytest.approx(math.log(2))
 
 
-def test_the_line_goes_through_the_fixed_budgets(side_by_side: Any) -> None:
-    means = side_by_side.macro.policies
-    assert side_by_side.frontier == tuple(
-        (policy.mean_rounds, policy.score.estimate) for policy in means[:2]
-    )
-    assert [policy.over_fixed is None for policy in means[:3]] == [True, True, False]
-
-
 def test_the_report_of_several_records_shows_each_and_all(capsys: Any, tmp_path: Path) -> None:
     paths = []
     for seed in (1, 2, 3):

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from tests.reports import build_report, gathered, oslo_records
 
 from suffice.replay.diagnose.report_data import ReportData, report_data
 from suffice.report.report import first_screen, render_report
 from suffice.report.section import Material, marked
 from suffice.results.formats import percent, points
 from suffice.results.markup import Html
-from suffice.trace.rounds.records import QuestionRecord
 
-Build = Callable[..., ReportData]
+RECORDS = oslo_records()
 
 
 def screen(data: ReportData) -> Html:
     return first_screen(Material(data=data, policies=marked(data.result)))
 
 
-def test_it_stands_before_every_figure_and_says_what_the_result_says(gathered: Any) -> None:
-    result = gathered.comparison.result
-    data = report_data(gathered.comparison.measures, result, gathered.parts)
+def test_it_stands_before_every_figure_and_says_what_the_result_says() -> None:
+    result = gathered().comparison.result
+    data = report_data(gathered().comparison.measures, result, gathered().parts)
     html = render_report(data)
     assert html.index(screen(data)) < html.index('class="facts"') < html.index("<main>")
     assert result.verdict in screen(data)
@@ -36,10 +34,8 @@ def test_it_stands_before_every_figure_and_says_what_the_result_says(gathered: A
     assert "certified" in screen(data)
 
 
-def test_the_difference_to_the_full_budget_is_paired(
-    records: list[QuestionRecord], build_report: Build
-) -> None:
-    result = build_report(records, ["fixed-3", "fixed-1"], ["answer_stable"]).result
+def test_the_difference_to_the_full_budget_is_paired() -> None:
+    result = build_report(RECORDS, ["fixed-3", "fixed-1"], ["answer_stable"]).result
     full, first, rule = result.policies
     assert full.delta_full is not None
     assert (full.delta_full.low, full.delta_full.high) == (0.0, 0.0)

@@ -43,30 +43,21 @@ def test_range_order_and_independence_of_the_batch(pairs: list[tuple[str, str]])
     assert turned.tolist() == found.tolist()
 
 
-def test_no_pairs_threads_and_the_protocol() -> None:
+def test_threads_get_what_one_gets() -> None:
     assert isinstance(HEAD, ContradictionDetector)
-    assert HEAD.contradictions([]).shape == (0,)
     pairs = [(f"open port {n}", f"close port {n}") for n in range(40)]
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda pair: HEAD.contradictions([pair])[0], pairs))
     assert found == HEAD.contradictions(pairs).tolist()
 
 
-def test_the_file_comes_back(tmp_path: Path) -> None:
+def test_the_file_comes_back_for_its_encoder_alone(tmp_path: Path) -> None:
     path = tmp_path / "head.npz"
     WEIGHTS.write(path)
     again = HeadWeights.read(path)
     assert again.encoder == WEIGHTS.encoder
     np.testing.assert_array_equal(again.pole, WEIGHTS.pole)
     np.testing.assert_array_equal(again.weights, WEIGHTS.weights)
-    loaded = ContradictionHead.load(path, ENCODER)
-    pairs = [("open port 80", "close it")]
-    assert loaded.contradictions(pairs).tolist() == HEAD.contradictions(pairs).tolist()
-
-
-def test_another_encoder_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "head.npz"
-    WEIGHTS.write(path)
     with pytest.raises(UsageError, match="--out"):
         ContradictionHead.load(path, HashingEncoder(8))
 
