@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
 import json
 import math
 import threading
 import warnings
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -109,17 +107,6 @@ def test_a_round_that_could_not_be_decided_about_was_not_observed() -> None:
         "own": 1,
     }
     assert controller.observe(Round(answer="b")).stop
-
-
-def test_start_forgets_everything() -> None:
-    controller = Controller(STABLE, max_rounds=3)
-    controller.observe(Round(answer="Oslo"))
-    assert controller.start("another question") is controller
-    assert controller.rounds == ()
-    assert not controller.observe(Round(answer="Oslo")).stop  # not stable: round 1 again
-    assert controller.observe(Round(answer="Oslo")).stop
-    controller.start()
-    assert not controller.observe(Round(answer="Oslo")).stop
 
 
 def test_signals_see_the_question_and_recorded_values_win() -> None:
@@ -231,22 +218,6 @@ def run(controller: Controller, question: str) -> Iterator[Decision]:
         yield controller.observe(Round(answer=answer))
 
 
-async def in_task(controller: Controller, question: str) -> list[str]:
-    """The same in a task that waits, as for a model, before every round."""
-    controller.start(question)
-    for answer in ANSWERS[question]:
-        await asyncio.sleep(0)
-        if controller.observe(Round(answer=answer)).stop:
-            break
-    return [finished.answer_text for finished in controller.rounds]
-
-
-def _run(tasks: Coroutine[Any, Any, list[Any]]) -> list[Any]:
-    """In a thread of its own: where a browser was opened, this one has a running event loop."""
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(asyncio.run, tasks).result()
-
-
 def in_threads(loops: dict[str, Controller]) -> dict[str, list[str] | UsageError]:
     """A thread a question, in step: every one begins before any observes."""
     begun = threading.Barrier(len(loops))
@@ -281,23 +252,6 @@ def test_threads_that_share_one_are_refused_and_never_mixed() -> None:
         assert isinstance(outcome, UsageError) or outcome == list(ANSWERS[question])
     own = {question: shared.copy() for question in ANSWERS}
     assert in_threads(own) == {question: list(ANSWERS[question]) for question in ANSWERS}
-
-
-def test_tasks_that_share_one_are_refused_and_never_mixed() -> None:
-    shared = Controller(STABLE)
-
-    async def both(first: Controller, second: Controller) -> list[Any]:
-        # an earlier question in the task that makes the others changes nothing
-        list(run(shared, "Who?"))
-        loops = (in_task(first, "Who?"), in_task(second, "Where?"))
-        return list(await asyncio.gather(*loops, return_exceptions=True))
-
-    refused, told = _run(both(shared, shared))
-    with pytest.raises(UsageError, match=REFUSED):
-        raise refused
-    assert told == ["Rome", "Oslo", "Oslo"]
-    copies = _run(both(shared.copy(), shared.copy()))
-    assert copies == [["Ada", "Bo", "Bo"], ["Rome", "Oslo", "Oslo"]]
 
 
 def test_two_in_observe_at_once_are_refused() -> None:

@@ -15,12 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import suffice
-from suffice.cli.main import main
 from suffice.errors import UsageError
 from suffice.live.privacy import Privacy, Texts, redact_traces
 from suffice.live.watch import Watch
 from suffice.measures.measures import Measures
-from suffice.policies.file import save_policy
 from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.scoring import exact_match
@@ -114,25 +112,6 @@ def test_names_stand_in_place_of_texts_and_signals_are_as_they_were(
         assert now.candidate_scores == was.candidate_scores
         assert (now.answer == "") == (was.answer == "")
     assert [record.scores for record in veiled.records()] == [r.scores for r in open_.records()]
-
-
-@pytest.mark.parametrize("texts", ["no-texts", pytest.param("hashes", marks=pytest.mark.slow)])
-def test_commands_take_such_a_record(
-    tmp_path: Path, texts: Texts, capsys: pytest.CaptureFixture[str]
-) -> None:
-    watched(tmp_path / "r", texts, loops())
-    watched(tmp_path / "all", "all", loops())
-    folder, policy = str(tmp_path / "r"), tmp_path / "stable.json"
-    save_policy(STABLE, policy)
-    assert main(["traces", "validate", folder]) == 0
-    assert main(["monitor", folder, "--policy", str(policy)]) == 0
-    said = []
-    for place in (folder, str(tmp_path / "all")):
-        capsys.readouterr()
-        rule = ["--stop-when", "answer_stable", "--metric", "score", "--json"]
-        assert main(["replay", place, *rule]) == 0
-        said.append(capsys.readouterr().out.replace(place, "PLACE"))
-    assert said[0] == said[1]
 
 
 def test_hashes_are_equal_where_texts_are_and_answers_are_scored(tmp_path: Path) -> None:

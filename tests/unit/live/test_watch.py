@@ -23,7 +23,6 @@ from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.live.budgets import Budgets
 from suffice.live.loop import Loop
 from suffice.live.watch import Watch
-from suffice.policies.ab_rag.policy import ABRagPolicy
 from suffice.policies.file import policy_hash, save_policy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.unfitted import FixedPolicy
@@ -147,17 +146,6 @@ def test_a_choice_among_answers_has_every_round_asked_for_one() -> None:
     assert (loop.answer, loop.answer_round) == ("Oslo", 2)
 
 
-def test_the_most_confident_answer_is_returned_and_one_without_confidence_refused() -> None:
-    policy = ABRagPolicy(weights={"token_probability": 1.0}, threshold=1.0)
-    with Watch(policy, answer="most-confident").question("Where?") as loop:
-        for answer, logprob in (("a", -0.5), ("b", -0.1), ("c", -2.0)):
-            tokens = [{"token": answer, "logprob": logprob}]
-            loop.observe(answer=answer, logprobs=tokens)
-    assert (loop.answer, loop.answer_round) == ("b", 2)
-    with pytest.raises(UsageError, match="goes by the policy's confidence"):
-        Watch(STABLE, answer="most-confident")
-
-
 @pytest.mark.parametrize(
     ("budgets", "reason"),
     [
@@ -184,20 +172,6 @@ def test_a_budget_of_tokens_nobody_counts_is_said_and_not_kept() -> None:
         with pytest.warns(SufficeWarning, match=r"counts no tokens.*give observe\(usage=\.\.\.\)"):
             loop.observe(answer="a")
         assert not loop.done
-
-
-def test_what_the_loop_never_gives_is_said_in_the_first_round() -> None:
-    watch = Watch(RulePolicy(rule="token_probability > 0.9"), mode="live")
-    with (
-        pytest.warns(SufficeWarning, match="token_probability.*tokens"),
-        watch.question("Where?") as loop,
-    ):
-        loop.observe(answer="Oslo")
-    with watch.question("Again?") as loop:
-        loop.observe(answer="Oslo")  # said once: warnings are errors here
-    strict = Watch(RulePolicy(rule="token_probability > 0.9"), mode="live", strict=True)
-    with pytest.raises(UsageError, match="token_probability"), strict.question("Where?") as loop:
-        loop.observe(answer="Oslo")
 
 
 def test_an_error_that_the_caller_raises_is_not_said_to_be_mended() -> None:
@@ -496,17 +470,6 @@ def test_an_id_that_is_taken_gets_a_number_when_its_question_begins(tmp_path: Pa
     assert sorted(told) == ["q", "q#2", "q#3", "q#4"]
     for name, record in records(tmp_path).items():  # each has its own rounds, and its own label
         assert (record.rounds[0].answer, record.gold.answers) == (told[name], (told[name],))
-
-
-def test_the_id_of_a_loop_that_ended_before_a_round_is_free_again(tmp_path: Path) -> None:
-    with Watch(record=tmp_path) as watch, Watch(record=tmp_path) as other:
-        for begins in (watch, other, watch):
-            with begins.question("Where?", question_id="q") as loop:
-                assert loop.question_id == "q"
-        loops = [begins.question("Where?", question_id="q").begin() for begins in (other, watch)]
-        assert [loop.question_id for loop in loops] == ["q", "q#2"]
-        for loop in loops:
-            loop.end()
 
 
 def test_threads_and_tasks_share_a_watch(tmp_path: Path) -> None:

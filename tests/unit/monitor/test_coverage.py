@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from suffice.errors import DataError, UsageError
+from suffice.errors import DataError
 from suffice.monitor.coverage import Arrivals, Arrived, Promise, Watch, promise_of
 from suffice.policies.micp.policy import Clusters, MiCPPolicy
-from suffice.policies.unfitted import FixedPolicy
 from suffice.scoring import Match
 from suffice.stats.conformal import Threshold
 
@@ -77,11 +76,6 @@ def test_policies_that_do_not_say_on_what(fitted: dict[str, Any], column: str | 
     assert caught.value.column == column
 
 
-def test_policies_that_promise_nothing() -> None:
-    with pytest.raises(UsageError, match="promises no coverage"):
-        promise_of(FixedPolicy(2))
-
-
 @pytest.mark.parametrize(
     ("stop_on", "penalty", "score"),
     [("entropy", 0.0, 0.3), ("top-confidence", 0.0, -0.8), ("top-confidence", 0.1, -0.77)],
@@ -125,23 +119,6 @@ def test_the_interval_is_exact_and_holds_the_undecided() -> None:
     assert same == high
     assert watch(policy(), []).coverage is None
     assert watch(policy(), []).interval is None
-
-
-def test_going_on_equals_going_through() -> None:
-    stream = [Arrived(covered=n % 3 > 0, score=(0.0, 0.3, 0.9, math.nan)[n % 4]) for n in range(80)]
-    promise = promise_of(policy())
-    through, part = Watch(promise, seed=7), Watch(promise, seed=7)
-    for each in stream:
-        through.take(each)
-    for number, each in enumerate(stream):
-        if number % 25 == 0:
-            state = json.loads(json.dumps(part.state(), allow_nan=False))
-            part = Watch(promise, seed=7).resume(state)
-        part.take(each)
-    assert part.text() == through.text()
-    assert part.to_json() == through.to_json()
-    assert part.state() == through.state()
-    assert through.alarmed
 
 
 @pytest.mark.parametrize(
@@ -226,16 +203,6 @@ def test_clusters_by_meaning_may_hide_a_right_sample(
 ) -> None:
     found = replace(PROMISE, shows_all=False).read({**GOLD, **more})
     assert (found.covered, found.undecided) == (covered, undecided)
-
-
-def test_scores() -> None:
-    assert PROMISE.read({"reasons": []}).score is None
-    assert PROMISE.read({"score": 0.5, "reasons": "not read"}).score == 0.5
-    undefined = PROMISE.read({"score": None}).score
-    assert undefined is not None
-    assert math.isnan(undefined)
-    reasons = [{"round": 1, "values": {"normalized_entropy": 0.3, "lot": None}}, {"round": 2}]
-    assert PROMISE.read({"reasons": reasons}).score == 0.3
 
 
 @pytest.mark.parametrize(

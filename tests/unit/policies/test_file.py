@@ -7,20 +7,17 @@ import hashlib
 import json
 import math
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from suffice.errors import DataError, UsageError
-from suffice.policies.defaults import CalibratorKind
+from suffice.errors import DataError
 from suffice.policies.file import load_policy, policy_document, policy_hash, save_policy
-from suffice.policies.fitting import fit_data, fitted_rule
 from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.unfitted import FixedPolicy
 from suffice.stats.maps import IsotonicMap, LogisticMap, PerRoundCalibrator, StepMap
-from suffice.testing.traces import make_record, to_trace_set
 
 MAP = IsotonicMap(x=(0.1, 1 / 3), y=(0.2, 0.7), undefined=0.5)
 FULL = RulePolicy(
@@ -87,26 +84,6 @@ def test_maps_of_every_kind_come_back(tmp_path: Path) -> None:
         assert isinstance(loaded, RulePolicy)
         assert loaded.calibrators == policy.calibrators
         assert policy_hash(loaded) == policy_hash(policy)
-
-
-@pytest.mark.parametrize("kind", get_args(CalibratorKind))
-def test_a_fitted_policy_of_every_kind_comes_back(kind: CalibratorKind, tmp_path: Path) -> None:
-    made = [
-        make_record(
-            f"q{n:02d}",
-            ["x" if n % 3 else "y", "x" if n % 2 else "y"],
-            gold=["x"],
-            margins=[n % 7 + 0.5, 0.3 * n],
-            split="tune",
-        )
-        for n in range(20)
-    ]
-    data = fit_data(to_trace_set(made), ["answer_token_margin"])
-    policy = fitted_rule("calibrated(answer_token_margin) > 0.4", data, calibrator=kind)
-    loaded = load_policy(save_policy(policy, tmp_path / "p.json")).policy
-    assert isinstance(loaded, RulePolicy)
-    assert loaded.calibrators == policy.calibrators
-    assert loaded.fitted_on == policy.fitted_on
 
 
 def test_a_file_with_isotonic_maps_is_what_it_always_was(tmp_path: Path) -> None:
@@ -312,14 +289,6 @@ def test_places_without_a_file(tmp_path: Path) -> None:
     (tmp_path / "file.json").write_text("{}")
     with pytest.raises(DataError, match="cannot be read"):
         load_policy(tmp_path / "file.json" / "policy.json")
-
-
-def test_a_policy_without_a_format_is_refused(tmp_path: Path) -> None:
-    class Mine:
-        kind = "mine"
-
-    with pytest.raises(UsageError, match="'mine' has no file format"):
-        save_policy(Mine(), tmp_path / "p.json")  # type: ignore[arg-type]
 
 
 def test_what_was_noted_of_a_fit_may_be_infinite_or_undefined(tmp_path: Path) -> None:

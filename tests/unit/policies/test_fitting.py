@@ -127,15 +127,6 @@ def test_a_question_never_sees_its_own_fold() -> None:
 KINDS: tuple[CalibratorKind, ...] = get_args(CalibratorKind)
 
 
-def test_an_unknown_kind_is_refused() -> None:
-    data = fit_data(to_trace_set(tune_records(9)), [MARGIN])
-    for call in (fit_calibrator, out_of_fold):
-        with pytest.raises(
-            UsageError, match=r"unknown calibrator 'spline'; known: isotonic, .*platt"
-        ):
-            call(data, MARGIN, kind="spline")  # type: ignore[arg-type]
-
-
 def test_each_kind_fits_what_its_name_says() -> None:
     data = fit_data(to_trace_set(tune_records(60)), [MARGIN])
     values, em = data.table.signal(MARGIN), data.outcomes.em

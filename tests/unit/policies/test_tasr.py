@@ -19,7 +19,6 @@ from suffice.measures.measures import Measures
 from suffice.policies.defaults import FLOORS, MARGIN, TEMPLATE
 from suffice.policies.fitting import (
     FitData,
-    fit_calibrator,
     fit_data,
     out_of_fold,
     right_abstentions,
@@ -28,7 +27,7 @@ from suffice.policies.method import Preset
 from suffice.policies.registry import fit_method
 from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.tasr import SIGNALS_READ
-from suffice.policies.thresholds import ThresholdScore, cheapest_within_one_error, sweep_rule
+from suffice.policies.thresholds import ThresholdScore, sweep_rule
 from suffice.replay.run.replay import stop_rounds
 from suffice.signals.abstained import ABSTENTION_PHRASES
 from suffice.testing.traces import make_record, to_trace_set
@@ -140,18 +139,6 @@ def test_the_floor_is_swept_with_the_abstentions_of_the_policy() -> None:
     assert swept != sweep(fit_data(named, SIGNALS_READ["corrected"]))
 
 
-def test_corrected_takes_its_floor_from_the_sweep() -> None:
-    traces = traces_of()
-    policy = fitted("corrected", traces)
-    scores = sweep(fit_data(traces, SIGNALS_READ["corrected"]))
-    assert tuple(each.threshold for each in scores) == FLOORS
-    assert tuple(n / 100 for n in range(20, 36)) == FLOORS
-    floor = cheapest_within_one_error(scores).threshold
-    assert policy.rule.endswith(f"> {floor}")
-    assert policy.fitted_on["floor"] == floor
-    assert policy.fitted_on["questions"] == 40
-
-
 @pytest.mark.filterwarnings("ignore::suffice.errors.SufficeWarning")
 @pytest.mark.filterwarnings("ignore:only .* labelled:suffice.errors.SufficeWarning")
 @pytest.mark.parametrize("count", [1, 2, 5])
@@ -162,30 +149,6 @@ def test_few_tune_questions_are_enough(count: int, preset: str) -> None:
     assert policy.fitted_on["labelled"] == count
     stops = stop_rounds(policy, traces)
     assert ((stops >= 2) & (stops <= 4)).all()
-
-
-def test_unlabelled_tune_questions_are_left_out_of_every_mean() -> None:
-    labelled = tune_records(12)
-    unlabelled = [
-        dataclasses.replace(
-            each,
-            question=dataclasses.replace(each.question, id=f"u{number}"),
-            gold=type(each.gold)(),
-        )
-        for number, each in enumerate(tune_records(5, seed=9))
-    ]
-    mixed = fit_data(to_trace_set([*labelled, *unlabelled]), SIGNALS_READ["published"])
-    alone = fit_data(to_trace_set(labelled), SIGNALS_READ["published"])
-    assert mixed.provenance["questions"] == 17
-    assert mixed.provenance["labelled"] == 12
-    assert fit_calibrator(mixed, MARGIN) == fit_calibrator(alone, MARGIN)
-    assert mixed.base_rates == alone.base_rates
-    assert all(
-        np.isfinite(each.score)
-        for each in sweep(
-            fit_data(to_trace_set([*labelled, *unlabelled]), SIGNALS_READ["corrected"])
-        )
-    )
 
 
 # --- a record that does not give what the rule reads ------------------------------------------------

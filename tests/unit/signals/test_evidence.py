@@ -89,23 +89,6 @@ def test_published_is_a_substring_in_its_own_normal_form(
     assert published(answer, (text,)) == expected
 
 
-def test_published_reads_all_passages_as_one_text() -> None:
-    assert published("new york", ("all new",), ("york",)) == 1.0
-    assert published("oslo", ("in Oslo",), ("nothing",)) == 1.0
-    assert published("oslo", ()) == 0.0
-
-
-def test_published_is_undefined_when_not_found_in_an_incomplete_record() -> None:
-    assert math.isnan(published("oslo", ("rome", None)))
-    assert math.isnan(published("oslo", None, ("rome",)))
-    assert published("oslo", None, ("in oslo",)) == 1.0
-    assert math.isnan(published("", None))
-
-
-def test_published_is_a_variant_that_searches_leave_out() -> None:
-    assert ANSWER_IN_EVIDENCE_PUBLISHED.variant_of == ANSWER_IN_EVIDENCE.name
-
-
 def view(answer: str) -> LoopView:
     return LoopView("q", (Round(answer=answer),))
 

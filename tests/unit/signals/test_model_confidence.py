@@ -16,7 +16,7 @@ from suffice.signals.model_confidence import (
     TOKEN_PROBABILITY,
     VERBALIZED_CONFIDENCE,
 )
-from suffice.signals.registry import SignalSpec, undefined_in_words
+from suffice.signals.registry import undefined_in_words
 from suffice.trace.rounds.records import LoopView, Round, Token, TopToken
 
 AGGREGATES = (MARGIN_MIN, MARGIN_P10, MARGIN_MEAN, MARGIN_MEDIAN)
@@ -118,24 +118,6 @@ def test_aggregates_leave_out_what_follows_the_line() -> None:
     assert MARGIN_P10(rounds) == pytest.approx(1.3, abs=1e-12)
     assert MARGIN_MEAN(rounds) == 3.75
     assert MARGIN_MEDIAN(rounds) == 3.0
-
-
-@pytest.mark.parametrize("spec", [ANSWER_TOKEN_MARGIN, *AGGREGATES], ids=lambda spec: spec.name)
-def test_undefined_without_tokens_marker_answer_or_alternatives(spec: SignalSpec) -> None:
-    assert math.isnan(spec(LoopView("q", (Round(answer="x"),))))
-    assert math.isnan(spec(view()))
-    assert math.isnan(spec(view(token("Paris"))))
-    assert math.isnan(spec(view(token("Answer:"), token("\n"), token("Confidence"))))
-    assert math.isnan(spec(view(token("Answer:"), token("Paris", None))))
-    assert spec.needs == ("tokens",)
-    assert (spec.low, spec.high, spec.direction) == (0.0, math.inf, "high")
-
-
-def test_only_the_current_round_counts() -> None:
-    earlier = Round(answer="", tokens=(token("Answer: A", 1.0),))
-    current = Round(answer="", tokens=(token("Answer: B", 2.0),))
-    assert ANSWER_TOKEN_MARGIN(LoopView("q", (earlier, current))) == 2.0
-    assert math.isnan(ANSWER_TOKEN_MARGIN(LoopView("q", (earlier, Round(answer="B")))))
 
 
 def value(*logprobs: float) -> float:

@@ -92,15 +92,6 @@ def test_without_a_model_it_is_skipped_with_what_to_type(
     assert document["toy"] is None
 
 
-def test_the_scripted_model_computes_and_stores_it(
-    traces: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    document = computed(traces, capsys, "--llm", "scripted")
-    assert document["computed"] == ["toy"]
-    assert (document["toy"]["calls"], document["judge"]) == (4, None)
-    assert "toy" in read_traces(document["out"]).signal_names
-
-
 def test_it_is_read_and_its_calls_are_charged_by_who_reads_it(
     traces: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -122,16 +113,6 @@ def test_it_is_read_and_its_calls_are_charged_by_who_reads_it(
     )  # the last round decides nothing
     assert (reader["llm_calls"], other["llm_calls"]) == (3.0, 2.0)
     assert reader["prompt_tokens"] > other["prompt_tokens"] == 20.0
-
-
-def test_the_text_and_progress_speak_of_who_was_asked(
-    traces: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = str(traces.with_name("out.parquet"))
-    assert main(["signals", str(traces), "--only", "toy", "--out", out, "--llm", "scripted"]) == 0
-    printed = capsys.readouterr()
-    assert "the reader rated" in printed.out
-    assert "rounds judged 4/4" in printed.err
 
 
 @pytest.mark.parametrize("judge", [False, True])

@@ -185,35 +185,6 @@ def test_bad_outcomes_are_refused() -> None:
         fit_isotonic([1, 2, 3], [0, 1])
 
 
-@given(isotonic_maps(), st.lists(st.floats(allow_nan=False), max_size=20))
-def test_it_never_falls_and_stays_in_range(fitted: IsotonicMap, values: list[float]) -> None:
-    if not fitted.x:
-        return
-    found = fitted.predict(np.array(sorted(values + around(fitted))))
-    assert (np.diff(found) >= 0).all()
-    assert found.min() >= fitted.y[0]
-    assert found.max() <= fitted.y[-1]
-    assert fitted.predict(np.array(fitted.x)).tolist() == list(fitted.y)
-
-
-@given(
-    st.lists(
-        st.tuples(
-            st.floats(-9, 9) | st.integers(-2, 2).map(float) | st.just(NAN),
-            st.floats(0, 1) | st.sampled_from([0.0, 1.0, NAN]),
-        ),
-        max_size=30,
-    ),
-    st.none() | st.floats(0, 1),
-)
-def test_any_fit_is_a_valid_map_and_survives_json(
-    rows: list[tuple[float, float]], undefined: float | None
-) -> None:
-    x, y = [row[0] for row in rows], [row[1] for row in rows]
-    fitted = fit_isotonic(x, y, undefined=undefined)
-    assert IsotonicMap.from_json(json.loads(json.dumps(fitted.to_json()))) == fitted
-
-
 def test_each_round_has_its_own_fit_and_its_own_fallback() -> None:
     values = np.array(
         [[1, 9, NAN], [2, 9, 1], [3, 9, 2], [4, 9, 3], [5, 9, NAN], [6, NAN, NAN]], float
@@ -310,14 +281,6 @@ def test_it_is_two_isotonic_fits_at_every_place(rows: list[tuple[float, float]])
         assert at(fitted, value) == pytest.approx(by_definition(x, y, value), abs=1e-12)
 
 
-def test_a_fit_by_hand() -> None:
-    # below all: wrong alone gives p0 = 0, right pooled with the three wrong gives p1 = 1/4
-    fitted = fit_venn_abers([1, 2, 3, 4, 5], [0, 0, 0, 1, 1])
-    assert at(fitted, 0.0) == pytest.approx(0.25 / 1.25)
-    # above all: p1 = 1, wrong pooled with the two right gives p0 = 2/3
-    assert at(fitted, 9.0) == pytest.approx(1 / (1 - 2 / 3 + 1))
-
-
 def test_venn_abers_on_degenerate_rows_fall_back_to_the_mean() -> None:
     assert fit_venn_abers([1, 2, 3, 4, NAN], [0, 0, 1, 0, 1]) == IsotonicMap(x=(0.0,), y=(0.4,))
     assert fit_venn_abers([7] * 5, [0, 0, 1, 0, 1], undefined=0.5) == constant_map(0.4, 0.5)
@@ -327,36 +290,6 @@ def test_venn_abers_on_degenerate_rows_fall_back_to_the_mean() -> None:
 
 
 # --- mixtures -------------------------------------------------------------------------------------
-@st.composite
-def narrow_maps(draw: st.DrawFn) -> IsotonicMap:
-    x = sorted(set(draw(st.lists(st.floats(-9, 9), min_size=1, max_size=6))))
-    y = sorted(draw(st.lists(st.floats(0, 1), min_size=len(x), max_size=len(x))))
-    return IsotonicMap(x=tuple(x), y=tuple(y), undefined=draw(st.none() | st.floats(0, 1)))
-
-
-@given(narrow_maps(), narrow_maps(), st.floats(0, 1), st.lists(st.floats(-12, 12), max_size=20))
-def test_a_mix_is_the_weighted_mean_of_both_everywhere(
-    first: IsotonicMap, second: IsotonicMap, weight: float, values: list[float]
-) -> None:
-    mixed = mix(first, second, weight)
-    for value in [*values, *first.x, *second.x]:
-        expected = weight * at(first, value) + (1 - weight) * at(second, value)
-        steepest = max(
-            (
-                abs(b - a)
-                for each in (first, second)
-                for a, b in zip(each.y, each.y[1:], strict=False)
-            ),
-            default=0.0,
-        )
-        gaps = [b - a for a, b in zip(mixed.x, mixed.x[1:], strict=False)]
-        # a segment narrower than the rounding of its ends has no exact slope
-        slack = 1e-12 if not gaps or min(gaps) > 1e-3 else 1e-12 + steepest
-        assert at(mixed, value) == pytest.approx(expected, abs=slack)
-    if first.undefined is None or second.undefined is None:
-        assert 0.0 < weight < 1.0 or mixed in (first, second)
-
-
 def test_a_mix_by_hand() -> None:
     first = IsotonicMap(x=(0.0, 2.0), y=(0.0, 1.0), undefined=0.2)
     second = IsotonicMap(x=(1.0, 3.0), y=(0.5, 0.5), undefined=0.6)

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from suffice.errors import DataError, UsageError
 from suffice.stats.quality import (
     brier,
-    equal_size_edges,
     expected_calibration_error,
     log_loss,
     squared_errors,
@@ -45,19 +44,6 @@ def test_undefined_rows_are_left_out_and_nothing_left_is_undefined() -> None:
         assert math.isnan(score([], []))
         assert math.isnan(score([NAN, 0.5], [1.0, NAN]))
         assert score(P, Y) == score(P[:3], Y[:3])
-
-
-def test_ties_are_never_split() -> None:
-    """One bucket of equal values, wherever the edges fall: half are right, as predicted."""
-    p = [0.2] * 3 + [0.5] * 20 + [0.9] * 3
-    y = [0.0] * 3 + [1.0, 0.0] * 10 + [1.0] * 3
-    assert expected_calibration_error(p, y) == pytest.approx((0.2 * 3 + 0.1 * 3) / 26)
-    assert expected_calibration_error(p, y[:3] + [0.0] * 10 + [1.0] * 10 + y[23:]) == pytest.approx(
-        (0.2 * 3 + 0.1 * 3) / 26
-    )
-    assert equal_size_edges(np.array([0.5] * 7), 3) == (0, 7)
-    assert equal_size_edges(np.array([0.1, 0.2, 0.2, 0.2, 0.3, 0.4]), 3) == (0, 4, 6)
-    assert equal_size_edges(np.array([]), 3) == (0,)
 
 
 def slow_error(p: list[float], y: list[float], buckets: int) -> float:

@@ -112,14 +112,6 @@ def test_replies_by_sequence_mapping_and_function() -> None:
     assert [c.text for c in ask(function, "x", n=2, seed=7)] == ["7-0", "7-1"]
 
 
-def test_chat_prompts_and_stop_verdicts() -> None:
-    request = GenerationRequest(
-        prompt=(Message(role="user", content="Decision: <STOP> or <CONTINUE>?"),)
-    )
-    text = ScriptedModel(api="chat").generate(request).completions[0].text
-    assert text in ("Decision: <STOP>", "Decision: <CONTINUE>")
-
-
 def test_failures_are_injected_and_requests_counted() -> None:
     model = ScriptedModel(failures=Failures(first=1, containing=("bad",), times=2))
     for text, fails in [("x", 1), ("x", 0), ("bad", 1), ("bad", 1), ("bad", 0)]:

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
-import sys
-import time
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +14,6 @@ from suffice.cli.main import main
 from suffice.cli.options import ModelOptions
 from suffice.llm.connect import CachedModel
 from suffice.testing.models import ScriptedModel
-from suffice.trace.recording import recorded_rows, stores_at
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import QuestionRecord, Usage
 from suffice.trace.rounds.table import TraceSet
@@ -89,16 +84,6 @@ def test_what_a_recording_holds(name: str, step: int, tmp_path: Path) -> None:
     assert "prompt_tokens" in json.dumps(run_json(*replayed))
 
 
-@pytest.mark.parametrize("name", LOOPS)
-def test_samples_and_verdicts_may_be_left_out(name: str, tmp_path: Path) -> None:
-    traces = recorded(tmp_path / "t", "--pipeline", name, "--samples", "0", "--rounds", "2")
-    assert traces.signal_names == ("malformed_actions",)
-    assert not traces.has("samples")
-    for each in traces.records():
-        assert [finished.usage.llm_calls for finished in each.rounds] == [3, 3]
-        assert [finished.usage.judge_calls for finished in each.rounds] == [0, 0]
-
-
 @pytest.mark.parametrize(
     ("arguments", "most"),
     [
@@ -150,47 +135,6 @@ def test_the_cache_keeps_eight_samples_a_round(
     assert max(len(set(f.samples or ())) for each in first.records() for f in each.rounds) > 2
 
 
-KILLED = """
-import sys, time
-from suffice.cli.main import main
-from suffice.cli.options import ModelOptions
-from suffice.testing.models import ScriptedModel
-ModelOptions.connect = lambda _: ScriptedModel(delay_s=0.005)
-sys.exit(main(sys.argv[1:]))
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
-def test_a_killed_recording_goes_on_to_the_same_rows(tmp_path: Path) -> None:
-    command = ("--pipeline", "iterative", "--rounds", "3", "--llm-stop")
-    out = tmp_path / "killed"
-    arguments = [*RECORD, "--limit", "8", "--out", str(out), *command]
-    for _ in range(2):
-        before = shards(out)
-        process = subprocess.Popen(
-            [sys.executable, "-c", KILLED, *arguments],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        until = time.monotonic() + 60
-        while time.monotonic() < until and shards(out) == before:
-            time.sleep(0.005)
-        process.kill()
-        assert process.wait() == -signal.SIGKILL
-    part = read_traces(out)
-    assert 0 < part.n_questions < 8
-    assert untimed(recorded(out, *command, limit=8)) == untimed(
-        recorded(tmp_path / "whole", *command, limit=8)
-    )
-
-
-def shards(out: Path) -> set[tuple[str, int]]:
-    """What is stored, as it changes."""
-    stores = stores_at(out)
-    return {(rows.token, rows.number) for store in stores for rows in recorded_rows(store)}
-
-
 # --- ask --------------------------------------------------------------------------------------------
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
@@ -228,17 +172,3 @@ def test_by_default_it_stops_at_an_answer_that_repeats_and_draws_no_sample(
     assert usage["llm_calls"] == len(model.requests)
 
 
-@pytest.mark.parametrize("name", LOOPS)
-def test_it_can_be_stopped_by_the_models_own_verdict(
-    name: str, corpus: Path, model: ScriptedModel
-) -> None:
-    found = answered(corpus, "--pipeline", name, "--policy", "llm_stop")
-    assert found["stopped_by"] == "policy"
-    assert found["reasons"][-1]["values"] == {"llm_stop": 1.0}
-    asked = [each for each in model.requests if "<STOP>" in str(each.prompt)]
-    usage = found["usage"]
-    assert usage["judge_calls"] == found["rounds"] == len(asked)
-    assert usage["llm_calls"] + usage["judge_calls"] == len(model.requests)
-    texts = [model.generate(each) for each in asked]
-    for each in ("prompt_tokens", "cached_tokens", "completion_tokens"):
-        assert usage[f"judge_{each}"] == sum(getattr(text, each) for text in texts)

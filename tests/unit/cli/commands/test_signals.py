@@ -156,27 +156,6 @@ def test_clustering_options_that_do_not_go_together(
     assert not out.exists()
 
 
-def test_an_interrupt_while_clustering_asks_nobody_else(
-    sampled: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    shown: list[str] = []
-
-    def interrupt(now: Any) -> None:
-        shown.append(now.what)
-        if len(shown) == 1:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(signals, "connect_encoder", lambda *_: HashingEncoder())
-    monkeypatch.setattr(signals, "_progress", lambda: interrupt)
-    out = sampled.with_name("out.parquet")
-    command = ["signals", str(sampled), "--out", str(out), "--encoder", "toy", "--cluster-cosine"]
-    assert main(command) == 130
-    printed = capsys.readouterr()
-    assert "--encoder" in printed.out
-    assert set(shown) == {"clustered"}
-    assert read_traces(out).table.column("sample_clusters").to_pylist()[0] is not None
-
-
 # --- what abstains ------------------------------------------------------------------------------
 def test_phrases_of_ones_own_are_stored_stated_and_taken_along(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import pytest
-from studies.hidden_constraints.checker import plan_steps
 from tests.broken_plans import CORPUS, GOOD, Broken
 
 from suffice.llm.wire import schema_text
@@ -30,34 +29,6 @@ def test_the_schema_is_json_with_the_plan_last() -> None:
     assert list(json.loads(GOOD)) == schema["required"]
     verdict = schema["properties"]["decisions"]["items"]["properties"]["decision"]
     assert verdict["enum"] == ["WILL_ENFORCE", "CANNOT_ENFORCE"]
-
-
-@pytest.mark.parametrize(
-    ("plan", "steps"),
-    [
-        ("1) a b 2) c", ("a b", "c")),
-        ("1. a b\n2. c", ("a b", "c")),
-        ("1.  a\n   b\n2.  c\n", ("a b", "c")),
-        ("Step 1: a b\nStep 2: c", ("a b", "c")),
-        ("(1) a b; (2) c", ("a b", "c")),
-        ("- a b\n- c", ("a b", "c")),
-        ("* a\n  b\n• c", ("a b", "c")),
-        ("a b\n\nc\n", ("a b", "c")),
-        ("a b", ("a b",)),
-        ("1) a b", ("a b",)),
-        ("The plan: 1) a b 2) c", ("a b", "c")),
-        ("1) a\n 1) x\n 2) y\n2) c", ("a 1) x 2) y", "c")),
-        ("1) Use TLS 1.3 on port 2. 2) c", ("Use TLS 1.3 on port 2.", "c")),
-        ("1) Add 3 zones: 2: b 2) c", ("Add 3 zones: 2: b", "c")),
-        ("1) a 3) b", ("a 3) b",)),
-        ("2) a 3) b", ("2) a 3) b",)),
-        ("1) a\n2) b\n\nAnything else?", ("a", "b")),
-        ("Use version 1.2", ("Use version 1.2",)),
-        ("", ()),
-    ],
-)
-def test_steps(plan: str, steps: tuple[str, ...]) -> None:
-    assert plan_steps(plan) == steps
 
 
 STEP = "Enable TLS on port 443."

@@ -14,7 +14,7 @@ from suffice.loops.follow_up import IterativeSettings
 from suffice.loops.ranked import BudgetedSettings, CumulativeSettings
 from suffice.loops.record.dataset_run import Recording, record_examples
 from suffice.loops.record.session import RecordSummary
-from suffice.retrieval.retrievers import OwnParagraphs, Retrieval, pooled_passages
+from suffice.retrieval.retrievers import OwnParagraphs, Retrieval
 from suffice.signals.asking.meaning_clusters import cluster_samples, cluster_traces, clustered_by
 from suffice.testing.encoders import HashingEncoder
 from suffice.testing.models import ScriptedModel
@@ -76,12 +76,6 @@ def test_the_pool_does_not_change_with_the_number_of_questions(tmp_path: Path) -
         record(tmp_path / "t", EXAMPLES[:7], corpus="pooled")
 
 
-def test_an_error_names_the_file_of_the_examples(tmp_path: Path) -> None:
-    broken = [replace(EXAMPLES[0], passages=())]
-    with pytest.raises(DataError, match=r"^dev\.json, row 0, column passages"):
-        record(tmp_path / "t", broken, source="dev.json")
-
-
 def test_round_0_is_recorded_beside_the_rounds_and_resumed(tmp_path: Path) -> None:
     settings = CumulativeSettings(rounds=2, closed_book=True)
     assert record(tmp_path / "t", EXAMPLES[:4], settings=settings).recorded == 4
@@ -97,14 +91,6 @@ def test_round_0_is_recorded_beside_the_rounds_and_resumed(tmp_path: Path) -> No
         assert found.closed_book.usage.llm_calls == 1
     with pytest.raises(UsageError, match="closed_book was True, now None"):
         record(tmp_path / "t")
-
-
-def test_what_is_off_is_not_stated_so_that_older_recordings_go_on(tmp_path: Path) -> None:
-    record(tmp_path / "t", EXAMPLES[:2])
-    run = read_traces(tmp_path / "t").origin.run
-    assert not {"closed_book", "judge"} & set(run)
-    with pytest.raises(UsageError, match="judge was None, now True"):
-        record(tmp_path / "t", settings=CumulativeSettings(rounds=2, judge=True))
 
 
 def test_the_prompts_name_says_how_the_final_answer_was_asked_for(tmp_path: Path) -> None:
@@ -210,19 +196,6 @@ def test_a_recording_of_before_the_other_retrievers_goes_on(tmp_path: Path) -> N
         "seed": 42,
         "version": VERSION,
     }
-
-
-def test_encoding_a_pool_is_told(tmp_path: Path) -> None:
-    told: list[tuple[int, int]] = []
-    dense = Retrieval(name="dense", encoder=HashingEncoder())
-    record(
-        tmp_path / "t",
-        retrieval=dense,
-        corpus="pooled",
-        on_encoded=lambda finished, planned: told.append((finished, planned)),
-    )
-    assert told
-    assert told[-1][0] == told[-1][1] == len(pooled_passages(each.passages for each in EXAMPLES))
 
 
 def test_samples_are_clustered_as_they_are_drawn(tmp_path: Path) -> None:

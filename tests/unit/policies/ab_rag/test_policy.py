@@ -91,17 +91,6 @@ class TestPublished:
         assert "self_consistency is at least 1" in str(high)
         assert ABRagPolicy.published("token_probability").plateaus == ()
 
-    def test_thresholds_on_a_plateau_stop_alike_and_others_do_not(self) -> None:
-        traces = simulated(200)
-        stops = {
-            threshold: stop_rounds(
-                ABRagPolicy.published("self_consistency", threshold=threshold), traces
-            ).tolist()
-            for threshold in (0.575, 0.58, 0.65, 0.70, 0.72)
-        }
-        assert stops[0.58] == stops[0.65] == stops[0.70]
-        assert stops[0.72] != stops[0.70]
-
     def test_undefined_never_stops(self) -> None:
         policy = ABRagPolicy.published("self_consistency")
         traces = to_trace_set([signal_record("a", [(1.0, math.nan, 0.2), (math.nan, 1.0, 0.2)])])
@@ -132,15 +121,6 @@ class TestPublished:
         assert decision.confidence == pytest.approx(0.79)
         assert decision.values["confidence"] == decision.confidence
         assert decision.reason.startswith("confidence 0.79 >= 0.6 at round 1: self_consistency = 1")
-
-
-class TestLevels:
-    @pytest.mark.parametrize("count", [1, 2, 3, 5, 8])
-    def test_they_are_the_shares_of_so_many_samples(self, count: int) -> None:
-        rows = [(agreeing / count, 0.5, 0.1) for agreeing in range(1, count + 1)]
-        policy = fit_method("ab-rag", to_trace_set([signal_record("a", rows)]), "published", "")
-        assert isinstance(policy, ABRagPolicy)
-        assert policy.levels == pytest.approx([each / count for each in range(1, count + 1)])
 
 
 class TestChoiceOfS1:

@@ -144,13 +144,6 @@ class TestPublished:
         assert (policy.rounds, policy.preset) == (4, "published")
         assert set(stop_rounds(policy, informative())) == {4}
 
-    def test_costs_replace_its_thresholds(self) -> None:
-        with pytest.warns(SufficeWarning):
-            policy = fit_method("gate", informative(), "published", "", failure_loss=4.0)
-        assert isinstance(policy, GatePolicy)
-        assert policy.settings.tau_low == 0.75
-
-
 class TestPlans:
     def test_it_learns_from_the_judges_verdict(self) -> None:
         chosen = fit_gate(judged(), GateCosts(retrieval=1.0, failure=4.0))
@@ -189,11 +182,3 @@ class TestPlans:
         with pytest.raises(UsageError, match="no step of the 1 judged runs of plans"):
             fit_gate(PlanSet(records=(plan("a", [{}], True),), source="plans"))
 
-    def test_all_alike_is_said_in_words(self) -> None:
-        plans = PlanSet(records=tuple(plan(f"t{n}", [step(n / 4)], True) for n in range(4)))
-        with pytest.warns(SufficeWarning) as found:
-            chosen = fit_gate(plans)
-        said = " ".join(str(each.message) for each in found)
-        assert "all plans of memory are right: the gate's weights are 0" in said
-        assert chosen.risk.largest == 0.0
-        assert chosen.risk.confidence(0.0) == pytest.approx(5 / 6)

@@ -6,7 +6,6 @@ import json
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ import pytest
 
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.live.controller import Controller
-from suffice.live.requirements import choose_policy
 from suffice.policies.file import load_policy, policy_document, policy_hash, save_policy
 from suffice.policies.gate.policy import GatePolicy
 from suffice.policies.gate.settings import GateCosts, GateSettings, RiskModel
@@ -184,9 +182,3 @@ class TestFile:
         assert (found.value.file, found.value.column) == (str(file), column)
 
 
-def test_live_it_draws_the_samples_it_was_fitted_on(tmp_path: Path) -> None:
-    policy = replace(corrected(), samples=5)
-    file = save_policy(policy, tmp_path / "gate.json", max_rounds=4)
-    assert choose_policy(str(file)).policy.needs.samples == 5
-    with pytest.raises(UsageError, match="suffice fit gate TRACES"):
-        choose_policy("gate")

@@ -205,19 +205,6 @@ def test_gradients_reach_the_last_layers_only(tiny: Path) -> None:
         encoder.train_only(4)
 
 
-def test_masks_mark_question_and_document(tiny: Path) -> None:
-    encoder = TextEncoder.load(str(tiny))
-    one = texts(encoder)[0]
-    batch = encoder.batch([one])
-    assert batch.mask.sum() == len(one.ids)
-    question = batch.ids[0][batch.question[0]].tolist()
-    assert (
-        question == encoder.tokenizer("Who founded Velor?", add_special_tokens=False)["input_ids"]
-    )
-    assert not (batch.question & batch.document).any()
-    assert set(batch.types[0][batch.document[0]].tolist()) == {1}
-
-
 def test_identity_follows_weights_and_words_not_the_place(
     tiny: Path, make_encoder: Callable[..., Path], tmp_path: Path
 ) -> None:
@@ -236,9 +223,3 @@ def test_the_window_is_the_encoders_or_the_modes(tiny: Path) -> None:
         encoder.window(97, "separate")
 
 
-def test_windows_where_the_encoder_sets_no_limit(make_encoder: Callable[..., Path]) -> None:
-    kind, config = KINDS[3]
-    encoder = TextEncoder.load(str(make_encoder(kind, **config)))
-    assert encoder.limit is None
-    assert encoder.window(None, "separate") == 256
-    assert encoder.window(None, "joined") == 2048

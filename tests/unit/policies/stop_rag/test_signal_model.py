@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from suffice.policies.method import FitRun
 from suffice.policies.stop_rag.settings import SignalTrainSettings
 from suffice.policies.stop_rag.signal_network import SignalNetwork, weight_shapes
 from suffice.policies.stop_rag.targets import stop_rounds
@@ -78,25 +76,3 @@ def test_it_learns_when_to_stop(trained: Any) -> None:
     assert fresh.rewards.mean(axis=0).max() < 0.75  # no fixed number of rounds does that
 
 
-def test_a_killed_training_ends_with_the_same_network(trained: Any, tmp_path: Path) -> None:
-    from suffice.policies.stop_rag.signal_network import train_signal_network
-
-    class KilledError(Exception):
-        pass
-
-    def kill(progress: Any) -> None:
-        if progress.done == 130:
-            raise KilledError
-
-    file = tmp_path / "c.safetensors"
-    data = (NAMES, trajectories(100, 1), trajectories(40, 2), SHORT)
-    with pytest.raises(KilledError):
-        train_signal_network(*data, FitRun(checkpoint=file, progress=kill))
-    steps: list[int] = []
-    found = train_signal_network(
-        *data, FitRun(checkpoint=file, progress=lambda each: steps.append(each.done))
-    )
-    assert steps[0] == 126  # the last evaluation was at step 125
-    for name, each in trained.network.tensors.items():
-        np.testing.assert_array_equal(found.network.tensors[name], each)
-    assert found.fitted == trained.fitted

@@ -139,13 +139,6 @@ def test_a_budget_below_the_policys_own_ends_sets_too(tmp_path: Path) -> None:
     assert found.sets.objective <= found.mean_rounds + 1  # mean rounds less a gain in [-1, 1]
 
 
-def test_a_budget_that_no_record_reaches_changes_nothing(tmp_path: Path) -> None:
-    policy = fitted()
-    path = save_policy(policy, tmp_path / "far.json", max_rounds=10**9)
-    far = compare(TRACES, ComparisonSettings(policies=(str(path),))).result.policies[0]
-    assert far.to_json() == replayed(policy, tmp_path).to_json()
-
-
 def test_retention_is_not_measured_where_passages_were_dropped(tmp_path: Path) -> None:
     policy = fitted()
     assert policy.filter is not None
@@ -166,13 +159,6 @@ def test_ties_that_prevent_stops_are_counted(tmp_path: Path) -> None:
     found = replayed(published, tmp_path).sets
     assert found is not None
     assert any("ties prevented a stop in" in note for note in found.notes)
-
-
-def test_figures_on_fitting_questions_are_called_in_sample(tmp_path: Path) -> None:
-    path = save_policy(fitted(), tmp_path / "policy.json", max_rounds=3)
-    settings = ComparisonSettings(policies=(str(path),), split="calibrate")
-    notes = compare(TRACES, settings).result.notes
-    assert any("in-sample" in note for note in notes)
 
 
 def test_rounds_of_another_loop_are_noted(tmp_path: Path) -> None:

@@ -195,25 +195,6 @@ def test_exploration_is_held_against_its_promise() -> None:
     assert types.startswith("EXPLORED QUESTIONS ARE OF OTHER TYPES")
 
 
-def test_the_bootstrap_sees_how_few_were_explored() -> None:
-    """Twenty-five explored questions say less than a hundred recorded ones."""
-    rng = np.random.default_rng(0)
-    wholes, log = [], []
-    for number in range(100):
-        scores = [0, int(rng.random() < 0.5)]
-        name = f"{number:03d}"
-        wholes.append(logged(name, scores, propensity=None))
-        ran = rng.random() < 0.25
-        log.append(logged(name, scores, 1) if ran else logged(name, scores[:1], 1, end="policy"))
-    whole, weighted = (
-        of(compared(records, policies=("fixed-2",), resamples=200), "fixed-2").interval
-        for records in (wholes, log)
-    )
-    assert whole is not None
-    assert weighted is not None
-    assert weighted.high - weighted.low > 1.5 * (whole.high - whole.low)
-
-
 @pytest.mark.parametrize("weights", ["ht", "self-normalised"])
 def test_of_what_few_explored_questions_did_not_show_an_interval_is_open(weights: str) -> None:
     """Ten of weight 20 were wrong throughout; of the 200 some may still have been right later."""

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from suffice._version import VERSION
 from suffice.contracts import StopPolicy
 from suffice.errors import DataError, UsageError
 from suffice.policies.file import load_policy, save_policy
@@ -25,15 +24,6 @@ from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.rounds.table import TraceSet
 from suffice.trace.rounds.writer import write_traces
-
-# as the contract of the command line lists them
-FIELDS = {"questions", "max_rounds", "baseline", "split", "f1_kind", "seed", "version", "policies"}
-POLICY_FIELDS = {
-    *("name", "kind", "preset", "hash", "em", "f1", "acc", "mean_rounds", "llm_calls"),
-    *("prompt_tokens", "cached_tokens", "completion_tokens", "stop_rounds", "beyond_record"),
-    *("delta_f1", "retained_f1"),
-}
-
 
 def split_records(*splits: str | None) -> list[QuestionRecord]:
     made = []
@@ -130,16 +120,6 @@ def test_a_file_as_baseline_is_found_among_the_policies(files: dict[str, str]) -
     assert found.baseline == "tasr"
     found = compared(split_traces("eval"), "fixed-1", baseline=files["rule"])
     assert names(found) == ["fixed-1", "rule"]
-
-
-def test_another_file_of_the_same_kind_as_baseline_gets_a_number(
-    files: dict[str, str], tmp_path: Path
-) -> None:
-    other = save_policy(RulePolicy(rule="not abstained"), tmp_path / "other.json")
-    found = compared(split_traces("eval"), files["rule"], files["rule"], baseline=str(other))
-    assert names(found) == ["rule", "rule#2", "rule#3"]
-    assert found.baseline == "rule#3"
-    assert found.policies[2].stops.tolist() != found.policies[0].stops.tolist()
 
 
 def test_bare_method_names_are_fitted_on_tune() -> None:
@@ -285,32 +265,6 @@ def test_scores_on_the_fitting_questions_are_called_in_sample(split: str | None)
 
 
 # --- JSON -------------------------------------------------------------------------------------------
-def test_json_is_strict_and_has_the_fields_of_the_contract() -> None:
-    unlabelled = make_record("z", ["x"] * 4, margins=[1.0] * 4, split="eval")
-    found = compared(
-        to_trace_set([*split_records("tune", "eval"), unlabelled]),
-        "fixed-9",
-        "oracle-f1",
-        "tasr",
-        rules=("overlap > 0.9",),
-    )
-    document = json.loads(json.dumps(found.to_json(), allow_nan=False))
-    assert set(document) >= FIELDS
-    assert (document["questions"], document["max_rounds"]) == (7, 4)
-    assert (document["version"], document["seed"], document["split"]) == (VERSION, 42, "eval")
-    for entry in document["policies"]:
-        assert set(entry) >= POLICY_FIELDS
-        assert "rounds" not in entry
-        assert set(entry["delta_f1"]) == {"estimate", "low", "high"}
-        assert sum(entry["stop_rounds"].values()) == 7
-        assert 0.0 <= entry["f1"] <= 1.0
-        assert len(entry["hash"]) == 12
-    first = document["policies"][0]
-    assert first["stop_rounds"] == {"4": 7}
-    assert first["beyond_record"] == 7
-    assert first["retained_f1"] == 1.0
-
-
 def test_json_per_question() -> None:
     found = compared(split_traces("eval"), "fixed-2", "oracle-em")
     document = json.loads(json.dumps(found.to_json(per_question=True), allow_nan=False))

@@ -204,8 +204,3 @@ def test_refusals() -> None:
         macro_means([one, compare(unlabelled, by_gold)])
 
 
-def test_json_is_plain() -> None:
-    document = macro_means(replayed(coin_traces("a", seed=1), coin_traces("b", seed=2))).to_json()
-    assert document["baseline"] == "fixed-2"
-    assert [each["labelled"] for each in document["sets"]] == [40, 40]
-    assert document["policies"][0]["f1_interval"]["low"] <= document["policies"][0]["f1"]

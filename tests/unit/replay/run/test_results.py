@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 from tests.reports import build_report, oslo_records
 
 from suffice.replay.run.frontier import AgainstFixed
 from suffice.replay.run.results import looping_table, looping_verdict
 from suffice.stats.intervals import Interval
 from suffice.trace.rounds.records import Gold
-
-LONG_RULE = "answer_stable and not abstained and round >= 2 or round >= 3 and answer_stable"
-
 
 def cells(table: str, name: str) -> list[str]:
     """The words of a policy's line after its name."""
@@ -49,21 +45,6 @@ def test_every_figure_is_the_results() -> None:
         assert [cell.replace("-0.0", "0.0") for cell in cells(table, each.name)] == [
             cell.replace("-0.0", "0.0") for cell in expected
         ]
-
-
-@pytest.mark.parametrize("width", [40, 60, 80, 100, 140])
-def test_the_table_keeps_within_its_width_and_names_what_it_leaves_out(width: int) -> None:
-    result = build_report(
-        oslo_records(), ["fixed-1", "fixed-2"], [LONG_RULE], cost="llm_calls"
-    ).result
-    table = result.table().text(width)
-    body = table.partition("\n\n")[0].splitlines()
-    assert max(map(len, body)) <= width
-    assert len({len(line) for line in body[1:]}) == 1
-    assert ("Left out for width" in table) == (width != 140)
-    if width == 40:
-        assert "Acc" in table.partition("Left out for width:")[2]
-        assert "F1" in body[0]
 
 
 def test_without_gold_answers_scores_are_unknown() -> None:
