@@ -40,23 +40,18 @@ class Written:
 
 
 class Acting(QueryLoop):
-    """Has its choices, readings and verdicts from others."""
+    """Has its choices from another."""
 
     def __init__(
         self,
         settings: QueryLoopSettings,
         chooser: Written,
         *,
-        reader: Any = None,
-        asker: Any = None,
         model: ScriptedModel | None = None,
         passage_filter: Any = None,
     ) -> None:
         super().__init__(model or ScriptedModel(), settings, passage_filter=passage_filter)
         self.choose = chooser.choose  # type: ignore[method-assign]
-        self.read = reader or self.read  # type: ignore[method-assign]
-        self.verdict = asker  # type: ignore[method-assign]
-        self.asks_apart = asker is not None  # type: ignore[misc]
 
     def choose(self, *_: Any, **__: Any) -> QueryChoice:
         raise NotImplementedError

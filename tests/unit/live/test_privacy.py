@@ -27,7 +27,6 @@ from suffice.signals.registry import SIGNALS
 from suffice.signals.table import given_signals, signal_table
 from suffice.stats.conformal import NEVER
 from suffice.testing.traces import make_record, sampled_records
-from suffice.trace.rounds.derive import TraceFilter, filter_traces, merge_traces
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import Gold, Passage, QuestionRecord, Round
 from suffice.trace.rounds.table import TraceSet
@@ -238,17 +237,6 @@ def replayed(
     told = suffice.compare(traces, settings).to_json()
     by = told["metric"]
     return [(one["name"], one["mean_rounds"], round(one[by], 6)) for one in told["policies"]]
-
-
-def test_redacted_pieces_joined_are_compared_by_their_scores(tmp_path: Path) -> None:
-    pieces = []
-    for split in ("tune", "eval"):
-        piece = tmp_path / f"{split}.parquet"
-        filter_traces(RECORD, piece, TraceFilter(split=(split,)))
-        pieces.append(redact_traces(piece, tmp_path / f"{split}-redacted.parquet").out)
-    joined = tmp_path / "joined.parquet"
-    merge_traces(pieces, joined)
-    assert Measures.of(suffice.read_traces(joined)).by(None).metric.name == "score"
 
 
 def test_what_it_cannot_do(tmp_path: Path) -> None:

@@ -569,31 +569,6 @@ def test_what_is_unwritten_at_the_close_is_lost_and_said(
     assert kept == {"kept?": 5, "half?": 1}
 
 
-def test_what_there_was_no_memory_for_is_lost_and_nothing_that_was_written_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    watch = Watch(record=tmp_path)
-    with watch.question("before?") as loop:
-        walk(loop)
-    half = watch.question("half?").begin()
-    half.observe(answer="Oslo")
-    assert half.kept()
-    with monkeypatch.context() as patched:
-        patched.setattr("suffice.trace.loop_record._MOST_WAITING", 0)
-        patched.setattr(SQLite, "begin", refusing)
-        half.observe(answer="Skien")
-        assert not half.kept()
-    half.observe(answer="Skien")
-    with pytest.warns(SufficeWarning, match="No space left"):
-        half.end()
-    with watch.question("after?") as loop:
-        walk(loop)
-    with pytest.warns(SufficeWarning, match="2 rounds of 1 question"):
-        watch.close()
-    kept = {one.question.text: len(one.rounds) for one in read_traces(tmp_path).records()}
-    assert kept == {"before?": 5, "half?": 1, "after?": 5}
-
-
 def test_a_fork_records_beside_its_parent(tmp_path: Path) -> None:
     code = """
         import os, sys, warnings

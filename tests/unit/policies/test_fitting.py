@@ -60,26 +60,6 @@ def test_base_rates_average_labelled_answers_of_each_round() -> None:
     assert math.isnan(rates[2])
 
 
-def test_few_rows_or_one_value_fall_back_to_the_mean() -> None:
-    few = fit_data(to_trace_set(tune_records(4)), [MARGIN])
-    with pytest.warns(SufficeWarning, match="only 4 questions of split 'tune' are labelled"):
-        calibrator = fit_calibrator(few, MARGIN)
-    for number, mean in enumerate(few.base_rates, start=1):
-        assert at(calibrator, number, 0.0) == mean == at(calibrator, number, 9.0)
-        assert math.isnan(at(calibrator, number, math.nan))
-    same = [
-        make_record(
-            f"q{n}", ["right" if n < 2 else "wrong"], gold=["right"], margins=[1.5], split="tune"
-        )
-        for n in range(8)
-    ]
-    constant = fit_calibrator(fit_data(to_trace_set(same), [MARGIN]), MARGIN)
-    assert at(constant, 1, 0.1) == at(constant, 1, 7.0) == 0.25
-    published = fit_calibrator(fit_data(to_trace_set(same), [MARGIN]), MARGIN, undefined=0.5)
-    assert at(published, 1, math.nan) == 0.25
-    assert at(published, 2, 1.0) == 0.5
-
-
 def test_a_rule_is_fitted_with_what_it_needs_and_no_more() -> None:
     data = fit_data(to_trace_set(tune_records(9)), [MARGIN])
     plain = fitted_rule("answer_stable", data)

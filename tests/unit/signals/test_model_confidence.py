@@ -90,13 +90,6 @@ def test_the_margin_is_the_gap_between_the_two_best_in_any_order() -> None:
     assert margin_of(top) == 1.75
 
 
-def test_an_impossible_alternative_is_none() -> None:
-    impossible = TopToken("b", -math.inf)
-    assert math.isnan(margin_of((TopToken("a", -0.5), impossible)))
-    assert margin_of((TopToken("a", -0.5), impossible, TopToken("c", -2.0))) == 1.5
-    assert math.isnan(margin_of(()))
-
-
 def test_the_first_margin_is_undefined_without_a_runner_up_although_aggregates_are_not() -> None:
     rounds = view(token("Answer:"), token(" New", None), token(" York", 4.0))
     assert math.isnan(ANSWER_TOKEN_MARGIN(rounds))
@@ -128,13 +121,6 @@ def value(*logprobs: float) -> float:
 def test_the_mean_is_of_probabilities_not_of_their_logs() -> None:
     # exp(mean log) would be 0.5; the log-probabilities carry float32's precision.
     assert value(0.0, math.log(0.25)) == pytest.approx(0.625, abs=1e-7)
-
-
-def test_ends() -> None:
-    assert value(0.0) == 1.0
-    assert value(-math.inf) == 0.0
-    assert value() == 0.0
-    assert value(1e-6) == 1.0  # a server's rounding
 
 
 @pytest.mark.parametrize("rating", [1.0, 3.0, 5.0])

@@ -69,15 +69,6 @@ def test_unparsed_samples_are_a_cluster_but_never_the_top_one() -> None:
     assert SELF_CONSISTENCY(samples) == 0.75
 
 
-def test_not_recorded_and_single() -> None:
-    nothing = LoopView("q", (Round(answer="x"),))
-    for spec in (SELF_CONSISTENCY, NORMALIZED_ENTROPY, TOP_CLUSTER_CONFIDENCE):
-        assert math.isnan(spec(nothing))
-        assert spec.needs == ("samples",)
-    assert SELF_CONSISTENCY(view("w")) == 1.0
-    assert NORMALIZED_ENTROPY.direction == "low"
-
-
 def test_by_string_samples_that_normalise_alike_are_one() -> None:
     found = sample_clusters(finished("The Oslo", "Rome", "oslo.", "", "Oslo", "the"))
     assert found == (
@@ -122,15 +113,6 @@ def test_signals_by_meaning_read_the_recorded_clusters() -> None:
     for signal in (entropy, top):
         assert "sample_clusters" in signal.needs
         assert signal.direction == {entropy: "low", top: "high"}[signal]
-
-
-def test_where_they_are_undefined() -> None:
-    for signal in (entropy_signal("embedding"), top_cluster_signal("embedding")):
-        assert math.isnan(signal(view("Oslo", clusters=(0,))))  # one sample agrees with nobody
-        assert math.isnan(signal(view("", "the", clusters=(0, 1))))  # nothing parsed
-        assert math.isnan(signal(LoopView("q", (Round(answer="x"),))))
-    mixed = view("", "", "Oslo", clusters=(0, 0, 2))
-    assert top_cluster_signal("embedding")(mixed) == pytest.approx(1 / 3)  # "" is no answer
 
 
 def test_blanks_are_those_of_python() -> None:

@@ -16,12 +16,10 @@ import pytest
 from numpy.typing import NDArray
 
 from suffice.contracts import GenerationRequest, Reranker
-from suffice.costs.usage import cost_matrix
 from suffice.errors import BackendError, UsageError
-from suffice.measures.costs import cost_reads
 from suffice.policies.rules.policy import RulePolicy
 from suffice.replay.run.replay import stop_rounds
-from suffice.signals.asking.judge_support import JUDGE_TOKENS, JUDGING
+from suffice.signals.asking.judge_support import JUDGE_TOKENS
 from suffice.signals.store import SignalModels, with_signals
 from suffice.testing.encoders import HashingEncoder
 from suffice.testing.models import Failures, ScriptedModel
@@ -102,43 +100,6 @@ def test_a_second_run_asks_only_where_a_call_failed() -> None:
     assert (idle.requests, thrice.asked) == ((), {})
     assert thrice.skipped == {"judge_support": "stored already"}
     assert thrice.traces.table.equals(twice.traces.table)
-
-
-def test_the_judges_tokens_are_stored_and_paid_by_who_reads_its_verdicts(tmp_path: Path) -> None:
-    judge = ScriptedModel(rating)
-    stored = with_signals(answered("p", "q"), ("judge_support",), models=SignalModels(judge=judge))
-    found = read_traces(write_trace_set(stored.traces, tmp_path / "t.parquet"))
-    spent = found.table.column("judge_prompt_tokens").to_pylist()
-    assert min(spent) > 100
-    assert sum(spent) == JUDGING.summary(stored.asked["judge"])["prompt_tokens"]
-    assert found.table.column("judge_cached_tokens").to_pylist() == [0] * 6
-    assert found.table.column("judge_completion_tokens").to_pylist() == [1] * 6
-    reads = dataclasses.replace(
-        cost_reads(RulePolicy(rule="judge_support >= 3").specs), at_end=True
-    )
-    np.testing.assert_array_equal(
-        cost_matrix(found, "prompt_tokens", reads=reads),
-        np.cumsum(np.reshape(spent, (2, 3)) + 10, axis=1),
-    )
-    others = cost_reads(RulePolicy(rule="answer_stable").specs)
-    np.testing.assert_array_equal(
-        cost_matrix(found, "prompt_tokens", reads=others), [[10, 20, 30]] * 2
-    )
-
-
-def answered(*names: str) -> TraceSet:
-    """Three rounds a question, of 10 prompt tokens each, that no judge was asked about."""
-    usage = Usage(llm_calls=1, judge_calls=0, prompt_tokens=10)
-    records = [make_record(name, ["a 1", "a 2", "a 3"], gold=GOLD) for name in names]
-    return to_trace_set(
-        [
-            dataclasses.replace(
-                record,
-                rounds=tuple(dataclasses.replace(each, usage=usage) for each in record.rounds),
-            )
-            for record in records
-        ]
-    )
 
 
 def test_tokens_of_earlier_and_of_failed_judge_calls_stay_unknown() -> None:

@@ -128,15 +128,6 @@ def test_the_most_confident_round_may_answer(corpus: Path, certain: Path) -> Non
     assert best["answer"] == latest["reasons"][best["answer_round"] - 1]["answer"]
 
 
-def test_declining(corpus: Path, certain: Path) -> None:
-    common = ("--corpus", corpus, "--policy", certain)
-    found = ask(*common, "--decline-below", "0")
-    assert (found["declined"], found["answer"]) == (False, found["reasons"][-1]["answer"])
-    declined = ask(*common, "--decline-below", "1")
-    assert (declined["declined"], declined["answer"]) == (True, "no confident answer")
-    assert declined["confidence"] == found["confidence"] < 1
-
-
 @pytest.fixture
 def voted(tmp_path: Path) -> Path:
     """A policy fitted on five samples a round, which stops by their agreement."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,8 @@ from tests.commands import run_json
 
 from suffice.cli.main import main
 from suffice.cli.options import ModelOptions
-from suffice.llm.connect import CachedModel
 from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.reader import read_traces
-from suffice.trace.rounds.records import QuestionRecord, Usage
 from suffice.trace.rounds.table import TraceSet
 
 RECORD = ("record", "--dataset", "generated", "--llm", "scripted")
@@ -26,25 +23,6 @@ QUESTION = "Who founded Cadel Tower?"
 def recorded(out: Path, *arguments: str, limit: int = 3) -> TraceSet:
     assert main([*RECORD, "--limit", str(limit), "--out", str(out), *arguments]) == 0
     return read_traces(out)
-
-
-SECONDS = [column.name for column in fields(Usage) if column.name.endswith("latency_s")]
-
-
-def untimed(traces: TraceSet) -> list[QuestionRecord]:
-    """The records but for when they were made and the seconds they took."""
-    return [
-        replace(
-            each,
-            rounds=tuple(
-                replace(
-                    finished, time=None, usage=replace(finished.usage, **dict.fromkeys(SECONDS))
-                )
-                for finished in each.rounds
-            ),
-        )
-        for each in traces.records()
-    ]
 
 
 # --- record -----------------------------------------------------------------------------------------
@@ -69,17 +47,8 @@ def test_what_a_recording_holds(name: str, step: int, tmp_path: Path) -> None:
     assert {each: run[each] for each in stated} == stated
     for each in traces.records():
         assert len(each.rounds) == 10
-        for finished in each.rounds:
-            assert finished.query
-            assert finished.intermediate_answer
-            assert finished.action
-            assert "Decision:" in finished.action
-            assert len(finished.passages or ()) <= step
-            assert len(finished.samples or ()) == 8
-            assert finished.usage.sample_calls == 8
-            assert finished.usage.judge_calls == 1
-            assert (finished.usage.judge_prompt_tokens or 0) > 100
-            assert (finished.usage.judge_completion_tokens or 0) > 0
+        assert all("Decision:" in (finished.action or "") for finished in each.rounds)
+        assert {len(finished.samples or ()) for finished in each.rounds} == {8}
     replayed = ("replay", tmp_path / "t", "--stop-when", "llm_stop", "--split", "eval")
     assert "prompt_tokens" in json.dumps(run_json(*replayed))
 
@@ -106,33 +75,6 @@ def test_what_it_will_take_is_said_before_it_starts(
     recorded(tmp_path / "t", *arguments)
     assert f" {most} model calls" in capsys.readouterr().err
     assert sum(each.n for each in model.requests) <= most
-
-
-@pytest.mark.parametrize("name", LOOPS)
-def test_the_cache_keeps_eight_samples_a_round(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    models = []
-
-    def connect(_: Any) -> CachedModel:
-        models.append(ScriptedModel())
-        return CachedModel(models[-1], tmp_path / "replies.sqlite")
-
-    monkeypatch.setattr(ModelOptions, "connect", connect)
-    command = ("--pipeline", name, "--rounds", "2", "--llm-stop")
-    first = recorded(tmp_path / "a", *command)
-    second = recorded(tmp_path / "b", *command)
-    plain = ScriptedModel()
-    monkeypatch.setattr(ModelOptions, "connect", lambda _: plain)
-    without = recorded(tmp_path / "c", *command)
-    assert models[1].requests == ()
-    assert untimed(first) == untimed(second) == untimed(without)
-    warm = [each for each in models[0].requests if each.temperature > 0]
-    assert [each.n for each in warm] == [8] * 6
-    seeds = [each.seed for each in warm]
-    drawn = {seed + sample for seed in seeds if seed is not None for sample in range(8)}
-    assert len(drawn) == 48
-    assert max(len(set(f.samples or ())) for each in first.records() for f in each.rounds) > 2
 
 
 # --- ask --------------------------------------------------------------------------------------------

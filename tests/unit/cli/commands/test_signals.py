@@ -14,6 +14,7 @@ from tests.commands import run_json
 from suffice.cli.commands import signals
 from suffice.cli.main import main
 from suffice.cli.options import ModelOptions
+from suffice.signals.registry import SIGNALS
 from suffice.testing.encoders import HashingEncoder
 from suffice.testing.models import Failures, ScriptedModel
 from suffice.testing.traces import make_record
@@ -154,6 +155,15 @@ def test_clustering_options_that_do_not_go_together(
     assert main(["signals", str(traces), "--out", str(out), *options]) == 2
     assert says in capsys.readouterr().err
     assert not out.exists()
+
+
+def test_every_signal_is_listed_with_what_computes_it() -> None:
+    listed = {row["signal"]: row for row in run_json("signals", "--list")["signals"]}
+    assert list(listed) == list(SIGNALS)
+    assert (listed["judge_support"]["computed"], listed["judge_support"]["charges"]) == (
+        "--llm",
+        "judge_calls",
+    )
 
 
 # --- what abstains ------------------------------------------------------------------------------

@@ -54,19 +54,6 @@ def test_a_question_without_passages_is_named_before_anything_runs(tmp_path: Pat
         record(tmp_path / "u", broken[3:4], skip_invalid=True)
 
 
-def test_pooled_shows_passages_of_other_questions(tmp_path: Path) -> None:
-    pytest.importorskip("bm25s")
-    record(tmp_path / "t", corpus="pooled")
-    own = {each.question.id: {p.id for p in each.passages} for each in EXAMPLES}
-    traces = read_traces(tmp_path / "t")
-    shown = {
-        r.question.id: {p.id for x in r.rounds for p in x.passages or ()} for r in traces.records()
-    }
-    assert any(shown[name] - own[name] for name in shown)
-    assert (tmp_path / "t" / "index").is_dir()
-    assert record(tmp_path / "t", corpus="pooled").before == 10  # with the stored index
-
-
 def test_the_pool_does_not_change_with_the_number_of_questions(tmp_path: Path) -> None:
     pytest.importorskip("bm25s")
     record(tmp_path / "t", EXAMPLES[:3], corpus="pooled", pool=EXAMPLES)
@@ -158,19 +145,6 @@ def test_a_choice_made_for_the_model_may_be_made_by_hand_later(tmp_path: Path) -
     voting = replace(BUDGETED, certainty="self_consistency")
     with pytest.raises(UsageError, match=r"certainty was 'token_probability', now 'self_consist"):
         record(tmp_path / "t", settings=voting)
-
-
-def test_a_model_without_log_probabilities_is_said_to_vote(tmp_path: Path) -> None:
-    recording = Recording(dataset="generated", settings=BUDGETED)
-    model = ScriptedModel(logprobs=False)
-    record_examples(EXAMPLES[:2], model, tmp_path / "t", recording, lambda _: None)
-    traces = read_traces(tmp_path / "t")
-    run = traces.origin.run
-    assert (run["certainty"], run["samples"]) == ("self_consistency", 3)
-    assert run["certainty_reason"] == "the model gives no log-probabilities"
-    assert not traces.has("tokens")
-    for found in traces.records():
-        assert all((x.usage.llm_calls, x.usage.sample_calls) == (3, 0) for x in found.rounds)
 
 
 def test_a_recording_of_before_the_other_retrievers_goes_on(tmp_path: Path) -> None:

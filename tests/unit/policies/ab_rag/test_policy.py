@@ -13,9 +13,8 @@ import pytest
 
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.live.controller import Controller
-from suffice.policies.ab_rag.fit import THRESHOLDS
 from suffice.policies.ab_rag.policy import ABRagPolicy
-from suffice.policies.file import load_policy, policy_document, policy_hash, save_policy
+from suffice.policies.file import load_policy, policy_document, policy_hash
 from suffice.policies.method import Preset
 from suffice.policies.registry import fit_method
 from suffice.replay.run.replay import stop_rounds
@@ -147,15 +146,6 @@ class TestChoiceOfS1:
 
 
 class TestCorrected:
-    def test_it_learns_which_signal_informs(self) -> None:
-        policy = fitted(simulated(1200), support="evidence_consistency")
-        certainty, support, spread = policy.weights.values()
-        assert certainty == pytest.approx(6.0, abs=1.2)
-        assert abs(support) < 0.8
-        assert abs(spread) < 3.0
-        assert policy.threshold in THRESHOLDS
-        assert policy.preset == "corrected"
-
     def test_its_confidence_is_the_true_probability_on_other_questions(self) -> None:
         traces = simulated(2000, seed=3)
         policy = fitted(traces, support="evidence_consistency")
@@ -188,15 +178,6 @@ class TestCorrected:
         assert policy.weights["rerank_variance"] == 0.0  # constant there
         assert policy.undefined["answer_in_evidence"] > 1.0  # every yes was right
         assert "S2 is answer_in_evidence" in policy.facts.notes[1]
-
-    def test_none_is_an_answer_where_tune_says_so(self) -> None:
-        records = [
-            replace(each, gold=replace(each.gold, answers=("Oslo", "None")))
-            for each in simulated(20).records()
-        ]
-        policy = fitted(to_trace_set(records), support="evidence_consistency", threshold=0.5)
-        assert policy.abstention is not None
-        assert "none" not in policy.abstention
 
     def test_one_outcome_is_told_and_gives_one_confidence(self) -> None:
         traces = to_trace_set(
@@ -248,25 +229,7 @@ class TestCorrected:
         with pytest.raises(UsageError, match=r"'rerank_variance', which is defined in no round"):
             fit_method("ab-rag", to_trace_set(bare), preset, "tune")
 
-    def test_a_signal_that_is_partly_undefined_is_told(self) -> None:
-        records = list(simulated(20).records())
-        first = records[0].rounds[0]
-        holed = replace(first, signals={**first.signals, "evidence_consistency": math.nan})
-        records[0] = replace(records[0], rounds=(holed, *records[0].rounds[1:]))
-        policy = fit_method("ab-rag", to_trace_set(records), "published", "")
-        assert isinstance(policy, ABRagPolicy)
-        assert any("undefined in 1.7% of the rounds" in remark for remark in policy.facts.notes)
-
-
 class TestFile:
-    def test_it_comes_back_as_it_was(self, tmp_path: Path) -> None:
-        policy = fitted(simulated(60), support="evidence_consistency")
-        path = save_policy(policy, tmp_path / "policy.json", max_rounds=3)
-        loaded = load_policy(path)
-        assert loaded.policy == policy
-        assert loaded.max_rounds == 3
-        assert policy_document(loaded.policy) == policy_document(policy)
-
     def test_what_decides_nothing_is_not_in_its_hash(self) -> None:
         policy = ABRagPolicy.published("self_consistency")
         assert policy_hash(policy) == policy_hash(replace(policy, notes=("said",), levels=()))

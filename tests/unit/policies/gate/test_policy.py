@@ -13,7 +13,7 @@ import pytest
 
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.live.controller import Controller
-from suffice.policies.file import load_policy, policy_document, policy_hash, save_policy
+from suffice.policies.file import load_policy, policy_document, policy_hash
 from suffice.policies.gate.policy import GatePolicy
 from suffice.policies.gate.settings import GateCosts, GateSettings, RiskModel
 from suffice.replay.run.replay import stop_rounds
@@ -145,16 +145,6 @@ class TestPlanGate:
 
 
 class TestFile:
-    @pytest.mark.parametrize(
-        "policy", [corrected(), corrected(rounds=None), corrected(budget=None, cooldown=2)]
-    )
-    def test_it_comes_back(self, policy: GatePolicy, tmp_path: Path) -> None:
-        file = save_policy(policy, tmp_path / "gate.json")
-        loaded = load_policy(file).policy
-        assert loaded == policy
-        assert policy_hash(loaded) == policy_hash(policy)
-        assert json.loads(file.read_text())["rounds"] == policy.rounds
-
     def test_the_hash_holds_what_decides(self) -> None:
         policy = corrected()
         elsewhere = corrected(fitted_on={"source": "other"})

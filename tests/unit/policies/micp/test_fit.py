@@ -9,7 +9,6 @@ import pytest
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.policies.micp.fit import fit_parts
 from suffice.policies.micp.policy import MiCPPolicy
-from suffice.policies.micp.samples import read_samples
 from suffice.policies.micp.settings import OBJECTIVES, MiCPSettings
 from suffice.policies.registry import fit_method
 from suffice.stats.conformal import NEVER
@@ -205,19 +204,6 @@ def test_a_record_made_under_a_filter_hands_it_on() -> None:
         fit(filtered, alpha_retrieval=0.3)
     with pytest.raises(DataError, match="a passage filter is an object"):
         fit(replace(TRACES, origin=replace(TRACES.origin, run={"passage_filter": "none"})))
-
-
-def test_questions_that_end_early_sample_nothing_further() -> None:
-    short = [
-        replace(each, rounds=each.rounds[:1]) if i % 2 else each for i, each in enumerate(RECORDS)
-    ]
-    traces = to_trace_set(short)
-    draft = fit()
-    data = read_samples(traces, draft)
-    ended = traces.last_rounds == 1
-    assert np.isnan(data.score[ended, 1:]).all()
-    np.testing.assert_array_equal(data.best_gold[ended, 2], data.best_gold[ended, 0])
-    fit(traces)
 
 
 def clustered(records: list[QuestionRecord]) -> list[QuestionRecord]:

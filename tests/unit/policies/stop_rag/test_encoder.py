@@ -133,14 +133,6 @@ def test_names_of_special_tokens_in_a_text_are_no_special_tokens(words: Any) -> 
     assert found.ids.count(words.cls_token_id) == 1
 
 
-def test_a_tokenizer_without_separator_reads_pairs_only(plain_tokenizer: Path) -> None:
-    words = transformers.AutoTokenizer.from_pretrained(str(plain_tokenizer))
-    found = Tokenizer(words, window=96, mode="separate").read(QUESTION, [BRIDGE])[0]
-    assert list(found.ids) == [*words(QUESTION)["input_ids"], *words(BRIDGE)["input_ids"]]
-    with pytest.raises(UsageError, match="no separator token; use mode 'separate'"):
-        Tokenizer(words, window=96, mode="joined")
-
-
 # --- the encoder ----------------------------------------------------------------------------------
 torch = pytest.importorskip("torch", reason="the extra 'learn' is missing")
 

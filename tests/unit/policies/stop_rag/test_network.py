@@ -96,15 +96,6 @@ def test_replay_and_live_give_the_same_bits(tiny: Path, mode: Mode) -> None:
     np.testing.assert_array_equal(found[:, 1], cont)
 
 
-@pytest.mark.parametrize("mode", ["separate", "joined"])
-def test_a_state_without_documents_has_a_value(tiny: Path, mode: Mode) -> None:
-    empty = dataclasses.replace(RECORDS[0].rounds[0], passages=())
-    first, rest = RECORDS[0].rounds[0], scorer(tiny, mode)
-    alone = rest.score(LoopView("Who?", (empty,)))
-    assert np.isfinite(alone).all()
-    assert rest.score(LoopView("Who?", (empty, first))) != alone
-
-
 def test_threads_get_what_one_gets(tiny: Path) -> None:
     asked = views(RECORDS) * 3
     alone = scorer(tiny)
@@ -130,9 +121,3 @@ def test_a_document_is_read_once(tiny: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert read == [1] * 6
 
 
-def test_scoring_draws_nothing(tiny: Path) -> None:
-    one = scorer(tiny)
-    state = torch.get_rng_state()
-    first = one.score(views(RECORDS)[0])
-    assert torch.equal(torch.get_rng_state(), state)
-    assert scorer(tiny).score(views(RECORDS)[0]) == first

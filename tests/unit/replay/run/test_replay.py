@@ -418,37 +418,6 @@ def test_an_axis_unknown_for_one_policy_names_it() -> None:
         replay(traces, built, ReplaySettings(baseline="fixed-1", cost="llm_calls"))
 
 
-def test_the_document_states_the_cost_and_what_priced_it() -> None:
-    record = make_record("a", ["x", "y"], gold=["y"])
-    rounds = tuple(
-        dataclasses.replace(r, usage=dataclasses.replace(r.usage, completion_tokens=10))
-        for r in record.rounds
-    )
-    traces = to_trace_set([dataclasses.replace(record, rounds=rounds)])
-    built = named_policies(traces, ["fixed-1"])
-    plain = replay(traces, built, ReplaySettings(baseline="fixed-1"))
-    document = plain.to_json(per_question=True)
-    assert (document["cost"], document["charge"]) == ("evaluated_tokens", "as-run")
-    assert document["prices"] is None
-    assert document["policies"][0]["usd"] is None
-    assert document["policies"][0]["rounds"] == {"a": 1}
-    (unknown,) = plain.notes
-    assert "so a policy that reads no answers pays for one" in unknown
-    model = CostModel(prices=Prices(input=1.0, cached=0.1, output=2.0))
-    settings = ReplaySettings(baseline="fixed-1", cost="usd", cost_model=model)
-    priced = replay(traces, built, settings)
-    document = priced.to_json()
-    assert document["cost"] == document["frontier"]["cost"] == "usd"
-    assert document["prices"]["cached"] == 0.1
-    assert document["energy"]["joules_per_prompt_token"] == 0.03
-    assert document["policies"][0]["usd"] == pytest.approx(120e-6)
-    assert document["policies"][0]["joules"] == pytest.approx(100 * 0.03 + 10 * 0.35)
-    assert priced.notes == (
-        unknown,
-        "prices: USD per million tokens: input 1, cached 0.1, output 2 (by hand)",
-    )
-
-
 def test_rounds_past_the_record_are_counted_and_noted() -> None:
     made = [make_record("a", ["x"] * 4, gold=["x"]), make_record("b", ["x", "y"], gold=["x"])]
     _, result = run(to_trace_set(made), ("fixed-1", "fixed-3", "fixed-5"), ("overlap > 0.99",))
