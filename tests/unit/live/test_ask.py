@@ -246,22 +246,6 @@ class Counting:
         )
 
 
-def usd(model: Counting, prices: Prices, calls: int = 1, n: int = 1) -> float | None:
-    meter = Meter(model, Budgets(prices=prices))
-    for _ in range(calls):
-        meter.generate(GenerationRequest(prompt="Q?", n=n))
-    return meter.usd
-
-
-def test_dollars_by_hand() -> None:
-    prices = Prices(input=2.0, cached=0.5, output=10.0)
-    assert usd(Counting(), prices) == pytest.approx((100 * 2 + 10 * 10) / 1e6)
-    assert usd(Counting(cached=80), prices) == pytest.approx((20 * 2 + 80 * 0.5 + 100) / 1e6)
-    # a server that does not tell what it reused is paid in full: never less than the bill
-    assert usd(Counting(cached=None), prices) == usd(Counting(), prices)
-    assert usd(Counting(), Prices(input=0, cached=0, output=0, call=0.01), n=3) == 0.03
-
-
 def test_retrievals_and_rerankers_are_paid_too() -> None:
     prices = Prices(input=0, cached=0, output=0, retrieval=0.1, rerank=0.25)
     meter = Meter(Counting(), Budgets(usd=0.35, prices=prices))

@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from suffice.errors import DataError
 from suffice.policies.file import load_policy, policy_document, policy_hash, save_policy
@@ -43,27 +41,6 @@ def test_a_policy_comes_back(tmp_path: Path, policy: FixedPolicy | RulePolicy, n
     assert policy_document(loaded.policy) == policy_document(policy)
     assert policy_hash(loaded.policy) == policy_hash(policy)
     assert "NaN" not in written.read_text()
-
-
-@settings(max_examples=30, suppress_health_check=list(HealthCheck), deadline=None)
-@given(
-    x=st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=6, unique=True).map(sorted),
-    y=st.lists(st.floats(0, 1), min_size=6, max_size=6).map(sorted),
-    rates=st.lists(st.floats(0, 1) | st.just(math.nan), min_size=1, max_size=4),
-)
-def test_fitted_numbers_come_back_bit_for_bit(
-    x: list[float], y: list[float], rates: list[float], tmp_path: Path
-) -> None:
-    fitted = IsotonicMap(x=tuple(x), y=tuple(y[: len(x)]))
-    policy = RulePolicy(
-        rule="calibrated(overlap) > base_rate()",
-        calibrators={"overlap": PerRoundCalibrator(maps=(fitted,))},
-        base_rates=tuple(rates),
-    )
-    loaded = load_policy(save_policy(policy, tmp_path / "p.json")).policy
-    assert isinstance(loaded, RulePolicy)
-    assert loaded.calibrators == policy.calibrators
-    assert str(loaded.base_rates) == str(policy.base_rates)
 
 
 OTHER_MAPS = (

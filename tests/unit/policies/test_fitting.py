@@ -25,7 +25,7 @@ from suffice.policies.fitting import (
     folds,
     out_of_fold,
 )
-from suffice.policies.registry import fit_method, method_and_preset
+from suffice.policies.registry import fit_method
 from suffice.replay.run.replay import stop_rounds
 from suffice.stats.maps import fit_isotonic, fit_per_round, fit_platt, fit_shrunken, fit_venn_abers
 from suffice.testing.traces import answer_tokens, make_record, sampled_records, to_trace_set
@@ -146,23 +146,6 @@ def test_fewer_questions_than_folds_warn_and_work(kind: CalibratorKind, count: i
         fit_calibrator(data, MARGIN, kind=kind)
     with pytest.warns(SufficeWarning, match=rf"only {count} .* fewer than the 5 folds"):
         assert np.isfinite(out_of_fold(data, MARGIN, kind=kind)).all()
-
-
-@pytest.mark.parametrize(
-    ("name", "found"),
-    [
-        ("tasr", ("tasr", "published")),
-        ("tasr-corrected", ("tasr", "corrected")),
-        ("tasr-published", ("tasr", "published")),
-        ("tasr-other", None),
-        ("fixed-3", None),
-        ("", None),
-        ("-corrected", None),
-    ],
-)
-def test_method_names(name: str, found: tuple[str, str] | None) -> None:
-    result = method_and_preset(name)
-    assert (None if result is None else (result[0].name, result[1])) == found
 
 
 # --- records that were cut -----------------------------------------------------------------------

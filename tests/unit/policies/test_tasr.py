@@ -9,25 +9,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given as each_of
-from hypothesis import settings
-from hypothesis import strategies as st
-from tests.properties import examples
 
 from suffice.errors import SufficeWarning, UsageError
-from suffice.measures.measures import Measures
-from suffice.policies.defaults import FLOORS, MARGIN, TEMPLATE
+from suffice.policies.defaults import MARGIN
 from suffice.policies.fitting import (
     FitData,
     fit_data,
     out_of_fold,
-    right_abstentions,
 )
 from suffice.policies.method import Preset
 from suffice.policies.registry import fit_method
 from suffice.policies.rules.policy import RulePolicy
-from suffice.policies.tasr import SIGNALS_READ
-from suffice.policies.thresholds import ThresholdScore, sweep_rule
 from suffice.replay.run.replay import stop_rounds
 from suffice.signals.abstained import ABSTENTION_PHRASES
 from suffice.testing.traces import make_record, to_trace_set
@@ -124,19 +116,6 @@ def test_none_is_an_answer_where_the_tune_gold_says_so() -> None:
     assert stops_at(policy, record) == 2
     elsewhere = make_record("z", ["none"], gold=["none"], margins=[1.0], split="eval")
     assert fitted("corrected", traces_of(elsewhere)).abstention is None
-
-
-def sweep(data: FitData) -> tuple[ThresholdScore, ...]:
-    return sweep_rule(TEMPLATE, data, FLOORS)
-
-
-def test_the_floor_is_swept_with_the_abstentions_of_the_policy() -> None:
-    """The same questions with gold answer "none" instead of "right" score the same."""
-    named, usual = (to_trace_set(tune_records(40, gold=gold)) for gold in ("none", "right"))
-    phrases = right_abstentions(Measures.of(named))
-    swept = sweep(fit_data(named, SIGNALS_READ["corrected"], abstention=phrases))
-    assert swept == sweep(fit_data(usual, SIGNALS_READ["corrected"]))
-    assert swept != sweep(fit_data(named, SIGNALS_READ["corrected"]))
 
 
 @pytest.mark.filterwarnings("ignore::suffice.errors.SufficeWarning")
@@ -355,46 +334,6 @@ def test_early_stop(seed: int, preset: Preset) -> None:
         tasr = fit_method("tasr", given, "corrected", "tune")
         assert isinstance(tasr, RulePolicy)
         assert f"({tasr.rule})" in rule_of("early-stop", given, preset)
-
-
-# --- an OR with TASR -----------------------------------------------------------------------------
-def holed(record: QuestionRecord, missing: list[bool]) -> QuestionRecord:
-    """The record without tokens, and so without a margin, in some rounds."""
-    rounds = tuple(
-        dataclasses.replace(made, tokens=None) if gone else made
-        for made, gone in zip(record.rounds, missing, strict=False)
-    )
-    return dataclasses.replace(record, rounds=rounds)
-
-
-@st.composite
-def with_missing_margins(draw: st.DrawFn) -> TraceSet:
-    answers = st.lists(st.sampled_from(["x", "y", "unknown", "none"]), min_size=3, max_size=3)
-    gold = draw(st.sampled_from(["x", "none"]))
-    records = []
-    for number in range(draw(st.integers(6, 12))):
-        record = make_record(
-            f"q{number:02d}",
-            draw(answers),
-            gold=[gold],
-            margins=draw(st.lists(st.floats(0, 4), min_size=3, max_size=3)),
-            split="tune",
-        )
-        records.append(holed(record, draw(st.lists(st.booleans(), min_size=3, max_size=3))))
-    # a record that holds no token at all is refused
-    return to_trace_set(
-        [*records, make_record("z", ["x"], gold=["x"], margins=[1.0], split="tune")]
-    )
-
-
-@pytest.mark.filterwarnings("ignore::suffice.errors.SufficeWarning")
-@pytest.mark.parametrize("preset", PRESETS)
-@each_of(given=with_missing_margins())
-@settings(max_examples=examples(60), deadline=None)
-def test_early_stop_stops_no_later_than_tasr(preset: Preset, given: TraceSet) -> None:
-    early = fit_method("early-stop", given, preset, "tune")
-    tasr = fit_method("tasr", given, preset, "tune")
-    assert (stop_rounds(early, given) <= stop_rounds(tasr, given)).all()
 
 
 # --- which F1 ------------------------------------------------------------------------------------

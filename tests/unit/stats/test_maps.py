@@ -22,7 +22,6 @@ from suffice.stats.maps import (
     LogisticMap,
     PerRoundCalibrator,
     StepMap,
-    calibrator_document,
     constant_map,
     fit_isotonic,
     fit_per_round,
@@ -361,21 +360,6 @@ def test_an_unknown_kind_lists_the_known(kind: object) -> None:
     with pytest.raises(DataError, match="isotonic") as caught:
         read_map({"kind": kind, "x": [], "y": []})
     assert caught.value.column == "kind"
-
-
-@pytest.mark.parametrize(
-    "calibrator",
-    [
-        PerRoundCalibrator(maps=MAPS, absent=0.5),
-        PerRoundCalibrator(beyond=MAPS[0]),
-        PerRoundCalibrator(maps=MAPS[:1], beyond=MAPS[2]),
-        PerRoundCalibrator(),
-    ],
-)
-def test_a_calibrator_is_read_back(calibrator: PerRoundCalibrator) -> None:
-    document = calibrator_document(calibrator)
-    assert read_calibrator(document, "c") == calibrator
-    assert ("beyond" in document) == (calibrator.beyond is not None)
 
 
 @pytest.mark.parametrize(

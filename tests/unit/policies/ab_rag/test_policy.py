@@ -112,16 +112,6 @@ class TestPublished:
             replace(policy, reads_abstention=True), to_trace_set([unknown])
         ).tolist() == [2]
 
-    def test_the_live_decision_says_what_it_rests_on(self) -> None:
-        decision = Controller(ABRagPolicy.published("self_consistency")).observe(
-            Round(answer="Oslo", signals=dict(zip(S, (1.0, 0.8, 0.2), strict=True)))
-        )
-        assert decision.stop
-        assert decision.confidence == pytest.approx(0.79)
-        assert decision.values["confidence"] == decision.confidence
-        assert decision.reason.startswith("confidence 0.79 >= 0.6 at round 1: self_consistency = 1")
-
-
 class TestChoiceOfS1:
     def test_it_is_made_by_the_record_and_told(self) -> None:
         policy = fit_method("ab-rag", simulated(6), "published", "no such split")

@@ -100,12 +100,6 @@ class TestQuestions:
         assert any(each.startswith("EXECUTE can never be chosen") for each in said)
         assert any("stops no question of the split it was fitted on" in each for each in said)
 
-    def test_it_says_when_it_always_stops_in_round_1(self) -> None:
-        with pytest.warns(SufficeWarning) as found:
-            fit_gate_policy(informative(), "tune", GateCosts(retrieval=1.0, failure=1.01))
-        said = [str(each.message) for each in found]
-        assert any("stops every question" in each and "after round 1" in each for each in said)
-
     def test_all_right_or_all_wrong_gives_one_number(self) -> None:
         records = [question(f"q{n}", [False, False], [AGREE, DIFFER]) for n in range(6)]
         with pytest.warns(SufficeWarning) as found:

@@ -151,17 +151,6 @@ def test_a_killed_training_ends_with_the_same_weights(short: TrainSettings, tmp_
     assert same(found, whole)
 
 
-def test_a_finished_training_is_not_repeated(short: TrainSettings, tmp_path: Path) -> None:
-    file = tmp_path / "c.safetensors"
-    first = train_network(TRAINING, VALIDATION, short, FitRun(checkpoint=file))
-    steps: list[TrainingProgress] = []
-    again = train_network(
-        TRAINING, VALIDATION, short, FitRun(checkpoint=file, progress=steps.append)
-    )
-    assert same(first, again)
-    assert not [each for each in steps if each.stage == "train"]
-
-
 def test_a_checkpoint_of_another_training_is_refused(
     short: TrainSettings, tmp_path: Path, make_encoder: Callable[..., Path]
 ) -> None:

@@ -172,22 +172,6 @@ def test_rounds_of_another_loop_are_noted(tmp_path: Path) -> None:
     ]
 
 
-def test_a_record_of_entropies_alone_has_empty_sets_and_says_so(tmp_path: Path) -> None:
-    bare = [
-        replace(
-            each,
-            rounds=tuple(
-                replace(r, samples=None, signals={"normalized_entropy": 0.0}) for r in each.rounds
-            ),
-        )
-        for each in RECORDS
-    ]
-    found = replayed(fitted(), tmp_path, to_trace_set(bare)).sets
-    assert found is not None
-    assert not any(each.answers for each in found.sets)
-    assert any("hold 0 samples" in note for note in found.notes)
-
-
 def test_coverage_needs_gold_answers(tmp_path: Path) -> None:
     """Beside agreement a set may hold the full budget's answer, of which nothing was promised."""
     path = save_policy(fitted(), tmp_path / "policy.json", max_rounds=3)

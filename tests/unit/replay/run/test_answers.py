@@ -24,8 +24,6 @@ from suffice.measures.costs import paid_together
 from suffice.measures.measures import Measures
 from suffice.policies.file import save_policy
 from suffice.policies.rules.policy import RulePolicy
-from suffice.replay.choose.certified import CertifiedSettings, fit_certified
-from suffice.replay.choose.families import FamilySettings
 from suffice.replay.choose.search import search
 from suffice.replay.run.answers import answer_rounds
 from suffice.replay.run.compare import Comparison, compare
@@ -283,25 +281,6 @@ def test_a_search_finds_what_a_replay_of_its_rules_finds(answer: str) -> None:
     assert rule.interval.estimate == pytest.approx(replayed_rule.score)
     assert rule.cost == pytest.approx(replayed_rule.costs["llm_calls"])
     assert found.to_json()["answer"] == answer
-
-
-def test_certified_choice_gains_nothing_by_stopping_where_the_best_answer_is_returned() -> None:
-    found = {
-        answer: fit_certified(
-            shared("loopgain_w5"),
-            CertifiedSettings(metric="score", answer=answer, family=FamilySettings(family="fixed")),
-        )
-        for answer in ("latest", "lowest:error")
-    }
-    lost = {
-        answer: next(member["loss"] for member in one.members if member["rule"] == "round >= 1")
-        for answer, one in found.items()
-    }
-    assert lost["latest"] < -0.3
-    assert lost["lowest:error"] >= 0.0
-    assert [one.policy.guarantee.get("answer") for one in found.values()] == [None, "lowest:error"]
-    with pytest.raises(UsageError, match="confidence is each policy's own"):
-        fit_certified(shared("loopgain_w5"), CertifiedSettings(answer="most-confident"))
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 from pathlib import Path
@@ -253,17 +252,6 @@ def test_a_named_split_needs_no_note() -> None:
         compared(split_traces("tune", "eval", "test"), "fixed-1", split="dev")
 
 
-@pytest.mark.parametrize("split", ["tune", None])
-def test_scores_on_the_fitting_questions_are_called_in_sample(split: str | None) -> None:
-    found = compared(split_traces("tune", None), "tasr", "fixed-1", split=split)
-    assert [note for note in found.notes if "in-sample" in note] == [
-        "tasr was fitted on questions it is scored on: its figures are in-sample"
-    ]
-    assert not any(
-        "in-sample" in note for note in compared(split_traces("tune", "eval"), "tasr").notes
-    )
-
-
 # --- JSON -------------------------------------------------------------------------------------------
 def test_json_per_question() -> None:
     found = compared(split_traces("eval"), "fixed-2", "oracle-em")
@@ -284,18 +272,6 @@ def test_json_without_labels_is_null_not_nan() -> None:
         nulls = ("em", "f1", "acc", "delta_f1", "retained_f1", "completion_tokens")
         assert [entry[name] for name in nulls] == [None] * 6
     assert document["frontier"] is None
-
-
-def test_the_hash_of_a_rule_does_not_depend_on_what_the_trace_stores() -> None:
-    """A stored signal and the same one computed are the same rule."""
-    plain = make_record("a", ["x", "y"], gold=["x"])
-    rounds = tuple(dataclasses.replace(each, signals={"overlap": 0.1}) for each in plain.rounds)
-    stored = dataclasses.replace(plain, rounds=rounds)
-    hashes = {
-        compared(to_trace_set([each]), rules=("overlap > 0.5",)).policies[0].hash
-        for each in (plain, stored)
-    }
-    assert len(hashes) == 1
 
 
 def test_a_file_fitted_on_the_replayed_questions_is_said_to_be(tmp_path: Path) -> None:

@@ -405,19 +405,6 @@ def test_an_axis_that_is_not_recorded_is_refused() -> None:
             replay(traces, built, ReplaySettings(baseline="fixed-1", cost=name))
 
 
-def test_an_axis_unknown_for_one_policy_names_it() -> None:
-    rounds = tuple(
-        dataclasses.replace(each, signals={"judge_support": 5.0})
-        for each in make_record("a", ["x", "y"], gold=["y"]).rounds
-    )
-    traces = to_trace_set([dataclasses.replace(make_record("a", []), rounds=rounds)])
-    built = named_policies(traces, ["fixed-1"], ["judge_support > 3"])
-    with pytest.raises(
-        UsageError, match=r"judge_support > 3: cost 'llm_calls' is unknown.*judge_calls"
-    ):
-        replay(traces, built, ReplaySettings(baseline="fixed-1", cost="llm_calls"))
-
-
 def test_rounds_past_the_record_are_counted_and_noted() -> None:
     made = [make_record("a", ["x"] * 4, gold=["x"]), make_record("b", ["x", "y"], gold=["x"])]
     _, result = run(to_trace_set(made), ("fixed-1", "fixed-3", "fixed-5"), ("overlap > 0.99",))

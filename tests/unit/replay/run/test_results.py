@@ -120,22 +120,3 @@ class TestLooping:
         exact = against("usd", 0.0, 0.0, fixed="fixed-2")  # an interval that ends at 0 shows nothing
         assert verdict(exact, exact).startswith("Not shown")
 
-    def test_a_cost_unknown_to_one_policy_leaves_its_cell_empty(self) -> None:
-        first, second = build_report(oslo_records(), ["tasr", "tasr-corrected"]).result.policies[:2]
-        table = looping_table(
-            [
-                replace(
-                    first,
-                    against_fixed=(against("usd", 0, 0.1), against("seconds", 0, 0.2, "fixed-2")),
-                ),
-                replace(second, against_fixed=(against("seconds", 0, 0.3),)),
-            ]
-        )
-        assert table is not None
-        assert [column.name for column in table.columns] == [
-            *("policy", "seconds_fixed", "seconds", "usd_fixed", "usd")
-        ]
-        assert [list(row)[1::2] for row in table.rows] == [
-            ["fixed-2", "fixed-1/3"],
-            ["fixed-1/3", None],
-        ]

@@ -253,12 +253,3 @@ def test_a_model_that_never_answers_is_an_error(kind: type[ScriptedModel]) -> No
     assert 5 <= len(model.requests) <= 7
 
 
-def test_rounds_that_nobody_need_be_asked_about_are_no_answers() -> None:
-    record = make_record("q", ["", "x"])
-    with pytest.raises(BackendError, match="all 1 calls"):
-        ask(to_trace_set([record]), ScriptedModel(failures=Failures(first=1000)))
-    judging, _ = ask(to_trace_set([make_record("q", [""])]), ScriptedModel())
-    summary = JUDGING.summary(judging)
-    assert (summary["calls"], summary["undefined"]) == (0, 1)
-
-
