@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
-from tests.builders import drawn_records
+from tests.builders import drawn_records, with_rounds
 from tests.cut_population import run_live
 from tests.maps import at
 
@@ -212,11 +212,7 @@ def test_a_record_of_which_all_was_cut_says_what_to_do() -> None:
     some = to_trace_set(run_live(tune_records(10), [1] * 5 + [3] * 5, None))
     assert "none was explored, so what is left" in fit_notes(fit_data(some, [MARGIN]).provenance)[0]
     untold = [
-        dataclasses.replace(
-            record,
-            propensity=0.5,
-            rounds=tuple(dataclasses.replace(one, signals={}) for one in record.rounds),
-        )
+        dataclasses.replace(with_rounds(record, signals={}), propensity=0.5)
         for record in some.records()
     ]
     unlabelled = [

@@ -9,14 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.builders import with_rounds
 
 from suffice.errors import SufficeWarning, UsageError
 from suffice.policies.defaults import MARGIN
-from suffice.policies.fitting import (
-    FitData,
-    fit_data,
-    out_of_fold,
-)
+from suffice.policies.fitting import FitData, fit_data, out_of_fold
 from suffice.policies.method import Preset
 from suffice.policies.registry import fit_method
 from suffice.policies.rules.policy import RulePolicy
@@ -133,24 +130,16 @@ def test_few_tune_questions_are_enough(count: int, preset: str) -> None:
 # --- a record that does not give what the rule reads ------------------------------------------------
 def without_marker(record: QuestionRecord) -> QuestionRecord:
     """As a free reply leaves it: the answer in a sentence."""
-    rounds = tuple(
-        dataclasses.replace(made, tokens=made.tokens and (Token("It is", 0.0), *made.tokens[2:]))
-        for made in record.rounds
+    return with_rounds(
+        record, tokens=lambda made: made.tokens and (Token("It is", 0.0), *made.tokens[2:])
     )
-    return dataclasses.replace(record, rounds=rounds)
 
 
 def test_a_rule_that_can_hold_in_next_to_no_round_is_warned_of() -> None:
     halves = [
         [without_marker(record) for record in tune_records(24)],
         [
-            dataclasses.replace(
-                record,
-                rounds=tuple(
-                    dataclasses.replace(made, passages=record.rounds[0].passages)
-                    for made in record.rounds
-                ),
-            )
+            with_rounds(record, passages=record.rounds[0].passages)
             for record in tune_records(49)[24:]
         ],
     ]

@@ -14,6 +14,7 @@ from typing import Literal
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.builders import with_rounds
 
 from suffice.contracts import GenerationRequest, Reranker
 from suffice.errors import BackendError, UsageError
@@ -154,12 +155,8 @@ def test_a_reranker_gives_scores_signals_and_calls(tmp_path: Path) -> None:
 
 
 def test_scores_mend_signals_stored_as_undefined_but_not_known_ones() -> None:
-    record = make_record("p", ["x", "y"])
-    rounds = tuple(
-        dataclasses.replace(each, signals={"rerank_top_score": math.nan, "rerank_mean": 9.0})
-        for each in record.rounds
-    )
-    before = to_trace_set([dataclasses.replace(record, rounds=rounds)])
+    signals = {"rerank_top_score": math.nan, "rerank_mean": 9.0}
+    before = to_trace_set([with_rounds(make_record("p", ["x", "y"]), signals=signals)])
     stored = with_signals(
         before, ("rerank_top_score", "rerank_mean"), models=SignalModels(reranker=Counting())
     )

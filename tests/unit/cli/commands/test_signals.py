@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.builders import with_rounds
 from tests.commands import run_json
 
 from suffice.cli.commands import signals
@@ -100,13 +101,7 @@ def sampled(tmp_path: Path) -> Path:
     drawn = [("Oslo", "Oslo city", "Rome"), None, ("x", "X."), ("bad", "Rome", "Rome town")]
     records = [make_record("p", ["a", "b"]), make_record("q", ["c", "d"])]
     samples = iter(drawn)
-    changed = [
-        dataclasses.replace(
-            record,
-            rounds=tuple(dataclasses.replace(r, samples=next(samples)) for r in record.rounds),
-        )
-        for record in records
-    ]
+    changed = [with_rounds(record, samples=lambda _: next(samples)) for record in records]
     write_traces(changed, tmp_path / "s.parquet", run={"model": "m"})
     return tmp_path / "s.parquet"
 

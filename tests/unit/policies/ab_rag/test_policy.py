@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.builders import with_rounds
 
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.live.controller import Controller
@@ -123,8 +124,7 @@ class TestChoiceOfS1:
     def test_token_probabilities_come_first(self) -> None:
         made = make_record("a", ["Oslo", "Oslo"], gold=["Oslo"], margins=[1.0, 2.0])
         others = {"evidence_consistency": 0.8, "rerank_variance": 0.1}
-        rounds = tuple(replace(each, signals=others) for each in made.rounds)
-        traces = to_trace_set([replace(made, rounds=rounds)])
+        traces = to_trace_set([with_rounds(made, signals=others)])
         policy = fit_method("ab-rag", traces, "published", "tune")
         assert isinstance(policy, ABRagPolicy)
         assert next(iter(policy.weights)) == "token_probability"
@@ -156,8 +156,7 @@ class TestCorrected:
             )
             signals = {"self_consistency": float(rng.integers(1, 4)) / 3, "rerank_variance": 0.1}
             seen = (Passage(id="p", text="Oslo lies in Norway."),)
-            rounds = (replace(each, signals=signals, passages=seen) for each in made.rounds)
-            records.append(replace(made, rounds=tuple(rounds)))
+            records.append(with_rounds(made, signals=signals, passages=seen))
         policy = fitted(to_trace_set(records), threshold=0.5)
         assert tuple(policy.weights) == (
             "self_consistency",
@@ -191,29 +190,17 @@ class TestCorrected:
 
     def test_signals_are_chosen_by_where_they_are_defined(self) -> None:
         """Texts that were not recorded give no answer_in_evidence: the cosine is taken and told."""
-        bare = [
-            replace(
-                each,
-                rounds=tuple(
-                    replace(found, passages=(Passage(id="p", text=None),)) for found in each.rounds
-                ),
-            )
-            for each in simulated(40).records()
-        ]
+        textless = (Passage(id="p", text=None),)
+        bare = [with_rounds(each, passages=textless) for each in simulated(40).records()]
         policy = fitted(to_trace_set(bare), threshold=0.5)
         assert tuple(policy.weights)[1] == "evidence_consistency"
         assert any("needs the passages' texts" in remark for remark in policy.facts.notes)
 
     @pytest.mark.parametrize("preset", ["published", "corrected"])
     def test_a_signal_that_is_nowhere_defined_is_refused(self, preset: Preset) -> None:
+        unknown = {"rerank_variance": math.nan}
         bare = [
-            replace(
-                each,
-                rounds=tuple(
-                    replace(found, signals={**found.signals, "rerank_variance": math.nan})
-                    for found in each.rounds
-                ),
-            )
+            with_rounds(each, signals=lambda found: {**found.signals, **unknown})
             for each in simulated(20).records()
         ]
         with pytest.raises(UsageError, match=r"'rerank_variance', which is defined in no round"):

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.builders import SIX_LOGGED as SIX
-from tests.builders import logged
+from tests.builders import logged, with_rounds
 from tests.properties import examples
 
 from suffice.measures.contents import exploration
@@ -126,22 +126,16 @@ def test_questions_without_labels_count_in_costs_alone() -> None:
     assert found.costs["rounds"] is None
 
 
+def told(record: QuestionRecord, *sure: float) -> QuestionRecord:
+    """With this signal in its rounds."""
+    given = iter(sure)
+    return with_rounds(record, signals=lambda one: {**one.signals, "sure": next(given)})
+
+
 def test_the_answer_chosen_is_weighted_as_its_stop() -> None:
-    rounds = [
-        replace(one, signals={**one.signals, "sure": 1.0 - number / 9})
-        for number, one in enumerate(EXPLORED[2].rounds)
-    ]
-    others = [
-        replace(
-            record,
-            rounds=tuple(
-                replace(one, signals={**one.signals, "sure": 0.5}) for one in record.rounds
-            ),
-        )
-        for record in EXPLORED
-    ]
-    others[2] = replace(EXPLORED[2], rounds=tuple(rounds))
-    found = of(compared(others, policies=("fixed-4",), answer="highest:sure"), "fixed-4")
+    log = [told(record, 0.5, 0.5, 0.5, 0.5) for record in EXPLORED]
+    log[2] = told(EXPLORED[2], 1.0, 0.9, 0.8, 0.7)
+    found = of(compared(log, policies=("fixed-4",), answer="highest:sure"), "fixed-4")
     assert found.f1 == pytest.approx(1 / 5)  # c returns round 1, which is wrong
     assert found.answers.tolist() == [2, 1, 1, 4, 2]
 
@@ -315,12 +309,9 @@ def test_labels_that_hang_on_what_was_recorded_are_warned_of() -> None:
         records = []
         for record in live(right_later(400, 0.4, 0.7), share=0.2):
             sure = draw.random()
-            rounds = tuple(
-                replace(one, signals={**one.signals, "sure": sure}) for one in record.rounds
-            )
             known = draw.random() < (chance_if_sure if sure > 0.5 else 0.6)
             gold = record.gold if known else replace(record.gold, answers=())
-            records.append(replace(record, rounds=rounds, gold=gold))
+            records.append(replace(told(record, sure, sure, sure), gold=gold))
         cut = compared(records, policies=("fixed-2",), resamples=2).result.cut
         assert cut is not None
         assert bool(cut.exploration.unlike) == any(
