@@ -57,6 +57,16 @@ class Acting(QueryLoop):
         raise NotImplementedError
 
 
+@dataclass(frozen=True)
+class AtLeast:
+    """Keeps passages of this score and above."""
+
+    score: float
+
+    def keep(self, passages: Sequence[Passage]) -> Sequence[Passage]:
+        return [each for each in passages if (each.score or 0.0) >= self.score]
+
+
 def passage(name: str, score: float = 1.0, **more: Any) -> Passage:
     return Passage(id=name, title=name.upper(), text=f"Fact {name}", score=score, **more)
 

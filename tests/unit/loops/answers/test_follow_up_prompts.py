@@ -83,6 +83,15 @@ def test_turns_alternate_and_end_with_the_user(api: Api) -> None:
         assert roles[1:] == ["user", "assistant"] * ((len(roles) - 2) // 2) + ["user"]
 
 
+def worked(prompt: Prompt, marker: str) -> list[str]:
+    """The answers of the worked examples."""
+    if not isinstance(prompt, str):
+        said = [each.content for each in prompt if each.role == "assistant"]
+        return [each for each in said if marker in each]
+    parts = prompt.split("\nBack to the main question: ")[1:-1]
+    return [each.partition("\n")[2].partition("\n\n")[0] for each in parts]
+
+
 RATED = ("answer-first", "confidence-first")
 
 
@@ -90,12 +99,7 @@ RATED = ("answer-first", "confidence-first")
 @pytest.mark.parametrize("form", PROMPTS)
 def test_worked_examples_answer_in_the_form_that_is_read(api: Api, form: PromptName) -> None:
     prompt = prompts(api, form=form).answer(QUESTION, STEPS)
-    if api == "chat":
-        replies = [each.content for each in messages(prompt) if each.role == "assistant"]
-        replies = [each for each in replies if "Answer:" in each]
-    else:
-        parts = str(prompt).split("\nBack to the main question: ")[1:-1]
-        replies = [each.partition("\n")[2].partition("\n\n")[0] for each in parts]
+    replies = worked(prompt, "Answer:")
     parsed = [parse_reply(each) for each in replies]
     assert [each.answer for each in parsed] == ["Dorrit Essiwick", "Piers Okonwe"]
     assert [each.confidence for each in parsed] == ([5.0, 4.0] if form in RATED else [None] * 2)
@@ -109,13 +113,9 @@ def test_worked_examples_answer_in_the_form_that_is_read(api: Api, form: PromptN
 def test_a_chain_of_thought_ends_in_the_answer_that_is_read(api: Api, form: PromptName) -> None:
     asked = replace(prompts(api, form=form), final="ircot")
     prompt = asked.answer(QUESTION, STEPS)
-    if api == "chat":
-        replies = [each.content for each in messages(prompt) if each.role == "assistant"]
-        replies = [each for each in replies if SO_THE_ANSWER in each]
-    else:
-        parts = str(prompt).split("\nBack to the main question: ")[1:-1]
-        replies = [each.partition("\n")[2].partition("\n\n")[0] for each in parts]
+    if api == "completion":
         assert str(prompt).endswith("\n" if form == "confidence-first" else "\nReasoning:")
+    replies = worked(prompt, SO_THE_ANSWER)
     parsed = [parse_reply(each) for each in replies]
     assert [each.answer for each in parsed] == ["Dorrit Essiwick", "Piers Okonwe"]
     assert [each.confidence for each in parsed] == ([5.0, 4.0] if form in RATED else [None] * 2)
@@ -125,7 +125,6 @@ def test_a_chain_of_thought_ends_in_the_answer_that_is_read(api: Api, form: Prom
         assert thought.count(". ") >= 2
 
 
-# --- the chain, and the filter ----------------------------------------------------------------------
 # --- they grow at their end -------------------------------------------------------------------------
 TEXTS = st.text(max_size=30)
 PASSAGES = st.builds(Passage, id=st.just("p"), title=TEXTS, text=TEXTS)

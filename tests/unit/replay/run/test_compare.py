@@ -24,6 +24,7 @@ from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.rounds.table import TraceSet
 from suffice.trace.rounds.writer import write_traces
 
+
 def split_records(*splits: str | None) -> list[QuestionRecord]:
     made = []
     for index, split in enumerate(splits):
@@ -53,43 +54,26 @@ def names(result: ReplayResult) -> list[str]:
     return [each.name for each in result.policies]
 
 
-def test_order_is_that_given_then_the_baseline() -> None:
-    found = compared(
-        split_traces("eval"), "fixed-2", "oracle-em", rules=("answer_stable", "overlap > 0")
-    )
-    assert names(found) == ["fixed-2", "oracle-em", "answer_stable", "overlap > 0", "fixed-3"]
-    assert found.baseline == "fixed-3"
-    assert found.policies[-1].delta is not None
-    assert found.policies[-1].delta.estimate == 0.0
-
-
-def test_a_baseline_among_them_is_not_repeated() -> None:
-    found = compared(split_traces("eval"), "fixed-3", "fixed-1", baseline="fixed-1")
-    assert names(found) == ["fixed-3", "fixed-1"]
-    found = compared(
-        split_traces("eval"), "fixed-3", rules=("answer_stable",), baseline="answer_stable"
-    )
-    assert names(found) == ["fixed-3", "answer_stable"]
-    assert names(compared(split_traces("eval"), "oracle-f1", baseline="oracle-em")) == [
-        "oracle-f1",
-        "oracle-em",
-    ]
-
-
-def test_the_baseline_is_the_full_budget_where_shorter() -> None:
-    short = to_trace_set([make_record("a", ["x", "y"], gold=["x"])])
-    assert compared(short, "fixed-1").baseline == "fixed-2"
-
-
-def test_repeated_names_are_numbered() -> None:
-    found = compared(
-        split_traces("eval"), *["fixed-1"] * 3, "oracle-em", "oracle-em", rules=("overlap > 0",) * 2
-    )
-    assert names(found) == [
-        *("fixed-1", "fixed-1#2", "fixed-1#3", "oracle-em", "oracle-em#2"),
-        *("overlap > 0", "overlap > 0#2", "fixed-3"),
-    ]
-    assert found.policies[3].stops.tolist() == found.policies[4].stops.tolist()
+@pytest.mark.parametrize(
+    ("policies", "rules", "baseline", "found"),
+    [
+        ("fixed-2 oracle-em", ["answer_stable"], None, "fixed-2 oracle-em answer_stable fixed-3"),
+        ("fixed-3 fixed-1", [], "fixed-1", "fixed-3 fixed-1"),
+        ("fixed-3", ["answer_stable"], "answer_stable", "fixed-3 answer_stable"),
+        ("oracle-f1", [], "oracle-em", "oracle-f1 oracle-em"),
+        ("fixed-1 fixed-1", ["abstained"] * 2, None, "fixed-1 fixed-1#2 abstained abstained#2 fixed-3"),
+    ],
+)
+def test_names_stand_as_given_and_the_baseline_last_unless_it_is_among_them(
+    policies: str, rules: list[str], baseline: str | None, found: str
+) -> None:
+    given = {} if baseline is None else {"baseline": baseline}
+    result = compared(split_traces("eval"), *policies.split(), rules=tuple(rules), **given)
+    assert names(result) == found.split()
+    assert result.baseline == (baseline or "fixed-3")
+    held = next(policy for policy in result.policies if policy.name == result.baseline)
+    assert held.delta is not None
+    assert held.delta.estimate == 0.0
 
 
 @pytest.fixture
@@ -108,17 +92,13 @@ def test_file_policies_are_named_by_kind(files: dict[str, str]) -> None:
     found = compared(split_traces("eval"), *files.values(), files["published"])
     assert names(found) == ["fixed", "rule", "tasr", "tasr-corrected", "tasr#2", "fixed-3"]
     assert [each.preset for each in found.policies[:4]] == [None, None, "published", "corrected"]
+    assert [each.label for each in found.policies[:3]] == [
+        "fixed.json", "rule.json", "published.json",
+    ]  # fmt: skip
     assert found.policies[2].hash == found.policies[4].hash
-
-
-def test_a_file_as_baseline_is_found_among_the_policies(files: dict[str, str]) -> None:
-    found = compared(
-        split_traces("eval"), "fixed-1", files["published"], baseline=files["published"]
-    )
-    assert names(found) == ["fixed-1", "tasr"]
-    assert found.baseline == "tasr"
-    found = compared(split_traces("eval"), "fixed-1", baseline=files["rule"])
-    assert names(found) == ["fixed-1", "rule"]
+    found = compared(split_traces("eval"), "fixed-1", files["rule"], baseline=files["rule"])
+    assert (names(found), found.baseline) == (["fixed-1", "rule"], "rule")
+    assert "delta F1 is against rule.json" in " ".join(found.text().split())
 
 
 def test_bare_method_names_are_fitted_on_tune() -> None:
@@ -205,25 +185,6 @@ def test_what_python_passes_is_taken_for_what_it_is(tmp_path: Path) -> None:
         compare(path, ComparisonSettings(policies=(3,)))  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="the path of a Parquet file or directory, found int"):
         compare(3)  # type: ignore[arg-type]
-
-
-def test_a_policy_file_keeps_its_name_in_tables(tmp_path: Path) -> None:
-    whole = split_traces("tune", "eval")
-    tasr = fit_method("tasr", whole, "corrected", "tune")
-    files = [str(save_policy(tasr, tmp_path / folder / "mine.json")) for folder in ("a", "b")]
-    rule = str(save_policy(RulePolicy(rule="answer_stable"), tmp_path / "stable.json"))
-    found = compared(whole, files[0], rule, rule, baseline=rule)
-    assert [policy.label for policy in found.policies] == [
-        "mine.json",
-        "stable.json",
-        "stable.json#2",
-    ]
-    assert names(found) == ["tasr-corrected", "rule", "rule#2"]
-    shown = found.text()
-    assert "Policy files: mine.json is tasr, corrected; stable.json is rule;" in shown
-    assert "delta F1 is against stable.json" in " ".join(shown.split())
-    both = compared(whole, *files)
-    assert [policy.label for policy in both.policies[:2]] == files
 
 
 @pytest.mark.parametrize(
