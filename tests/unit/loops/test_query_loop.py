@@ -1,4 +1,4 @@
-"""Query-choosing loops: a chooser whose choices are written down, and what a filter leaves of what it finds."""
+"""Query-choosing loops: a chooser whose choices are written down, and what a filter leaves."""
 
 from __future__ import annotations
 

@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.maps import at
-from tests.properties import examples
 
 from suffice.contracts import Calibrator
 from suffice.errors import DataError, UsageError
@@ -246,31 +245,6 @@ def test_infinite_signals_do_not_enter_the_fit_and_go_to_the_ends() -> None:
 
 
 # --- Venn-Abers -----------------------------------------------------------------------------------
-def by_definition(x: list[float], y: list[float], value: float) -> float:
-    """Fit the rows twice, with the value added as wrong and as right, and merge the two."""
-    p0, p1 = (
-        at(fit_isotonic([*x, value], [*y, label], minimum_rows=1), value) for label in (0.0, 1.0)
-    )
-    return p1 / (1 - p0 + p1)
-
-
-@settings(deadline=None, max_examples=examples(60))
-@given(
-    st.lists(
-        st.tuples(st.integers(-4, 8).map(float), st.sampled_from([0.0, 1.0, 0.5])),
-        min_size=5,
-        max_size=14,
-    )
-)
-def test_it_is_two_isotonic_fits_at_every_place(rows: list[tuple[float, float]]) -> None:
-    x, y = [each[0] for each in rows], [each[1] for each in rows]
-    if len(set(x)) < 2:
-        return
-    fitted = fit_venn_abers(x, y)
-    for value in [*x, *(each + 0.5 for each in x), min(x) - 3, max(x) + 3]:
-        assert at(fitted, value) == pytest.approx(by_definition(x, y, value), abs=1e-12)
-
-
 def test_venn_abers_on_degenerate_rows_fall_back_to_the_mean() -> None:
     assert fit_venn_abers([1, 2, 3, 4, NAN], [0, 0, 1, 0, 1]) == IsotonicMap(x=(0.0,), y=(0.4,))
     assert fit_venn_abers([7] * 5, [0, 0, 1, 0, 1], undefined=0.5) == constant_map(0.4, 0.5)

@@ -80,15 +80,6 @@ class TestPresets:
 
 
 class TestWarnings:
-    def test_the_published_gate_says_that_execute_is_out_of_reach(self) -> None:
-        with pytest.warns(
-            SufficeWarning,
-            match="EXECUTE can never be chosen: in a run of at most 6 steps confidence lies in",
-        ) as found:
-            GateSettings.published()
-        assert len(found) == 1
-        assert "STOP can never be chosen: tau_stop is not set" in str(found[0].message)
-
     def test_a_stop_that_was_asked_for_is(self) -> None:
         costs = GateCosts(retrieval=1.0, failure=2.0, stop=1.99)
         with pytest.warns(SufficeWarning, match="STOP can never be chosen"):
