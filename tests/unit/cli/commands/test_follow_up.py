@@ -79,16 +79,6 @@ def test_what_it_will_take_is_said_before_it_starts(
 
 # --- ask --------------------------------------------------------------------------------------------
 @pytest.fixture
-def corpus(tmp_path: Path) -> Path:
-    folder = tmp_path / "notes"
-    folder.mkdir()
-    for name in ("Ardel", "Borel", "Cadel", "Dorel", "Edrel", "Fadel"):
-        page = f"# {name} Tower\n\n{name} Tower was founded by Mira {name}son.\n"
-        (folder / f"{name}.md").write_text(page, encoding="utf-8")
-    return folder
-
-
-@pytest.fixture
 def model(monkeypatch: pytest.MonkeyPatch) -> ScriptedModel:
     found = ScriptedModel()
     monkeypatch.setattr(ModelOptions, "connect", lambda _: found)
