@@ -10,7 +10,7 @@ from tests.builders import with_rounds
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.policies.micp.fit import fit_parts
 from suffice.policies.micp.policy import MiCPPolicy
-from suffice.policies.micp.settings import OBJECTIVES, MiCPSettings
+from suffice.policies.micp.settings import MiCPSettings
 from suffice.policies.registry import fit_method
 from suffice.stats.conformal import NEVER
 from suffice.testing.traces import sampled_records, to_trace_set
@@ -82,19 +82,6 @@ def test_what_is_fitted_by_default_stops_early(preset: str) -> None:
     assert policy.budget["objective"] == "rounds"
     assert policy.budget["on_optimize"] < policy.rounds
     assert any(stop != NEVER for stop in policy.stops)
-
-
-def test_presets_objectives_and_scores_differ() -> None:
-    found = {
-        (preset, objective): fit(preset=preset, objective=objective, alpha=0.2)
-        for preset in ("corrected", "published")
-        for objective in OBJECTIVES
-    }
-    assert any(each.stops[0].share > 0 for each in found.values())
-    assert all(found["published", name].stops[0].share == 0 for name in OBJECTIVES)
-    top = fit(stop_on="top-confidence", penalty=0.1, alpha=0.2)
-    assert top.signals == ("top_cluster_confidence", "normalized_entropy")
-    assert top.stops[0].value < 0
 
 
 def test_an_allocation_by_hand_is_kept_or_refused() -> None:

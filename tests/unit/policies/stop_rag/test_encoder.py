@@ -111,21 +111,6 @@ def test_a_round_without_documents_is_a_state(words: Any) -> None:
     assert alone.document[0] == alone.document[1]
 
 
-def test_what_was_cut_is_counted_by_state(words: Any) -> None:
-    states = StateTexts(question=QUESTION, documents=(("Velor.",), (WALL,), ("The mill.",)))
-    separate = Tokenizer(words, window=16, mode="separate").encode([states]).truncation
-    assert separate == {
-        "states": 3,
-        "states_cut": 2,
-        "documents": 3,
-        "documents_cut": 1,
-        "questions": 1,
-        "questions_cut": 0,
-    }
-    joined = Tokenizer(words, window=16, mode="joined").encode([states, states]).truncation
-    assert [joined[name] for name in ("states", "states_cut", "questions")] == [6, 4, 2]
-
-
 def test_names_of_special_tokens_in_a_text_are_no_special_tokens(words: Any) -> None:
     tokenizer = Tokenizer(words, window=96, mode="joined")
     found = tokenizer.read("Who [SEP] founded?", ["a [CLS] mill [SEP] b"])[0]

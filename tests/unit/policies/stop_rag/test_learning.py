@@ -16,8 +16,7 @@ from suffice.policies.method import FitRun
 from suffice.policies.stop_rag.encoder import TextEncoder
 from suffice.policies.stop_rag.learning import TextLearner, train_network
 from suffice.policies.stop_rag.network import build_network
-from suffice.policies.stop_rag.settings import SignalTrainSettings, TrainSettings
-from suffice.policies.stop_rag.signal_network import train_signal_network
+from suffice.policies.stop_rag.settings import TrainSettings
 from suffice.policies.stop_rag.states import read_rewards, texts_of_traces
 from suffice.policies.stop_rag.targets import q_lambda
 from suffice.policies.stop_rag.training import Learned, TrainingProgress, Trajectories
@@ -88,9 +87,8 @@ def test_every_target_and_mode_trains(short: TrainSettings, target: Any, mode: A
     assert 1.0 <= found.fitted.best.choice.mean_rounds <= 6.0
 
 
-@pytest.mark.parametrize("reads", ["text", "signals"])
 def test_targets_bootstrap_from_values_without_dropout(
-    short: TrainSettings, monkeypatch: pytest.MonkeyPatch, reads: str
+    short: TrainSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first step's weights do not depend on dropout, and so neither do its estimates."""
     seen: list[np.ndarray[Any, Any]] = []
@@ -101,20 +99,8 @@ def test_targets_bootstrap_from_values_without_dropout(
 
     monkeypatch.setattr("suffice.policies.stop_rag.training.q_lambda", listening)
     for dropout in (0.0, 0.5):
-        if reads == "text":
-            once = dataclasses.replace(short, dropout=dropout, min_steps=1, epochs=0.1)
-            train_network(TRAINING, VALIDATION, once)
-            continue
-        parts = [
-            Trajectories(
-                states=np.random.default_rng(3).normal(size=(*part.rewards.shape, 2)),
-                rewards=part.rewards,
-                lengths=part.lengths,
-            )
-            for part in (TRAINING, VALIDATION)
-        ]
-        settings = SignalTrainSettings(dropout=dropout, min_steps=1, epochs=0.1)
-        train_signal_network(("a", "b"), parts[0], parts[1], settings)
+        once = dataclasses.replace(short, dropout=dropout, min_steps=1, epochs=0.1)
+        train_network(TRAINING, VALIDATION, once)
     without, with_dropout = seen
     assert np.ptp(without) > 0.0
     np.testing.assert_array_equal(with_dropout, without)

@@ -8,34 +8,10 @@ import numpy as np
 import pytest
 
 from suffice.policies.stop_rag.settings import SignalTrainSettings
-from suffice.policies.stop_rag.signal_network import SignalNetwork, weight_shapes
 from suffice.policies.stop_rag.targets import stop_rounds
 
 NAMES = ("known", "noise")
 SHORT = SignalTrainSettings(min_steps=250, epochs=1.0, width=16)
-
-
-def network(seed: int = 0, width: int = 5) -> SignalNetwork:
-    rng = np.random.default_rng(seed)
-    tensors = {
-        name: rng.normal(size=shape).astype(np.float32)
-        for name, shape in weight_shapes(2, width).items()
-    }
-    tensors["spread"] = np.array([0.5, 2.0], np.float32)
-    return SignalNetwork(names=NAMES, tensors=tensors)
-
-
-def test_a_state_gets_the_same_bits_alone() -> None:
-    rng = np.random.default_rng(1)
-    net = network(width=32)
-    columns = {name: rng.normal(size=(300, 7)) for name in NAMES}
-    columns["noise"][rng.random((300, 7)) < 0.2] = np.nan
-    whole = net.values(columns)
-    for row, column in [(0, 0), (17, 3), (299, 6)]:
-        alone = net.values(
-            {n: each[row : row + 1, column : column + 1] for n, each in columns.items()}
-        )
-        assert [each[0, 0] for each in alone] == [each[row, column] for each in whole]
 
 
 # --- training --------------------------------------------------------------------------------

@@ -22,7 +22,6 @@ from suffice.policies.rules.policy import RulePolicy
 from suffice.replay.run.compare import Comparison, compare
 from suffice.replay.run.results import PolicyResult
 from suffice.replay.settings import ComparisonSettings
-from suffice.scoring import Weights
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import QuestionRecord
@@ -258,29 +257,6 @@ def live(
 def right_later(count: int, first: float, second: float, seed: int = 0) -> np.ndarray:
     draw = np.random.default_rng(seed)
     return (draw.random((count, 2)) < (first, second)).astype(int)
-
-
-@pytest.mark.parametrize("rates", [(1.0, 0.2), (0.3, 0.9), (1.0, 0.0), (1.0, 1.0)])
-def test_explored_and_cut_questions_may_be_labelled_at_different_rates(
-    rates: tuple[float, float],
-) -> None:
-    """Where all explored and few cut questions were labelled, weights made on all gave 246%."""
-    truth: tuple[float, float] = (0.4, 0.7)
-    ways: tuple[Weights, ...] = ("augmented", "ht", "self-normalised")
-    found: dict[Weights, list[np.ndarray]] = {weights: [] for weights in ways}
-    for seed in range(30):
-        records = live(right_later(200, *truth, seed), labelled=rates, share=0.2, seed=seed)
-        measures = Measures(to_trace_set(records))
-        seen, scored = measures.seen, measures.scores()
-        assert seen is not None
-        for weights in ways:
-            every = seen.outcomes(scored, weights=weights).em
-            found[weights].append(every[scored.labelled].mean(axis=0))
-            assert np.isnan(every[~scored.labelled]).all()
-    for means in found.values():
-        error = np.std(means, axis=0) / np.sqrt(30)
-        assert np.abs(np.mean(means, axis=0) - truth).max() < 4 * error.max()
-        assert error.max() < 0.06
 
 
 def test_label_rates_are_compared_and_told() -> None:
