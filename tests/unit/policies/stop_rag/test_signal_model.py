@@ -1,8 +1,6 @@
-"""The network over signals: its arithmetic against a plain twin, its training, what it refuses."""
+"""The network over signals learns when to stop."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import pytest
@@ -10,15 +8,16 @@ import pytest
 from suffice.policies.stop_rag.settings import SignalTrainSettings
 from suffice.policies.stop_rag.targets import stop_rounds
 
+pytest.importorskip("torch", reason="the extra 'learn' is missing")
+
+from suffice.policies.stop_rag.signal_network import train_signal_network
+from suffice.policies.stop_rag.training import Trajectories
+
 NAMES = ("known", "noise")
-SHORT = SignalTrainSettings(min_steps=250, epochs=1.0, width=16)
 
 
-# --- training --------------------------------------------------------------------------------
-def trajectories(count: int, seed: int) -> Any:
+def trajectories(count: int, seed: int) -> Trajectories:
     """The first signal says, with noise, whether the answer is right by now."""
-    from suffice.policies.stop_rag.training import Trajectories
-
     rng = np.random.default_rng(seed)
     known_from = rng.integers(1, 6, (count, 1))
     number = np.arange(1, 6)
@@ -29,26 +28,15 @@ def trajectories(count: int, seed: int) -> Any:
     return Trajectories(states=signals, rewards=rewards, lengths=np.full(count, 5))
 
 
-@pytest.fixture(scope="module")
-def trained() -> Any:
-    pytest.importorskip("torch", reason="the extra 'learn' is missing")
-    from suffice.policies.stop_rag.signal_network import train_signal_network
-
-    return train_signal_network(NAMES, trajectories(100, 1), trajectories(40, 2), SHORT)
-
-
-def stops(found: Any, data: Any) -> Any:
-    stop, cont = found.network.values({n: data.states[..., i] for i, n in enumerate(NAMES)})
-    return stop_rounds(stop - cont, data.lengths, found.fitted.best.choice.threshold)
-
-
-def test_it_learns_when_to_stop(trained: Any) -> None:
+def test_it_learns_when_to_stop() -> None:
+    short = SignalTrainSettings(min_steps=250, epochs=1.0, width=16)
+    trained = train_signal_network(NAMES, trajectories(100, 1), trajectories(40, 2), short)
     fresh = trajectories(200, 3)
-    found = stops(trained, fresh)
+    columns = {name: fresh.states[..., index] for index, name in enumerate(NAMES)}
+    stop, cont = trained.network.values(columns)
+    found = stop_rounds(stop - cont, fresh.lengths, trained.fitted.best.choice.threshold)
     earned = fresh.rewards[np.arange(200), found - 1].mean()
     best = fresh.rewards.argmax(axis=1) + 1
     assert earned > 0.9
     assert found.mean() < 1.15 * best.mean()
     assert fresh.rewards.mean(axis=0).max() < 0.75  # no fixed number of rounds does that
-
-
