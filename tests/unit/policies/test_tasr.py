@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -162,38 +161,30 @@ CONTROLS = ("early-stop", "margin-alone", "overlap-alone", "stable-base-rate")
 GRID = [round(0.20 + 0.01 * step, 2) for step in range(16)]
 
 
-def controlled_records(seed: int, count: int = 50, rounds: int = 5) -> list[Any]:
+def controlled_traces(seed: int = 1) -> TraceSet:
     generator = np.random.default_rng(seed)
     words = ["north", "south", "river", "bridge", "tower", "lake", "road", "hill"]
     found = []
-    for number in range(count):
-        right = generator.random(rounds) < np.linspace(0.3, 0.7, rounds)
-        record = make_record(
-            f"q{number:03d}",
-            [str(generator.choice(["right"] if each else ["x", "y", "unknown"])) for each in right],
-            gold=["right"],
-            margins=[float(generator.normal(2.0 if each else 1.0, 0.9)) for each in right],
-            split="tune" if number % 5 else "eval",
-        )
-        kept = tuple(
-            dataclasses.replace(
-                each,
-                passages=(
-                    Passage(
-                        id=f"{number}-{t}",
-                        title="",
-                        text=" ".join(generator.choice(words, int(generator.integers(2, 6)))),
-                    ),
-                ),
+    for number in range(50):
+        right = generator.random(5) < np.linspace(0.3, 0.7, 5)
+        answers = [
+            str(generator.choice(["right"] if each else ["x", "y", "unknown"])) for each in right
+        ]
+        margins = [float(generator.normal(2.0 if each else 1.0, 0.9)) for each in right]
+        texts = [
+            " ".join(generator.choice(words, int(generator.integers(2, 6)))) for _ in range(5)
+        ]
+        found.append(
+            make_record(
+                f"q{number:03d}",
+                answers,
+                gold=["right"],
+                margins=margins,
+                passages=[[Passage(id=f"{number}-{t}", text=text)] for t, text in enumerate(texts)],
+                split="tune" if number % 5 else "eval",
             )
-            for t, each in enumerate(record.rounds)
         )
-        found.append(dataclasses.replace(record, rounds=kept))
-    return found
-
-
-def controlled_traces(seed: int = 1, **given: int) -> TraceSet:
-    return to_trace_set(controlled_records(seed, **given))
+    return to_trace_set(found)
 
 
 class Loop:
@@ -283,7 +274,7 @@ def test_overlap_alone(seed: int, preset: Preset) -> None:
 
 
 def test_stable_base_rate() -> None:
-    given = controlled_traces(rounds=5)
+    given = controlled_traces()
     stable = {"published": "answer_stable_published", "corrected": "answer_stable"}
     rates = fit_data(given, [MARGIN]).base_rates
     for preset in PRESETS:
