@@ -26,9 +26,8 @@ def with_rounds(record: QuestionRecord, **changes: Any) -> QuestionRecord:
     """The record with these fields of every round; a function makes its value from the round."""
     rounds = (
         replace(
-            each, **{
-                name: value(each) if callable(value) else value for name, value in changes.items()
-            }
+            each,
+            **{name: value(each) if callable(value) else value for name, value in changes.items()},
         )
         for each in record.rounds
     )

@@ -111,5 +111,3 @@ def test_what_cannot_be_read_is_said(words: list[str], said: str) -> None:
 def test_an_option_that_goes_with_another_is_refused_alone() -> None:
     with pytest.raises(UsageError, match="--gears"):
         parsed("--gears", "3").settings(Settings)
-
-

@@ -58,7 +58,9 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
             record.question, id=f"q{number}{HOSTILE}", text=HOSTILE, type=HOSTILE, split="eval"
         )
         signals = {f"own{HOSTILE}": 1.0}
-        records.append(replace(with_rounds(record, signals=signals, query=HOSTILE), question=question))
+        records.append(
+            replace(with_rounds(record, signals=signals, query=HOSTILE), question=question)
+        )
     folder = tmp_path_factory.mktemp("hostile") / f"folder{HOSTILE}"
     folder.mkdir()
     return written_traces(folder, records)

@@ -66,5 +66,3 @@ def test_a_sentence_stands_in_lines_that_fit_and_no_word_is_broken(
     assert lines[0].startswith("  note   one two-three")
     assert all(line.startswith(" " * 9 + "one") or "two-three" in line for line in lines[1:])
     assert last == " " * 9 + "x" * 90
-
-

@@ -392,5 +392,3 @@ def test_an_index_that_is_none(rest: str, part: str, server: tuple[str, Asked]) 
         connect_own(f"{kind}:{rest}")
     assert "secret" not in str(refused.value)
     assert asked.urls in ([], ["http://h:9200"])
-
-

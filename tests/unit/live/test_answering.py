@@ -216,5 +216,3 @@ def test_an_answer_is_told_as_it_comes_unless_it_is_withheld(
     found = answered(policy, model, CumulativeSettings(rounds=2), PASSAGES, **settings)
     assert found.declined == (not told)
     assert pieces == told
-
-

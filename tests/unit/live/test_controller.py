@@ -129,7 +129,11 @@ def test_by_default_a_search_that_brings_nothing_new_ends_with_an_answer_that_st
 @pytest.mark.parametrize(
     ("rule", "finished", "said"),
     [
-        ("answer_token_margin > 2", Round(answer="a"), "answer_token_margin.*tokens=.*self_consistency"),
+        (
+            "answer_token_margin > 2",
+            Round(answer="a"),
+            "answer_token_margin.*tokens=.*self_consistency",
+        ),
         (
             "self_consistency > 0.5 and normalized_entropy < 0.5",
             Round(answer="a"),

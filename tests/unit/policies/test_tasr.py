@@ -171,9 +171,7 @@ def controlled_traces(seed: int = 1) -> TraceSet:
             str(generator.choice(["right"] if each else ["x", "y", "unknown"])) for each in right
         ]
         margins = [float(generator.normal(2.0 if each else 1.0, 0.9)) for each in right]
-        texts = [
-            " ".join(generator.choice(words, int(generator.integers(2, 6)))) for _ in range(5)
-        ]
+        texts = [" ".join(generator.choice(words, int(generator.integers(2, 6)))) for _ in range(5)]
         found.append(
             make_record(
                 f"q{number:03d}",

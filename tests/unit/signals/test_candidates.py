@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-
 import pytest
 
-from suffice.signals.samples import (
-    agreement,
-    marker_conflict,
-)
+from suffice.signals.samples import agreement, marker_conflict
+
 
 @pytest.mark.parametrize(
     ("candidates", "expected"),
@@ -76,5 +73,3 @@ def test_stop_words_and_markers_are_not_shared_content() -> None:
 def test_a_name_is_one_word() -> None:
     assert marker_conflict("Set disable_http_002", "never set_disable_http_002") == 0.0
     assert marker_conflict("Use DISABLE_HTTP_002", "not disable_http_002") == 1.0
-
-

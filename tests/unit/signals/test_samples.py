@@ -107,5 +107,3 @@ def test_blanks_are_those_of_python() -> None:
     assert set(BLANKS) == {
         letter for letter in map(chr, range(sys.maxunicode + 1)) if letter.isspace()
     }
-
-

@@ -143,7 +143,9 @@ def scored(passages: Ranked) -> Ranked:
 class ByLength:
     """A reranker that keeps its promises, unless its ranking is changed."""
 
-    def __init__(self, change: Callable[[Ranked, Ranked], Ranked] = lambda _, ranked: ranked) -> None:
+    def __init__(
+        self, change: Callable[[Ranked, Ranked], Ranked] = lambda _, ranked: ranked
+    ) -> None:
         self.change = change
 
     def rerank(self, query: str, passages: Ranked) -> Ranked:

@@ -102,5 +102,3 @@ def test_by_default_it_stops_at_an_answer_that_repeats_and_draws_no_sample(
     assert all(each.n == 1 and each.temperature == 0 for each in model.requests)
     assert not any("<STOP>" in str(each.prompt) for each in model.requests)
     assert usage["llm_calls"] == len(model.requests)
-
-

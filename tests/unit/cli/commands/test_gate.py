@@ -95,5 +95,3 @@ class TestPlans:
 
     def test_another_method_refuses_plan_traces(self, plans: str, tmp_path: Path) -> None:
         refused(run("fit", "tasr", plans, "--out", str(tmp_path / "p.json")), "plan trace")
-
-

@@ -188,9 +188,7 @@ class Refusing(Scripted):
         (BackendError("the server said \ud83d"), "the server said \ufffd"),
     ],
 )
-def test_a_refused_question_fails_alone(
-    tmp_path: Path, error: SufficeError, reason: str
-) -> None:
+def test_a_refused_question_fails_alone(tmp_path: Path, error: SufficeError, reason: str) -> None:
     summary = recorded(tmp_path, Refusing({"q02": error}))
     assert (summary.recorded, summary.failed) == (5, 1)
     assert failures_of(tmp_path) == {"q02": (reason, 1)}

@@ -113,6 +113,7 @@ class TestPublished:
             replace(policy, reads_abstention=True), to_trace_set([unknown])
         ).tolist() == [2]
 
+
 class TestChoiceOfS1:
     def test_it_is_made_by_the_record_and_told(self) -> None:
         policy = fit_method("ab-rag", simulated(6), "published", "no such split")
@@ -205,6 +206,7 @@ class TestCorrected:
         ]
         with pytest.raises(UsageError, match=r"'rerank_variance', which is defined in no round"):
             fit_method("ab-rag", to_trace_set(bare), preset, "tune")
+
 
 class TestFile:
     def test_what_decides_nothing_is_not_in_its_hash(self) -> None:

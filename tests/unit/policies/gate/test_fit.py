@@ -127,6 +127,7 @@ class TestPublished:
         assert (policy.rounds, policy.preset) == (4, "published")
         assert set(stop_rounds(policy, informative())) == {4}
 
+
 class TestPlans:
     def test_it_learns_from_the_judges_verdict(self) -> None:
         chosen = fit_gate(judged(), GateCosts(retrieval=1.0, failure=4.0))
@@ -164,4 +165,3 @@ class TestPlans:
             fit_gate(PlanSet(records=(plan("a", [step(1.0)], None),), source="plans"))
         with pytest.raises(UsageError, match="no step of the 1 judged runs of plans"):
             fit_gate(PlanSet(records=(plan("a", [{}], True),), source="plans"))
-

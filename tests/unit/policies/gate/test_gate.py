@@ -101,6 +101,7 @@ class TestBudgetAndCoolDown:
         # replan-first never came to ask for one
         assert decision.blocked == ("budget" if order == "retrieve-first" else None)
 
+
 @pytest.mark.parametrize(
     ("confidence", "contradiction", "may_retrieve", "expected"),
     [

@@ -170,5 +170,3 @@ class TestFile:
         with pytest.raises(DataError) as found:
             load_policy(file)
         assert (found.value.file, found.value.column) == (str(file), column)
-
-

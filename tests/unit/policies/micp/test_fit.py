@@ -129,7 +129,9 @@ def test_all_samples_empty() -> None:
 
 def test_stops_that_ties_prevent_cost_the_answer_set_nothing() -> None:
     """Every sample agrees: a strict threshold stops nobody, whatever it is given."""
-    agreed = to_trace_set([with_rounds(each, samples=(each.rounds[0].answer,) * 5) for each in RECORDS])
+    agreed = to_trace_set(
+        [with_rounds(each, samples=(each.rounds[0].answer,) * 5) for each in RECORDS]
+    )
     with pytest.warns(SufficeWarning, match="no division of the error budget"):
         policy = fit(agreed, "published", alpha=0.2)
     assert policy.budget["rounds"] == [0.0, 0.0]

@@ -198,5 +198,3 @@ def test_the_window_is_the_encoders_or_the_modes(tiny: Path) -> None:
     assert encoder.window(40, "joined") == 40
     with pytest.raises(UsageError, match="reads at most 96 tokens, not 97"):
         encoder.window(97, "separate")
-
-

@@ -120,5 +120,3 @@ def test_published_says_how_often_it_goes_over_the_questions(
     assert policy.fitted_on["settings"]["epochs"] == epochs
     assert policy.fitted_on["dataset"] == run.get("dataset")
     assert len([note for note in policy.notes if note.startswith(f"{epochs:g} epochs")]) == 1
-
-

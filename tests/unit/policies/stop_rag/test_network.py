@@ -104,5 +104,3 @@ def test_a_document_is_read_once(tiny: Path, monkeypatch: pytest.MonkeyPatch) ->
         one.score(view)
         one.score(view)
     assert read == [1] * 6
-
-

@@ -37,5 +37,3 @@ def test_policies_are_replayed_on_the_eval_split() -> None:
     assert document["selective"][0]["policy"] == RULE
     assert [each["name"] for each in document["signals"]] == list(SIGNALS.signals or ())
     assert document["types"][0]["labelled"] == 15
-
-

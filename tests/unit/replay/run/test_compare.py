@@ -61,7 +61,12 @@ def names(result: ReplayResult) -> list[str]:
         ("fixed-3 fixed-1", [], "fixed-1", "fixed-3 fixed-1"),
         ("fixed-3", ["answer_stable"], "answer_stable", "fixed-3 answer_stable"),
         ("oracle-f1", [], "oracle-em", "oracle-f1 oracle-em"),
-        ("fixed-1 fixed-1", ["abstained"] * 2, None, "fixed-1 fixed-1#2 abstained abstained#2 fixed-3"),
+        (
+            "fixed-1 fixed-1",
+            ["abstained"] * 2,
+            None,
+            "fixed-1 fixed-1#2 abstained abstained#2 fixed-3",
+        ),
     ],
 )
 def test_names_stand_as_given_and_the_baseline_last_unless_it_is_among_them(

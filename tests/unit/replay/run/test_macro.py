@@ -194,5 +194,3 @@ def test_refusals() -> None:
     by_gold = dataclasses.replace(SETTINGS, metric="f1")
     with pytest.raises(UsageError, match="has gold answers"):
         macro_means([one, compare(unlabelled, by_gold)])
-
-

@@ -331,7 +331,9 @@ def test_cost_is_read_in_rounds_where_calls_are_unknown() -> None:
     assert (result.policies[0].costs["rounds"], result.cost.name) == (2.0, "rounds")
 
 
-@pytest.mark.parametrize("name", ["llm_calls", "prompt_tokens", "evaluated_tokens", "passages", "rounds"])
+@pytest.mark.parametrize(
+    "name", ["llm_calls", "prompt_tokens", "evaluated_tokens", "passages", "rounds"]
+)
 def test_any_known_cost_can_be_the_axis(name: str) -> None:
     """Stopping at 1 or 2 by need, against fixed-k at the same cost, by hand."""
     first = make_record("a", ["x", "x", "x"], gold=["x"])

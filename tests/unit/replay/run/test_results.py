@@ -11,6 +11,7 @@ from suffice.replay.run.results import looping_table, looping_verdict
 from suffice.stats.intervals import Interval
 from suffice.trace.rounds.records import Gold
 
+
 def cells(table: str, name: str) -> list[str]:
     """The words of a policy's line after its name."""
     return (
@@ -117,6 +118,7 @@ class TestLooping:
         assert verdict(wins, wins).startswith("Shown for tasr +3.0 [1.0, 5.0] at equal price; ")
         assert verdict(loses, wins).endswith("Not for the others.")
         assert verdict(loses, wins).startswith(f"Shown for {second.name} ")
-        exact = against("usd", 0.0, 0.0, fixed="fixed-2")  # an interval that ends at 0 shows nothing
+        exact = against(
+            "usd", 0.0, 0.0, fixed="fixed-2"
+        )  # an interval that ends at 0 shows nothing
         assert verdict(exact, exact).startswith("Not shown")
-

@@ -251,5 +251,3 @@ def test_a_model_that_never_answers_is_an_error(kind: type[ScriptedModel]) -> No
     with pytest.raises(BackendError, match=r"all \d calls of the judge failed.*scripted failure"):
         ask(numbered_traces(30), model)
     assert 5 <= len(model.requests) <= 7
-
-
