@@ -22,6 +22,18 @@ def of_rounds(*rounds: Round) -> TraceSet:
     return to_trace_set([QuestionRecord(question=question, gold=Gold(), rounds=rounds)])
 
 
+def with_rounds(record: QuestionRecord, **changes: Any) -> QuestionRecord:
+    """The record with these fields of every round; a function makes its value from the round."""
+    rounds = (
+        replace(
+            each,
+            **{name: value(each) if callable(value) else value for name, value in changes.items()},
+        )
+        for each in record.rounds
+    )
+    return replace(record, rounds=tuple(rounds))
+
+
 def eval_and_tune(number: int) -> str:
     """The splits by turns."""
     return "tune" if number % 2 else "eval"

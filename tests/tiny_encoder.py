@@ -32,32 +32,22 @@ def vocabulary() -> list[str]:
     return [*SPECIAL, *sorted(words - {"a"})]
 
 
-def word_tokenizer(words: Sequence[str], *, pair: bool = True) -> Any:
-    """A tokenizer of whole words, which begin as ``SPECIAL`` does; ``pair``: with marks about texts."""
+def save_tokenizer(folder: Path, words: Sequence[str], **settings: Any) -> None:
+    """A tokenizer of whole words, which begin as ``SPECIAL`` does."""
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
 
     tokens = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="[UNK]"))
     tokens.normalizer = normalizers.Lowercase()
     tokens.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    if pair:
-        tokens.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
-    return tokens
-
-
-def save_tokenizer(
-    folder: Path, words: Sequence[str], *, pair: bool = True, types: bool = True, **settings: Any
-) -> None:
-    """``types``: tells which of two texts a token is of."""
-    from transformers import PreTrainedTokenizerFast
-
-    names = {"unk_token": "[UNK]", "pad_token": "[PAD]"}
-    if pair:
-        names |= {"cls_token": "[CLS]", "sep_token": "[SEP]"}
-    kinds = ["input_ids", "token_type_ids", "attention_mask"]
+    tokens.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
     PreTrainedTokenizerFast(
-        tokenizer_object=word_tokenizer(words, pair=pair),
-        model_input_names=kinds if pair and types else [kinds[0], kinds[2]],
-        **names,
+        tokenizer_object=tokens,
+        model_input_names=["input_ids", "token_type_ids", "attention_mask"],
+        unk_token="[UNK]",
+        pad_token="[PAD]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
         **settings,
     ).save_pretrained(folder)
 

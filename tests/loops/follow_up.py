@@ -14,7 +14,6 @@ Api = Literal["chat", "completion"]
 APIS: tuple[Api, ...] = get_args(Api)
 QUESTION = Question(id="q", text="Who was the brother of the founder of Brill Works?")
 LETTERS = "abcdefghij"
-TOKENS = ("prompt_tokens", "cached_tokens", "completion_tokens")
 
 
 def text_of(request: GenerationRequest) -> str:

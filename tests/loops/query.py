@@ -40,26 +40,31 @@ class Written:
 
 
 class Acting(QueryLoop):
-    """Has its choices, readings and verdicts from others."""
+    """Has its choices from another."""
 
     def __init__(
         self,
         settings: QueryLoopSettings,
         chooser: Written,
         *,
-        reader: Any = None,
-        asker: Any = None,
         model: ScriptedModel | None = None,
         passage_filter: Any = None,
     ) -> None:
         super().__init__(model or ScriptedModel(), settings, passage_filter=passage_filter)
         self.choose = chooser.choose  # type: ignore[method-assign]
-        self.read = reader or self.read  # type: ignore[method-assign]
-        self.verdict = asker  # type: ignore[method-assign]
-        self.asks_apart = asker is not None  # type: ignore[misc]
 
     def choose(self, *_: Any, **__: Any) -> QueryChoice:
         raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class AtLeast:
+    """Keeps passages of this score and above."""
+
+    score: float
+
+    def keep(self, passages: Sequence[Passage]) -> Sequence[Passage]:
+        return [each for each in passages if (each.score or 0.0) >= self.score]
 
 
 def passage(name: str, score: float = 1.0, **more: Any) -> Passage:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import pytest
 
 from suffice.cli import parser
-from suffice.cli.parser import Given, annotated_option, command, field_options, make_app
+from suffice.cli.parser import Given, command, field_options, make_app
 from suffice.costs.usage import CostModel
 from suffice.errors import UsageError
 from suffice.options import Option
@@ -111,9 +111,3 @@ def test_what_cannot_be_read_is_said(words: list[str], said: str) -> None:
 def test_an_option_that_goes_with_another_is_refused_alone() -> None:
     with pytest.raises(UsageError, match="--gears"):
         parsed("--gears", "3").settings(Settings)
-
-
-def test_a_type_nobody_can_read_is_the_programmers_mistake() -> None:
-    option = annotated_option("when", Annotated[complex, Option(help="?")], 1j)
-    with pytest.raises(TypeError, match="--when"):
-        option.read("1")  # type: ignore[union-attr]

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.builders import written_traces
+from tests.builders import with_rounds, written_traces
 from tests.commands import run
 from tests.server import Server
 
@@ -57,11 +57,10 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
         question = replace(
             record.question, id=f"q{number}{HOSTILE}", text=HOSTILE, type=HOSTILE, split="eval"
         )
-        rounds = tuple(
-            replace(round_, signals={**round_.signals, f"own{HOSTILE}": 1.0}, query=HOSTILE)
-            for round_ in record.rounds
+        signals = {f"own{HOSTILE}": 1.0}
+        records.append(
+            replace(with_rounds(record, signals=signals, query=HOSTILE), question=question)
         )
-        records.append(replace(record, question=question, rounds=rounds))
     folder = tmp_path_factory.mktemp("hostile") / f"folder{HOSTILE}"
     folder.mkdir()
     return written_traces(folder, records)

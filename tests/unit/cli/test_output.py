@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import math
 import re
-import time
 
 import pytest
 
-from suffice.cli import output
-from suffice.cli.output import in_form, print_json, print_lines, say, waiting
+from suffice.cli.output import in_form, print_json, print_lines
 from suffice.results.table import Column, Table
 from suffice.stats.intervals import Interval
 
@@ -44,12 +42,6 @@ GAIN = Table(
 )
 
 
-def test_without_a_terminal_80_columns_and_no_colour() -> None:
-    text = in_form([GAIN], "text")
-    assert max(map(len, text.split("\n"))) <= 80
-    assert "\x1b" not in text
-
-
 @pytest.mark.usefixtures("terminal")
 def test_a_terminal_gets_its_width_and_colours(monkeypatch: pytest.MonkeyPatch) -> None:
     text = in_form([GAIN], "text")
@@ -74,15 +66,3 @@ def test_a_sentence_stands_in_lines_that_fit_and_no_word_is_broken(
     assert lines[0].startswith("  note   one two-three")
     assert all(line.startswith(" " * 9 + "one") or "two-three" in line for line in lines[1:])
     assert last == " " * 9 + "x" * 90
-
-
-@pytest.mark.usefixtures("terminal")
-def test_a_terminal_rewrites_the_line_and_takes_it_away(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(output, "_SILENT_S", 0.02)
-    with waiting("reading"):
-        time.sleep(0.1)
-        say("a word", lead="suffice:")
-    shown = "reading ...\r\x1b[K\x1b[31msuffice:\x1b[0m a word\n"
-    assert capsys.readouterr().err == shown

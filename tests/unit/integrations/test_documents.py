@@ -18,12 +18,10 @@ import pytest
 
 from suffice.errors import BackendError, DataError, MissingExtra, SufficeWarning, UsageError
 from suffice.integrations.documents import (
-    FORMS,
     AdaptedRetriever,
     AdapterSettings,
     Found,
     connect_own,
-    is_own,
     ranked,
 )
 from suffice.integrations.haystack import HaystackRetriever
@@ -394,15 +392,3 @@ def test_an_index_that_is_none(rest: str, part: str, server: tuple[str, Asked]) 
         connect_own(f"{kind}:{rest}")
     assert "secret" not in str(refused.value)
     assert asked.urls in ([], ["http://h:9200"])
-
-
-def test_the_client_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "opensearchpy", None)
-    with pytest.raises(MissingExtra, match="--retriever"):
-        connect_own("opensearch:http://localhost:9200/notes")
-
-
-def test_which_names_are_own() -> None:
-    assert FORMS == ("elasticsearch:URL/INDEX", "opensearch:URL/INDEX", "python:MODULE:FUNCTION")
-    assert is_own("python:x")
-    assert not any(map(is_own, ("bm25", "python", "http://x", "dense+rerank")))

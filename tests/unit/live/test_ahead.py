@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,9 @@ import pytest
 from numpy.typing import NDArray
 from tests.live_answers import answered as answered_by
 
-from suffice.concurrency import Aside, may_be_cut
+from suffice.concurrency import may_be_cut
 from suffice.contracts import (
     ChatModel,
-    Completion,
     Generation,
     GenerationRequest,
     LoopNeeds,
@@ -30,11 +28,11 @@ from suffice.datasets.files import Example
 from suffice.datasets.registry import load
 from suffice.errors import BackendError
 from suffice.live.ask import Answered, AskSettings, LiveLoop
-from suffice.live.budgets import Ahead, Budgets, Meter, Wasted
+from suffice.live.budgets import Budgets, Wasted
 from suffice.live.requirements import ChosenPolicy
 from suffice.llm.connect import CachedModel
 from suffice.loops.ranked import CumulativeSettings
-from suffice.loops.steps import LOOPS, make_pipeline
+from suffice.loops.steps import LOOPS
 from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.unfitted import FixedPolicy
 from suffice.retrieval.retrievers import OwnParagraphs
@@ -194,17 +192,6 @@ def test_nothing_is_left_of_an_interrupt_or_a_defect(
         asked(Decides(4), model)
 
 
-def test_a_defect_in_a_round_ahead_is_raised_where_it_is_reached() -> None:
-    def reply(request: GenerationRequest, sample: int) -> str:
-        if "Fact 2" in str(request.prompt):
-            raise ZeroDivisionError
-        return by_last_fact(request, sample)
-
-    assert asked(Reads(2), ScriptedModel(reply)).answer == "1"
-    with pytest.raises(ZeroDivisionError):
-        asked(Reads(3), ScriptedModel(reply))
-
-
 def test_budgets_end_the_loop_where_they_end_the_plain_one() -> None:
     """2 USD an answer: what is under way counts when its round is reached; what is wasted is paid."""
     prices = Prices(input=0.0, cached=0.0, output=1e6)
@@ -239,91 +226,6 @@ def test_two_rounds_run_at_a_time() -> None:
         model = Busy(by_last_fact, delay_s=0.05)
         asked(Reads(6), model, rounds=6, speculate=speculate)
         assert model.most == most
-
-
-def test_lookups_that_were_wasted_are_paid() -> None:
-    """Three searches, of which the last was for a round that nobody reached."""
-    prices = Prices(input=0.0, cached=0.0, output=0.0, retrieval=1.0)
-    meter = Meter(ScriptedModel(), Budgets(prices=prices))
-    example = EXAMPLES[0]
-    loop = make_pipeline(meter, LOOPS["chain"](rounds=4, samples=0))
-    ahead = Ahead(loop.steps(example.question, OwnParagraphs(example.passages)), meter)
-    rounds = ahead.rounds()
-    for step, ask in (next(rounds), next(rounds)):
-        meter.add_lookups(step.finished(ask()).usage)
-    ahead._begun[2].asked.result()
-    assert meter.usd == 2.0
-    wasted = ahead.close()
-    assert (wasted.rounds, wasted.calls, wasted.cut) == (1, 3, 0)
-    assert meter.usd == 3.0
-
-
-def test_work_aside_that_is_cut_ends_at_its_next_block() -> None:
-    reached: list[str] = []
-    go = threading.Event()
-
-    def work() -> None:
-        go.wait(5)
-        reached.append("before")
-        with may_be_cut():
-            reached.append("never")
-
-    aside = Aside(work)
-    threading.Timer(0.02, go.set).start()
-    aside.cut()
-    assert reached == ["before"]
-    time.sleep(0.01)  # the timer's thread
-    with may_be_cut(lambda: reached.append("nobody cuts this thread")):
-        reached.append("after")
-    assert reached == ["before", "after"]
-
-
-class Kept:
-    """Passes requests on and keeps the replies by what was asked, with what else was likely."""
-
-    def __init__(self, model: ChatModel) -> None:
-        self._model = model
-        self.name, self.api = model.name, model.api
-        self.replies: dict[tuple[object, ...], Completion] = {}
-
-    def generate(self, request: GenerationRequest) -> Generation:
-        made = self._model.generate(replace(request, top_logprobs=5))
-        asked = (request.prompt, request.max_tokens, request.temperature, request.n)
-        self.replies[asked] = made.completions[0]
-        return made
-
-
-def lead_where_they_part(ours: Completion, theirs: Completion) -> float:
-    """By how much the first token that only one of two greedy texts has was likelier than the next best."""
-    for one, other in zip_longest(ours.tokens or (), theirs.tokens or ()):
-        if one is None or other is None or one.token != other.token:
-            best, second = (one or other).top[:2]
-            return float(best.logprob - second.logprob)
-    return 0.0
-
-
-NEAR_TIE = 0.5  # logits of 4-bit weights differ by up to 0.25 with how a prompt is cut into batches
-
-
-@pytest.mark.slow
-@pytest.mark.model
-def test_the_embedded_model_says_the_same_to_a_prompt_but_for_near_ties() -> None:
-    pytest.importorskip("xllamacpp", reason="the extra 'embedded' is not installed")
-    from suffice.llm.embedded import EmbeddedModel
-
-    with EmbeddedModel.load() as model:
-        for loop in (LOOPS["iterative"](rounds=2, samples=0),):
-            kept = []
-            for speculate in (False, True):
-                kept.append(Kept(model))
-                policy, example = RulePolicy(rule="answer_stable"), EXAMPLES[0]
-                text, passages = example.question.text, example.passages
-                answered_by(policy, kept[-1], loop, passages, text, speculate=speculate)
-            plain, ahead = (one.replies for one in kept)
-            common = plain.keys() & ahead.keys()
-            assert len(common) >= 2
-            leads = [lead_where_they_part(plain[asked], ahead[asked]) for asked in common]
-            assert max(leads) < NEAR_TIE
 
 
 @pytest.mark.parametrize("cached", [False, True])

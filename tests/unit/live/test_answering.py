@@ -17,15 +17,14 @@ from suffice.contracts import (
     PolicyTable,
     StopPolicy,
 )
-from suffice.costs.prices import Prices
 from suffice.errors import BackendError, DataError, InternalError, SufficeError, UsageError
-from suffice.live.ask import DECLINED, Answered, AskSettings
+from suffice.live.ask import DECLINED, Answered
 from suffice.live.budgets import Budgets
 from suffice.live.requirements import LoopOutput, check_policy
 from suffice.loops.ranked import CumulativeSettings
 from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.unfitted import FixedPolicy
-from suffice.testing.models import Failures, ScriptedModel
+from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.records import Passage
 
 PASSAGES = tuple(Passage(id=f"p{n}", title=f"Page {n}", text=f"Fact {n} of five") for n in range(5))
@@ -59,12 +58,6 @@ def test_the_policy_stops_it() -> None:
     assert [each.stop for each in found.decisions] == [False, False, True]
 
 
-def test_the_round_budget_stops_it() -> None:
-    found = ask(RulePolicy(rule="answer_stable"), ScriptedModel(CHANGING), max_rounds=2)
-    assert (found.answer, found.stopped_by, len(found.rounds)) == ("b", "budget", 2)
-    assert "budget of 2 rounds" in found.reason
-
-
 def test_a_judge_is_asked_each_round_and_its_tokens_count() -> None:
     """Ratings 1, 1, 4: the rule stops at round 3; with the judge's tokens the budget is spent before."""
     policy = RulePolicy(rule="judge_support >= 4")
@@ -92,17 +85,6 @@ def test_the_end_of_the_passages_stops_it() -> None:
     found = ask(RulePolicy(rule="answer_stable"), ScriptedModel(CHANGING))
     assert (found.answer, found.stopped_by, len(found.rounds)) == ("e", "end", 5)
     assert found.reason.startswith("pool exhausted")
-
-
-def test_a_failure_after_a_round_keeps_the_last_answer() -> None:
-    model = ScriptedModel(CHANGING, failures=Failures(containing=("Fact 1",), times=99))
-    found = ask(Reads(5), model)
-    assert found.stopped_by == "error"
-    assert found.answer == "a"
-    assert len(found.rounds) >= 1
-    model = ScriptedModel(CHANGING, failures=Failures(first=99))
-    with pytest.raises(BackendError):
-        ask(Reads(5), model)
 
 
 def failing_from(number: int, error: SufficeError) -> ScriptedModel:
@@ -161,13 +143,6 @@ def test_an_empty_question_is_refused_before_the_first_call() -> None:
 # --- prices, confidence and declining ---------------------------------------------------------------
 
 
-def test_whichever_budget_is_spent_first_ends_it() -> None:
-    prices = Prices(input=0.0, cached=0.0, output=1e6)
-    both = Budgets(usd=3.0, tokens=10**6, seconds=60.0, prices=prices)
-    assert len(ask(Reads(5), ScriptedModel(CHANGING), budgets=both).rounds) == 2
-    assert len(ask(Reads(5), ScriptedModel(CHANGING), budgets=both, max_rounds=1).rounds) == 1
-
-
 class Scores:
     """Stops after ``rounds``; its confidence is one number a round, ``None``: undefined."""
 
@@ -214,13 +189,6 @@ def test_the_most_confident_answer(values: tuple[float | None, ...], number: int
     assert scored(*values).answer_round == 3
 
 
-def test_the_most_confident_answer_is_returned_where_the_policy_stopped_too() -> None:
-    policy = Scores(0.9, 0.1, rounds=2)
-    model, loop = ScriptedModel(CHANGING), CumulativeSettings()
-    found = answered(policy, model, loop, PASSAGES, choose="most-confident")
-    assert (found.answer_round, found.stopped_by, found.confidence) == (1, "policy", 0.9)
-
-
 @pytest.mark.parametrize(
     ("confidence", "below", "declined"),
     [(0.4, 0.5, True), (0.5, 0.5, False), (0.6, 0.5, False), (None, 0.0, True), (0.0, 0.0, False)],
@@ -248,16 +216,3 @@ def test_an_answer_is_told_as_it_comes_unless_it_is_withheld(
     found = answered(policy, model, CumulativeSettings(rounds=2), PASSAGES, **settings)
     assert found.declined == (not told)
     assert pieces == told
-
-
-@pytest.mark.parametrize("settings", [{"decline_below": 0.5}, {"choose": "most-confident"}])
-def test_a_policy_without_confidence_is_refused_where_it_is_gone_by(
-    settings: dict[str, Any],
-) -> None:
-    model = ScriptedModel(CHANGING)
-    for policy in (FixedPolicy(2), RulePolicy(rule="answer_stable")):
-        with pytest.raises(UsageError, match=r"has none; use --policy ab-rag, or a fitted one"):
-            answered(policy, model, CumulativeSettings(), PASSAGES, **settings)
-    assert not model.requests
-    with pytest.raises(UsageError, match=r"lies in \[0, 1\], found 1.5"):
-        AskSettings(decline_below=1.5)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from tests.builders import of_rounds
 from tests.live_answers import answered as answered_by
@@ -17,13 +14,12 @@ from suffice.costs.usage import stop_costs
 from suffice.datasets.files import Example
 from suffice.datasets.registry import load
 from suffice.errors import BackendError
-from suffice.live.ask import Answered, AskSettings, LiveLoop, reads_of
+from suffice.live.ask import Answered, AskSettings, LiveLoop
 from suffice.live.requirements import ChosenPolicy
 from suffice.loops.query_loop import QueryLoopSettings
 from suffice.loops.ranked import CumulativeSettings
 from suffice.loops.steps import LOOPS, LoopSettings, make_pipeline
 from suffice.measures.costs import policy_reads
-from suffice.measures.measures import Measures
 from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.unfitted import FixedPolicy
@@ -31,10 +27,8 @@ from suffice.replay.run.replay import stop_rounds
 from suffice.retrieval.retrievers import OwnParagraphs
 from suffice.stats.conformal import Threshold
 from suffice.testing.models import Failures, ScriptedModel
-from suffice.trace.rounds.reader import read_traces
-from suffice.trace.rounds.records import Passage, QuestionRecord
+from suffice.trace.rounds.records import Passage
 from suffice.trace.rounds.table import TraceSet
-from suffice.trace.rounds.writer import write_traces
 
 ROUNDS, SAMPLES = 4, 3
 EXAMPLES = load("generated", limit=6)
@@ -121,20 +115,10 @@ def unused_choice(answered: Answered) -> int:
     return 0 if last.signals.get("llm_stop") == 1 else last.usage.judge_calls or 0
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "own"), VARIANTS, ids=str)
-def test_live_calls_are_those_that_replay_charges_of_more(name: str, own: dict[str, Any]) -> None:
-    check_calls(name, own, EXAMPLES)
-
-
 @pytest.mark.parametrize(("name", "own"), VARIANTS, ids=str)
 def test_live_calls_are_those_that_replay_charges(name: str, own: dict[str, Any]) -> None:
-    check_calls(name, own, EXAMPLES[:1])
-
-
-def check_calls(name: str, own: dict[str, Any], examples: Sequence[Example]) -> None:
     """For every policy: the stop, the answer and the costs of replay."""
-    unasked = 0
+    unasked, examples = 0, EXAMPLES[:2]
     records = {
         (example.question.id, judge): recorded(
             example, live_settings(name, FixedPolicy(ROUNDS), own), judge=judge
@@ -175,28 +159,6 @@ def check_calls(name: str, own: dict[str, Any], examples: Sequence[Example]) -> 
     assert unasked > 0
 
 
-def test_the_record_of_such_a_loop_replays(tmp_path: Path) -> None:
-    """Rounds without answers: the same stop, cost and answer; what reads answers is undefined there."""
-    policy = RulePolicy(rule="overlap > 0.1")
-    settings = live_settings("iterative", policy, {})
-    answered, model = asked(EXAMPLES[0], policy, settings)
-    assert len(answered.rounds) > 1
-    made = QuestionRecord(
-        question=EXAMPLES[0].question, rounds=answered.rounds, stopped_by="policy"
-    )
-    write_traces([made], tmp_path / "t.parquet")
-    traces = read_traces(tmp_path / "t.parquet")
-    (record,) = traces.records()
-    assert [finished.answer for finished in record.rounds[:-1]] == [None] * answered.unasked
-    (stop,) = stop_rounds(policy, traces)
-    assert stop == len(answered.rounds)
-    charged = stop_costs(traces, reads=policy_reads(policy))["llm_calls"]
-    assert charged is not None
-    assert charged[0, stop - 1] == model.spent["llm_calls"]
-    stable = Measures(traces).signals(["answer_stable"]).signal("answer_stable")
-    assert np.isnan(stable).all()
-
-
 def test_an_answer_that_cannot_be_had_is_asked_for_in_fewer_rounds() -> None:
     """As where the last prompt is too long: of 4 rounds the second answers, and the error is told."""
     passages = tuple(Passage(id=f"p{n}", title=f"Page {n}", text=f"Fact {n}") for n in range(4))
@@ -225,18 +187,6 @@ def test_who_chooses_among_answers_has_them_all(choose: str) -> None:
     document = answered.to_json()
     assert document["unasked"] == answered.unasked
     assert document["usage"]["llm_calls"] == len(model.requests)
-
-
-@pytest.mark.parametrize(
-    ("rule", "choose", "novelty"),
-    [
-        ("answer_repeats", "latest", False),
-        ("since_lowest(passage_novelty) > 1", "latest", True),
-        ("round >= 2", "first-lowest:query_novelty", True),
-    ],
-)
-def test_novelty_is_read_where_it_decides(rule: str, choose: str, *, novelty: bool) -> None:
-    assert reads_of(RulePolicy(rule=rule), CumulativeSettings(), choose=choose).novelty == novelty
 
 
 def test_one_round_asks_nothing_to_decide_by() -> None:

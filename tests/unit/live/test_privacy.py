@@ -15,12 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import suffice
-from suffice.cli.main import main
 from suffice.errors import UsageError
 from suffice.live.privacy import Privacy, Texts, redact_traces
 from suffice.live.watch import Watch
 from suffice.measures.measures import Measures
-from suffice.policies.file import save_policy
 from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.scoring import exact_match
@@ -29,7 +27,6 @@ from suffice.signals.registry import SIGNALS
 from suffice.signals.table import given_signals, signal_table
 from suffice.stats.conformal import NEVER
 from suffice.testing.traces import make_record, sampled_records
-from suffice.trace.rounds.derive import TraceFilter, filter_traces, merge_traces
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import Gold, Passage, QuestionRecord, Round
 from suffice.trace.rounds.table import TraceSet
@@ -114,25 +111,6 @@ def test_names_stand_in_place_of_texts_and_signals_are_as_they_were(
         assert now.candidate_scores == was.candidate_scores
         assert (now.answer == "") == (was.answer == "")
     assert [record.scores for record in veiled.records()] == [r.scores for r in open_.records()]
-
-
-@pytest.mark.parametrize("texts", ["no-texts", pytest.param("hashes", marks=pytest.mark.slow)])
-def test_commands_take_such_a_record(
-    tmp_path: Path, texts: Texts, capsys: pytest.CaptureFixture[str]
-) -> None:
-    watched(tmp_path / "r", texts, loops())
-    watched(tmp_path / "all", "all", loops())
-    folder, policy = str(tmp_path / "r"), tmp_path / "stable.json"
-    save_policy(STABLE, policy)
-    assert main(["traces", "validate", folder]) == 0
-    assert main(["monitor", folder, "--policy", str(policy)]) == 0
-    said = []
-    for place in (folder, str(tmp_path / "all")):
-        capsys.readouterr()
-        rule = ["--stop-when", "answer_stable", "--metric", "score", "--json"]
-        assert main(["replay", place, *rule]) == 0
-        said.append(capsys.readouterr().out.replace(place, "PLACE"))
-    assert said[0] == said[1]
 
 
 def test_hashes_are_equal_where_texts_are_and_answers_are_scored(tmp_path: Path) -> None:
@@ -259,17 +237,6 @@ def replayed(
     told = suffice.compare(traces, settings).to_json()
     by = told["metric"]
     return [(one["name"], one["mean_rounds"], round(one[by], 6)) for one in told["policies"]]
-
-
-def test_redacted_pieces_joined_are_compared_by_their_scores(tmp_path: Path) -> None:
-    pieces = []
-    for split in ("tune", "eval"):
-        piece = tmp_path / f"{split}.parquet"
-        filter_traces(RECORD, piece, TraceFilter(split=(split,)))
-        pieces.append(redact_traces(piece, tmp_path / f"{split}-redacted.parquet").out)
-    joined = tmp_path / "joined.parquet"
-    merge_traces(pieces, joined)
-    assert Measures.of(suffice.read_traces(joined)).by(None).metric.name == "score"
 
 
 def test_what_it_cannot_do(tmp_path: Path) -> None:

@@ -23,7 +23,6 @@ from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.live.budgets import Budgets
 from suffice.live.loop import Loop
 from suffice.live.watch import Watch
-from suffice.policies.ab_rag.policy import ABRagPolicy
 from suffice.policies.file import policy_hash, save_policy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.unfitted import FixedPolicy
@@ -147,17 +146,6 @@ def test_a_choice_among_answers_has_every_round_asked_for_one() -> None:
     assert (loop.answer, loop.answer_round) == ("Oslo", 2)
 
 
-def test_the_most_confident_answer_is_returned_and_one_without_confidence_refused() -> None:
-    policy = ABRagPolicy(weights={"token_probability": 1.0}, threshold=1.0)
-    with Watch(policy, answer="most-confident").question("Where?") as loop:
-        for answer, logprob in (("a", -0.5), ("b", -0.1), ("c", -2.0)):
-            tokens = [{"token": answer, "logprob": logprob}]
-            loop.observe(answer=answer, logprobs=tokens)
-    assert (loop.answer, loop.answer_round) == ("b", 2)
-    with pytest.raises(UsageError, match="goes by the policy's confidence"):
-        Watch(STABLE, answer="most-confident")
-
-
 @pytest.mark.parametrize(
     ("budgets", "reason"),
     [
@@ -184,27 +172,6 @@ def test_a_budget_of_tokens_nobody_counts_is_said_and_not_kept() -> None:
         with pytest.warns(SufficeWarning, match=r"counts no tokens.*give observe\(usage=\.\.\.\)"):
             loop.observe(answer="a")
         assert not loop.done
-
-
-def test_what_the_loop_never_gives_is_said_in_the_first_round() -> None:
-    watch = Watch(RulePolicy(rule="token_probability > 0.9"), mode="live")
-    with (
-        pytest.warns(SufficeWarning, match="token_probability.*tokens"),
-        watch.question("Where?") as loop,
-    ):
-        loop.observe(answer="Oslo")
-    with watch.question("Again?") as loop:
-        loop.observe(answer="Oslo")  # said once: warnings are errors here
-    strict = Watch(RulePolicy(rule="token_probability > 0.9"), mode="live", strict=True)
-    with pytest.raises(UsageError, match="token_probability"), strict.question("Where?") as loop:
-        loop.observe(answer="Oslo")
-
-
-def test_an_error_that_the_caller_raises_is_not_said_to_be_mended() -> None:
-    loop = Watch(STABLE).question("Where?").begin()
-    loop.observe(answer="Oslo")
-    assert not loop.end(ConnectionError("gone"), mend=False)  # warnings are errors here
-    assert (loop.stopped_by, loop.answer) == ("error", "Oslo")
 
 
 # --- probes --------------------------------------------------------------------------------------
@@ -273,25 +240,13 @@ def broken(_view: LoopView) -> Draft:
     raise ConnectionError("the server is gone")
 
 
-def no_draft(_view: LoopView) -> Any:
-    return 7
-
-
-def no_tokens(_view: LoopView) -> Draft:
-    return Draft("Oslo", tokens="abc")  # type: ignore[arg-type]
-
-
-def no_usage(_view: LoopView) -> Draft:
-    return Draft("Oslo", usage={"prompt_tokens": 3})  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize(
     ("probe", "why"),
     [
         (broken, "is gone"),
-        (no_draft, "it gave 7, and a"),
-        (no_tokens, r"column tokens.*'abc'"),
-        (no_usage, r"must be a Usage"),
+        (lambda _: 7, "it gave 7"),
+        (lambda _: Draft("Oslo", tokens="abc"), r"column tokens.*'abc'"),  # type: ignore[arg-type]
+        (lambda _: Draft("Oslo", usage={"prompt_tokens": 3}), "Usage"),  # type: ignore[arg-type]
     ],
 )
 def test_a_failing_probe_breaks_nothing(probe: Any, why: str, tmp_path: Path) -> None:
@@ -498,17 +453,6 @@ def test_an_id_that_is_taken_gets_a_number_when_its_question_begins(tmp_path: Pa
         assert (record.rounds[0].answer, record.gold.answers) == (told[name], (told[name],))
 
 
-def test_the_id_of_a_loop_that_ended_before_a_round_is_free_again(tmp_path: Path) -> None:
-    with Watch(record=tmp_path) as watch, Watch(record=tmp_path) as other:
-        for begins in (watch, other, watch):
-            with begins.question("Where?", question_id="q") as loop:
-                assert loop.question_id == "q"
-        loops = [begins.question("Where?", question_id="q").begin() for begins in (other, watch)]
-        assert [loop.question_id for loop in loops] == ["q", "q#2"]
-        for loop in loops:
-            loop.end()
-
-
 def test_threads_and_tasks_share_a_watch(tmp_path: Path) -> None:
     watch = Watch(STABLE, record=tmp_path, mode="live", max_rounds=5)
 
@@ -604,31 +548,6 @@ def test_what_is_unwritten_at_the_close_is_lost_and_said(
         patched.setattr("suffice.trace.store.process_of", lambda _: "")
         kept = {one.question.text: len(one.rounds) for one in read_traces(tmp_path).records()}
     assert kept == {"kept?": 5, "half?": 1}
-
-
-def test_what_there_was_no_memory_for_is_lost_and_nothing_that_was_written_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    watch = Watch(record=tmp_path)
-    with watch.question("before?") as loop:
-        walk(loop)
-    half = watch.question("half?").begin()
-    half.observe(answer="Oslo")
-    assert half.kept()
-    with monkeypatch.context() as patched:
-        patched.setattr("suffice.trace.loop_record._MOST_WAITING", 0)
-        patched.setattr(SQLite, "begin", refusing)
-        half.observe(answer="Skien")
-        assert not half.kept()
-    half.observe(answer="Skien")
-    with pytest.warns(SufficeWarning, match="No space left"):
-        half.end()
-    with watch.question("after?") as loop:
-        walk(loop)
-    with pytest.warns(SufficeWarning, match="2 rounds of 1 question"):
-        watch.close()
-    kept = {one.question.text: len(one.rounds) for one in read_traces(tmp_path).records()}
-    assert kept == {"before?": 5, "half?": 1, "after?": 5}
 
 
 def test_a_fork_records_beside_its_parent(tmp_path: Path) -> None:

@@ -6,18 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.loops.follow_up import (
-    APIS,
-    LETTERS,
-    QUESTION,
-    TOKENS,
-    Api,
-    Heard,
-    Lines,
-    Ranks,
-    kind,
-    text_of,
-)
+from tests.loops.follow_up import APIS, LETTERS, QUESTION, Api, Heard, Lines, Ranks, kind, text_of
 
 from suffice.contracts import GenerationRequest
 from suffice.errors import UsageError
@@ -160,39 +149,6 @@ def test_an_empty_reply_makes_the_main_question_the_query(api: Api) -> None:
 )
 def test_the_last_tag_after_the_decision_counts(text: str, stops: bool | None) -> None:
     assert parse_verdict(text) is stops
-
-
-@pytest.mark.parametrize("api", APIS)
-@pytest.mark.parametrize("name", ["iterative", "chain"])
-def test_a_verdict_is_recorded_and_paid_as_a_judges(api: Api, name: str) -> None:
-    said = (" all there.\nDecision: <STOP>", " hm.\nDecision: <CONTINUE>", " I stop.")
-    rounds, model, _ = run(
-        Lines(query=THREE, verdict=said), name, api=api, verdicts=True, samples=2
-    )
-    assert [each.signals for each in rounds] == [
-        {"llm_stop": 1.0, "malformed_actions": 0.0},
-        {"llm_stop": 0.0, "malformed_actions": 0.0},
-        {"llm_stop": 0.0, "malformed_actions": 1.0},
-    ]
-    label = "Analysis:" if api == "completion" else ""
-    assert [each.action for each in rounds] == [
-        f"{query}\n\n{label}{verdict}" for query, verdict in zip(THREE, said, strict=True)
-    ]
-    # five requests a round: query, reading, answer, its samples, verdict
-    for number, finished in enumerate(rounds):
-        query, reading, answer, samples, verdict = model.given[5 * number : 5 * number + 5]
-        assert [kind(each) for each, _ in (query, reading, answer, verdict)] == [
-            "query", "reading", "answer", "verdict",
-        ]  # fmt: skip
-        usage = finished.usage
-        assert (usage.llm_calls, usage.sample_calls, usage.judge_calls) == (5, 2, 1)
-        for each in TOKENS:
-            own = sum(getattr(reply, each) for _, reply in (query, reading, answer))
-            assert getattr(usage, each) == own
-            assert getattr(usage, f"sample_{each}") == getattr(samples[1], each)
-            assert getattr(usage, f"judge_{each}") == getattr(verdict[1], each)
-        found = "".join(ids(rounds[: number + 1]))
-        assert all(f"Fact {letter}" in text_of(verdict[0]) for letter in found)
 
 
 @pytest.mark.parametrize("api", APIS)

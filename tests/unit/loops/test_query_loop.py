@@ -1,20 +1,19 @@
-"""Query-choosing loops: a chooser whose choices are written down, and who does what beside it."""
+"""Query-choosing loops: a chooser whose choices are written down, and what a filter leaves."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.loops.query import (
-    COST,
     FREE,
     QUESTION,
     Acting,
+    AtLeast,
     Scripted,
     Written,
     choice,
@@ -23,17 +22,9 @@ from tests.loops.query import (
 )
 
 from suffice.loops.prompts import SearchStep
-from suffice.loops.query_loop import QueryChoice, QueryLoopSettings, StopVerdict
+from suffice.loops.query_loop import QueryChoice, QueryLoopSettings
 from suffice.testing.models import ScriptedModel
-from suffice.trace.rounds.records import Passage, Round, Usage
-
-
-@dataclass(frozen=True)
-class AtLeast:
-    score: float
-
-    def keep(self, passages: Sequence[Passage]) -> Sequence[Passage]:
-        return [each for each in passages if (each.score or 0.0) >= self.score]
+from suffice.trace.rounds.records import Passage, Round
 
 
 def run(
@@ -190,77 +181,6 @@ def test_what_passes_live_is_what_its_best_recorded_turn_passes(
             best[one.id] = max(one.score or 0.0, best.get(one.id, 0.0))
     shown = {name for names in ids(rounds_of(passage_filter=AtLeast(threshold))) for name in names}
     assert shown == {name for name, score in best.items() if score >= threshold}
-
-
-@dataclass
-class Reads:
-    """Answers each query with its own name and what it found."""
-
-    delay_s: float = 0.0
-
-    def __call__(self, query: str, found: Sequence[Passage]) -> tuple[str, Usage]:
-        time.sleep(self.delay_s)
-        return f"{query}:{''.join(each.id for each in found)}", COST
-
-
-@dataclass
-class Asks:
-    """Gives its verdicts in order, and remembers what it was shown."""
-
-    verdicts: list[StopVerdict]
-    delay_s: float = 0.0
-    seen: list[tuple[SearchStep, ...]] = field(default_factory=list)
-
-    def __call__(self, question: str, steps: Sequence[SearchStep]) -> StopVerdict:
-        assert question == QUESTION.text
-        time.sleep(self.delay_s)
-        self.seen.append(tuple(steps))
-        return self.verdicts.pop(0)
-
-
-def verdict(*, stops: bool, unread: bool = False) -> StopVerdict:
-    return StopVerdict(stops=stops, said="STOP" if stops else "GO ON", usage=COST, unread=unread)
-
-
-def loop_of(chooser: Written, verdicts: bool = True, **roles: Any) -> list[Round]:
-    loop = Acting(QueryLoopSettings(rounds=2, step=1, verdicts=verdicts), chooser, **roles)
-    return list(loop.rounds(QUESTION, Scripted({"x": found("a", "b"), "y": found("a", "b")})))
-
-
-def chooser_of(*queries: str) -> Written:
-    return Written([choice(each) for each in queries])
-
-
-def test_a_readers_answers_are_kept_and_paid() -> None:
-    free = Written([replace(choice(each), usage=FREE) for each in "xy"])
-    chooser = chooser_of("x", "y")
-    rounds = loop_of(chooser, verdicts=False, reader=Reads())
-    bare = loop_of(free, verdicts=False)
-    assert [each.intermediate_answer for each in rounds] == ["x:a", "y:b"]
-    assert [each.intermediate_answer for each in bare] == [None, None]
-    assert [each.answer for each in chooser.seen[-1]] == ["x:a"]
-    for name, more in (("llm_calls", 2), ("prompt_tokens", 200), ("completion_tokens", 20)):
-        assert [
-            getattr(one.usage, name) - getattr(other.usage, name)
-            for one, other in zip(rounds, bare, strict=True)
-        ] == [more, more]
-
-
-def test_who_is_asked_says_where_it_would_end_and_is_paid_as_a_judge() -> None:
-    asker = Asks([verdict(stops=True), verdict(stops=False, unread=True)])
-    chooser = chooser_of("x", "y")
-    rounds = loop_of(chooser, asker=asker)
-    assert [each.signals for each in rounds] == [
-        {"llm_stop": 1.0, "malformed_actions": 0.0}, {"llm_stop": 0.0, "malformed_actions": 1.0},
-    ]  # fmt: skip
-    assert [each.action for each in rounds] == ["Search[x]\n\nSTOP", "Search[y]\n\nGO ON"]
-    assert [[step.query for step in steps] for steps in asker.seen] == [["x"], ["x", "y"]]
-    assert len(chooser.seen) == 2  # a verdict is no choice: nothing is chosen ahead
-    for each in rounds:
-        usage = each.usage
-        judged = (usage.judge_prompt_tokens, usage.judge_cached_tokens)
-        assert (usage.llm_calls, usage.judge_calls) == (2, 1)
-        assert (*judged, usage.judge_completion_tokens) == (100, 40, 10)
 
 
 def test_a_passage_returned_twice_is_shown_once() -> None:

@@ -89,17 +89,6 @@ def test_a_label_that_comes_in_the_middle_of_a_look_is_not_lost(
     assert (counts["questions"], counts["labelled"]) == (2, 1)
 
 
-def test_a_question_that_is_asked_again_is_another_one(record: Path) -> None:
-    with Watch(POLICY, record=record, mode="live", max_rounds=3) as watch:
-        for _ in range(3):
-            ask(watch, 1)
-        seen = watching(record)
-        seen.look()
-        assert seen.production.counts["questions"] == 3
-    seen.look()
-    assert seen.production.counts["questions"] == 3
-
-
 def test_alarms_are_told_once_also_after_a_restart(record: Path, tmp_path: Path) -> None:
     state = tmp_path / "state.json"
     with Watch(POLICY, record=record, mode="live", explore=0.7, max_rounds=3) as watch:

@@ -7,20 +7,15 @@ import hashlib
 import json
 import math
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from suffice.errors import DataError, UsageError
-from suffice.policies.defaults import CalibratorKind
+from suffice.errors import DataError
 from suffice.policies.file import load_policy, policy_document, policy_hash, save_policy
-from suffice.policies.fitting import fit_data, fitted_rule
 from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.unfitted import FixedPolicy
 from suffice.stats.maps import IsotonicMap, LogisticMap, PerRoundCalibrator, StepMap
-from suffice.testing.traces import make_record, to_trace_set
 
 MAP = IsotonicMap(x=(0.1, 1 / 3), y=(0.2, 0.7), undefined=0.5)
 FULL = RulePolicy(
@@ -48,27 +43,6 @@ def test_a_policy_comes_back(tmp_path: Path, policy: FixedPolicy | RulePolicy, n
     assert "NaN" not in written.read_text()
 
 
-@settings(max_examples=30, suppress_health_check=list(HealthCheck), deadline=None)
-@given(
-    x=st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=6, unique=True).map(sorted),
-    y=st.lists(st.floats(0, 1), min_size=6, max_size=6).map(sorted),
-    rates=st.lists(st.floats(0, 1) | st.just(math.nan), min_size=1, max_size=4),
-)
-def test_fitted_numbers_come_back_bit_for_bit(
-    x: list[float], y: list[float], rates: list[float], tmp_path: Path
-) -> None:
-    fitted = IsotonicMap(x=tuple(x), y=tuple(y[: len(x)]))
-    policy = RulePolicy(
-        rule="calibrated(overlap) > base_rate()",
-        calibrators={"overlap": PerRoundCalibrator(maps=(fitted,))},
-        base_rates=tuple(rates),
-    )
-    loaded = load_policy(save_policy(policy, tmp_path / "p.json")).policy
-    assert isinstance(loaded, RulePolicy)
-    assert loaded.calibrators == policy.calibrators
-    assert str(loaded.base_rates) == str(policy.base_rates)
-
-
 OTHER_MAPS = (
     LogisticMap(slope=2.5, intercept=-1 / 3, undefined=0.5),
     StepMap(x=(0.1, 1 / 3), at=(0.2, 0.5), between=(0.1, 0.4, 0.9)),
@@ -87,26 +61,6 @@ def test_maps_of_every_kind_come_back(tmp_path: Path) -> None:
         assert isinstance(loaded, RulePolicy)
         assert loaded.calibrators == policy.calibrators
         assert policy_hash(loaded) == policy_hash(policy)
-
-
-@pytest.mark.parametrize("kind", get_args(CalibratorKind))
-def test_a_fitted_policy_of_every_kind_comes_back(kind: CalibratorKind, tmp_path: Path) -> None:
-    made = [
-        make_record(
-            f"q{n:02d}",
-            ["x" if n % 3 else "y", "x" if n % 2 else "y"],
-            gold=["x"],
-            margins=[n % 7 + 0.5, 0.3 * n],
-            split="tune",
-        )
-        for n in range(20)
-    ]
-    data = fit_data(to_trace_set(made), ["answer_token_margin"])
-    policy = fitted_rule("calibrated(answer_token_margin) > 0.4", data, calibrator=kind)
-    loaded = load_policy(save_policy(policy, tmp_path / "p.json")).policy
-    assert isinstance(loaded, RulePolicy)
-    assert loaded.calibrators == policy.calibrators
-    assert loaded.fitted_on == policy.fitted_on
 
 
 def test_a_file_with_isotonic_maps_is_what_it_always_was(tmp_path: Path) -> None:
@@ -169,7 +123,6 @@ def refused(tmp_path: Path, content: str | bytes) -> DataError:
         ('{"a":' * 50_000, "not JSON"),
         (b"\xff\xfe\x00", "not JSON"),
         ('{"suffice_policy": ' + "9" * 5000 + "}", "not JSON"),
-        ("[]", "not a policy file"),
         ("3", "not a policy file"),
         ("{}", "not a policy file"),
         ('{"kind": "fixed", "rounds": 3}', "not a policy file"),
@@ -186,26 +139,19 @@ GOOD: dict[str, Any] = json.loads(json.dumps(policy_document(FULL)))
     ("changes", "field"),
     [
         ({"suffice_policy": 2}, "suffice_policy"),
-        ({"suffice_policy": "1"}, "suffice_policy"),
         ({"suffice_policy": True}, "suffice_policy"),
-        ({"suffice_policy": 0}, "suffice_policy"),
         ({"kind": "tarot"}, "kind"),
-        ({"kind": None}, "kind"),
         ({"kind": ["rule"]}, "kind"),
         ({"max_rounds": 0}, "max_rounds"),
-        ({"max_rounds": "5"}, "max_rounds"),
         ({"max_rounds": True}, "max_rounds"),
         ({"rule": None}, "rule"),
-        ({"rule": 3}, "rule"),
         ({"rule": "answer_stable and"}, "rule"),
         ({"rule": "no_such_signal"}, "rule"),
         ({"rule": "overlap > 1"}, "rule"),
         ({"rule": "calibrated(margin_min) > 0.1"}, "rule"),
         ({"base_rates": []}, "rule"),
         ({"base_rates": 0.5}, "base_rates"),
-        ({"base_rates": [0.5, 1.5]}, "base_rates"),
         ({"base_rates": [math.nan]}, "base_rates"),
-        ({"base_rates": [True]}, "base_rates"),
         ({"preset": 1}, "preset"),
         ({"own_signals": "mine"}, "own_signals"),
         ({"own_signals": [1]}, "own_signals"),
@@ -273,19 +219,14 @@ def test_a_broken_field_of_micp_is_named(
     ("changes", "field"),
     [
         ({"x": [0.1]}, "y"),
-        ({"x": [0.5, 0.5]}, "x"),
         ({"x": [0.5, 0.1]}, "x"),
-        ({"x": [0.1, math.nan]}, "x"),
-        ({"x": [0.1, math.inf]}, "x"),
         ({"x": "01"}, "x"),
-        ({"x": None}, "x"),
         ({"x": [0.1, True]}, "x"),
         ({"x": [0.1, 10**400]}, "x"),
         ({"x": [-1.7e308, 1.7e308]}, "x"),
         ({"y": [0.7, 0.2]}, "y"),
         ({"y": [0.2, 1.2]}, "y"),
         ({"y": [0.2, math.nan]}, "y"),
-        ({"undefined": 2}, "undefined"),
         ({"undefined": "half"}, "undefined"),
         ({"z": 1}, "z"),
     ],
@@ -312,14 +253,6 @@ def test_places_without_a_file(tmp_path: Path) -> None:
     (tmp_path / "file.json").write_text("{}")
     with pytest.raises(DataError, match="cannot be read"):
         load_policy(tmp_path / "file.json" / "policy.json")
-
-
-def test_a_policy_without_a_format_is_refused(tmp_path: Path) -> None:
-    class Mine:
-        kind = "mine"
-
-    with pytest.raises(UsageError, match="'mine' has no file format"):
-        save_policy(Mine(), tmp_path / "p.json")  # type: ignore[arg-type]
 
 
 def test_what_was_noted_of_a_fit_may_be_infinite_or_undefined(tmp_path: Path) -> None:

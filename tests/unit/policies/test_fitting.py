@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
-from tests.builders import drawn_records
+from tests.builders import drawn_records, with_rounds
 from tests.cut_population import run_live
 from tests.maps import at
 
@@ -25,7 +25,7 @@ from suffice.policies.fitting import (
     folds,
     out_of_fold,
 )
-from suffice.policies.registry import fit_method, method_and_preset
+from suffice.policies.registry import fit_method
 from suffice.replay.run.replay import stop_rounds
 from suffice.stats.maps import fit_isotonic, fit_per_round, fit_platt, fit_shrunken, fit_venn_abers
 from suffice.testing.traces import answer_tokens, make_record, sampled_records, to_trace_set
@@ -58,26 +58,6 @@ def test_base_rates_average_labelled_answers_of_each_round() -> None:
     rates = fit_data(to_trace_set(longer_unlabelled), []).base_rates
     assert rates[:2] == (0.0, 1.0)
     assert math.isnan(rates[2])
-
-
-def test_few_rows_or_one_value_fall_back_to_the_mean() -> None:
-    few = fit_data(to_trace_set(tune_records(4)), [MARGIN])
-    with pytest.warns(SufficeWarning, match="only 4 questions of split 'tune' are labelled"):
-        calibrator = fit_calibrator(few, MARGIN)
-    for number, mean in enumerate(few.base_rates, start=1):
-        assert at(calibrator, number, 0.0) == mean == at(calibrator, number, 9.0)
-        assert math.isnan(at(calibrator, number, math.nan))
-    same = [
-        make_record(
-            f"q{n}", ["right" if n < 2 else "wrong"], gold=["right"], margins=[1.5], split="tune"
-        )
-        for n in range(8)
-    ]
-    constant = fit_calibrator(fit_data(to_trace_set(same), [MARGIN]), MARGIN)
-    assert at(constant, 1, 0.1) == at(constant, 1, 7.0) == 0.25
-    published = fit_calibrator(fit_data(to_trace_set(same), [MARGIN]), MARGIN, undefined=0.5)
-    assert at(published, 1, math.nan) == 0.25
-    assert at(published, 2, 1.0) == 0.5
 
 
 def test_a_rule_is_fitted_with_what_it_needs_and_no_more() -> None:
@@ -127,15 +107,6 @@ def test_a_question_never_sees_its_own_fold() -> None:
 KINDS: tuple[CalibratorKind, ...] = get_args(CalibratorKind)
 
 
-def test_an_unknown_kind_is_refused() -> None:
-    data = fit_data(to_trace_set(tune_records(9)), [MARGIN])
-    for call in (fit_calibrator, out_of_fold):
-        with pytest.raises(
-            UsageError, match=r"unknown calibrator 'spline'; known: isotonic, .*platt"
-        ):
-            call(data, MARGIN, kind="spline")  # type: ignore[arg-type]
-
-
 def test_each_kind_fits_what_its_name_says() -> None:
     data = fit_data(to_trace_set(tune_records(60)), [MARGIN])
     values, em = data.table.signal(MARGIN), data.outcomes.em
@@ -175,23 +146,6 @@ def test_fewer_questions_than_folds_warn_and_work(kind: CalibratorKind, count: i
         fit_calibrator(data, MARGIN, kind=kind)
     with pytest.warns(SufficeWarning, match=rf"only {count} .* fewer than the 5 folds"):
         assert np.isfinite(out_of_fold(data, MARGIN, kind=kind)).all()
-
-
-@pytest.mark.parametrize(
-    ("name", "found"),
-    [
-        ("tasr", ("tasr", "published")),
-        ("tasr-corrected", ("tasr", "corrected")),
-        ("tasr-published", ("tasr", "published")),
-        ("tasr-other", None),
-        ("fixed-3", None),
-        ("", None),
-        ("-corrected", None),
-    ],
-)
-def test_method_names(name: str, found: tuple[str, str] | None) -> None:
-    result = method_and_preset(name)
-    assert (None if result is None else (result[0].name, result[1])) == found
 
 
 # --- records that were cut -----------------------------------------------------------------------
@@ -258,11 +212,7 @@ def test_a_record_of_which_all_was_cut_says_what_to_do() -> None:
     some = to_trace_set(run_live(tune_records(10), [1] * 5 + [3] * 5, None))
     assert "none was explored, so what is left" in fit_notes(fit_data(some, [MARGIN]).provenance)[0]
     untold = [
-        dataclasses.replace(
-            record,
-            propensity=0.5,
-            rounds=tuple(dataclasses.replace(one, signals={}) for one in record.rounds),
-        )
+        dataclasses.replace(with_rounds(record, signals={}), propensity=0.5)
         for record in some.records()
     ]
     unlabelled = [

@@ -7,10 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from tests.builders import written_traces
-from tests.certifying import certify
 from tests.commands import forget_commands
 
 from suffice import Controller, fit_method, load_policy
@@ -19,7 +17,6 @@ from suffice.errors import DataError, UsageError
 from suffice.measures.measures import Measures
 from suffice.policies import registry
 from suffice.policies.file import policy_hash
-from suffice.replay.choose.bounds import CertifySettings, Half
 from suffice.testing.traces import random_records
 from suffice.trace.rounds.reader import read_traces
 
@@ -101,37 +98,6 @@ def test_fitted_saved_loaded_replayed_reported_and_run(
                 break
         assert "overlap is" in decision.reason
         assert len(controller.rounds) == stops[question]
-
-
-@pytest.mark.usefixtures("installed")
-def test_it_is_certified_like_any_other(traces: str) -> None:
-    record = Measures(read_traces(traces))
-    toy = fit_method("toy", record.only_split("tune"), "corrected", "tune")
-    halves = []
-    for split in ("tune", "eval"):
-        part = record.only_split(split)
-        last = part.traces.last_rounds
-        stops = np.stack([part.stop_rounds(toy), last])
-        costs = stops.mean(axis=1)
-        halves.append(Half(stops=stops, scores=part.scores().f1, last=last, costs=costs))
-    learn, test = halves
-    outcome = certify(learn, test, 1, CertifySettings(max_loss=0.9, confidence=0.5))
-    assert outcome.chosen in (0, 1)
-
-
-@pytest.mark.usefixtures("installed")
-def test_it_is_asked_live(traces: str, tmp_path: Path, capsys: Say) -> None:
-    pytest.importorskip("bm25s")
-    out = str(tmp_path / "toy.json")
-    said(capsys, "fit", "toy", traces, "--out", out)
-    corpus = tmp_path / "notes"
-    corpus.mkdir()
-    for name in ("Ardel", "Borel", "Cadel"):
-        (corpus / f"{name}.md").write_text(f"# {name} Tower\n\n{name} Tower is old.\n")
-    words = ["ask", "Who founded Cadel Tower?", "--corpus", str(corpus), "--llm", "scripted"]
-    asked = said(capsys, *words, "--policy", out, "--retriever", "bm25")
-    assert asked["stopped_by"] in ("policy", "budget")
-    assert set(asked["reasons"][0]["values"]) == {"overlap"}
 
 
 @pytest.mark.usefixtures("installed")

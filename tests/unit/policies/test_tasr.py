@@ -5,30 +5,17 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given as each_of
-from hypothesis import settings
-from hypothesis import strategies as st
-from tests.properties import examples
+from tests.builders import with_rounds
 
 from suffice.errors import SufficeWarning, UsageError
-from suffice.measures.measures import Measures
-from suffice.policies.defaults import FLOORS, MARGIN, TEMPLATE
-from suffice.policies.fitting import (
-    FitData,
-    fit_calibrator,
-    fit_data,
-    out_of_fold,
-    right_abstentions,
-)
+from suffice.policies.defaults import MARGIN
+from suffice.policies.fitting import FitData, fit_data, out_of_fold
 from suffice.policies.method import Preset
 from suffice.policies.registry import fit_method
 from suffice.policies.rules.policy import RulePolicy
-from suffice.policies.tasr import SIGNALS_READ
-from suffice.policies.thresholds import ThresholdScore, cheapest_within_one_error, open_rule
 from suffice.replay.run.replay import stop_rounds
 from suffice.signals.abstained import ABSTENTION_PHRASES
 from suffice.testing.traces import make_record, to_trace_set
@@ -127,31 +114,6 @@ def test_none_is_an_answer_where_the_tune_gold_says_so() -> None:
     assert fitted("corrected", traces_of(elsewhere)).abstention is None
 
 
-def sweep(data: FitData) -> tuple[ThresholdScore, ...]:
-    return open_rule(TEMPLATE, data).scores(FLOORS)
-
-
-def test_the_floor_is_swept_with_the_abstentions_of_the_policy() -> None:
-    """The same questions with gold answer "none" instead of "right" score the same."""
-    named, usual = (to_trace_set(tune_records(40, gold=gold)) for gold in ("none", "right"))
-    phrases = right_abstentions(Measures.of(named))
-    swept = sweep(fit_data(named, SIGNALS_READ["corrected"], abstention=phrases))
-    assert swept == sweep(fit_data(usual, SIGNALS_READ["corrected"]))
-    assert swept != sweep(fit_data(named, SIGNALS_READ["corrected"]))
-
-
-def test_corrected_takes_its_floor_from_the_sweep() -> None:
-    traces = traces_of()
-    policy = fitted("corrected", traces)
-    scores = sweep(fit_data(traces, SIGNALS_READ["corrected"]))
-    assert tuple(each.threshold for each in scores) == FLOORS
-    assert tuple(n / 100 for n in range(20, 36)) == FLOORS
-    floor = cheapest_within_one_error(scores).threshold
-    assert policy.rule.endswith(f"> {floor}")
-    assert policy.fitted_on["floor"] == floor
-    assert policy.fitted_on["questions"] == 40
-
-
 @pytest.mark.filterwarnings("ignore::suffice.errors.SufficeWarning")
 @pytest.mark.filterwarnings("ignore:only .* labelled:suffice.errors.SufficeWarning")
 @pytest.mark.parametrize("count", [1, 2, 5])
@@ -164,51 +126,19 @@ def test_few_tune_questions_are_enough(count: int, preset: str) -> None:
     assert ((stops >= 2) & (stops <= 4)).all()
 
 
-def test_unlabelled_tune_questions_are_left_out_of_every_mean() -> None:
-    labelled = tune_records(12)
-    unlabelled = [
-        dataclasses.replace(
-            each,
-            question=dataclasses.replace(each.question, id=f"u{number}"),
-            gold=type(each.gold)(),
-        )
-        for number, each in enumerate(tune_records(5, seed=9))
-    ]
-    mixed = fit_data(to_trace_set([*labelled, *unlabelled]), SIGNALS_READ["published"])
-    alone = fit_data(to_trace_set(labelled), SIGNALS_READ["published"])
-    assert mixed.provenance["questions"] == 17
-    assert mixed.provenance["labelled"] == 12
-    assert fit_calibrator(mixed, MARGIN) == fit_calibrator(alone, MARGIN)
-    assert mixed.base_rates == alone.base_rates
-    assert all(
-        np.isfinite(each.score)
-        for each in sweep(
-            fit_data(to_trace_set([*labelled, *unlabelled]), SIGNALS_READ["corrected"])
-        )
-    )
-
-
 # --- a record that does not give what the rule reads ------------------------------------------------
 def without_marker(record: QuestionRecord) -> QuestionRecord:
     """As a free reply leaves it: the answer in a sentence."""
-    rounds = tuple(
-        dataclasses.replace(made, tokens=made.tokens and (Token("It is", 0.0), *made.tokens[2:]))
-        for made in record.rounds
+    return with_rounds(
+        record, tokens=lambda made: made.tokens and (Token("It is", 0.0), *made.tokens[2:])
     )
-    return dataclasses.replace(record, rounds=rounds)
 
 
 def test_a_rule_that_can_hold_in_next_to_no_round_is_warned_of() -> None:
     halves = [
         [without_marker(record) for record in tune_records(24)],
         [
-            dataclasses.replace(
-                record,
-                rounds=tuple(
-                    dataclasses.replace(made, passages=record.rounds[0].passages)
-                    for made in record.rounds
-                ),
-            )
+            with_rounds(record, passages=record.rounds[0].passages)
             for record in tune_records(49)[24:]
         ],
     ]
@@ -231,38 +161,28 @@ CONTROLS = ("early-stop", "margin-alone", "overlap-alone", "stable-base-rate")
 GRID = [round(0.20 + 0.01 * step, 2) for step in range(16)]
 
 
-def controlled_records(seed: int, count: int = 50, rounds: int = 5) -> list[Any]:
+def controlled_traces(seed: int = 1) -> TraceSet:
     generator = np.random.default_rng(seed)
     words = ["north", "south", "river", "bridge", "tower", "lake", "road", "hill"]
     found = []
-    for number in range(count):
-        right = generator.random(rounds) < np.linspace(0.3, 0.7, rounds)
-        record = make_record(
-            f"q{number:03d}",
-            [str(generator.choice(["right"] if each else ["x", "y", "unknown"])) for each in right],
-            gold=["right"],
-            margins=[float(generator.normal(2.0 if each else 1.0, 0.9)) for each in right],
-            split="tune" if number % 5 else "eval",
-        )
-        kept = tuple(
-            dataclasses.replace(
-                each,
-                passages=(
-                    Passage(
-                        id=f"{number}-{t}",
-                        title="",
-                        text=" ".join(generator.choice(words, int(generator.integers(2, 6)))),
-                    ),
-                ),
+    for number in range(50):
+        right = generator.random(5) < np.linspace(0.3, 0.7, 5)
+        answers = [
+            str(generator.choice(["right"] if each else ["x", "y", "unknown"])) for each in right
+        ]
+        margins = [float(generator.normal(2.0 if each else 1.0, 0.9)) for each in right]
+        texts = [" ".join(generator.choice(words, int(generator.integers(2, 6)))) for _ in range(5)]
+        found.append(
+            make_record(
+                f"q{number:03d}",
+                answers,
+                gold=["right"],
+                margins=margins,
+                passages=[[Passage(id=f"{number}-{t}", text=text)] for t, text in enumerate(texts)],
+                split="tune" if number % 5 else "eval",
             )
-            for t, each in enumerate(record.rounds)
         )
-        found.append(dataclasses.replace(record, rounds=kept))
-    return found
-
-
-def controlled_traces(seed: int = 1, **given: int) -> TraceSet:
-    return to_trace_set(controlled_records(seed, **given))
+    return to_trace_set(found)
 
 
 class Loop:
@@ -352,7 +272,7 @@ def test_overlap_alone(seed: int, preset: Preset) -> None:
 
 
 def test_stable_base_rate() -> None:
-    given = controlled_traces(rounds=5)
+    given = controlled_traces()
     stable = {"published": "answer_stable_published", "corrected": "answer_stable"}
     rates = fit_data(given, [MARGIN]).base_rates
     for preset in PRESETS:
@@ -392,46 +312,6 @@ def test_early_stop(seed: int, preset: Preset) -> None:
         tasr = fit_method("tasr", given, "corrected", "tune")
         assert isinstance(tasr, RulePolicy)
         assert f"({tasr.rule})" in rule_of("early-stop", given, preset)
-
-
-# --- an OR with TASR -----------------------------------------------------------------------------
-def holed(record: QuestionRecord, missing: list[bool]) -> QuestionRecord:
-    """The record without tokens, and so without a margin, in some rounds."""
-    rounds = tuple(
-        dataclasses.replace(made, tokens=None) if gone else made
-        for made, gone in zip(record.rounds, missing, strict=False)
-    )
-    return dataclasses.replace(record, rounds=rounds)
-
-
-@st.composite
-def with_missing_margins(draw: st.DrawFn) -> TraceSet:
-    answers = st.lists(st.sampled_from(["x", "y", "unknown", "none"]), min_size=3, max_size=3)
-    gold = draw(st.sampled_from(["x", "none"]))
-    records = []
-    for number in range(draw(st.integers(6, 12))):
-        record = make_record(
-            f"q{number:02d}",
-            draw(answers),
-            gold=[gold],
-            margins=draw(st.lists(st.floats(0, 4), min_size=3, max_size=3)),
-            split="tune",
-        )
-        records.append(holed(record, draw(st.lists(st.booleans(), min_size=3, max_size=3))))
-    # a record that holds no token at all is refused
-    return to_trace_set(
-        [*records, make_record("z", ["x"], gold=["x"], margins=[1.0], split="tune")]
-    )
-
-
-@pytest.mark.filterwarnings("ignore::suffice.errors.SufficeWarning")
-@pytest.mark.parametrize("preset", PRESETS)
-@each_of(given=with_missing_margins())
-@settings(max_examples=examples(60), deadline=None)
-def test_early_stop_stops_no_later_than_tasr(preset: Preset, given: TraceSet) -> None:
-    early = fit_method("early-stop", given, preset, "tune")
-    tasr = fit_method("tasr", given, preset, "tune")
-    assert (stop_rounds(early, given) <= stop_rounds(tasr, given)).all()
 
 
 # --- which F1 ------------------------------------------------------------------------------------

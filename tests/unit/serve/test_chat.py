@@ -176,19 +176,6 @@ def test_a_question_is_understood_by_what_was_said_before(stated: str, tmp_path:
     assert recorded.rounds[0].usage.latency_s is not None
 
 
-def test_models_are_policies() -> None:
-    with client(service()) as asked:
-        listed = asked.get("/v1/models").json()
-        one = asked.get("/v1/models/suffice/two").json()
-        none = asked.get("/v1/models/suffice/twoo")
-        lost = asked.get("/v1/completions")
-    assert [model["id"] for model in listed["data"]] == ["suffice/two", "suffice/stable"]
-    assert one == listed["data"][0]
-    assert none.status_code == 404
-    assert none.json()["error"]["code"] == "model_not_found"
-    assert (lost.status_code, lost.json()["error"]["type"]) == (404, "invalid_request_error")
-
-
 def test_a_model_that_fails_is_a_bad_gateway_until_a_round_was_answered() -> None:
     dead = ScriptedModel(failures=Failures(first=99))
     with client(service(dead)) as asked:

@@ -210,13 +210,6 @@ def test_a_loop_that_nobody_touches_ends_as_unfinished(record: Path) -> None:
     ]
 
 
-def test_finished_rounds_are_kept_when_the_service_ends(record: Path) -> None:
-    with TestClient(loop_app(record)) as client:
-        send(client, f"{begin(client)}/rounds", {"round": 1, "answer": "Oslo"})
-    (question,) = read_traces(record).records()
-    assert (question.rounds[0].answer, question.stopped_by) == ("Oslo", "error")
-
-
 def test_exploration_and_shadow_are_the_watchs(record: Path) -> None:
     with TestClient(loop_app(record, explore=0.999999)) as client:
         loop = begin(client, policy="two")
@@ -249,24 +242,6 @@ def test_a_policy_read_anew_between_loops_leaves_no_writer_behind(tmp_path: Path
             send(client, f"{loop}/rounds", {"round": 1, "answer": "Oslo"})
             send(client, f"{loop}/end", {})
             assert writers(record) == 1
-
-
-def test_a_repeated_id_is_told_with_its_number_and_labels_reach_their_own_loops(
-    client: TestClient, record: Path
-) -> None:
-    loops = []
-    for answer in ("Skien", "Oslo"):
-        begun = send(client, "/v1/loops", {"question": "Where?", "question_id": "q7"}, 201)
-        loops.append((begun["question_id"], f"/v1/loops/{begun['id']}"))
-        send(client, f"{loops[-1][1]}/rounds", {"round": 1, "answer": answer})
-        assert send(client, f"{loops[-1][1]}/end", {})["question_id"] == loops[-1][0]
-    assert [name for name, _ in loops] == ["q7", "q7#2"]
-    told = send(client, f"{loops[1][1]}/label", {"gold_answers": ["Rome"]})
-    assert told["question_id"] == "q7#2"
-    send(client, f"{loops[0][1]}/label", {"gold_answers": ["Skien"]})
-    client.__exit__()
-    kept = {one.question.id: one.gold.answers for one in read_traces(record).records()}
-    assert kept == {"q7": ("Skien",), "q7#2": ("Rome",)}
 
 
 def test_labels_that_differ_are_refused_after_a_restart_too(tmp_path: Path) -> None:

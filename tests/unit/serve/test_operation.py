@@ -17,7 +17,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 from tests.server import taking_posts
-from tests.serving import MESSAGES, QUESTION, service
+from tests.serving import MESSAGES, service
 
 from suffice import Round, Watch
 from suffice.cli.main import main
@@ -99,17 +99,6 @@ def test_tokens_are_taken_up_anew_and_a_file_of_none_opens_nothing(tmp_path: Pat
             around.reload()
             assert client.get("/v1/models", headers=bert).status_code == 200
             assert client.get("/v1/models").status_code == 401
-
-
-def test_a_question_is_counted_without_its_text() -> None:
-    with served(ServeSettings()) as (client, _):
-        assert ask(client).status_code == 200
-        assert client.get("/health/ready").json() == {"status": "ready"}
-        said = metrics(client)
-        assert (said["suffice_requests_total"], said["suffice_in_flight"]) == (1, 0)
-        assert said["suffice_question_rounds_sum"] == 2
-        assert said["suffice_tokens_total"] > 0
-        assert QUESTION not in client.get("/metrics").text
 
 
 def test_requests_are_logged_where_it_is_asked_for(tmp_path: Path) -> None:

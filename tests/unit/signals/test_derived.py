@@ -91,14 +91,6 @@ def test_why_it_is_undefined_is_told() -> None:
     assert math.isnan(value_at(spec, LoopView("a", rounds)))
 
 
-def test_it_goes_to_other_processes() -> None:
-    spec = pickle.loads(pickle.dumps(resolve("gain(error)", also=("error",))))
-    view = LoopView(
-        "a", make_record("a", ["x", "y"], signals=[{"error": 2.0}, {"error": 1.0}]).rounds
-    )
-    assert value_at(spec, view) == 0.5
-
-
 def test_a_stored_value_of_the_usual_meaning_does_not_stand_in() -> None:
     record = make_record("q", ["none", "unknown", "Oslo"])
     stored = with_signals(to_trace_set([record]), ("abstained",)).traces

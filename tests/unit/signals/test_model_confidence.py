@@ -16,7 +16,7 @@ from suffice.signals.model_confidence import (
     TOKEN_PROBABILITY,
     VERBALIZED_CONFIDENCE,
 )
-from suffice.signals.registry import SignalSpec, undefined_in_words
+from suffice.signals.registry import undefined_in_words
 from suffice.trace.rounds.records import LoopView, Round, Token, TopToken
 
 AGGREGATES = (MARGIN_MIN, MARGIN_P10, MARGIN_MEAN, MARGIN_MEDIAN)
@@ -57,23 +57,14 @@ def assert_answer(
 @pytest.mark.parametrize(
     ("pieces", "expected"),
     [
-        (["Answer", ":", " Paris", "\n", "Confidence"], [" Paris"]),
         (["Ans", "wer", ":", " New", " York", "\n", "C"], [" New", " York"]),
-        (["Answer:", "Paris"], ["Paris"]),
-        (["Answer", ": Paris"], [": Paris"]),
         (["Answer", ":P", "aris", "\n"], [":P", "aris"]),
         (["Answer: Paris\nConfidence: 5"], ["Answer: Paris\nConfidence: 5"]),
         (["Answer", ":", " ", "", "1", "9", "\n"], ["1", "9"]),
-        (["Answer", ":", "\t ", "x", " ", "y"], ["x", " ", "y"]),
-        (["Answer", ":", " A", ".\n", "Confidence"], [" A", ".\n"]),
         (["Answer", ":", " A", "\n", "Answer", ":", " B"], [" A"]),
         (["Confidence: 4", "\n", "Answer", ":", " A"], [" A"]),
-        (["Sure", ". ", "Answer", ":", " A"], [" A"]),
         (["Answer", ":", "\n", "Paris"], ["Paris"]),
-        (["Answer", ":\n", "Paris"], ["Paris"]),
         (["Answer", ":", "  ", "\n", "Confidence: 5"], []),
-        (["Answer", ":"], []),
-        (["Answer"], []),
         (["answer", ":", " Paris"], []),
         (["Paris", "\n"], []),
         ([], []),
@@ -88,13 +79,6 @@ def test_the_answer_runs_from_the_first_non_blank_to_the_end_of_its_line(
 def test_the_margin_is_the_gap_between_the_two_best_in_any_order() -> None:
     top = (TopToken("c", -4.0), TopToken("a", -0.5), TopToken("b", -2.25))
     assert margin_of(top) == 1.75
-
-
-def test_an_impossible_alternative_is_none() -> None:
-    impossible = TopToken("b", -math.inf)
-    assert math.isnan(margin_of((TopToken("a", -0.5), impossible)))
-    assert margin_of((TopToken("a", -0.5), impossible, TopToken("c", -2.0))) == 1.5
-    assert math.isnan(margin_of(()))
 
 
 def test_the_first_margin_is_undefined_without_a_runner_up_although_aggregates_are_not() -> None:
@@ -120,24 +104,6 @@ def test_aggregates_leave_out_what_follows_the_line() -> None:
     assert MARGIN_MEDIAN(rounds) == 3.0
 
 
-@pytest.mark.parametrize("spec", [ANSWER_TOKEN_MARGIN, *AGGREGATES], ids=lambda spec: spec.name)
-def test_undefined_without_tokens_marker_answer_or_alternatives(spec: SignalSpec) -> None:
-    assert math.isnan(spec(LoopView("q", (Round(answer="x"),))))
-    assert math.isnan(spec(view()))
-    assert math.isnan(spec(view(token("Paris"))))
-    assert math.isnan(spec(view(token("Answer:"), token("\n"), token("Confidence"))))
-    assert math.isnan(spec(view(token("Answer:"), token("Paris", None))))
-    assert spec.needs == ("tokens",)
-    assert (spec.low, spec.high, spec.direction) == (0.0, math.inf, "high")
-
-
-def test_only_the_current_round_counts() -> None:
-    earlier = Round(answer="", tokens=(token("Answer: A", 1.0),))
-    current = Round(answer="", tokens=(token("Answer: B", 2.0),))
-    assert ANSWER_TOKEN_MARGIN(LoopView("q", (earlier, current))) == 2.0
-    assert math.isnan(ANSWER_TOKEN_MARGIN(LoopView("q", (earlier, Round(answer="B")))))
-
-
 def value(*logprobs: float) -> float:
     tokens = tuple(Token("x", logprob) for logprob in logprobs)
     return TOKEN_PROBABILITY(LoopView("q", (Round(answer="x", tokens=tokens),)))
@@ -146,13 +112,6 @@ def value(*logprobs: float) -> float:
 def test_the_mean_is_of_probabilities_not_of_their_logs() -> None:
     # exp(mean log) would be 0.5; the log-probabilities carry float32's precision.
     assert value(0.0, math.log(0.25)) == pytest.approx(0.625, abs=1e-7)
-
-
-def test_ends() -> None:
-    assert value(0.0) == 1.0
-    assert value(-math.inf) == 0.0
-    assert value() == 0.0
-    assert value(1e-6) == 1.0  # a server's rounding
 
 
 @pytest.mark.parametrize("rating", [1.0, 3.0, 5.0])

@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pytest
 
-from suffice.stats import auroc as module
 from suffice.stats.auroc import ResampledAuroc, auroc, average_ranks
 
 
@@ -19,24 +18,6 @@ def test_it_equals_scikit_learn(n_values: int) -> None:
     right = rng.random(300) < 0.2 + 0.6 * values / n_values
     assert auroc(values, right) == pytest.approx(metrics.roc_auc_score(right, values), abs=1e-12)
     assert auroc(-values, right) == pytest.approx(1 - auroc(values, right), abs=1e-12)
-
-
-@pytest.mark.parametrize("n_values", [2, module._FEW, module._FEW + 1, 1000])
-def test_resampled_values_equal_scikit_learns_weighted_ones(n_values: int) -> None:
-    """Few values go by sums, many by sorted rows; both sides of the boundary are looked at."""
-    metrics = pytest.importorskip("sklearn.metrics")
-    rng = np.random.default_rng(n_values)
-    questions = np.repeat(np.arange(60), 5)
-    values = np.floor(rng.random(300) * n_values)
-    values[:n_values] = np.arange(min(n_values, 300))
-    right = rng.random(300) < 0.2 + 0.6 * values / n_values
-    counts = rng.integers(0, 4, size=(60, 70)).astype(float)
-    resampled = ResampledAuroc(values, right, questions, 60)
-    assert (len(resampled.sums) > 0) == (n_values <= module._FEW)
-    expected = [
-        metrics.roc_auc_score(right, values, sample_weight=drawn[questions]) for drawn in counts.T
-    ]
-    np.testing.assert_allclose(resampled(counts), expected, rtol=0, atol=1e-12)
 
 
 def test_one_class_is_undefined_plain_and_in_a_resample() -> None:

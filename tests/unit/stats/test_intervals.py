@@ -78,14 +78,6 @@ def test_it_equals_the_published_loop(n: int) -> None:
     assert interval.estimate == values[:, 0].mean()
 
 
-@pytest.mark.parametrize("cells", [1, 51, 50_001])
-def test_blocks_do_not_change_the_draws(monkeypatch: pytest.MonkeyPatch, cells: int) -> None:
-    values = np.random.default_rng(0).normal(size=(50, 2))
-    whole = resampled_means(values)
-    monkeypatch.setattr(module, "_MAX_CELLS", cells)
-    np.testing.assert_allclose(resampled_means(values), whole, rtol=0, atol=1e-12)
-
-
 def test_rare_weights_widen_what_is_weighted_alone() -> None:
     """A rate of which nothing was seen lies below 2.5 events (Jeffreys), not at 0."""
     plain, none = np.random.default_rng(3).random(200), np.zeros(200)

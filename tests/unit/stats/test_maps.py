@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.maps import at
-from tests.properties import examples
 
 from suffice.contracts import Calibrator
 from suffice.errors import DataError, UsageError
@@ -22,7 +21,6 @@ from suffice.stats.maps import (
     LogisticMap,
     PerRoundCalibrator,
     StepMap,
-    calibrator_document,
     constant_map,
     fit_isotonic,
     fit_per_round,
@@ -107,9 +105,7 @@ STEPS = StepMap(x=(0.0, 1.0), at=(0.2, 0.6), between=(0.1, 0.4, 0.8))
 @pytest.mark.parametrize(
     ("good", "changes", "column"),
     [
-        (LINE, {"slope": None}, "slope"),
         (LINE, {"slope": NAN}, "slope"),
-        (LINE, {"intercept": math.inf}, "intercept"),
         (LINE, {"intercept": "0"}, "intercept"),
         (LINE, {"undefined": 1.5}, "undefined"),
         (LINE, {"x": []}, "x"),
@@ -117,14 +113,10 @@ STEPS = StepMap(x=(0.0, 1.0), at=(0.2, 0.6), between=(0.1, 0.4, 0.8))
         (STEPS, {"between": [0.1, 0.8]}, "between"),
         (STEPS, {"x": [1.0, 1.0]}, "x"),
         (STEPS, {"x": [0.0, math.inf]}, "x"),
-        (STEPS, {"x": [0.0, NAN]}, "x"),
-        (STEPS, {"at": [0.2, 1.5]}, "at"),
         (STEPS, {"at": [0.2, NAN]}, "at"),
         (STEPS, {"at": [0.5, 0.6]}, "at"),
         (STEPS, {"between": [0.1, 0.4, 0.5]}, "at"),
-        (STEPS, {"at": None}, "at"),
         (STEPS, {"between": "012"}, "between"),
-        (STEPS, {"undefined": -1}, "undefined"),
         (STEPS, {"y": []}, "y"),
     ],
 )
@@ -185,35 +177,6 @@ def test_bad_outcomes_are_refused() -> None:
         fit_isotonic([1, 2, 3], [0, 1])
 
 
-@given(isotonic_maps(), st.lists(st.floats(allow_nan=False), max_size=20))
-def test_it_never_falls_and_stays_in_range(fitted: IsotonicMap, values: list[float]) -> None:
-    if not fitted.x:
-        return
-    found = fitted.predict(np.array(sorted(values + around(fitted))))
-    assert (np.diff(found) >= 0).all()
-    assert found.min() >= fitted.y[0]
-    assert found.max() <= fitted.y[-1]
-    assert fitted.predict(np.array(fitted.x)).tolist() == list(fitted.y)
-
-
-@given(
-    st.lists(
-        st.tuples(
-            st.floats(-9, 9) | st.integers(-2, 2).map(float) | st.just(NAN),
-            st.floats(0, 1) | st.sampled_from([0.0, 1.0, NAN]),
-        ),
-        max_size=30,
-    ),
-    st.none() | st.floats(0, 1),
-)
-def test_any_fit_is_a_valid_map_and_survives_json(
-    rows: list[tuple[float, float]], undefined: float | None
-) -> None:
-    x, y = [row[0] for row in rows], [row[1] for row in rows]
-    fitted = fit_isotonic(x, y, undefined=undefined)
-    assert IsotonicMap.from_json(json.loads(json.dumps(fitted.to_json()))) == fitted
-
-
 def test_each_round_has_its_own_fit_and_its_own_fallback() -> None:
     values = np.array(
         [[1, 9, NAN], [2, 9, 1], [3, 9, 2], [4, 9, 3], [5, 9, NAN], [6, NAN, NAN]], float
@@ -261,6 +224,8 @@ def test_the_unit_of_the_signal_does_not_matter(unit: float) -> None:
         ([7] * 6, [0, 0, 0, 1, 1, 0], 1 / 3),  # one value
         (range(8), [0] * 8, 0.0),  # one class
         (range(8), [1] * 8, 1.0),
+        # values too close for a slope
+        ([math.ulp(0.0) * n for n in range(8)], [0, 0, 0, 1, 0, 1, 1, 1], 0.5),
     ],
 )
 def test_platt_on_degenerate_rows_fall_back_to_the_mean(
@@ -269,11 +234,6 @@ def test_platt_on_degenerate_rows_fall_back_to_the_mean(
     assert fit_platt(x, y) == IsotonicMap(x=(0.0,), y=(mean,))
     assert fit_platt(x, y, undefined=0.5) == constant_map(mean, 0.5)
     assert at(fit_platt(x, y, undefined=0.5), NAN) == mean
-
-
-def test_values_too_close_for_a_slope_fall_back() -> None:
-    tiny = [math.ulp(0.0) * n for n in range(8)]
-    assert fit_platt(tiny, [0, 0, 0, 1, 0, 1, 1, 1]) == constant_map(0.5)
 
 
 def test_infinite_signals_do_not_enter_the_fit_and_go_to_the_ends() -> None:
@@ -285,39 +245,6 @@ def test_infinite_signals_do_not_enter_the_fit_and_go_to_the_ends() -> None:
 
 
 # --- Venn-Abers -----------------------------------------------------------------------------------
-def by_definition(x: list[float], y: list[float], value: float) -> float:
-    """Fit the rows twice, with the value added as wrong and as right, and merge the two."""
-    p0, p1 = (
-        at(fit_isotonic([*x, value], [*y, label], minimum_rows=1), value) for label in (0.0, 1.0)
-    )
-    return p1 / (1 - p0 + p1)
-
-
-@settings(deadline=None, max_examples=examples(60))
-@given(
-    st.lists(
-        st.tuples(st.integers(-4, 8).map(float), st.sampled_from([0.0, 1.0, 0.5])),
-        min_size=5,
-        max_size=14,
-    )
-)
-def test_it_is_two_isotonic_fits_at_every_place(rows: list[tuple[float, float]]) -> None:
-    x, y = [each[0] for each in rows], [each[1] for each in rows]
-    if len(set(x)) < 2:
-        return
-    fitted = fit_venn_abers(x, y)
-    for value in [*x, *(each + 0.5 for each in x), min(x) - 3, max(x) + 3]:
-        assert at(fitted, value) == pytest.approx(by_definition(x, y, value), abs=1e-12)
-
-
-def test_a_fit_by_hand() -> None:
-    # below all: wrong alone gives p0 = 0, right pooled with the three wrong gives p1 = 1/4
-    fitted = fit_venn_abers([1, 2, 3, 4, 5], [0, 0, 0, 1, 1])
-    assert at(fitted, 0.0) == pytest.approx(0.25 / 1.25)
-    # above all: p1 = 1, wrong pooled with the two right gives p0 = 2/3
-    assert at(fitted, 9.0) == pytest.approx(1 / (1 - 2 / 3 + 1))
-
-
 def test_venn_abers_on_degenerate_rows_fall_back_to_the_mean() -> None:
     assert fit_venn_abers([1, 2, 3, 4, NAN], [0, 0, 1, 0, 1]) == IsotonicMap(x=(0.0,), y=(0.4,))
     assert fit_venn_abers([7] * 5, [0, 0, 1, 0, 1], undefined=0.5) == constant_map(0.4, 0.5)
@@ -327,36 +254,6 @@ def test_venn_abers_on_degenerate_rows_fall_back_to_the_mean() -> None:
 
 
 # --- mixtures -------------------------------------------------------------------------------------
-@st.composite
-def narrow_maps(draw: st.DrawFn) -> IsotonicMap:
-    x = sorted(set(draw(st.lists(st.floats(-9, 9), min_size=1, max_size=6))))
-    y = sorted(draw(st.lists(st.floats(0, 1), min_size=len(x), max_size=len(x))))
-    return IsotonicMap(x=tuple(x), y=tuple(y), undefined=draw(st.none() | st.floats(0, 1)))
-
-
-@given(narrow_maps(), narrow_maps(), st.floats(0, 1), st.lists(st.floats(-12, 12), max_size=20))
-def test_a_mix_is_the_weighted_mean_of_both_everywhere(
-    first: IsotonicMap, second: IsotonicMap, weight: float, values: list[float]
-) -> None:
-    mixed = mix(first, second, weight)
-    for value in [*values, *first.x, *second.x]:
-        expected = weight * at(first, value) + (1 - weight) * at(second, value)
-        steepest = max(
-            (
-                abs(b - a)
-                for each in (first, second)
-                for a, b in zip(each.y, each.y[1:], strict=False)
-            ),
-            default=0.0,
-        )
-        gaps = [b - a for a, b in zip(mixed.x, mixed.x[1:], strict=False)]
-        # a segment narrower than the rounding of its ends has no exact slope
-        slack = 1e-12 if not gaps or min(gaps) > 1e-3 else 1e-12 + steepest
-        assert at(mixed, value) == pytest.approx(expected, abs=slack)
-    if first.undefined is None or second.undefined is None:
-        assert 0.0 < weight < 1.0 or mixed in (first, second)
-
-
 def test_a_mix_by_hand() -> None:
     first = IsotonicMap(x=(0.0, 2.0), y=(0.0, 1.0), undefined=0.2)
     second = IsotonicMap(x=(1.0, 3.0), y=(0.5, 0.5), undefined=0.6)
@@ -421,28 +318,6 @@ def test_a_map_without_a_kind_is_isotonic() -> None:
     document = MAPS[0].to_json()
     assert "kind" not in document
     assert read_map({**document, "kind": "isotonic"}) == read_map(document) == MAPS[0]
-
-
-@pytest.mark.parametrize("kind", ["spline", None, 3, ["step"], True])
-def test_an_unknown_kind_lists_the_known(kind: object) -> None:
-    with pytest.raises(DataError, match="isotonic") as caught:
-        read_map({"kind": kind, "x": [], "y": []})
-    assert caught.value.column == "kind"
-
-
-@pytest.mark.parametrize(
-    "calibrator",
-    [
-        PerRoundCalibrator(maps=MAPS, absent=0.5),
-        PerRoundCalibrator(beyond=MAPS[0]),
-        PerRoundCalibrator(maps=MAPS[:1], beyond=MAPS[2]),
-        PerRoundCalibrator(),
-    ],
-)
-def test_a_calibrator_is_read_back(calibrator: PerRoundCalibrator) -> None:
-    document = calibrator_document(calibrator)
-    assert read_calibrator(document, "c") == calibrator
-    assert ("beyond" in document) == (calibrator.beyond is not None)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from suffice.stats.p_values import (
     binomial_p_values,
     fisher_p_value,
     hoeffding_bentkus_p_values,
-    holm,
     welch_p_value,
 )
 
@@ -91,13 +90,6 @@ def test_betting_is_valid_at_the_limit(values: tuple[float, ...], gamblers: int)
     for delta in (0.05, 0.1, 0.2):
         error = np.sqrt(delta * (1 - delta) / 4000)
         assert (p <= delta).mean() <= delta + 3 * error
-
-
-def test_holm_keeps_the_order() -> None:
-    p = np.array([0.04, 0.001, 0.9])
-    assert holm(p).tolist() == [0.08, 0.003, 0.9]
-    with pytest.raises(UsageError, match=r"\[0, 1\]"):
-        holm(np.array([np.nan]))
 
 
 def test_two_groups_are_compared_as_scipy_does() -> None:

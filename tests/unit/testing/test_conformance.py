@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -133,65 +133,46 @@ def test_broken_encoders_are_named(change: Any, message: str) -> None:
         check_encoder(Odd(change), TEXTS)
 
 
+Ranked = Sequence[Passage]
+
+
+def scored(passages: Ranked) -> Ranked:
+    return [replace(passage, rerank_score=len(passage.text or "")) for passage in passages]
+
+
 class ByLength:
-    """A reranker that keeps its promises."""
+    """A reranker that keeps its promises, unless its ranking is changed."""
 
-    def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
-        scored = [replace(passage, rerank_score=len(passage.text or "")) for passage in passages]
-        return sorted(scored, key=lambda passage: -(passage.rerank_score or 0.0))
+    def __init__(
+        self, change: Callable[[Ranked, Ranked], Ranked] = lambda _, ranked: ranked
+    ) -> None:
+        self.change = change
 
-
-class Unsorted(ByLength):
-    """The order it was given."""
-
-    def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
-        return [replace(passage, rerank_score=len(passage.text or "")) for passage in passages]
-
-
-class Dropping(ByLength):
-    """The best alone."""
-
-    def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
-        return super().rerank(query, passages)[:1]
-
-
-class Unscored(ByLength):
-    """No raw scores."""
-
-    def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
-        return list(passages)
-
-
-class Overwriting(ByLength):
-    """Takes the retriever's score away."""
-
-    def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
-        return [replace(passage, score=0.0) for passage in super().rerank(query, passages)]
-
-
-class Relative(ByLength):
-    """Scores that depend on the other passages."""
-
-    def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
-        ranked = super().rerank(query, passages)
-        return [replace(p, rerank_score=-float(rank)) for rank, p in enumerate(ranked)]
+    def rerank(self, query: str, passages: Ranked) -> Ranked:
+        ranked = sorted(scored(passages), key=lambda passage: -(passage.rerank_score or 0.0))
+        return self.change(passages, ranked)
 
 
 @pytest.mark.parametrize(
-    ("broken", "promise"),
+    ("change", "promise"),
     [
-        (Unsorted(), "best first"),
-        (Dropping(), "each once"),
-        (Unscored(), "a rerank_score for every passage"),
-        (Overwriting(), "passages as they were given"),
-        (Relative(), "in any company"),
+        (lambda given, _: scored(given), "best first"),
+        (lambda _, ranked: ranked[:1], "each once"),
+        (lambda given, _: given, "a rerank_score for every passage"),
+        (lambda _, ranked: [replace(p, score=0.0) for p in ranked], "passages as they were given"),
+        (
+            lambda _, ranked: [replace(p, rerank_score=-float(n)) for n, p in enumerate(ranked)],
+            "in any company",
+        ),
     ],
 )
-def test_broken_rerankers_are_named(broken: ByLength, promise: str) -> None:
+def test_broken_rerankers_are_named(
+    change: Callable[[Ranked, Ranked], Ranked], promise: str
+) -> None:
     passages = [Passage(id=f"p{n}", text="x" * (n + 1), score=1.0) for n in range(3)]
     check_reranker(ByLength(), "q", passages)
     with pytest.raises(AssertionError, match=promise):
-        check_reranker(broken, "q", passages)
+        check_reranker(ByLength(change), "q", passages)
 
 
 class NotReranked:

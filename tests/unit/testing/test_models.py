@@ -47,20 +47,6 @@ def test_made_up_replies_parse_and_come_from_the_evidence() -> None:
     assert match[1] != "Caldra"
 
 
-def test_answers_change_over_rounds_and_settle() -> None:
-    model = ScriptedModel()
-    changes = [0] * 4
-    for number in range(100):
-        texts = [ask(model, prompt(t, f"Question {number}?"))[0].text for t in range(1, 6)]
-        answers = [text.partition("\n")[0] for text in texts]
-        for t in range(4):
-            changes[t] += answers[t] != answers[t + 1]
-    # the running minimum over t + 1 groups of equal size changes with probability 1 / (t + 1)
-    for t, count in enumerate(changes):
-        expected = 100 / (t + 2)
-        assert abs(count - expected) < 20
-
-
 def test_samples_vary_by_index_and_seed_and_repeat() -> None:
     model = ScriptedModel()
     drawn = ask(model, prompt(5), n=20, temperature=0.8, seed=1)
@@ -110,14 +96,6 @@ def test_replies_by_sequence_mapping_and_function() -> None:
         ask(mapping, "dog")
     function = ScriptedModel(lambda request, index: f"{request.seed}-{index}")
     assert [c.text for c in ask(function, "x", n=2, seed=7)] == ["7-0", "7-1"]
-
-
-def test_chat_prompts_and_stop_verdicts() -> None:
-    request = GenerationRequest(
-        prompt=(Message(role="user", content="Decision: <STOP> or <CONTINUE>?"),)
-    )
-    text = ScriptedModel(api="chat").generate(request).completions[0].text
-    assert text in ("Decision: <STOP>", "Decision: <CONTINUE>")
 
 
 def test_failures_are_injected_and_requests_counted() -> None:

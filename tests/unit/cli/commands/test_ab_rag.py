@@ -15,17 +15,6 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(written_traces(tmp_path_factory.mktemp("record"), study_traces().records()))
 
 
-def test_fit_replay_and_file_agree(record: str, tmp_path: Path) -> None:
-    out = str(tmp_path / "policy.json")
-    fitted = run_json("fit", "ab-rag", record, "--out", out, "--support", "evidence_consistency")
-    assert fitted["policy"]["preset"] == "corrected"
-    assert fitted["policy"]["threshold"] < 1
-    found = run_json("replay", record, "--policy", out, "--policy", "ab-rag-corrected")
-    names = [each["name"] for each in found["policies"]]
-    assert names[:2] == ["ab-rag-corrected", "ab-rag-corrected#2"]
-    assert all("auroc" in each for each in found["policies"][:2])
-
-
 def test_the_f1_of_a_threshold_is_stated_and_refused_where_none_is_chosen(
     record: str, tmp_path: Path
 ) -> None:

@@ -16,18 +16,7 @@ from suffice.testing.encoders import HashingEncoder
 
 pytest.importorskip("bm25s")
 
-NAMES = ["Ardel", "Borel", "Cadel", "Dorel", "Edrel", "Fadel", "Gadel", "Hadel"]
 QUESTION = "Who founded Cadel Tower?"
-
-
-@pytest.fixture
-def corpus(tmp_path: Path) -> Path:
-    folder = tmp_path / "notes"
-    folder.mkdir()
-    for name in NAMES:
-        page = f"# {name} Tower\n\n{name} Tower was founded by Mira {name}son.\n"
-        (folder / f"{name}.md").write_text(page, encoding="utf-8")
-    return folder
 
 
 @pytest.fixture(autouse=True)
@@ -128,15 +117,6 @@ def test_the_most_confident_round_may_answer(corpus: Path, certain: Path) -> Non
     assert best["answer"] == latest["reasons"][best["answer_round"] - 1]["answer"]
 
 
-def test_declining(corpus: Path, certain: Path) -> None:
-    common = ("--corpus", corpus, "--policy", certain)
-    found = ask(*common, "--decline-below", "0")
-    assert (found["declined"], found["answer"]) == (False, found["reasons"][-1]["answer"])
-    declined = ask(*common, "--decline-below", "1")
-    assert (declined["declined"], declined["answer"]) == (True, "no confident answer")
-    assert declined["confidence"] == found["confidence"] < 1
-
-
 @pytest.fixture
 def voted(tmp_path: Path) -> Path:
     """A policy fitted on five samples a round, which stops by their agreement."""
@@ -189,12 +169,10 @@ def test_samples_of_a_vote_and_of_a_rule(policy: str, counted: str, corpus: Path
     assert ask(*common, "--samples", "4")["usage"][counted] == 4
 
 
-def test_samples_that_nothing_reads_are_told_and_not_drawn(corpus: Path, certain: Path) -> None:
+def test_samples_that_nothing_reads_are_not_drawn(corpus: Path, certain: Path) -> None:
     for policy in ("fixed-1", certain):
         found = ask("--corpus", corpus, "--policy", policy, "--samples", "4")
         assert (found["usage"]["llm_calls"], found["usage"]["sample_calls"]) in ((1, 0), (2, 0))
-        command = ["ask", QUESTION, "--llm", "scripted", "--corpus", str(corpus), "--samples", "4"]
-        assert main([*command, "--policy", str(policy)]) == 0
 
 
 def test_the_index_is_kept_and_refused_when_it_is_another(corpus: Path, tmp_path: Path) -> None:

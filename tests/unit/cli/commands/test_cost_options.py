@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.builders import with_rounds
 from tests.commands import run_json
 
 import suffice
@@ -21,12 +22,9 @@ DOCS = Path(__file__).parents[4] / "docs"
 def traces(tmp_path: Path) -> str:
     """Two rounds a question: 100 and 200 prompt tokens, of them 0 and 80 cached, 10 generated each."""
     made = make_record("a", ["x", "y"], gold=["y"], split="eval")
-    rounds = tuple(
-        dataclasses.replace(each, usage=dataclasses.replace(each.usage, completion_tokens=10))
-        for each in made.rounds
-    )
     path = tmp_path / "traces.parquet"
-    suffice.write_traces([dataclasses.replace(made, rounds=rounds)], path)
+    known = with_rounds(made, usage=lambda each: replace(each.usage, completion_tokens=10))
+    suffice.write_traces([known], path)
     return str(path)
 
 

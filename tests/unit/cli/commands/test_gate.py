@@ -95,23 +95,3 @@ class TestPlans:
 
     def test_another_method_refuses_plan_traces(self, plans: str, tmp_path: Path) -> None:
         refused(run("fit", "tasr", plans, "--out", str(tmp_path / "p.json")), "plan trace")
-
-
-def test_live_it_draws_two_samples_a_round_and_reads_them(record: str, tmp_path: Path) -> None:
-    out = str(tmp_path / "policy.json")
-    run_json("fit", "gate", record, "--out", out)
-    corpus = tmp_path / "notes.jsonl"
-    corpus.write_text('{"id": "a", "title": "Oslo", "text": "Oslo is a city."}\n')
-    asked = ["--corpus", str(corpus), "--policy", out, "--llm", "scripted"]
-    found = run_json("ask", "Where is Oslo?", *asked)
-    assert (found["stopped_by"], found["rounds"], found["usage"]["sample_calls"]) == (
-        "policy",
-        1,
-        2,
-    )
-    assert found["reason"].startswith("stops at round 1: confidence")
-    policy = load_policy(out).policy
-    assert isinstance(policy, GatePolicy)
-    assert found["confidence"] == policy.settings.risk.confidence(
-        policy.settings.risk.risk(agreement=1.0, contradiction=0.0, remaining=0.75)
-    )

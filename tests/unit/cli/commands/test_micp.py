@@ -20,16 +20,6 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(written_traces(tmp_path_factory.mktemp("record"), sampled_records(300)))
 
 
-@pytest.fixture
-def corpus(tmp_path: Path) -> Path:
-    folder = tmp_path / "notes"
-    folder.mkdir()
-    for name in ("Ardel", "Borel", "Cadel", "Dorel"):
-        page = f"# {name} Tower\n\n{name} Tower was founded by Mira {name}son.\n"
-        (folder / f"{name}.md").write_text(page, encoding="utf-8")
-    return folder
-
-
 def test_fit_replay_and_bare_name_agree(record: str, tmp_path: Path) -> None:
     out = tmp_path / "policy.json"
     fitted = run_json("fit", "micp", record, "--out", out, "--alpha", "0.2", "--rounds", "3")

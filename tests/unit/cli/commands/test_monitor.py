@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -113,37 +111,6 @@ def test_bad_usage(policy: Path, tmp_path: Path) -> None:
         ([policy, answers, "--level", "0"], "level must lie strictly between 0 and 1"),
     ):
         refused(run("monitor", *map(str, arguments)), says)
-
-
-def test_an_interrupt_keeps_what_was_read(policy: Path, tmp_path: Path) -> None:
-    state = tmp_path / "state.json"
-    # a shell's background job would pass on that interrupts are ignored
-    heard = (
-        "import signal, sys; from suffice.cli.main import main; "
-        "signal.signal(signal.SIGINT, signal.default_int_handler); sys.exit(main(sys.argv[1:]))"
-    )
-    arguments = ["monitor", str(policy), "-", "--state", str(state), "--json"]
-    with subprocess.Popen(
-        [sys.executable, "-c", heard, *arguments],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    ) as running:
-        assert running.stdin is not None
-        assert running.stdout is not None
-        # an alarm is told at once: by then the lines before it are read
-        answers: list[dict[str, Any]] = [*GOOD[:50], *FALLEN]
-        for each in answers:
-            running.stdin.write(json.dumps(each).encode() + b"\n")
-        running.stdin.flush()
-        assert running.stderr is not None
-        assert b"alarm" in running.stderr.readline()
-        running.send_signal(signal.SIGINT)
-        printed = running.stdout.read()
-        assert running.wait(timeout=30) == 130
-    found = json.loads(printed)
-    assert found["answers"] >= 51
-    assert json.loads(state.read_text())["answers"] == found["answers"]
 
 
 # --- a record ------------------------------------------------------------------------------------

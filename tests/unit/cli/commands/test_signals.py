@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.builders import with_rounds
 from tests.commands import run_json
 
 from suffice.cli.commands import signals
 from suffice.cli.main import main
 from suffice.cli.options import ModelOptions
+from suffice.signals.registry import SIGNALS
 from suffice.testing.encoders import HashingEncoder
 from suffice.testing.models import Failures, ScriptedModel
 from suffice.testing.traces import make_record
@@ -99,13 +101,7 @@ def sampled(tmp_path: Path) -> Path:
     drawn = [("Oslo", "Oslo city", "Rome"), None, ("x", "X."), ("bad", "Rome", "Rome town")]
     records = [make_record("p", ["a", "b"]), make_record("q", ["c", "d"])]
     samples = iter(drawn)
-    changed = [
-        dataclasses.replace(
-            record,
-            rounds=tuple(dataclasses.replace(r, samples=next(samples)) for r in record.rounds),
-        )
-        for record in records
-    ]
+    changed = [with_rounds(record, samples=lambda _: next(samples)) for record in records]
     write_traces(changed, tmp_path / "s.parquet", run={"model": "m"})
     return tmp_path / "s.parquet"
 
@@ -156,25 +152,13 @@ def test_clustering_options_that_do_not_go_together(
     assert not out.exists()
 
 
-def test_an_interrupt_while_clustering_asks_nobody_else(
-    sampled: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    shown: list[str] = []
-
-    def interrupt(now: Any) -> None:
-        shown.append(now.what)
-        if len(shown) == 1:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(signals, "connect_encoder", lambda *_: HashingEncoder())
-    monkeypatch.setattr(signals, "_progress", lambda: interrupt)
-    out = sampled.with_name("out.parquet")
-    command = ["signals", str(sampled), "--out", str(out), "--encoder", "toy", "--cluster-cosine"]
-    assert main(command) == 130
-    printed = capsys.readouterr()
-    assert "--encoder" in printed.out
-    assert set(shown) == {"clustered"}
-    assert read_traces(out).table.column("sample_clusters").to_pylist()[0] is not None
+def test_every_signal_is_listed_with_what_computes_it() -> None:
+    listed = {row["signal"]: row for row in run_json("signals", "--list")["signals"]}
+    assert list(listed) == list(SIGNALS)
+    assert (listed["judge_support"]["computed"], listed["judge_support"]["charges"]) == (
+        "--llm",
+        "judge_calls",
+    )
 
 
 # --- what abstains ------------------------------------------------------------------------------

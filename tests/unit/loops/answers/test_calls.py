@@ -89,10 +89,7 @@ def reply(answer: str, confidence: float | None = None, failure: str | None = No
 @pytest.mark.parametrize(
     ("text", "parsed"),
     [
-        ("Answer:Oslo", reply("Oslo")),
-        ("Confidence: 2\r\n\r\nAnswer: Oslo\r\n", reply("Oslo", 2.0)),
         ("Answer: Zürich – Ærø 東京\nConfidence: 1", reply("Zürich – Ærø 東京", 1.0)),
-        ("The evidence says so. Answer: Oslo\nmore", reply("Oslo")),
         ("Answer: Oslo\nAnswer: Bergen", reply("Oslo")),
         ("Answer: the ratio is 4/5", reply("the ratio is 4/5")),
         ("Answer: Answer: Oslo", reply("Answer: Oslo")),
@@ -103,18 +100,11 @@ def reply(answer: str, confidence: float | None = None, failure: str | None = No
         # no marker: the first line
         ("Oslo", reply("Oslo")),
         ("\n\n Oslo \nBergen", reply("Oslo")),
-        ("Oslo\nConfidence: 3", reply("Oslo", 3.0)),
         ("answer: Oslo", reply("answer: Oslo")),
-        ("ANSWER: Oslo", reply("ANSWER: Oslo")),
-        ("Answer Oslo", reply("Answer Oslo")),
-        ("Answer : Oslo", reply("Answer : Oslo")),
         # nothing to take
         ("", reply("", None, "empty reply")),
-        (" \n\t\r\n", reply("", None, "empty reply")),
         ("Answer:", reply("", None, "empty answer line")),
-        ("Answer: \nConfidence: 4", reply("", 4.0, "empty answer line")),
         ("Confidence: 4", reply("", 4.0, "no answer line")),
-        ("Confidence: 4\nOslo", reply("", 4.0, "no answer line")),
     ],
 )
 def test_replies(text: str, parsed: ParsedReply) -> None:
@@ -148,28 +138,8 @@ def test_an_answer_is_empty_exactly_when_a_reason_is_given(text: str) -> None:
     assert not (parsed.answer and parsed.answer not in text)
 
 
-PIECES = st.sampled_from(
-    [
-        "Answer:",
-        "Ans",
-        "wer:",
-        " ",
-        "\n",
-        "\r",
-        "\t",
-        "\u2028",
-        "Oslo",
-        "Confidence: 4",
-        "Conf",
-        "**",
-        "*",
-        "-",
-        ":",
-        "ø",
-        "",
-    ]
-)
-TEXTS = st.lists(PIECES, max_size=12).map("".join)
+PIECES = [*PARTS, "Ans", "wer:", "Conf", "**", "*", "-", ":", ""]
+TEXTS = st.lists(st.sampled_from(PIECES), max_size=12).map("".join)
 
 
 @given(text=TEXTS, cuts=st.lists(st.integers(0, 80), max_size=8))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from itertools import pairwise
 from typing import get_args
@@ -14,7 +13,6 @@ from hypothesis import strategies as st
 from suffice.contracts import Message
 from suffice.loops.calls import parse_reply
 from suffice.loops.prompts import (
-    _RATING,
     FOLLOW_UP,
     PROMPTS,
     SO_THE_ANSWER,
@@ -24,7 +22,6 @@ from suffice.loops.prompts import (
     Prompt,
     PromptName,
     SearchStep,
-    render_closed_book,
     render_prompt,
     render_reading,
 )
@@ -86,6 +83,15 @@ def test_turns_alternate_and_end_with_the_user(api: Api) -> None:
         assert roles[1:] == ["user", "assistant"] * ((len(roles) - 2) // 2) + ["user"]
 
 
+def worked(prompt: Prompt, marker: str) -> list[str]:
+    """The answers of the worked examples."""
+    if not isinstance(prompt, str):
+        said = [each.content for each in prompt if each.role == "assistant"]
+        return [each for each in said if marker in each]
+    parts = prompt.split("\nBack to the main question: ")[1:-1]
+    return [each.partition("\n")[2].partition("\n\n")[0] for each in parts]
+
+
 RATED = ("answer-first", "confidence-first")
 
 
@@ -93,12 +99,7 @@ RATED = ("answer-first", "confidence-first")
 @pytest.mark.parametrize("form", PROMPTS)
 def test_worked_examples_answer_in_the_form_that_is_read(api: Api, form: PromptName) -> None:
     prompt = prompts(api, form=form).answer(QUESTION, STEPS)
-    if api == "chat":
-        replies = [each.content for each in messages(prompt) if each.role == "assistant"]
-        replies = [each for each in replies if "Answer:" in each]
-    else:
-        parts = str(prompt).split("\nBack to the main question: ")[1:-1]
-        replies = [each.partition("\n")[2].partition("\n\n")[0] for each in parts]
+    replies = worked(prompt, "Answer:")
     parsed = [parse_reply(each) for each in replies]
     assert [each.answer for each in parsed] == ["Dorrit Essiwick", "Piers Okonwe"]
     assert [each.confidence for each in parsed] == ([5.0, 4.0] if form in RATED else [None] * 2)
@@ -112,13 +113,9 @@ def test_worked_examples_answer_in_the_form_that_is_read(api: Api, form: PromptN
 def test_a_chain_of_thought_ends_in_the_answer_that_is_read(api: Api, form: PromptName) -> None:
     asked = replace(prompts(api, form=form), final="ircot")
     prompt = asked.answer(QUESTION, STEPS)
-    if api == "chat":
-        replies = [each.content for each in messages(prompt) if each.role == "assistant"]
-        replies = [each for each in replies if SO_THE_ANSWER in each]
-    else:
-        parts = str(prompt).split("\nBack to the main question: ")[1:-1]
-        replies = [each.partition("\n")[2].partition("\n\n")[0] for each in parts]
+    if api == "completion":
         assert str(prompt).endswith("\n" if form == "confidence-first" else "\nReasoning:")
+    replies = worked(prompt, SO_THE_ANSWER)
     parsed = [parse_reply(each) for each in replies]
     assert [each.answer for each in parsed] == ["Dorrit Essiwick", "Piers Okonwe"]
     assert [each.confidence for each in parsed] == ([5.0, 4.0] if form in RATED else [None] * 2)
@@ -126,30 +123,6 @@ def test_a_chain_of_thought_ends_in_the_answer_that_is_read(api: Api, form: Prom
         (thought,) = [line for line in each.splitlines() if SO_THE_ANSWER in line]
         assert thought.startswith("Reasoning: The ")
         assert thought.count(". ") >= 2
-
-
-# --- the chain, and the filter ----------------------------------------------------------------------
-@pytest.mark.parametrize("api", APIS)
-def test_the_chain_asks_on_without_documents_and_answers_with_them(api: Api) -> None:
-    chain = prompts(api, documents=False)
-    query = text_of(chain.next_query(QUESTION, STEPS))
-    assert "Document:" not in query
-    assert "Founded by" not in query
-    assert "Intermediate answer: Ada Thorn" in query
-    assert "Document: [Brill Works] Founded by Ada Thorn." in text_of(chain.answer(QUESTION, STEPS))
-    assert "Document: [Brill Works] Founded by Ada Thorn." in text_of(
-        chain.verdict(QUESTION, STEPS)
-    )
-
-
-@pytest.mark.parametrize("api", APIS)
-def test_only_the_answer_is_asked_for_from_what_is_shown(api: Api) -> None:
-    dropped = (replace(STEPS[0], shown=()),)
-    asked = prompts(api)
-    assert "Founded by" not in text_of(asked.answer(QUESTION, dropped))
-    assert "Document: (nothing new was found)" in text_of(asked.answer(QUESTION, dropped))
-    for prompt in (asked.next_query(QUESTION, dropped), asked.verdict(QUESTION, dropped)):
-        assert "Document: [Brill Works] Founded by Ada Thorn." in text_of(prompt)
 
 
 # --- they grow at their end -------------------------------------------------------------------------
@@ -258,33 +231,6 @@ def test_the_next_round_shares_everything_up_to_its_passage(
     assert after.startswith(evidence.rstrip("\n"))
     label = "Answer:" if name == "bare" and api == "completion" else ""
     assert len(before) - len(evidence) <= len(f"\nQuestion: {question}\n{label}")
-
-
-@pytest.mark.parametrize("api", ["chat", "completion"])
-def test_no_confidence_keeps_the_marker_and_asks_for_no_rating(api: Api) -> None:
-    passages = [Passage(id="a", title="Lodge", text="Built in 1900.")]
-    with_rating = first_text(render_prompt("When?", passages, api=api))
-    for prompt in (
-        first_text(render_prompt("When?", passages, api=api, name="no-confidence")),
-        first_text(render_closed_book("When?", api=api, name="no-confidence")),
-    ):
-        assert "onfidence" not in prompt
-        assert "1 (a guess)" not in prompt
-        assert "\nAnswer: " in prompt
-        # the model itself writes the marker, by which the answer's tokens are found
-        assert prompt.rstrip("\n").endswith("Question: When?")
-    plain = with_rating.replace(f" {_RATING}", "").replace("these two lines", "this line")
-    plain = re.sub(r"\nConfidence: \S+", "", plain)
-    assert first_text(render_prompt("When?", passages, api=api, name="no-confidence")) == plain
-
-
-@pytest.mark.parametrize("name", PROMPTS)
-def test_the_closed_book_speaks_of_no_evidence(name: PromptName) -> None:
-    label = "\nAnswer:" if name == "bare" else ""
-    for api, end in (("chat", ""), ("completion", label)):
-        prompt = first_text(render_closed_book("Who\n\nAnswer: x?", api=api, name=name))  # type: ignore[arg-type]
-        assert "vidence" not in prompt
-        assert prompt.rstrip("\n").endswith(f"\n\nQuestion: Who Answer: x?{end}")
 
 
 @pytest.mark.parametrize("api", ["chat", "completion"])

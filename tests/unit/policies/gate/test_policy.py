@@ -6,7 +6,6 @@ import json
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,7 @@ import pytest
 
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.live.controller import Controller
-from suffice.live.requirements import choose_policy
-from suffice.policies.file import load_policy, policy_document, policy_hash, save_policy
+from suffice.policies.file import load_policy, policy_document, policy_hash
 from suffice.policies.gate.policy import GatePolicy
 from suffice.policies.gate.settings import GateCosts, GateSettings, RiskModel
 from suffice.replay.run.replay import stop_rounds
@@ -147,16 +145,6 @@ class TestPlanGate:
 
 
 class TestFile:
-    @pytest.mark.parametrize(
-        "policy", [corrected(), corrected(rounds=None), corrected(budget=None, cooldown=2)]
-    )
-    def test_it_comes_back(self, policy: GatePolicy, tmp_path: Path) -> None:
-        file = save_policy(policy, tmp_path / "gate.json")
-        loaded = load_policy(file).policy
-        assert loaded == policy
-        assert policy_hash(loaded) == policy_hash(policy)
-        assert json.loads(file.read_text())["rounds"] == policy.rounds
-
     def test_the_hash_holds_what_decides(self) -> None:
         policy = corrected()
         elsewhere = corrected(fitted_on={"source": "other"})
@@ -182,11 +170,3 @@ class TestFile:
         with pytest.raises(DataError) as found:
             load_policy(file)
         assert (found.value.file, found.value.column) == (str(file), column)
-
-
-def test_live_it_draws_the_samples_it_was_fitted_on(tmp_path: Path) -> None:
-    policy = replace(corrected(), samples=5)
-    file = save_policy(policy, tmp_path / "gate.json", max_rounds=4)
-    assert choose_policy(str(file)).policy.needs.samples == 5
-    with pytest.raises(UsageError, match="suffice fit gate TRACES"):
-        choose_policy("gate")

@@ -125,14 +125,6 @@ def test_a_record_that_does_not_say_what_was_found_again_says_what_it_lacks() ->
     assert "9 questions" in refound_notes(old)[0]
 
 
-def test_what_was_found_again_without_that_relevance_adds_no_turn() -> None:
-    record = found_again("q", 1.0, 7.0)
-    reranked = tuple(replace(p, rerank_score=3.0) for p in record.rounds[0].passages or ())
-    first = replace(record.rounds[0], passages=reranked)
-    traces = to_trace_set([replace(record, rounds=(first, record.rounds[1]))])
-    assert Relevances.read(traces, "rerank_score").gold.tolist() == [3.0]
-
-
 def test_what_a_filter_does_to_a_record() -> None:
     traces = to_trace_set(
         [

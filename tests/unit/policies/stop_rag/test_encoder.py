@@ -111,34 +111,11 @@ def test_a_round_without_documents_is_a_state(words: Any) -> None:
     assert alone.document[0] == alone.document[1]
 
 
-def test_what_was_cut_is_counted_by_state(words: Any) -> None:
-    states = StateTexts(question=QUESTION, documents=(("Velor.",), (WALL,), ("The mill.",)))
-    separate = Tokenizer(words, window=16, mode="separate").encode([states]).truncation
-    assert separate == {
-        "states": 3,
-        "states_cut": 2,
-        "documents": 3,
-        "documents_cut": 1,
-        "questions": 1,
-        "questions_cut": 0,
-    }
-    joined = Tokenizer(words, window=16, mode="joined").encode([states, states]).truncation
-    assert [joined[name] for name in ("states", "states_cut", "questions")] == [6, 4, 2]
-
-
 def test_names_of_special_tokens_in_a_text_are_no_special_tokens(words: Any) -> None:
     tokenizer = Tokenizer(words, window=96, mode="joined")
     found = tokenizer.read("Who [SEP] founded?", ["a [CLS] mill [SEP] b"])[0]
     assert found.ids.count(words.sep_token_id) == 2
     assert found.ids.count(words.cls_token_id) == 1
-
-
-def test_a_tokenizer_without_separator_reads_pairs_only(plain_tokenizer: Path) -> None:
-    words = transformers.AutoTokenizer.from_pretrained(str(plain_tokenizer))
-    found = Tokenizer(words, window=96, mode="separate").read(QUESTION, [BRIDGE])[0]
-    assert list(found.ids) == [*words(QUESTION)["input_ids"], *words(BRIDGE)["input_ids"]]
-    with pytest.raises(UsageError, match="no separator token; use mode 'separate'"):
-        Tokenizer(words, window=96, mode="joined")
 
 
 # --- the encoder ----------------------------------------------------------------------------------
@@ -205,19 +182,6 @@ def test_gradients_reach_the_last_layers_only(tiny: Path) -> None:
         encoder.train_only(4)
 
 
-def test_masks_mark_question_and_document(tiny: Path) -> None:
-    encoder = TextEncoder.load(str(tiny))
-    one = texts(encoder)[0]
-    batch = encoder.batch([one])
-    assert batch.mask.sum() == len(one.ids)
-    question = batch.ids[0][batch.question[0]].tolist()
-    assert (
-        question == encoder.tokenizer("Who founded Velor?", add_special_tokens=False)["input_ids"]
-    )
-    assert not (batch.question & batch.document).any()
-    assert set(batch.types[0][batch.document[0]].tolist()) == {1}
-
-
 def test_identity_follows_weights_and_words_not_the_place(
     tiny: Path, make_encoder: Callable[..., Path], tmp_path: Path
 ) -> None:
@@ -234,11 +198,3 @@ def test_the_window_is_the_encoders_or_the_modes(tiny: Path) -> None:
     assert encoder.window(40, "joined") == 40
     with pytest.raises(UsageError, match="reads at most 96 tokens, not 97"):
         encoder.window(97, "separate")
-
-
-def test_windows_where_the_encoder_sets_no_limit(make_encoder: Callable[..., Path]) -> None:
-    kind, config = KINDS[3]
-    encoder = TextEncoder.load(str(make_encoder(kind, **config)))
-    assert encoder.limit is None
-    assert encoder.window(None, "separate") == 256
-    assert encoder.window(None, "joined") == 2048

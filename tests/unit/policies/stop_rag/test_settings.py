@@ -78,14 +78,6 @@ def test_rates_rise_over_a_tenth_and_fall_to_zero() -> None:
     assert found.rate_share(0, 1) == 1.0
 
 
-def test_batches_are_whole_trajectories() -> None:
-    assert TrainSettings(batch_states=128).trajectories_a_step(10, 100.0) == 14
-    assert TrainSettings(batch_states=1).trajectories_a_step(10, 100.0) == 1
-    assert TrainSettings(batch_states=20).trajectories_a_step(1, 0.0) == 20
-    found = TrainSettings(batch_states=20, batch_tokens=3000)
-    assert [found.trajectories_a_step(6, tokens) for tokens in (100.0, 1200.0, 9000.0)] == [4, 2, 1]
-
-
 @pytest.mark.parametrize(
     ("name", "value"),
     [

@@ -1,50 +1,23 @@
-"""The network over signals: its arithmetic against a plain twin, its training, what it refuses."""
+"""The network over signals learns when to stop."""
 
 from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from suffice.policies.method import FitRun
 from suffice.policies.stop_rag.settings import SignalTrainSettings
-from suffice.policies.stop_rag.signal_network import SignalNetwork, weight_shapes
 from suffice.policies.stop_rag.targets import stop_rounds
 
+pytest.importorskip("torch", reason="the extra 'learn' is missing")
+
+from suffice.policies.stop_rag.signal_network import train_signal_network
+from suffice.policies.stop_rag.training import Trajectories
+
 NAMES = ("known", "noise")
-SHORT = SignalTrainSettings(min_steps=250, epochs=1.0, width=16)
 
 
-def network(seed: int = 0, width: int = 5) -> SignalNetwork:
-    rng = np.random.default_rng(seed)
-    tensors = {
-        name: rng.normal(size=shape).astype(np.float32)
-        for name, shape in weight_shapes(2, width).items()
-    }
-    tensors["spread"] = np.array([0.5, 2.0], np.float32)
-    return SignalNetwork(names=NAMES, tensors=tensors)
-
-
-def test_a_state_gets_the_same_bits_alone() -> None:
-    rng = np.random.default_rng(1)
-    net = network(width=32)
-    columns = {name: rng.normal(size=(300, 7)) for name in NAMES}
-    columns["noise"][rng.random((300, 7)) < 0.2] = np.nan
-    whole = net.values(columns)
-    for row, column in [(0, 0), (17, 3), (299, 6)]:
-        alone = net.values(
-            {n: each[row : row + 1, column : column + 1] for n, each in columns.items()}
-        )
-        assert [each[0, 0] for each in alone] == [each[row, column] for each in whole]
-
-
-# --- training --------------------------------------------------------------------------------
-def trajectories(count: int, seed: int) -> Any:
+def trajectories(count: int, seed: int) -> Trajectories:
     """The first signal says, with noise, whether the answer is right by now."""
-    from suffice.policies.stop_rag.training import Trajectories
-
     rng = np.random.default_rng(seed)
     known_from = rng.integers(1, 6, (count, 1))
     number = np.arange(1, 6)
@@ -55,48 +28,15 @@ def trajectories(count: int, seed: int) -> Any:
     return Trajectories(states=signals, rewards=rewards, lengths=np.full(count, 5))
 
 
-@pytest.fixture(scope="module")
-def trained() -> Any:
-    pytest.importorskip("torch", reason="the extra 'learn' is missing")
-    from suffice.policies.stop_rag.signal_network import train_signal_network
-
-    return train_signal_network(NAMES, trajectories(100, 1), trajectories(40, 2), SHORT)
-
-
-def stops(found: Any, data: Any) -> Any:
-    stop, cont = found.network.values({n: data.states[..., i] for i, n in enumerate(NAMES)})
-    return stop_rounds(stop - cont, data.lengths, found.fitted.best.choice.threshold)
-
-
-def test_it_learns_when_to_stop(trained: Any) -> None:
+def test_it_learns_when_to_stop() -> None:
+    short = SignalTrainSettings(min_steps=250, epochs=1.0, width=16)
+    trained = train_signal_network(NAMES, trajectories(100, 1), trajectories(40, 2), short)
     fresh = trajectories(200, 3)
-    found = stops(trained, fresh)
+    columns = {name: fresh.states[..., index] for index, name in enumerate(NAMES)}
+    stop, cont = trained.network.values(columns)
+    found = stop_rounds(stop - cont, fresh.lengths, trained.fitted.best.choice.threshold)
     earned = fresh.rewards[np.arange(200), found - 1].mean()
     best = fresh.rewards.argmax(axis=1) + 1
     assert earned > 0.9
     assert found.mean() < 1.15 * best.mean()
     assert fresh.rewards.mean(axis=0).max() < 0.75  # no fixed number of rounds does that
-
-
-def test_a_killed_training_ends_with_the_same_network(trained: Any, tmp_path: Path) -> None:
-    from suffice.policies.stop_rag.signal_network import train_signal_network
-
-    class KilledError(Exception):
-        pass
-
-    def kill(progress: Any) -> None:
-        if progress.done == 130:
-            raise KilledError
-
-    file = tmp_path / "c.safetensors"
-    data = (NAMES, trajectories(100, 1), trajectories(40, 2), SHORT)
-    with pytest.raises(KilledError):
-        train_signal_network(*data, FitRun(checkpoint=file, progress=kill))
-    steps: list[int] = []
-    found = train_signal_network(
-        *data, FitRun(checkpoint=file, progress=lambda each: steps.append(each.done))
-    )
-    assert steps[0] == 126  # the last evaluation was at step 125
-    for name, each in trained.network.tensors.items():
-        np.testing.assert_array_equal(found.network.tensors[name], each)
-    assert found.fitted == trained.fitted

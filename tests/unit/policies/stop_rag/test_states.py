@@ -21,20 +21,6 @@ def trace_set(*records: QuestionRecord) -> TraceSet:
     return to_trace_set(records)
 
 
-def test_a_reward_is_the_mean_over_a_rounds_samples() -> None:
-    found = read_rewards(
-        trace_set(
-            sampled_record("a", [["no", "yes", "yes", "no"], ["yes"], ["no"]]),
-            sampled_record("b", [["Rome", "Oslo"], ["Oslo", "Oslo"]], gold=["Oslo", "Bergen"]),
-        ),
-        "em",
-    )
-    np.testing.assert_array_equal(found.values, [[0.5, 1.0, 0.0], [0.5, 1.0, np.nan]])
-    assert found.lengths.tolist() == [3, 2]
-    assert found.usable.tolist() == [True, True]
-    assert found.notes == ()
-
-
 def test_who_is_left_out_is_said() -> None:
     found = read_rewards(
         trace_set(
@@ -56,13 +42,6 @@ def test_who_is_left_out_is_said() -> None:
         "2 of 5 questions are left out for a round without samples, the first 'b' in round 2: "
         "record with suffice record --samples 8",
     )
-
-
-def test_the_order_of_samples_does_not_matter_to_the_bit() -> None:
-    drawn = ["a", "a b", "a b c"]
-    made = sampled_record("a", [drawn, drawn[::-1]], gold=["a b c d e f g"])
-    found = read_rewards(trace_set(made), "f1")
-    assert 0.0 < found.values[0, 0] == found.values[0, 1]
 
 
 def test_a_null_sample_is_an_empty_one() -> None:

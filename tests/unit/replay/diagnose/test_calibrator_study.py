@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -104,18 +104,6 @@ def test_intervals_resample_questions_with_all_their_rounds() -> None:
     assert (found.low, found.high) == pytest.approx(tuple(np.percentile(deltas, [2.5, 97.5])))
     assert study.results[0]["eval"]["delta_brier"] == Interval(estimate=0.0, low=0.0, high=0.0)
     assert study.results[0]["rule"]["delta_f1"] == Interval(estimate=0.0, low=0.0, high=0.0)
-
-
-@pytest.mark.parametrize(
-    ("settings", "says"),
-    [
-        ({"kinds": ["spline"]}, "unknown calibrator 'spline'"),
-        ({"eval_split": "tune"}, "two splits"),
-    ],
-)
-def test_what_cannot_be_studied_is_refused(settings: dict[str, Any], says: str) -> None:
-    with pytest.raises(UsageError, match=says):
-        calibrator_study(uneven_traces(20), **settings)
 
 
 def test_a_missing_split_and_missing_values_are_named() -> None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 from suffice.replay.diagnose.diagnosis import diagnosis
 from suffice.replay.settings import DiagnosisSettings, DiagnosticsSettings
-from suffice.testing.traces import make_record, random_records, to_trace_set
+from suffice.testing.traces import random_records, to_trace_set
 from suffice.trace.rounds.table import TraceSet
 
 SIGNALS = DiagnosticsSettings(signals=("answer_stable", "answer_token_margin"), resamples=20)
@@ -38,20 +37,3 @@ def test_policies_are_replayed_on_the_eval_split() -> None:
     assert document["selective"][0]["policy"] == RULE
     assert [each["name"] for each in document["signals"]] == list(SIGNALS.signals or ())
     assert document["types"][0]["labelled"] == 15
-
-
-def test_closed_book_is_no_round_of_the_breakdown() -> None:
-    made = []
-    for number in range(20):
-        record = make_record(
-            f"q{number:02d}", ["Rome", "Rome", "Oslo"], gold=["Oslo"],
-            split="tune" if number % 2 else "eval",
-        )  # fmt: skip
-        made.append(replace(record, closed_book=replace(record.rounds[0], passages=())))
-    settings = DiagnosisSettings(
-        signals=DiagnosticsSettings(signals=("answer_stable",), resamples=20),
-        policies=("closed-book", "fixed-1"),
-    )
-    found = diagnosis(to_trace_set(made), settings)
-    assert [each["policy"] for each in found.types[0]["policies"]] == ["fixed-1", "fixed-3"]
-    assert [each.name for each in found.replayed.policies] == ["closed-book", "fixed-1", "fixed-3"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
 
@@ -117,20 +116,6 @@ def test_concentration_in_nats() -> None:
     margins = next(each for each in found.signals if each["name"] == "answer_token_margin")
     assert margins["parts"]["tune"]["distinct"] > 12
     assert margins["parts"]["tune"]["concentration"] is None
-
-
-def test_what_is_skipped_says_why_and_json_is_strict() -> None:
-    found = diagnose(to_trace_set(uneven_records()), FEW)
-    assert found.skipped["self_consistency"] == "the trace has no samples"
-    assert (
-        found.skipped["judge_support"]
-        == "needs a model (suffice signals --llm), and is not recorded"
-    )
-    names = [each["name"] for each in found.signals]
-    assert "self_consistency" not in names
-    document = json.loads(json.dumps(found.to_json(), allow_nan=False))
-    assert [each["name"] for each in document["signals"]] == names
-    assert document["parts"]["tune"]["correlations"]["signals"] == names
 
 
 def test_wrong_settings_are_refused() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Callable
 
 import numpy as np
@@ -12,16 +11,6 @@ from numpy.typing import NDArray
 
 from suffice.replay.diagnose.signal_checks import ResampledD, Rows, figures_of, separations
 from suffice.stats.intervals import resampled_counts
-
-
-def slow_d(values: NDArray[np.float64], right: NDArray[np.bool_]) -> float:
-    """The definition, with Python's statistics."""
-    of_right, of_wrong = values[right].tolist(), values[~right].tolist()
-    if min(len(of_right), len(of_wrong)) < 2:
-        return math.nan
-    spread = (statistics.stdev(of_right) + statistics.stdev(of_wrong)) / 2
-    gap = statistics.fmean(of_right) - statistics.fmean(of_wrong)
-    return gap / spread if spread else math.nan
 
 
 def rows(n_questions: int = 40, seed: int = 0) -> Rows:
@@ -63,26 +52,6 @@ def test_resampled_r_equals_the_definition_on_the_drawn_rows() -> None:
             times = counts[given.questions].astype(int)
             drawn = np.repeat(given.values, times), np.repeat(given.right, times)
             assert found[number] == pytest.approx(np.corrcoef(*drawn)[0, 1], abs=1e-7)
-
-
-def test_separation_gathers_all_figures() -> None:
-    given = rows()
-    ((found, draws),) = separations([given], 40, resamples=200, seed=42)
-    assert found["right"] + found["wrong"] == 120
-    assert found["mean_right"] == pytest.approx(given.values[given.right].mean())
-    assert found["sd_wrong"] == pytest.approx(given.values[~given.right].std(ddof=1))
-    assert found["d_signed"].estimate == pytest.approx(slow_d(given.values, given.right))
-    assert found["d"].estimate == abs(found["d_signed"].estimate or 0.0)
-    assert draws.shape == (3, 200)
-    assert found["pearson"].estimate == figures_of(given)[1]
-    assert [found["pearson"].low, found["pearson"].high] == np.percentile(
-        draws[1], [2.5, 97.5]
-    ).tolist()
-    assert found["auroc"].low is not None
-    assert found["auroc"].high is not None
-    assert found["auroc"].low < (found["auroc"].estimate or 0.0) < found["auroc"].high
-    low, high = np.percentile(draws[2], [2.5, 97.5])
-    assert (found["auroc"].low, found["auroc"].high) == (low, high)
 
 
 @pytest.mark.parametrize(

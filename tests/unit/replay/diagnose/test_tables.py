@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.builders import drawn_records, eval_and_tune
+from tests.builders import drawn_records, eval_and_tune, with_rounds
 
 from suffice.replay.diagnose.diagnosis import Diagnosis, diagnosis
 from suffice.replay.settings import DiagnosisSettings, DiagnosticsSettings
@@ -24,8 +24,7 @@ def found(
     for number, record in enumerate(drawn):
         kind = "comparison" if number < 12 else "bridge\u202e"
         question = replace(record.question, type=kind)
-        rounds = tuple(replace(each, verbalized_confidence=5.0) for each in record.rounds)
-        made.append(replace(record, question=question, rounds=rounds))
+        made.append(replace(with_rounds(record, verbalized_confidence=5.0), question=question))
     settings = DiagnosisSettings(
         signals=DiagnosticsSettings(signals=signals, resamples=30), rules=rules
     )

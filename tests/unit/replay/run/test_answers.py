@@ -24,7 +24,6 @@ from suffice.measures.costs import paid_together
 from suffice.measures.measures import Measures
 from suffice.policies.file import save_policy
 from suffice.policies.rules.policy import RulePolicy
-from suffice.replay.choose.procedure import choose
 from suffice.replay.choose.search import search
 from suffice.replay.run.answers import answer_rounds
 from suffice.replay.run.compare import Comparison, compare
@@ -282,24 +281,6 @@ def test_a_search_finds_what_a_replay_of_its_rules_finds(answer: str) -> None:
     assert rule.interval.estimate == pytest.approx(replayed_rule.score)
     assert rule.cost == pytest.approx(replayed_rule.costs["llm_calls"])
     assert found.to_json()["answer"] == answer
-
-
-def test_a_choice_gains_nothing_by_stopping_where_the_best_answer_is_returned() -> None:
-    found = {
-        answer: choose(
-            shared("loopgain_w5"), answer=answer, metric="score", family="fixed", resamples=2
-        )
-        for answer in ("latest", "lowest:error")
-    }
-    lost = {
-        answer: next(row.loss for row in one.ranked if row.candidate.label == "fixed-1")
-        for answer, one in found.items()
-    }
-    assert lost["latest"] < -0.3
-    assert lost["lowest:error"] >= 0.0
-    assert {one.candidate.answer for one in found["lowest:error"].ranked} == {"lowest:error"}
-    with pytest.raises(UsageError, match="highest:NAME"):
-        choose(shared("loopgain_w5"), answer="most-confident")
 
 
 @pytest.mark.parametrize(

@@ -73,14 +73,6 @@ def best(costs: list[float], scores: list[float], at: float) -> tuple[float, str
 _NUMBERS = st.lists(st.integers(0, 6).map(float), min_size=4, max_size=4)
 
 
-@given(costs=_NUMBERS, scores=st.lists(st.floats(0, 1), min_size=4, max_size=4), at=st.floats(0, 8))
-def test_the_best_mix_is_no_worse_than_the_frontier(
-    costs: list[float], scores: list[float], at: float
-) -> None:
-    frontier = interpolate(np.array([costs]), np.array([scores]), np.array([at]))[0]
-    assert best(costs, scores, at)[0] >= frontier - 1e-9
-
-
 def test_the_best_mix_by_hand() -> None:
     """fixed-2 costs more than fixed-1 and scores less, so nobody would mix it in."""
     costs, scores = [1.0, 2.0, 3.0], [0.6, 0.2, 0.8]

@@ -179,14 +179,6 @@ def test_questions_of_redacted_records_are_known_by_their_ids(tmp_path: Path) ->
     assert found.policies[0].score == plain.policies[0].score
 
 
-def test_sets_linked_through_a_third_are_one_group() -> None:
-    a, b = list(coin_traces("a", seed=1).records()), list(coin_traces("b", seed=2).records())
-    sets = replayed(to_trace_set(a), to_trace_set(b), to_trace_set([*a[:20], *b[:20]]))
-    result = macro_means(sets)
-    assert result.shared == 40
-    assert [len(each.by_set) for each in result.policies] == [3, 3]
-
-
 def test_refusals() -> None:
     one = compare(coin_traces("a", seed=1), SETTINGS)
     with pytest.raises(UsageError, match="at least two"):
@@ -202,10 +194,3 @@ def test_refusals() -> None:
     by_gold = dataclasses.replace(SETTINGS, metric="f1")
     with pytest.raises(UsageError, match="has gold answers"):
         macro_means([one, compare(unlabelled, by_gold)])
-
-
-def test_json_is_plain() -> None:
-    document = macro_means(replayed(coin_traces("a", seed=1), coin_traces("b", seed=2))).to_json()
-    assert document["baseline"] == "fixed-2"
-    assert [each["labelled"] for each in document["sets"]] == [40, 40]
-    assert document["policies"][0]["f1_interval"]["low"] <= document["policies"][0]["f1"]

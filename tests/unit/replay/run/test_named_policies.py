@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.builders import with_rounds
 
 from suffice.cli.main import main
 from suffice.errors import UsageError
@@ -69,18 +70,6 @@ def notes(here: TraceSet, there: TraceSet, *policies: str, rules: tuple[str, ...
     return "\n".join(compare(here, settings).result.notes)
 
 
-def test_the_notes_say_where_it_was_fitted() -> None:
-    here, there = prefixed_traces("a", "a.parquet"), prefixed_traces("b", "b.parquet")
-    said = notes(here, there, "tasr", "fixed-2", rules=(RULE,))
-    assert (
-        f"fitted on split tune of b.parquet (10 questions), as asked by fit-on: tasr, {RULE}"
-        in said
-    )
-    assert "in-sample" not in said
-    assert "was fitted to round" not in said
-    assert "nothing was fitted on b.parquet" in notes(here, there, "fixed-2", "oracle-em")
-
-
 def test_rounds_that_were_never_fitted_are_named() -> None:
     here, there = prefixed_traces("a", "a.parquet"), prefixed_traces("b", "b.parquet", rounds=2)
     said = notes(here, there, "tasr", rules=(RULE,))
@@ -123,13 +112,7 @@ def test_traces_that_cannot_be_fitted_on_are_named() -> None:
         named_policies(here, ["tasr"], fit_on=there)
     with pytest.raises(UsageError, match=r"b\.parquet does not have.*--fit-on OTHER_TRACES"):
         named_policies(here, [], [RULE], fit_on=there)
-    with_own = [
-        dataclasses.replace(
-            each,
-            rounds=tuple(dataclasses.replace(one, signals={"mine": 1.0}) for one in each.rounds),
-        )
-        for each in prefixed_records("a")
-    ]
+    with_own = [with_rounds(each, signals={"mine": 1.0}) for each in prefixed_records("a")]
     rule = f"mine > 0 and {RULE}"
     with pytest.raises(UsageError, match=r"reads 'mine', which b2\.parquet does not record"):
         named_policies(

@@ -11,7 +11,6 @@ import pytest
 
 from suffice.errors import UsageError
 from suffice.measures.scores import Outcomes
-from suffice.replay.diagnose.report_data import report_data
 from suffice.replay.run.compare import Comparison, compare
 from suffice.replay.run.named_policies import closed_book_rounds, oracle_em, oracle_f1
 from suffice.replay.settings import ComparisonSettings
@@ -21,7 +20,6 @@ from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import QuestionRecord, Round, Usage
 from suffice.trace.rounds.schema import records_to_table
 from suffice.trace.rounds.table import TraceSet
-from suffice.trace.rounds.writer import write_traces
 
 CLOSED = Usage(
     llm_calls=1,
@@ -132,19 +130,6 @@ def test_gold_is_that_of_the_question_whatever_row_0_says(tmp_path: Path) -> Non
     found = read_traces(tmp_path / "t.parquet")
     assert closed_book_rounds(found).traces.gold == found.gold
     assert compared(found, "closed-book").result.policies[0].em == 1.0
-
-
-def test_it_survives_the_file_and_the_report(tmp_path: Path) -> None:
-    write_traces(
-        [remembered_record("a", "Oslo"), remembered_record("b", "x")], tmp_path / "t.parquet"
-    )
-    comparison = compared(read_traces(tmp_path / "t.parquet"), "closed-book", "fixed-1")
-    assert comparison.result.policies[0].em == 0.5
-    story = report_data(comparison.traces, comparison.result).stories[0]
-    assert (story.stops[0].round, story.stops[0].reason) == (
-        0,
-        "the answer without passages, round 0",
-    )
 
 
 NAN = math.nan

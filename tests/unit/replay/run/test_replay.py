@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.builders import with_rounds
 from tests.properties import examples
 from tests.question_records import question_records
 
@@ -198,13 +198,7 @@ def with_usage(records: list[QuestionRecord], seed: int, complete: bool) -> list
         )
 
     return [
-        dataclasses.replace(
-            record,
-            rounds=tuple(
-                dataclasses.replace(r, usage=usage(len(r.samples or ()))) for r in record.rounds
-            ),
-        )
-        for record in records
+        with_rounds(record, usage=lambda each: usage(len(each.samples or ()))) for record in records
     ]
 
 
@@ -280,26 +274,6 @@ def check_intervals(result: ReplayResult, built: Any, records: list[QuestionReco
     )
 
 
-def test_the_frontier_gain_by_hand() -> None:
-    """Two questions, one right at once and one from round 2: stopping each in time gains 1/4."""
-    first = make_record("a", ["x", "x", "x"], gold=["x"])
-    second = make_record("b", ["y", "x", "x"], gold=["x"])
-    published = CostModel(charge="published")
-    traces = to_trace_set([first, second])
-    built = named_policies(traces, ["fixed-1", "oracle-em"])
-    settings = ReplaySettings(baseline="fixed-1", cost="llm_calls", cost_model=published)
-    result = replay(traces, built, settings)
-    oracle = result.policies[1]
-    assert result.frontier is not None
-    assert (result.frontier.cost_name, result.frontier.costs) == ("llm_calls", (1.0, 2.0, 3.0))
-    assert result.frontier.scores == (0.5, 1.0, 1.0)
-    assert oracle.mean_rounds == 1.5
-    assert oracle.frontier_gain is not None
-    assert oracle.frontier_gain.estimate == pytest.approx(1.0 - 0.75)
-    assert oracle.delta is not None
-    assert oracle.delta.estimate == 0.5
-
-
 def test_the_gain_over_the_best_fixed_budget_draw_by_draw() -> None:
     """In every resample the budgets, and mixes of two, that cost what the policy costs there compete anew."""
     finished = (["x", "x", "x"], ["y", "x", "x"], ["y", "y", "x"], ["x", "x", "y"], ["y", "y", "y"])
@@ -348,9 +322,8 @@ def test_the_gain_over_the_best_fixed_budget_draw_by_draw() -> None:
 
 
 def test_cost_is_read_in_rounds_where_calls_are_unknown() -> None:
-    record = make_record("a", ["x", "y"], gold=["y"])
-    rounds = tuple(dataclasses.replace(each, usage=Usage()) for each in record.rounds)
-    _, result = run(to_trace_set([dataclasses.replace(record, rounds=rounds)]), ("fixed-2",), ())
+    record = with_rounds(make_record("a", ["x", "y"], gold=["y"]), usage=Usage())
+    _, result = run(to_trace_set([record]), ("fixed-2",), ())
     assert result.frontier is not None
     assert (result.frontier.cost_name, result.frontier.costs) == ("rounds", (1.0, 2.0))
     unknown = [name for name, paid in result.policies[0].costs.items() if paid is None]
@@ -358,7 +331,9 @@ def test_cost_is_read_in_rounds_where_calls_are_unknown() -> None:
     assert (result.policies[0].costs["rounds"], result.cost.name) == (2.0, "rounds")
 
 
-@pytest.mark.parametrize("name", ["prompt_tokens", "evaluated_tokens", "passages", "rounds"])
+@pytest.mark.parametrize(
+    "name", ["llm_calls", "prompt_tokens", "evaluated_tokens", "passages", "rounds"]
+)
 def test_any_known_cost_can_be_the_axis(name: str) -> None:
     """Stopping at 1 or 2 by need, against fixed-k at the same cost, by hand."""
     first = make_record("a", ["x", "x", "x"], gold=["x"])
@@ -369,6 +344,7 @@ def test_any_known_cost_can_be_the_axis(name: str) -> None:
     settings = ReplaySettings(baseline="fixed-1", cost=name, cost_model=published)
     result = replay(traces, built, settings)
     per_round = {
+        "llm_calls": (1, 1, 1),
         "prompt_tokens": (100, 200, 300),
         "evaluated_tokens": (100, 120, 140),
         "passages": (1, 1, 1),
@@ -425,50 +401,6 @@ def test_an_axis_that_is_not_recorded_is_refused() -> None:
             replay(traces, built, ReplaySettings(baseline="fixed-1", cost=name))
 
 
-def test_an_axis_unknown_for_one_policy_names_it() -> None:
-    rounds = tuple(
-        dataclasses.replace(each, signals={"judge_support": 5.0})
-        for each in make_record("a", ["x", "y"], gold=["y"]).rounds
-    )
-    traces = to_trace_set([dataclasses.replace(make_record("a", []), rounds=rounds)])
-    built = named_policies(traces, ["fixed-1"], ["judge_support > 3"])
-    with pytest.raises(
-        UsageError, match=r"judge_support > 3: cost 'llm_calls' is unknown.*judge_calls"
-    ):
-        replay(traces, built, ReplaySettings(baseline="fixed-1", cost="llm_calls"))
-
-
-def test_the_document_states_the_cost_and_what_priced_it() -> None:
-    record = make_record("a", ["x", "y"], gold=["y"])
-    rounds = tuple(
-        dataclasses.replace(r, usage=dataclasses.replace(r.usage, completion_tokens=10))
-        for r in record.rounds
-    )
-    traces = to_trace_set([dataclasses.replace(record, rounds=rounds)])
-    built = named_policies(traces, ["fixed-1"])
-    plain = replay(traces, built, ReplaySettings(baseline="fixed-1"))
-    document = plain.to_json(per_question=True)
-    assert (document["cost"], document["charge"]) == ("evaluated_tokens", "as-run")
-    assert document["prices"] is None
-    assert document["policies"][0]["usd"] is None
-    assert document["policies"][0]["rounds"] == {"a": 1}
-    (unknown,) = plain.notes
-    assert "so a policy that reads no answers pays for one" in unknown
-    model = CostModel(prices=Prices(input=1.0, cached=0.1, output=2.0))
-    settings = ReplaySettings(baseline="fixed-1", cost="usd", cost_model=model)
-    priced = replay(traces, built, settings)
-    document = priced.to_json()
-    assert document["cost"] == document["frontier"]["cost"] == "usd"
-    assert document["prices"]["cached"] == 0.1
-    assert document["energy"]["joules_per_prompt_token"] == 0.03
-    assert document["policies"][0]["usd"] == pytest.approx(120e-6)
-    assert document["policies"][0]["joules"] == pytest.approx(100 * 0.03 + 10 * 0.35)
-    assert priced.notes == (
-        unknown,
-        "prices: USD per million tokens: input 1, cached 0.1, output 2 (by hand)",
-    )
-
-
 def test_rounds_past_the_record_are_counted_and_noted() -> None:
     made = [make_record("a", ["x"] * 4, gold=["x"]), make_record("b", ["x", "y"], gold=["x"])]
     _, result = run(to_trace_set(made), ("fixed-1", "fixed-3", "fixed-5"), ("overlap > 0.99",))
@@ -493,23 +425,6 @@ def test_an_unknown_baseline_is_refused() -> None:
     traces = to_trace_set([make_record("a", ["x"])])
     with pytest.raises(UsageError, match="baseline 'fixed-3' is not among fixed-1"):
         replay(traces, named_policies(traces, ["fixed-1"]), ReplaySettings(baseline="fixed-3"))
-
-
-def test_unlabelled_questions_are_replayed_but_not_scored() -> None:
-    made = [
-        make_record("a", ["x", "x"], gold=["x"]),
-        make_record("b", ["y", "y"]),
-        make_record("c", ["z", "w"], gold=["q"]),
-    ]
-    _, result = run(to_trace_set(made), ("fixed-1", "fixed-2"), ())
-    assert (result.questions, result.labelled) == (3, 2)
-    assert result.policies[1].em == 0.5
-    assert result.policies[1].mean_rounds == 2.0
-    assert Counter(result.policies[1].stops.tolist()) == {2: 3}
-    _, unlabelled = run(to_trace_set(made[1:2]), ("fixed-1",), ("answer_stable",))
-    only = unlabelled.policies[1]
-    assert (only.em, only.f1, only.acc, only.delta, only.retained) == (None,) * 5
-    assert only.mean_rounds == 2.0
 
 
 def test_f1_kind_changes_f1_alone() -> None:

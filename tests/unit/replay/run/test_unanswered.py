@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.builders import of_rounds
+from tests.builders import of_rounds, with_rounds
 from tests.properties import examples
 
 from suffice.costs.usage import CostReads, stop_costs
@@ -124,16 +124,8 @@ def test_a_round_without_an_answer_spends_nothing_on_one(traces: TraceSet) -> No
 
 def test_costs_are_known_without_answer_calls_where_a_round_answers_or_goes_on() -> None:
     """One call a round: it answers where there is an answer, else it is the loop's."""
-    records = [
-        replace(
-            record,
-            rounds=tuple(
-                replace(finished, usage=Usage(llm_calls=1, prompt_tokens=10))
-                for finished in record.rounds
-            ),
-        )
-        for record in asked_at_the_end(4)
-    ]
+    usage = Usage(llm_calls=1, prompt_tokens=10)
+    records = [with_rounds(record, usage=usage) for record in asked_at_the_end(4)]
     paid = stop_costs(to_trace_set(records), reads=CostReads())
     for name, each in (("llm_calls", 1), ("prompt_tokens", 10)):
         costs = paid[name]

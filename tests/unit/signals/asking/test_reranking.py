@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import statistics
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -80,9 +79,6 @@ def test_a_question_without_anything_to_score_is_not_asked_about() -> None:
     assert (reranker.asked, reranking.by_row, reranking.calls) == ([], {}, {})
 
 
-STATISTICS = (RERANK_TOP_SCORE, RERANK_MEAN, RERANK_VARIANCE, RERANK_VARIANCE_RAW)
-
-
 def view(*rounds: Mapping[str, float | None]) -> LoopView:
     return LoopView(
         "q",
@@ -105,16 +101,6 @@ def test_values_by_hand() -> None:
     assert RERANK_VARIANCE(rounds) == pytest.approx(0.13, abs=1e-12)
 
 
-def test_the_top_score_is_a_running_maximum_of_raw_scores() -> None:
-    rounds = view({"a": -1.5}, {"b": -4.0}, {"c": 2.0}, {"d": 1.0}).rounds
-    assert [RERANK_TOP_SCORE(LoopView("q", rounds[:t])) for t in range(1, 5)] == [
-        -1.5,
-        -1.5,
-        2.0,
-        2.0,
-    ]
-
-
 def test_variance_at_its_ends() -> None:
     assert RERANK_VARIANCE(view({"a": 1.0, "b": 0.0})) == 0.25
     assert RERANK_VARIANCE(view({"a": 1.0})) == 0.0
@@ -123,22 +109,6 @@ def test_variance_at_its_ends() -> None:
     # K = 10 with all but the extremes in the middle: the lower bound 1 / (2K).
     ten = view({str(i): 0.5 for i in range(8)} | {"low": 0.0, "high": 1.0})
     assert RERANK_VARIANCE(ten) == pytest.approx(1 / 20, abs=1e-15)
-
-
-def test_a_passage_counts_once() -> None:
-    assert RERANK_MEAN(view({"a": 1.0}, {"a": 1.0, "b": 4.0})) == 2.5
-
-
-def test_missing_scores_are_left_out_or_leave_it_undefined() -> None:
-    assert RERANK_MEAN(view({"a": None, "b": 3.0, "c": math.nan})) == 3.0
-    for rounds in (view({"a": None}), LoopView("q", (Round(answer="x"),))):
-        assert all(math.isnan(spec(rounds)) for spec in STATISTICS)
-
-
-def test_no_passages_have_no_variance_and_no_other_statistic() -> None:
-    assert RERANK_VARIANCE(view({}, {})) == 0.0
-    others = (RERANK_TOP_SCORE, RERANK_MEAN, RERANK_VARIANCE_RAW)
-    assert all(math.isnan(spec(view({}))) for spec in others)
 
 
 @given(
