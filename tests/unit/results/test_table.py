@@ -5,7 +5,7 @@ import io
 import math
 import re
 from dataclasses import dataclass
-from unicodedata import combining, east_asian_width
+from unicodedata import category, combining, east_asian_width
 
 import pytest
 from hypothesis import given, settings
