@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from suffice.contracts import Calibrator, Signal, StopPolicy
+from suffice.contracts import Calibrator, StopPolicy
 from suffice.errors import SufficeWarning, UsageError, all_of, unknown_name
 from suffice.measures.measures import Measures, Traces
 from suffice.measures.scores import Outcomes, gold_answers
@@ -30,7 +30,7 @@ from suffice.signals.abstained import (
     stated_phrases,
 )
 from suffice.signals.columns.arrays import Texts
-from suffice.signals.registry import own_among, resolve, why_undefined
+from suffice.signals.registry import SignalSpec, own_among, resolve, why_undefined
 from suffice.signals.table import SignalTable, read_columns, refuse_lacking
 from suffice.stats.maps import (
     PerRoundCalibrator,
@@ -180,7 +180,7 @@ def fit_notes(fitted_on: Mapping[str, Any]) -> list[str]:
 # --- what is fitted on ---------------------------------------------------------------------------
 def fit_data(
     traces: TraceSet | Measures,
-    signals: Iterable[str | Signal],
+    signals: Iterable[str | SignalSpec],
     *,
     split: str = FIT_SPLIT,
     f1_kind: F1Kind = "hotpotqa",
@@ -510,7 +510,7 @@ def _counted(traces: TraceSet) -> tuple[Mask, str]:
     return counted, f"{which} of {traces.origin.source}"
 
 
-def _missing_input(spec: Signal, traces: TraceSet, absent: Mask) -> str:
+def _missing_input(spec: SignalSpec, traces: TraceSet, absent: Mask) -> str:
     """What most often lacks where a signal is undefined, and what to type; may be empty."""
     some = np.asarray(absent.any(axis=1))
     some[np.flatnonzero(some)[_LOOKED_AT:]] = False

@@ -9,13 +9,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, get_args, runtime_checkable
 
-from suffice.contracts import Certainty, LoopNeeds, Signal, StopPolicy
+from suffice.contracts import Certainty, LoopNeeds, StopPolicy
 from suffice.errors import DataError, UsageError
 from suffice.options import Option
 from suffice.policies.defaults import FIT_SPLIT, CalibratorKind
 from suffice.scoring import F1Kind
 from suffice.signals.abstained import abstained_signal
-from suffice.signals.registry import LLM_STOP, given_by
+from suffice.signals.registry import LLM_STOP, SignalSpec, given_by
 from suffice.stats.fields import Fields
 
 if TYPE_CHECKING:  # the registry loads no kind but the one that a file holds
@@ -90,7 +90,7 @@ def read_abstention(fields: Fields) -> tuple[str, ...] | None:
     return phrases
 
 
-def loop_needs(specs: Iterable[Signal], *, samples: int = USUAL_SAMPLES, **own: Any) -> LoopNeeds:
+def loop_needs(specs: Iterable[SignalSpec], *, samples: int = USUAL_SAMPLES, **own: Any) -> LoopNeeds:
     """What a loop must give a policy that reads these signals."""
     read = tuple(map(given_by, specs))
     asks = {spec.asks for spec in read}

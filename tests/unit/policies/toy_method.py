@@ -10,11 +10,11 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.contracts import Explanation, Facts, LoopNeeds, PolicyTable, Signal
+from suffice.contracts import Explanation, Facts, LoopNeeds, PolicyTable
 from suffice.measures.measures import Measures
 from suffice.options import Option
 from suffice.policies.method import FitRun, Method, Preset
-from suffice.signals.registry import resolve
+from suffice.signals.registry import SignalSpec, resolve
 from suffice.stats.fields import Fields
 
 
@@ -30,7 +30,7 @@ class ToyPolicy:
     signals = ("overlap",)
 
     @property
-    def specs(self) -> tuple[Signal, ...]:
+    def specs(self) -> tuple[SignalSpec, ...]:
         """Overlap."""
         return (resolve("overlap"),)
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
 
 import numpy as np
 
-from suffice.contracts import Certainty, Explanation, Facts, LoopNeeds, PolicyTable, Signal
+from suffice.contracts import Certainty, Explanation, Facts, LoopNeeds, PolicyTable
 from suffice.errors import SufficeWarning, UsageError
 from suffice.options import Option
 from suffice.policies.method import (
@@ -36,7 +36,7 @@ from suffice.policies.method import (
 )
 from suffice.scoring import F1Kind
 from suffice.signals.abstained import abstained_signal
-from suffice.signals.registry import resolve
+from suffice.signals.registry import SignalSpec, resolve
 from suffice.stats.fields import Fields, known, numbers
 from suffice.stats.logistic import sigmoids
 from suffice.stats.units import Array, Mask
@@ -224,7 +224,7 @@ class ABRagPolicy:
         return (*self.weights, *((_ABSTAINED,) if self.reads_abstention else ()))
 
     @cached_property
-    def specs(self) -> tuple[Signal, ...]:
+    def specs(self) -> tuple[SignalSpec, ...]:
         """Declarations of those signals, with this policy's settings."""
         return tuple(
             abstained_signal(self.abstention)

@@ -28,7 +28,6 @@ from suffice.contracts import (
     PolicyTable,
     RecordedSets,
     SetMember,
-    Signal,
 )
 from suffice.errors import DataError, UsageError
 from suffice.policies.defaults import FIT_SPLIT
@@ -43,6 +42,7 @@ from suffice.policies.micp.settings import (
     StopOn,
 )
 from suffice.scoring import Match
+from suffice.signals.registry import SignalSpec
 from suffice.signals.samples import (
     CLUSTERINGS,
     Clustering,
@@ -166,7 +166,7 @@ class MiCPPolicy:
         return (_TOP, _ENTROPY) if self.penalty else (_TOP,)
 
     @cached_property
-    def specs(self) -> tuple[Signal, ...]:
+    def specs(self) -> tuple[SignalSpec, ...]:
         """Declarations of those signals, over its clusters."""
         make = {_ENTROPY: entropy_signal, _TOP: top_cluster_signal}
         return tuple(make[name](self.clusters.by) for name in self.signals)

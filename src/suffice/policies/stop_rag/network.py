@@ -18,7 +18,6 @@ from functools import cache, partial
 from typing import Any
 
 from suffice._optional import require
-from suffice.contracts import Signal
 from suffice.errors import DataError, UsageError, first_line
 from suffice.policies.stop_rag.encoder import PURPOSE, Batch, TextEncoder, Tokenizer, Tokens, torch
 from suffice.policies.stop_rag.settings import Mode, TrainSettings
@@ -322,7 +321,7 @@ class TextModel:
     encoder_sha256: str
     shape: NetworkShape
     data: bytes = field(repr=False)
-    specs: tuple[Signal, ...] = field(init=False, repr=False, compare=False)
+    specs: tuple[SignalSpec, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         ready = cache(lambda: TextScorer(self.network()))  # built when it is first asked
