@@ -27,7 +27,6 @@ from suffice.errors import SufficeWarning, UsageError
 from suffice.options import Option
 from suffice.policies.method import (
     USUAL_SAMPLES,
-    FitRun,
     Method,
     Preset,
     loop_needs,
@@ -415,19 +414,11 @@ class ABRag(Method):
         """The corrected preset also has a choice of S2."""
         return CorrectedSettings if preset == "corrected" else PublishedSettings
 
-    def fit(
-        self,
-        measures: Measures,
-        preset: Preset,
-        settings: Any,
-        split: str,
-        run: FitRun | None = None,
-    ) -> ABRagPolicy:
+    def fit(self, measures: Measures, preset: Preset, settings: Any, split: str) -> ABRagPolicy:
         """See :mod:`suffice.policies.ab_rag.fit`."""
         from suffice.policies.ab_rag.fit import fit_ab_rag, published_ab_rag
         from suffice.policies.fitting import warn_of_undefined
 
-        del run
         if preset == "published":
             policy = published_ab_rag(
                 measures, certainty=settings.certainty, threshold=settings.threshold

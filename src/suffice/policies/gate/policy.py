@@ -25,7 +25,7 @@ from suffice.policies.gate.settings import (
     chosen_action,
     remaining_share,
 )
-from suffice.policies.method import FitRun, Fitted, Method, Preset, loop_needs
+from suffice.policies.method import Fitted, Method, Preset, loop_needs
 from suffice.signals.registry import SignalSpec
 from suffice.signals.samples import CANDIDATE_AGREEMENT, CONTRADICTION
 from suffice.stats.fields import Fields, known
@@ -334,18 +334,10 @@ class GateMethod(Method):
     main_field = "settings"
     options = RoundCosts
 
-    def fit(
-        self,
-        measures: Measures,
-        preset: Preset,
-        settings: Any,
-        split: str,
-        run: FitRun | None = None,
-    ) -> GatePolicy:
+    def fit(self, measures: Measures, preset: Preset, settings: Any, split: str) -> GatePolicy:
         """A gate that stops loops."""
         from suffice.policies.gate.fit import fit_gate_policy, published_gate_policy
 
-        del run
         costs = _costs(settings)
         if preset == "published":
             return published_gate_policy(measures.traces, costs)

@@ -31,7 +31,7 @@ from suffice.contracts import (
 )
 from suffice.errors import DataError, UsageError
 from suffice.policies.defaults import FIT_SPLIT
-from suffice.policies.method import FitRun, Method, Preset, loop_needs, read_told
+from suffice.policies.method import Method, Preset, loop_needs, read_told
 from suffice.policies.micp.relevance_filter import RelevanceFilter
 from suffice.policies.micp.settings import (
     CALIBRATE,
@@ -398,18 +398,10 @@ class MiCP(Method):
     main_field = "stops"
     options = MiCPSettings
 
-    def fit(
-        self,
-        measures: Measures,
-        preset: Preset,
-        settings: Any,
-        split: str,
-        run: FitRun | None = None,
-    ) -> MiCPPolicy:
+    def fit(self, measures: Measures, preset: Preset, settings: Any, split: str) -> MiCPPolicy:
         """See :func:`suffice.policies.micp.fit.fit_micp`."""
         from suffice.policies.micp.fit import fit_micp
 
-        del run
         return fit_micp(measures, preset, split, settings)
 
     def read(self, document: Mapping[str, Any], file: Path) -> MiCPPolicy:

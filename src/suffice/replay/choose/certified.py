@@ -18,7 +18,7 @@ from suffice.measures.seen import record_banners
 from suffice.options import Option, settings_of
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.fitting import LABELS, fit_notes, fit_questions
-from suffice.policies.method import FitRun, Fitted, Method, Preset, RuleKind
+from suffice.policies.method import Fitted, Method, Preset, RuleKind
 from suffice.policies.rules.policy import RulePolicy, rule_needs
 from suffice.replay.choose.bounds import (
     CertifySettings,
@@ -371,27 +371,13 @@ class Certified(RuleKind, Method):
         del preset
         return CertifiedSettings
 
-    def fit(
-        self,
-        measures: Measures,
-        preset: Preset,
-        settings: Any,
-        split: str,
-        run: FitRun | None = None,
-    ) -> StopPolicy:
+    def fit(self, measures: Measures, preset: Preset, settings: Any, split: str) -> StopPolicy:
         """The policy of :func:`fit_certified`."""
-        return self.fit_told(measures, preset, settings, split, run).policy
+        return self.fit_told(measures, preset, settings, split).policy
 
-    def fit_told(
-        self,
-        measures: Measures,
-        preset: Preset,
-        settings: Any,
-        split: str,
-        run: FitRun | None = None,
-    ) -> Fitted:
-        """The same with the members tested; what goes to a folder is counted there."""
-        del preset, run
+    def fit_told(self, measures: Measures, preset: Preset, settings: Any, split: str) -> Fitted:
+        """The same with the members tested."""
+        del preset
         outcome = fit_certified(measures, replace(settings, split=split))
         return Fitted(
             policy=outcome.policy,
