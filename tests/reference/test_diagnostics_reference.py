@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from suffice.measures.measures import Measures
-from suffice.replay.diagnose.diagnosis import SelectiveSettings, selective
+from suffice.replay.diagnose.diagnosis import selective
 from suffice.replay.diagnose.signal_diagnostics import diagnose
-from suffice.replay.settings import DiagnosticsSettings
+from suffice.replay.settings import DiagnosisSettings, DiagnosticsSettings
 from suffice.signals.table import signal_table
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.table import TraceSet
@@ -61,7 +61,7 @@ def test_selective_prediction_of_ab_rag() -> None:
         "f1": scored.f1[rows, last],
         "abstained": np.zeros(traces.n_questions, bool),
     }
-    found = selective(confidence, at_stop, SelectiveSettings(threshold=0.6, resamples=20))
+    found = selective(confidence, at_stop, DiagnosisSettings(threshold=0.6, signals=DiagnosticsSettings(resamples=20)))
     assert found["auroc"].estimate == pytest.approx(0.644, abs=0.0005)
     assert (found["above"]["questions"], found["below"]["questions"]) == (155, 45)
     assert found["above"]["em"].estimate == pytest.approx(0.516, abs=0.0005)
