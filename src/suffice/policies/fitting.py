@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from types import MappingProxyType
@@ -75,6 +75,13 @@ class FitData:
         """A fold number for every question, (n_questions,), one for all of a unit, as many units in each."""
         unit = numbered_units(self.units)
         return folds(int(unit.max(initial=0)) + 1, seed)[unit]
+
+    def held_out(self, seed: int = 42) -> Iterator[tuple[Mask, Mask]]:
+        """The questions of each fold, and those to fit on for them: all others, if there are any."""
+        fold = self.folds(seed)
+        for number in np.unique(fold):
+            held_out = fold == number
+            yield held_out, held_out if held_out.all() else ~held_out
 
     @property
     def chosen_by(self) -> Mapping[str, Any]:
@@ -428,11 +435,8 @@ def out_of_fold(
     values = data.table.signal(signal)
     n_questions, n_rounds = values.shape
     warn_of_little(data, f"out of fold, calibrated({signal})")
-    fold = data.folds(seed)
     calibrated = np.full((n_rounds, n_questions), np.nan).T
-    for number in np.unique(fold):
-        held_out = fold == number
-        others = held_out if held_out.all() else ~held_out
+    for held_out, others in data.held_out(seed):
         calibrator = fit_calibrator(data, signal, kind=kind, undefined=undefined, rows=others)
         calibrated[held_out] = calibrator.predict_rounds(values[held_out])
     return calibrated
@@ -441,11 +445,9 @@ def out_of_fold(
 def base_rates_out_of_fold(data: FitData, *, seed: int = 42) -> Array:
     """Mean EM of each round over the other folds' questions, (n_questions, n_rounds)."""
     em = data.outcomes.em
-    fold = data.folds(seed)
     rates = np.empty(em.shape)
-    for number in np.unique(fold):
-        held_out = fold == number
-        rates[held_out] = _mean_by_round(em if held_out.all() else em[~held_out])
+    for held_out, others in data.held_out(seed):
+        rates[held_out] = _mean_by_round(em[others])
     return rates
 
 

@@ -420,19 +420,10 @@ class ABRag(Method):
         from suffice.policies.fitting import warn_of_undefined
 
         if preset == "published":
-            policy = published_ab_rag(
-                measures, certainty=settings.certainty, threshold=settings.threshold
-            )
+            policy = published_ab_rag(measures, settings)
             warn_of_undefined(policy, measures, self.name, policy.where_undefined)
             return policy
-        policy = fit_ab_rag(
-            measures,
-            split,
-            certainty=settings.certainty,
-            support=settings.support,
-            threshold=settings.threshold,
-            f1_kind=settings.f1_kind or "hotpotqa",
-        )
+        policy = fit_ab_rag(measures, split, settings)
         warn_of_undefined(policy, measures.only_split(split), self.name, policy.where_undefined)
         return policy
 

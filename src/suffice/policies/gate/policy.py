@@ -336,11 +336,15 @@ class GateMethod(Method):
 
     def fit(self, measures: Measures, preset: Preset, settings: Any, split: str) -> GatePolicy:
         """A gate that stops loops."""
-        from suffice.policies.gate.fit import fit_gate_policy, published_gate_policy
+        from suffice.policies.gate.fit import fit_gate_policy, samples_a_round
 
         costs = _costs(settings)
         if preset == "published":
-            return published_gate_policy(measures.traces, costs)
+            return GatePolicy(
+                settings=GateSettings.published(costs=costs),
+                rounds=max(1, measures.traces.n_rounds),
+                samples=samples_a_round(measures),
+            )
         return fit_gate_policy(measures, split, costs or DEFAULT_COSTS)
 
     def plan_settings(self, preset: Preset) -> type[Any]:

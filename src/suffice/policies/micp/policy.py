@@ -399,10 +399,10 @@ class MiCP(Method):
     options = MiCPSettings
 
     def fit(self, measures: Measures, preset: Preset, settings: Any, split: str) -> MiCPPolicy:
-        """See :func:`suffice.policies.micp.fit.fit_micp`."""
-        from suffice.policies.micp.fit import fit_micp
+        """Fit on the splits ``optimize`` and ``calibrate``, or on a division of ``split``."""
+        from suffice.policies.micp.fit import fit_on, fit_parts
 
-        return fit_micp(measures, preset, split, settings)
+        return fit_on(fit_parts(measures, split, settings), preset, settings)
 
     def read(self, document: Mapping[str, Any], file: Path) -> MiCPPolicy:
         """See :meth:`suffice.policies.method.PolicyKind.read`."""
