@@ -17,7 +17,6 @@ from suffice.replay.settings import ComparisonSettings
 from suffice.scoring import exact_match
 from suffice.signals.table import signal_table
 from suffice.testing.traces import sampled_records, to_trace_set
-from suffice.trace.rounds.records import Gold
 from suffice.trace.rounds.table import TraceSet
 
 RECORDS = sampled_records(300)
@@ -88,16 +87,6 @@ def test_the_filter_is_replayed_on_recorded_relevance(tmp_path: Path) -> None:
     assert shown < some
 
 
-def test_unlabelled_questions_have_sets_and_no_coverage(tmp_path: Path) -> None:
-    bare = to_trace_set([replace(each, gold=Gold()) for each in RECORDS])
-    found = replayed(fitted(), tmp_path, bare).sets
-    assert found is not None
-    assert found.coverage is None
-    assert found.objective is None
-    assert found.set_size.estimate > 0
-    assert found.to_json()["coverage"] is None
-
-
 def test_what_breaks_the_promise_is_noted(tmp_path: Path) -> None:
     fewer = [
         replace(each, rounds=tuple(replace(r, samples=(r.samples or ())[:3]) for r in each.rounds))
@@ -139,13 +128,6 @@ def test_a_budget_below_the_policys_own_ends_sets_too(tmp_path: Path) -> None:
     assert found.sets.objective <= found.mean_rounds + 1  # mean rounds less a gain in [-1, 1]
 
 
-def test_a_budget_that_no_record_reaches_changes_nothing(tmp_path: Path) -> None:
-    policy = fitted()
-    path = save_policy(policy, tmp_path / "far.json", max_rounds=10**9)
-    far = compare(TRACES, ComparisonSettings(policies=(str(path),))).result.policies[0]
-    assert far.to_json() == replayed(policy, tmp_path).to_json()
-
-
 def test_retention_is_not_measured_where_passages_were_dropped(tmp_path: Path) -> None:
     policy = fitted()
     assert policy.filter is not None
@@ -168,13 +150,6 @@ def test_ties_that_prevent_stops_are_counted(tmp_path: Path) -> None:
     assert any("ties prevented a stop in" in note for note in found.notes)
 
 
-def test_figures_on_fitting_questions_are_called_in_sample(tmp_path: Path) -> None:
-    path = save_policy(fitted(), tmp_path / "policy.json", max_rounds=3)
-    settings = ComparisonSettings(policies=(str(path),), split="calibrate")
-    notes = compare(TRACES, settings).result.notes
-    assert any("in-sample" in note for note in notes)
-
-
 def test_rounds_of_another_loop_are_noted(tmp_path: Path) -> None:
     policy = replace(fitted(), fitted_on={"loop": {"model": "one", "retriever": "bm25"}})
     run = {"model": "two", "retriever": "bm25", "prompt": "bare"}
@@ -184,22 +159,6 @@ def test_rounds_of_another_loop_are_noted(tmp_path: Path) -> None:
     assert [note for note in found.notes if "may not hold" in note] == [
         "its promise may not hold here: model 'one' there, 'two' here"
     ]
-
-
-def test_a_record_of_entropies_alone_has_empty_sets_and_says_so(tmp_path: Path) -> None:
-    bare = [
-        replace(
-            each,
-            rounds=tuple(
-                replace(r, samples=None, signals={"normalized_entropy": 0.0}) for r in each.rounds
-            ),
-        )
-        for each in RECORDS
-    ]
-    found = replayed(fitted(), tmp_path, to_trace_set(bare)).sets
-    assert found is not None
-    assert not any(each.answers for each in found.sets)
-    assert any("hold 0 samples" in note for note in found.notes)
 
 
 def test_coverage_needs_gold_answers(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 from pathlib import Path
@@ -21,7 +20,6 @@ from suffice.replay.run.compare import compare
 from suffice.replay.run.results import ReplayResult
 from suffice.replay.settings import ComparisonSettings
 from suffice.testing.traces import make_record, random_records, to_trace_set
-from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.rounds.table import TraceSet
 from suffice.trace.rounds.writer import write_traces
@@ -130,16 +128,6 @@ def test_a_file_as_baseline_is_found_among_the_policies(files: dict[str, str]) -
     assert found.baseline == "tasr"
     found = compared(split_traces("eval"), "fixed-1", baseline=files["rule"])
     assert names(found) == ["fixed-1", "rule"]
-
-
-def test_another_file_of_the_same_kind_as_baseline_gets_a_number(
-    files: dict[str, str], tmp_path: Path
-) -> None:
-    other = save_policy(RulePolicy(rule="not abstained"), tmp_path / "other.json")
-    found = compared(split_traces("eval"), files["rule"], files["rule"], baseline=str(other))
-    assert names(found) == ["rule", "rule#2", "rule#3"]
-    assert found.baseline == "rule#3"
-    assert found.policies[2].stops.tolist() != found.policies[0].stops.tolist()
 
 
 def test_bare_method_names_are_fitted_on_tune() -> None:
@@ -255,13 +243,6 @@ def test_unknown_names_list_what_is_known(name: str) -> None:
         compared(split_traces("eval"), name)
 
 
-def test_impossible_names_are_refused() -> None:
-    with pytest.raises(UsageError, match="from 1 to 32767, found 0"):
-        compared(split_traces("eval"), "fixed-0")
-    with pytest.raises(DataError, match="no such policy file"):
-        compared(split_traces("eval"), "missing.json")
-
-
 # --- splits -----------------------------------------------------------------------------------------
 
 
@@ -316,49 +297,6 @@ def test_json_per_question() -> None:
     document = json.loads(json.dumps(found.to_json(per_question=True), allow_nan=False))
     assert document["policies"][0]["rounds"] == {f"0{n}": 2 for n in range(6)}
     assert document["policies"][1]["rounds"] == {f"0{n}": 1 if n % 2 else 2 for n in range(6)}
-
-
-def test_json_without_labels_is_null_not_nan() -> None:
-    found = compared(
-        to_trace_set([make_record("a", ["x", "y"])]),
-        "fixed-1",
-        rules=("answer_stable",),
-        metric="f1",
-    )
-    document = json.loads(json.dumps(found.to_json(), allow_nan=False))
-    for entry in document["policies"]:
-        nulls = ("em", "f1", "acc", "delta_f1", "retained_f1", "completion_tokens")
-        assert [entry[name] for name in nulls] == [None] * 6
-    assert document["frontier"] is None
-
-
-def test_the_hash_of_a_rule_does_not_depend_on_what_the_trace_stores() -> None:
-    """A stored signal and the same one computed are the same rule."""
-    plain = make_record("a", ["x", "y"], gold=["x"])
-    rounds = tuple(dataclasses.replace(each, signals={"overlap": 0.1}) for each in plain.rounds)
-    stored = dataclasses.replace(plain, rounds=rounds)
-    hashes = {
-        compared(to_trace_set([each]), rules=("overlap > 0.5",)).policies[0].hash
-        for each in (plain, stored)
-    }
-    assert len(hashes) == 1
-
-
-def test_a_file_fitted_on_the_replayed_questions_is_said_to_be(tmp_path: Path) -> None:
-    records = [
-        make_record(f"q{n}", ["a", "a", "b"], gold=["a"], margins=[1.0 + n, 2.0, 3.0], split="tune")
-        for n in range(6)
-    ]
-    write_traces(records, tmp_path / "t.parquet")
-    traces = read_traces(tmp_path / "t.parquet")
-    file = save_policy(fit_method("tasr", traces, "published", "tune"), tmp_path / "p.json")
-    for split in ("tune", None):
-        notes = compare(traces, ComparisonSettings(policies=(str(file),), split=split)).result.notes
-        assert any(
-            note.startswith("p.json was fitted on questions it is scored on") for note in notes
-        )
-    notes = compare(traces, ComparisonSettings(policies=("fixed-2",), split="tune")).result.notes
-    assert not any("fitted" in note for note in notes)
 
 
 def test_a_method_fitted_for_a_replay_is_fitted_by_the_f1_that_is_scored() -> None:

@@ -69,18 +69,6 @@ def notes(here: TraceSet, there: TraceSet, *policies: str, rules: tuple[str, ...
     return "\n".join(compare(here, settings).result.notes)
 
 
-def test_the_notes_say_where_it_was_fitted() -> None:
-    here, there = prefixed_traces("a", "a.parquet"), prefixed_traces("b", "b.parquet")
-    said = notes(here, there, "tasr", "fixed-2", rules=(RULE,))
-    assert (
-        f"fitted on split tune of b.parquet (10 questions), as asked by fit-on: tasr, {RULE}"
-        in said
-    )
-    assert "in-sample" not in said
-    assert "was fitted to round" not in said
-    assert "nothing was fitted on b.parquet" in notes(here, there, "fixed-2", "oracle-em")
-
-
 def test_rounds_that_were_never_fitted_are_named() -> None:
     here, there = prefixed_traces("a", "a.parquet"), prefixed_traces("b", "b.parquet", rounds=2)
     said = notes(here, there, "tasr", rules=(RULE,))

@@ -11,7 +11,6 @@ import pytest
 
 from suffice.errors import UsageError
 from suffice.measures.scores import Outcomes
-from suffice.replay.diagnose.report_data import report_data
 from suffice.replay.run.compare import Comparison, compare
 from suffice.replay.run.named_policies import closed_book_rounds, oracle_em, oracle_f1
 from suffice.replay.settings import ComparisonSettings
@@ -21,7 +20,6 @@ from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import QuestionRecord, Round, Usage
 from suffice.trace.rounds.schema import records_to_table
 from suffice.trace.rounds.table import TraceSet
-from suffice.trace.rounds.writer import write_traces
 
 CLOSED = Usage(
     llm_calls=1,
@@ -88,29 +86,12 @@ def test_other_policies_do_not_see_round_0() -> None:
     assert with_it.n_rounds == without.n_rounds == 3
 
 
-def test_it_can_be_the_baseline_and_come_twice() -> None:
-    found = to_trace_set([remembered_record("a", "Oslo"), remembered_record("b", "no")])
-    result = compared(found, "closed-book", "closed-book", "fixed-3", baseline="closed-book").result
-    assert [each.name for each in result.policies] == ["closed-book", "closed-book#2", "fixed-3"]
-    delta = result.policies[2].delta
-    assert delta is not None
-    assert delta.estimate == pytest.approx(0.5)
-    assert result.policies[0].hash != result.policies[2].hash
-
-
 def test_a_question_without_round_0_is_named_with_how_to_record_it() -> None:
     found = to_trace_set(
         [remembered_record("a", "Oslo"), remembered_record("b", None), remembered_record("c", None)]
     )
     with pytest.raises(UsageError, match=r"2 of 3 questions.*'b'.*suffice record .* --closed-book"):
         compared(found, "closed-book")
-
-
-def test_only_the_questions_replayed_must_have_it() -> None:
-    found = to_trace_set([remembered_record("a", None, "tune"), remembered_record("b", "Oslo")])
-    assert compared(found, "closed-book").result.policies[0].em == 1.0
-    with pytest.raises(UsageError, match="1 of 1 questions"):
-        compared(found, "closed-book", split="tune")
 
 
 def test_a_cost_that_round_0_lacks_is_refused_by_name() -> None:
@@ -132,19 +113,6 @@ def test_gold_is_that_of_the_question_whatever_row_0_says(tmp_path: Path) -> Non
     found = read_traces(tmp_path / "t.parquet")
     assert closed_book_rounds(found).traces.gold == found.gold
     assert compared(found, "closed-book").result.policies[0].em == 1.0
-
-
-def test_it_survives_the_file_and_the_report(tmp_path: Path) -> None:
-    write_traces(
-        [remembered_record("a", "Oslo"), remembered_record("b", "x")], tmp_path / "t.parquet"
-    )
-    comparison = compared(read_traces(tmp_path / "t.parquet"), "closed-book", "fixed-1")
-    assert comparison.result.policies[0].em == 0.5
-    story = report_data(comparison.traces, comparison.result).stories[0]
-    assert (story.stops[0].round, story.stops[0].reason) == (
-        0,
-        "the answer without passages, round 0",
-    )
 
 
 NAN = math.nan

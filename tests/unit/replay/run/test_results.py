@@ -66,14 +66,6 @@ def test_the_table_keeps_within_its_width_and_names_what_it_leaves_out(width: in
         assert "F1" in body[0]
 
 
-def test_without_gold_answers_scores_are_unknown() -> None:
-    bare = [replace(record, gold=Gold()) for record in oslo_records()]
-    table = build_report(bare, ["fixed-1", "fixed-2"], cost="rounds").result.text()
-    assert cells(table, "fixed-2") == ["-", "-", "-", "2.00", "1.00", "200", "-", "-", "-", "-"]
-    assert "No question has gold answers" in table
-    assert "(baseline)" not in table
-
-
 def test_the_cost_asked_for_has_a_column_that_stays() -> None:
     """fixed-2 sees 200 prompt tokens at 0.5 USD a million."""
     table = build_report(oslo_records(), ["fixed-1", "fixed-2"], cost="usd").result.text(60)
@@ -143,23 +135,3 @@ class TestLooping:
             "usd", 0.0, 0.0, fixed="fixed-2"
         )  # an interval that ends at 0 shows nothing
         assert verdict(exact, exact).startswith("Not shown")
-
-    def test_a_cost_unknown_to_one_policy_leaves_its_cell_empty(self) -> None:
-        first, second = build_report(oslo_records(), ["tasr", "tasr-corrected"]).result.policies[:2]
-        table = looping_table(
-            [
-                replace(
-                    first,
-                    against_fixed=(against("usd", 0, 0.1), against("seconds", 0, 0.2, "fixed-2")),
-                ),
-                replace(second, against_fixed=(against("seconds", 0, 0.3),)),
-            ]
-        )
-        assert table is not None
-        assert [column.name for column in table.columns] == [
-            *("policy", "seconds_fixed", "seconds", "usd_fixed", "usd")
-        ]
-        assert [list(row)[1::2] for row in table.rows] == [
-            ["fixed-2", "fixed-1/3"],
-            ["fixed-1/3", None],
-        ]
