@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from suffice.errors import DataError, UsageError
 from suffice.policies.defaults import CalibratorKind
@@ -19,7 +17,7 @@ from suffice.policies.file import load_policy, policy_document, policy_hash, sav
 from suffice.policies.fitting import fit_data, fitted_rule
 from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.unfitted import FixedPolicy
-from suffice.stats.maps import IsotonicMap, LogisticMap, PerRoundCalibrator, StepMap
+from suffice.stats.maps import IsotonicMap, PerRoundCalibrator
 from suffice.testing.traces import make_record, to_trace_set
 
 MAP = IsotonicMap(x=(0.1, 1 / 3), y=(0.2, 0.7), undefined=0.5)
@@ -48,46 +46,6 @@ def test_a_policy_comes_back(tmp_path: Path, policy: FixedPolicy | RulePolicy, n
     assert "NaN" not in written.read_text()
 
 
-@settings(max_examples=30, suppress_health_check=list(HealthCheck), deadline=None)
-@given(
-    x=st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=6, unique=True).map(sorted),
-    y=st.lists(st.floats(0, 1), min_size=6, max_size=6).map(sorted),
-    rates=st.lists(st.floats(0, 1) | st.just(math.nan), min_size=1, max_size=4),
-)
-def test_fitted_numbers_come_back_bit_for_bit(
-    x: list[float], y: list[float], rates: list[float], tmp_path: Path
-) -> None:
-    fitted = IsotonicMap(x=tuple(x), y=tuple(y[: len(x)]))
-    policy = RulePolicy(
-        rule="calibrated(overlap) > base_rate()",
-        calibrators={"overlap": PerRoundCalibrator(maps=(fitted,))},
-        base_rates=tuple(rates),
-    )
-    loaded = load_policy(save_policy(policy, tmp_path / "p.json")).policy
-    assert isinstance(loaded, RulePolicy)
-    assert loaded.calibrators == policy.calibrators
-    assert str(loaded.base_rates) == str(policy.base_rates)
-
-
-OTHER_MAPS = (
-    LogisticMap(slope=2.5, intercept=-1 / 3, undefined=0.5),
-    StepMap(x=(0.1, 1 / 3), at=(0.2, 0.5), between=(0.1, 0.4, 0.9)),
-    MAP,
-)
-
-
-def test_maps_of_every_kind_come_back(tmp_path: Path) -> None:
-    for calibrator in (
-        PerRoundCalibrator(maps=OTHER_MAPS),
-        PerRoundCalibrator(beyond=MAP),
-        PerRoundCalibrator(maps=OTHER_MAPS[2:], beyond=OTHER_MAPS[0]),
-    ):
-        policy = RulePolicy(rule="calibrated(overlap) > 0.1", calibrators={"overlap": calibrator})
-        loaded = load_policy(save_policy(policy, tmp_path / "p.json")).policy
-        assert isinstance(loaded, RulePolicy)
-        assert loaded.calibrators == policy.calibrators
-        assert policy_hash(loaded) == policy_hash(policy)
-
 
 @pytest.mark.parametrize("kind", get_args(CalibratorKind))
 def test_a_fitted_policy_of_every_kind_comes_back(kind: CalibratorKind, tmp_path: Path) -> None:
@@ -107,19 +65,6 @@ def test_a_fitted_policy_of_every_kind_comes_back(kind: CalibratorKind, tmp_path
     assert isinstance(loaded, RulePolicy)
     assert loaded.calibrators == policy.calibrators
     assert loaded.fitted_on == policy.fitted_on
-
-
-def test_a_file_with_isotonic_maps_is_what_it_always_was(tmp_path: Path) -> None:
-    policy = RulePolicy(
-        rule="calibrated(overlap) > 0.1", calibrators={"overlap": PerRoundCalibrator(maps=(MAP,))}
-    )
-    document = json.loads(save_policy(policy, tmp_path / "p.json").read_text())
-    assert document["calibrators"] == {
-        "overlap": {
-            "absent": None,
-            "rounds": [{"x": [0.1, 1 / 3], "y": [0.2, 0.7], "undefined": 0.5}],
-        }
-    }
 
 
 # --- hashes -------------------------------------------------------------------------------------

@@ -7,10 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from tests.builders import written_traces
-from tests.certifying import certify
 from tests.commands import forget_commands
 
 from suffice import Controller, fit_method, load_policy
@@ -19,7 +17,6 @@ from suffice.errors import DataError, UsageError
 from suffice.measures.measures import Measures
 from suffice.policies import registry
 from suffice.policies.file import policy_hash
-from suffice.replay.choose.bounds import CertifySettings, Half
 from suffice.testing.traces import random_records
 from suffice.trace.rounds.reader import read_traces
 
@@ -104,22 +101,6 @@ def test_fitted_saved_loaded_replayed_reported_and_run(
 
 
 @pytest.mark.usefixtures("installed")
-def test_it_is_certified_like_any_other(traces: str) -> None:
-    record = Measures(read_traces(traces))
-    toy = fit_method("toy", record.only_split("tune"), "corrected", "tune")
-    halves = []
-    for split in ("tune", "eval"):
-        part = record.only_split(split)
-        last = part.traces.last_rounds
-        stops = np.stack([part.stop_rounds(toy), last])
-        costs = stops.mean(axis=1)
-        halves.append(Half(stops=stops, scores=part.scores().f1, last=last, costs=costs))
-    learn, test = halves
-    outcome = certify(learn, test, 1, CertifySettings(max_loss=0.9, confidence=0.5))
-    assert outcome.chosen in (0, 1)
-
-
-@pytest.mark.usefixtures("installed")
 def test_it_is_asked_live(traces: str, tmp_path: Path, capsys: Say) -> None:
     pytest.importorskip("bm25s")
     out = str(tmp_path / "toy.json")
@@ -132,18 +113,6 @@ def test_it_is_asked_live(traces: str, tmp_path: Path, capsys: Say) -> None:
     asked = said(capsys, *words, "--policy", out, "--retriever", "bm25")
     assert asked["stopped_by"] in ("policy", "budget")
     assert set(asked["reasons"][0]["values"]) == {"overlap"}
-
-
-@pytest.mark.usefixtures("installed")
-def test_its_options_stand_in_its_help(capsys: Say) -> None:
-    for words, wanted in (
-        (["fit", "toy", "--help"], ("--quantile Q", "(default: 0.5)", "--strict")),
-        (["fit", "--help"], ("toy Stop where the new passages say little new", "certified")),
-    ):
-        assert main(words) == 0
-        shown = " ".join(capsys.readouterr().out.split())
-        assert all(part in shown for part in wanted)
-        assert "--alpha" not in shown
 
 
 @pytest.mark.usefixtures("installed")

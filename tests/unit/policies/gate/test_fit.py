@@ -100,12 +100,6 @@ class TestQuestions:
         assert any(each.startswith("EXECUTE can never be chosen") for each in said)
         assert any("stops no question of the split it was fitted on" in each for each in said)
 
-    def test_it_says_when_it_always_stops_in_round_1(self) -> None:
-        with pytest.warns(SufficeWarning) as found:
-            fit_gate_policy(informative(), "tune", GateCosts(retrieval=1.0, failure=1.01))
-        said = [str(each.message) for each in found]
-        assert any("stops every question" in each and "after round 1" in each for each in said)
-
     def test_all_right_or_all_wrong_gives_one_number(self) -> None:
         records = [question(f"q{n}", [False, False], [AGREE, DIFFER]) for n in range(6)]
         with pytest.warns(SufficeWarning) as found:
@@ -188,12 +182,3 @@ class TestPlans:
             fit_gate(PlanSet(records=(plan("a", [step(1.0)], None),), source="plans"))
         with pytest.raises(UsageError, match="no step of the 1 judged runs of plans"):
             fit_gate(PlanSet(records=(plan("a", [{}], True),), source="plans"))
-
-    def test_all_alike_is_said_in_words(self) -> None:
-        plans = PlanSet(records=tuple(plan(f"t{n}", [step(n / 4)], True) for n in range(4)))
-        with pytest.warns(SufficeWarning) as found:
-            chosen = fit_gate(plans)
-        said = " ".join(str(each.message) for each in found)
-        assert "all plans of memory are right: the gate's weights are 0" in said
-        assert chosen.risk.largest == 0.0
-        assert chosen.risk.confidence(0.0) == pytest.approx(5 / 6)

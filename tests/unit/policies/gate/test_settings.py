@@ -47,13 +47,6 @@ def test_a_retrieval_asks_for_more_the_lower_the_confidence() -> None:
     assert retrieval_depth(0.1, 0.25, 6) == 1 + round(5 * 0.6)
 
 
-@pytest.mark.parametrize(
-    ("confidence", "tau_low", "expected"), [(0.9, 0.25, 1), (0.1, 0.0, 1), (0.1, -1.0, 1)]
-)
-def test_a_depth_is_never_below_one(confidence: float, tau_low: float, expected: int) -> None:
-    assert retrieval_depth(confidence, tau_low, 6) == expected
-
-
 # --- settings -------------------------------------------------------------------------------------
 FITTED = RiskModel(disagreement=2.0, contradiction=1.0, remaining=0.5, intercept=1.5)
 
@@ -91,12 +84,6 @@ class TestPresets:
         assert (chosen.risk, chosen.tau_low, chosen.tau_high) == (RiskModel(), 0.25, 0.75)
         assert (chosen.order, chosen.revises, chosen.k_max) == ("retrieve-first", False, 6)
         assert (chosen.kappa, chosen.budget, chosen.cooldown) == (0.5, 3, 1)
-
-    def test_corrected_has_fitted_numbers_and_real_actions(self) -> None:
-        chosen = GateSettings.corrected(FITTED, GateCosts(retrieval=1.0, failure=2.0), budget=1)
-        assert (chosen.risk, chosen.tau_low, chosen.tau_high) == (FITTED, 0.5, 0.5)
-        assert (chosen.preset, chosen.revises, chosen.budget) == ("corrected", True, 1)
-
 
 class TestWarnings:
     def test_the_published_gate_says_that_execute_is_out_of_reach(self) -> None:
