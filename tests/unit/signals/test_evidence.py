@@ -102,10 +102,6 @@ def test_published_is_undefined_when_not_found_in_an_incomplete_record() -> None
     assert math.isnan(published("", None))
 
 
-def test_published_is_a_variant_that_searches_leave_out() -> None:
-    assert ANSWER_IN_EVIDENCE_PUBLISHED.variant_of == ANSWER_IN_EVIDENCE.name
-
-
 def view(answer: str) -> LoopView:
     return LoopView("q", (Round(answer=answer),))
 
@@ -166,12 +162,6 @@ def test_no_is_refused(phrase: str) -> None:
         abstained_signal([phrase])
     with pytest.raises(UsageError, match='"no"'):
         abstained_signal(["unknown", phrase])
-
-
-def test_the_usual_list_is_normalised_and_without_no() -> None:
-    assert "no" not in ABSTENTION_PHRASES
-    assert all(ABSTAINED(view(phrase.strip("."))) == 1.0 for phrase in ABSTENTION_PHRASES)
-    assert abstained_signal(ABSTENTION_PHRASES)(view(ABSTENTION_PHRASES[0])) == 1.0
 
 
 def test_a_phrase_may_stand_for_how_an_answer_begins_or_ends() -> None:

@@ -19,7 +19,6 @@ from suffice.loops.ranked import CumulativeSettings
 from suffice.measures.costs import cost_reads
 from suffice.policies.rules.policy import RulePolicy
 from suffice.signals import registry
-from suffice.signals.table import given_signals, lack
 from suffice.testing.models import ScriptedModel
 from suffice.testing.traces import make_record
 from suffice.trace.rounds.reader import read_traces
@@ -80,18 +79,6 @@ def test_the_command_lists_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert "how plain the" in capsys.readouterr().out  # the rest stands in the next line
 
 
-def test_without_a_model_it_is_skipped_with_what_to_type(
-    traces: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert "toy" not in given_signals(read_traces(traces))
-    why = lack(registry.resolve("toy"), read_traces(traces))
-    assert why is not None
-    assert why.why == "needs a model (suffice signals --llm), and is not recorded"
-    document = computed(traces, capsys)
-    assert document["skipped"] == {"toy": "needs --llm"}
-    assert document["toy"] is None
-
-
 def test_the_scripted_model_computes_and_stores_it(
     traces: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -122,16 +109,6 @@ def test_it_is_read_and_its_calls_are_charged_by_who_reads_it(
     )  # the last round decides nothing
     assert (reader["llm_calls"], other["llm_calls"]) == (3.0, 2.0)
     assert reader["prompt_tokens"] > other["prompt_tokens"] == 20.0
-
-
-def test_the_text_and_progress_speak_of_who_was_asked(
-    traces: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = str(traces.with_name("out.parquet"))
-    assert main(["signals", str(traces), "--only", "toy", "--out", out, "--llm", "scripted"]) == 0
-    printed = capsys.readouterr()
-    assert "the reader rated" in printed.out
-    assert "rounds judged 4/4" in printed.err
 
 
 @pytest.mark.parametrize("judge", [False, True])

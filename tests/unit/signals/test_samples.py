@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suffice.errors import DataError, UsageError
+from suffice.errors import DataError
 from suffice.signals.model_confidence import BLANKS
 from suffice.signals.samples import (
     NORMALIZED_ENTROPY,
@@ -109,15 +109,6 @@ def test_by_string_samples_that_normalise_alike_are_one() -> None:
     assert [each.is_answer for each in found] == [True, True, False]
 
 
-def test_the_choice_a_is_an_answer_among_samples() -> None:
-    found = sample_clusters(finished("A", "B", "(A)", "A.", ""))
-    assert [(cluster.answer, cluster.size, cluster.is_answer) for cluster in found] == [
-        ("A", 3, True),
-        ("B", 1, True),
-        ("", 1, False),
-    ]
-
-
 def test_by_meaning_they_are_as_recorded() -> None:
     found = sample_clusters(
         finished("Oslo", "Rome", "Oslo city", "", "Rome", clusters=(0, 1, 0, 0, 1)), "embedding"
@@ -125,19 +116,6 @@ def test_by_meaning_they_are_as_recorded() -> None:
     assert [(each.answer, each.size) for each in found] == [("Oslo", 3), ("Rome", 2)]
     assert found[0].members == {"oslo", "oslo city", ""}
     assert found[0].is_answer
-
-
-def test_samples_that_were_not_clustered_say_what_to_type() -> None:
-    with pytest.raises(DataError, match="suffice signals TRACES --encoder minilm") as found:
-        sample_clusters(finished("Oslo", "Rome"), "embedding")
-    assert found.value.column == "sample_clusters"
-
-
-def test_signals_by_string_are_the_usual_ones() -> None:
-    assert entropy_signal("string") is NORMALIZED_ENTROPY
-    assert top_cluster_signal("string") is TOP_CLUSTER_CONFIDENCE
-    with pytest.raises(UsageError, match="no clusters by 'taste'"):
-        entropy_signal("taste")  # type: ignore[arg-type]
 
 
 def test_signals_by_meaning_read_the_recorded_clusters() -> None:
@@ -150,15 +128,6 @@ def test_signals_by_meaning_read_the_recorded_clusters() -> None:
     for signal in (entropy, top):
         assert "sample_clusters" in signal.needs
         assert signal.direction == {entropy: "low", top: "high"}[signal]
-
-
-def test_where_they_are_undefined() -> None:
-    for signal in (entropy_signal("embedding"), top_cluster_signal("embedding")):
-        assert math.isnan(signal(view("Oslo", clusters=(0,))))  # one sample agrees with nobody
-        assert math.isnan(signal(view("", "the", clusters=(0, 1))))  # nothing parsed
-        assert math.isnan(signal(LoopView("q", (Round(answer="x"),))))
-    mixed = view("", "", "Oslo", clusters=(0, 0, 2))
-    assert top_cluster_signal("embedding")(mixed) == pytest.approx(1 / 3)  # "" is no answer
 
 
 def test_blanks_are_those_of_python() -> None:

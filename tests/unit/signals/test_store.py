@@ -64,17 +64,6 @@ def values(found: TraceSet, name: str) -> list[list[float | None]]:
     ]
 
 
-def test_without_a_model_what_needs_one_is_skipped_with_its_reason() -> None:
-    stored = with_signals(partly_known_traces())
-    assert stored.skipped["judge_support"] == "needs --llm"
-    assert stored.skipped["rerank_top_score"] == stored.skipped["rerank_mean"] == "needs --reranker"
-    assert stored.skipped["q_stop"] == "needs a model"
-    assert stored.skipped["self_consistency"] == "the trace has no samples"
-    assert "answer_stable" in stored.computed
-    assert not {*stored.computed} & {*stored.skipped}
-    assert stored.asked == {}
-
-
 def test_the_judge_adds_values_and_calls_and_touches_nothing_else(tmp_path: Path) -> None:
     before = partly_known_traces()
     stored = with_signals(
@@ -163,24 +152,6 @@ def test_tokens_of_earlier_and_of_failed_judge_calls_stay_unknown() -> None:
         assert found.table.column("judge_calls").to_pylist() == calls
         tokens = found.table.column("judge_completion_tokens").to_pylist()
         assert tokens == [1, None, 1, 1, None, None]
-
-
-def test_a_second_judging_adds_to_the_tokens_of_the_first() -> None:
-    record = make_record("p", ["a 3"])
-    usage = Usage(judge_calls=1, judge_completion_tokens=20, judge_cached_tokens=7)
-    rounds = (dataclasses.replace(record.rounds[0], usage=usage),)
-    found = with_signals(
-        to_trace_set([dataclasses.replace(record, rounds=rounds)]),
-        ("judge_support",),
-        models=SignalModels(judge=ScriptedModel(rating)),
-    ).traces
-    (row,) = found.table.select(["judge_calls", *JUDGE_TOKENS]).to_pylist()
-    assert row == {
-        "judge_calls": 2,
-        "judge_prompt_tokens": None,
-        "judge_cached_tokens": 7,
-        "judge_completion_tokens": 21,
-    }
 
 
 class Counting:

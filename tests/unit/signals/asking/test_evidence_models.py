@@ -14,7 +14,6 @@ import pytest
 from numpy.typing import NDArray
 
 from suffice.contracts import Encoder, Entailment
-from suffice.errors import BackendError
 from suffice.signals.asking.evidence_models import (
     ENCODING,
     consistencies,
@@ -163,21 +162,6 @@ def test_statements(answer: str, expected: str) -> None:
     assert statement("Q?", answer) == expected
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        mill_view(" ", ["x"]),
-        mill_view("x", None, ["x"]),
-        LoopView("q", (Round(answer="x", passages=(Passage(id="a", title="x"),)),)),
-    ],
-    ids=["no answer", "not recorded", "no text"],
-)
-def test_entailment_is_undefined_without_a_call(case: LoopView) -> None:
-    model = Words()
-    assert math.isnan(evidence_entailment(case, model))
-    assert model.asked == []
-
-
 TRACES = to_trace_set([make_record(f"q{n}", [f"word {n}", f"word {n}", "text"]) for n in range(3)])
 VIEWS = [view for views in TRACES.views(["passages"]) for view in views]
 
@@ -272,17 +256,6 @@ def test_vectors_are_the_encoders_and_each_text_is_encoded_once() -> None:
     assert counted.calls == (("a", "b"), ("c",), ())
 
 
-def test_roles_are_kept_apart() -> None:
-    class ByRole(HashingEncoder):
-        def encode(self, texts: Sequence[str], *, role: str = "passage") -> NDArray[np.float32]:
-            return super().encode([f"{role} {text}" for text in texts])
-
-    kept = KeptEncoder(ByRole())
-    as_query, as_passage = kept.encode(["a"], role="query"), kept.encode(["a"])
-    assert not np.array_equal(as_query, as_passage)
-    np.testing.assert_array_equal(kept.encode(["a"], role="query"), as_query)
-
-
 def test_the_least_recently_used_one_goes() -> None:
     counted = HashingEncoder()
     kept = KeptEncoder(counted, most=2)
@@ -290,30 +263,6 @@ def test_the_least_recently_used_one_goes() -> None:
         kept.encode([text])
     assert counted.calls == (("a",), ("b",), ("c",), ("b",))
     np.testing.assert_array_equal(kept.encode(["x", "y", "z"]), counted.encode(["x", "y", "z"]))
-
-
-def test_what_it_gives_cannot_spoil_what_it_keeps() -> None:
-    kept = KeptEncoder(HashingEncoder())
-    first = kept.encode(["a"])
-    before = first.copy()
-    first[:] = 0.0
-    np.testing.assert_array_equal(kept.encode(["a"]), before)
-
-
-def test_a_failure_keeps_nothing() -> None:
-    class Once(HashingEncoder):
-        failed = False
-
-        def encode(self, texts: Sequence[str], *, role: str = "passage") -> NDArray[np.float32]:
-            if not self.failed:
-                self.failed = True
-                raise BackendError("down")
-            return super().encode(texts)
-
-    kept = KeptEncoder(Once())
-    with pytest.raises(BackendError, match="down"):
-        kept.encode(["a"])
-    np.testing.assert_array_equal(kept.encode(["a"]), HashingEncoder().encode(["a"]))
 
 
 def test_many_threads_at_once() -> None:

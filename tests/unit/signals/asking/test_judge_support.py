@@ -236,12 +236,6 @@ def test_a_failed_call_leaves_its_round_alone() -> None:
     assert (seen[-1].finished, seen[-1].failed, seen[-1].planned) == (11, 1, 12)
 
 
-def test_unparsable_replies_are_counted() -> None:
-    judging, _ = ask(numbered_traces(2), ScriptedModel(["4", "no", "5", "10", "1", "2"]))
-    assert JUDGING.summary(judging)["undefined"] == 2
-    assert len(judging.by_row) == 6
-
-
 def test_it_stops_asking_a_model_that_is_down_and_keeps_what_it_has() -> None:
     model = ScriptedModel(
         rating, failures=Failures(containing=tuple(f"Answer: answer {n}-" for n in range(1, 30)))

@@ -105,16 +105,6 @@ def test_values_by_hand() -> None:
     assert RERANK_VARIANCE(rounds) == pytest.approx(0.13, abs=1e-12)
 
 
-def test_the_top_score_is_a_running_maximum_of_raw_scores() -> None:
-    rounds = view({"a": -1.5}, {"b": -4.0}, {"c": 2.0}, {"d": 1.0}).rounds
-    assert [RERANK_TOP_SCORE(LoopView("q", rounds[:t])) for t in range(1, 5)] == [
-        -1.5,
-        -1.5,
-        2.0,
-        2.0,
-    ]
-
-
 def test_variance_at_its_ends() -> None:
     assert RERANK_VARIANCE(view({"a": 1.0, "b": 0.0})) == 0.25
     assert RERANK_VARIANCE(view({"a": 1.0})) == 0.0
@@ -123,10 +113,6 @@ def test_variance_at_its_ends() -> None:
     # K = 10 with all but the extremes in the middle: the lower bound 1 / (2K).
     ten = view({str(i): 0.5 for i in range(8)} | {"low": 0.0, "high": 1.0})
     assert RERANK_VARIANCE(ten) == pytest.approx(1 / 20, abs=1e-15)
-
-
-def test_a_passage_counts_once() -> None:
-    assert RERANK_MEAN(view({"a": 1.0}, {"a": 1.0, "b": 4.0})) == 2.5
 
 
 def test_missing_scores_are_left_out_or_leave_it_undefined() -> None:
