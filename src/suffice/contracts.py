@@ -350,9 +350,10 @@ Certainty = Literal["token_probability", "self_consistency"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterNeeds:
-    """How a policy wants a round's samples clustered by meaning."""
+class Clusters:
+    """How a round's samples are clustered: by normalised string, or by meaning as recorded."""
 
+    by: Literal["string", "embedding"] = "string"
     cosine: float | None = None
     encoder: str | None = None
 
@@ -392,7 +393,7 @@ class LoopNeeds:
     tokens: bool = False
     samples: int = 0
     other_samples: str = ""
-    clusters: ClusterNeeds | None = None
+    clusters: Clusters | None = None
     judge: bool = False
     verdicts: bool = False
     filter: PassageFilter | None = None

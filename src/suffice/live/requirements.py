@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from suffice.contracts import Certainty, ClusterNeeds, ConfidentPolicy, Encoder, StopPolicy
+from suffice.contracts import Certainty, Clusters, ConfidentPolicy, Encoder, StopPolicy
 from suffice.errors import UsageError, did_you_mean
 from suffice.loops.prompts import asks_rating
 from suffice.loops.steps import LoopSettings
@@ -212,7 +212,7 @@ def check_confidence(
         )
 
 
-def cluster_cosine(needs: ClusterNeeds | None, encoder: Encoder | None) -> float | None:
+def cluster_cosine(needs: Clusters | None, encoder: Encoder | None) -> float | None:
     """The cosine a loop must cluster samples at; ``None``: no such clusters are needed."""
     if needs is None:
         return None

@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from suffice.contracts import Clusters
 from suffice.errors import SufficeWarning, UsageError
 from suffice.measures.measures import Measures
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.fitting import CUT, fit_questions, refuse_without_gold
 from suffice.policies.method import Preset
-from suffice.policies.micp.policy import Clusters, MiCPPolicy
+from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.micp.relevance_filter import (
     RelevanceFilter,
     fit_filter,

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from suffice.contracts import (
     AnswerSet,
-    ClusterNeeds,
+    Clusters,
     CoveragePromise,
     Explanation,
     Facts,
@@ -45,7 +45,6 @@ from suffice.scoring import Match
 from suffice.signals.registry import SignalSpec
 from suffice.signals.samples import (
     CLUSTERINGS,
-    Clustering,
     SampleCluster,
     entropy_of_counts,
     entropy_signal,
@@ -64,15 +63,6 @@ if TYPE_CHECKING:
 
 _MOST = 10_000  # rounds, and samples a round
 _ENTROPY, _TOP = "normalized_entropy", "top_cluster_confidence"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Clusters:
-    """How samples are clustered: by normalised string, or by meaning as recorded."""
-
-    by: Clustering = "string"
-    cosine: float | None = None
-    encoder: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,9 +169,7 @@ class MiCPPolicy:
             self.specs,
             samples=self.samples,
             other_samples="it promises nothing",
-            clusters=ClusterNeeds(cosine=self.clusters.cosine, encoder=self.clusters.encoder)
-            if by_meaning
-            else None,
+            clusters=self.clusters if by_meaning else None,
             filter=self.filter if self.filtered else None,
         )
 
