@@ -152,27 +152,6 @@ def test_nothing_shorter_decides_the_same(
 
 
 @pytest.mark.parametrize(
-    ("threshold", "values", "symbol", "short"),
-    [
-        (0.3066759266746899, [0.2, 0.305, 0.35], ">", 0.31),
-        (0.305, [0.305, 0.35], ">", 0.31),  # equal to the value below: nothing is lost by going up
-        (0.305, [0.3, 0.305, 0.35], "<", 0.305),  # it may not be passed
-        (0.30101, [0.3, 0.305, 0.35], "<", 0.301),
-        (0.6, [0.4, 0.6, 0.8], ">", 0.6),
-        (1 / 3, [1 / 3, 2 / 3], ">", 0.4),
-        (1e-7, [2e-8, 3e-7], ">", 1e-7),
-        (-0.123, [-0.2, -0.11], ">", -0.2),
-        (-0.123, [-0.2, -0.11], "<", -0.12),
-        (57.3, [55.1, 58.9], ">", 57.0),
-        (0.25, [0.25], "==", 0.25),
-        (0.25, [], ">", 0.0),
-    ],
-)
-def test_short_numbers(threshold: float, values: list[float], symbol: str, short: float) -> None:
-    assert shortest_threshold(threshold, values, symbol) == short
-
-
-@pytest.mark.parametrize(
     "template",
     [
         f"answer_stable and calibrated({MARGIN}) > ?",

@@ -32,7 +32,6 @@ from suffice.policies.rules.language import (
     Truth,
     check_reachable,
     first_round,
-    operands,
     parse,
     rule_fires,
 )
@@ -318,14 +317,6 @@ def test_connectives_by_truth_table() -> None:
         assert bool(whole) == expected
         one = holds(rule, **dict(zip(names, row.tolist(), strict=True)))
         assert bool(one) == expected
-
-
-def test_operands_come_in_reading_order() -> None:
-    found = [
-        str(each) for each in operands(parse("not a or at_least(1, b > 2, calibrated(c) < round)"))
-    ]
-    assert found == ["a", "b", "2", "calibrated(c)", "round"]
-    assert SignalRef("a") in operands(parse("a"))
 
 
 def test_needs_name_each_signal_once() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -109,22 +108,6 @@ def searched(**run: Any) -> TraceSet:
     return replace(single_world(), origin=TraceSetOrigin(run=run))
 
 
-@pytest.mark.slow  # the packaged encoder reads
-def test_published_says_what_stands_in_for_the_papers_parts(tmp_path: Path) -> None:
-    """In the file, and wherever the policy's notes are told."""
-    few = replace(QUICK, features="text", min_steps=1, layers=0, mode="separate")
-    policy = fit_stop_rag(single_world(), "published", "tune", few)
-    said = [note for note in policy.facts.notes if "stands in" in note]
-    assert said == [
-        "MiniLM stands in for the paper's encoder; name that with --encoder microsoft/deberta-v3-large, or "
-        "its folder"
-    ]
-    document = json.loads((save_policy(policy, tmp_path / "p")).read_text())
-    assert said[0] in document["notes"]
-    corrected = fit_stop_rag(searched(retriever="bm25"), "corrected", "tune", QUICK)
-    assert not [note for note in corrected.notes if "paper" in note]
-
-
 @pytest.mark.parametrize(
     ("run", "stated", "epochs"),
     [({"dataset": "hotpotqa"}, None, 1.0), ({}, None, 3.0), ({"dataset": "hotpotqa"}, 0.5, 0.5)],
@@ -156,8 +139,3 @@ def test_questions_that_cannot_be_used_are_left_out_and_counted() -> None:
     assert policy.fitted_on["questions"] == 25
     assert any("3 of 30 questions are left out for want of gold" in each for each in policy.notes)
     assert any("2 of 30 questions are left out for a round" in each for each in policy.notes)
-
-
-def test_where_checkpoints_go() -> None:
-    assert FitRun.checkpoint_of(Path("d")) == Path("d/checkpoint.safetensors")
-    assert FitRun.checkpoint_of(Path("d/p.json")) == Path("d/p.checkpoint.safetensors")

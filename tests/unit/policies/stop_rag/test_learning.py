@@ -180,17 +180,6 @@ def test_a_killed_training_ends_with_the_same_weights(short: TrainSettings, tmp_
     assert same(found, whole)
 
 
-def test_a_finished_training_is_not_repeated(short: TrainSettings, tmp_path: Path) -> None:
-    file = tmp_path / "c.safetensors"
-    first = train_network(TRAINING, VALIDATION, short, FitRun(checkpoint=file))
-    steps: list[TrainingProgress] = []
-    again = train_network(
-        TRAINING, VALIDATION, short, FitRun(checkpoint=file, progress=steps.append)
-    )
-    assert same(first, again)
-    assert not [each for each in steps if each.stage == "train"]
-
-
 def test_a_checkpoint_of_another_training_is_refused(
     short: TrainSettings, tmp_path: Path, make_encoder: Callable[..., Path]
 ) -> None:
@@ -234,26 +223,6 @@ def test_what_is_kept_in_memory_changes_nothing(short: TrainSettings, trained_la
     for other in found[1:]:
         for one, each in zip(found[0], other, strict=True):
             np.testing.assert_allclose(one, each, atol=2e-3)
-
-
-def test_progress_counts_texts_and_steps(short: TrainSettings) -> None:
-    seen: list[TrainingProgress] = []
-    settings = dataclasses.replace(short, min_steps=20, trained_layers=0)
-    train_network(TRAINING, VALIDATION, settings, FitRun(progress=seen.append))
-    read = [each for each in seen if each.stage == "read"]
-    steps = [each for each in seen if each.stage == "train"]
-    texts = {
-        (each.question, document)
-        for part in (TRAINING, VALIDATION)
-        for each in part.states
-        for document in each.seen(5)  # the last round is no decision
-    }
-    assert 0.9 * len(texts) < read[-1].done == read[-1].total <= len(texts)
-    assert [each.done for each in steps] == list(range(1, 21))
-    assert all(each.loss is not None for each in steps)
-    evaluated = [each.done for each in steps if each.evaluation]
-    assert evaluated[-1] == 20
-    assert len(evaluated) > 2
 
 
 def test_rewards_beyond_a_trajectory_are_not_read(short: TrainSettings) -> None:

@@ -128,11 +128,3 @@ def test_a_document_is_read_once(tiny: Path, monkeypatch: pytest.MonkeyPatch) ->
         one.score(view)
         one.score(view)
     assert read == [1] * 6
-
-
-def test_scoring_draws_nothing(tiny: Path) -> None:
-    one = scorer(tiny)
-    state = torch.get_rng_state()
-    first = one.score(views(RECORDS)[0])
-    assert torch.equal(torch.get_rng_state(), state)
-    assert scorer(tiny).score(views(RECORDS)[0]) == first
