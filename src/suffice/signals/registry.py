@@ -103,8 +103,6 @@ class SignalSpec:
         return _restored, (self.name, self._own())
 
     def _own(self) -> dict[str, Any] | None:
-        from suffice.signals.registry import SIGNALS
-
         if SIGNALS.get(self.name) == self:
             return None
         kept = {one.name: getattr(self, one.name) for one in fields(self)}
@@ -138,8 +136,6 @@ share = partial(SignalSpec, low=0.0, high=1.0)  # the declaration of a signal fr
 
 
 def _restored(name: str, own: dict[str, Any] | None) -> SignalSpec:
-    from suffice.signals.registry import SIGNALS
-
     return SIGNALS[name] if own is None else SignalSpec(**own)
 
 
