@@ -204,7 +204,7 @@ class Aside(Generic[_Result]):
         _HERE.work = self._cuttable
         try:
             self._future.set_result(self._work())
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - raised by result()
             self._future.set_exception(error)
 
     def result(self) -> _Result:

@@ -61,7 +61,11 @@ def test_selective_prediction_of_ab_rag() -> None:
         "f1": scored.f1[rows, last],
         "abstained": np.zeros(traces.n_questions, bool),
     }
-    found = selective(confidence, at_stop, DiagnosisSettings(threshold=0.6, signals=DiagnosticsSettings(resamples=20)))
+    found = selective(
+        confidence,
+        at_stop,
+        DiagnosisSettings(threshold=0.6, signals=DiagnosticsSettings(resamples=20)),
+    )
     assert found["auroc"].estimate == pytest.approx(0.644, abs=0.0005)
     assert (found["above"]["questions"], found["below"]["questions"]) == (155, 45)
     assert found["above"]["em"].estimate == pytest.approx(0.516, abs=0.0005)

@@ -90,7 +90,9 @@ def read_abstention(fields: Fields) -> tuple[str, ...] | None:
     return phrases
 
 
-def loop_needs(specs: Iterable[SignalSpec], *, samples: int = USUAL_SAMPLES, **own: Any) -> LoopNeeds:
+def loop_needs(
+    specs: Iterable[SignalSpec], *, samples: int = USUAL_SAMPLES, **own: Any
+) -> LoopNeeds:
     """What a loop must give a policy that reads these signals."""
     read = tuple(map(given_by, specs))
     asks = {spec.asks for spec in read}

@@ -76,9 +76,7 @@ def simultaneous_bands(
     parts: list[list[_Part]] = [[] for _ in references]
     greatest = np.zeros((len(references), resamples))
     drawn = partial(resampled_means, resamples=resamples, seed=seed)
-    offsets = [
-        None if reference is None else drawn(reference[:, None]) for reference in references
-    ]
+    offsets = [None if reference is None else drawn(reference[:, None]) for reference in references]
     for start in range(0, n_columns, _BLOCK):
         block = columns(slice(start, min(start + _BLOCK, n_columns)))
         draws = drawn(block)

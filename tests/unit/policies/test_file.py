@@ -46,7 +46,6 @@ def test_a_policy_comes_back(tmp_path: Path, policy: FixedPolicy | RulePolicy, n
     assert "NaN" not in written.read_text()
 
 
-
 @pytest.mark.parametrize("kind", get_args(CalibratorKind))
 def test_a_fitted_policy_of_every_kind_comes_back(kind: CalibratorKind, tmp_path: Path) -> None:
     made = [

@@ -213,4 +213,3 @@ def _out_of_fold(data: FitData, names: Sequence[str]) -> Array:
         confidence = combined_confidence(data.table, _fit(data, names, others))
         out_of_fold[held_out] = confidence[held_out]
     return out_of_fold
-

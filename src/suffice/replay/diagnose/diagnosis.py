@@ -183,7 +183,9 @@ def _group(
     low, high = wilson(float(em.sum()) * independent / count, independent)
     columns = np.stack([chosen, chosen * at_stop["f1"]], axis=1).astype(np.float64)
     columns = unit_means(columns, units) * unit_means(1.0 / unit_weights(units), units)[:, None]
-    means = resampled_means(columns, resamples=settings.signals.resamples, seed=settings.signals.seed)
+    means = resampled_means(
+        columns, resamples=settings.signals.resamples, seed=settings.signals.seed
+    )
     draws = np.where(
         means[:, 0] > 0, means[:, 1] / np.where(means[:, 0] > 0, means[:, 0], 1), np.nan
     )

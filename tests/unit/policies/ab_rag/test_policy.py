@@ -268,6 +268,7 @@ class TestCorrected:
         with pytest.raises(UsageError, match=r"'rerank_variance', which is defined in no round"):
             fit_method("ab-rag", to_trace_set(bare), preset, "tune")
 
+
 class TestFile:
     def test_it_comes_back_as_it_was(self, tmp_path: Path) -> None:
         policy = fitted(simulated(60), support="evidence_consistency")

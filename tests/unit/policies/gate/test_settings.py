@@ -85,6 +85,7 @@ class TestPresets:
         assert (chosen.order, chosen.revises, chosen.k_max) == ("retrieve-first", False, 6)
         assert (chosen.kappa, chosen.budget, chosen.cooldown) == (0.5, 3, 1)
 
+
 class TestWarnings:
     def test_the_published_gate_says_that_execute_is_out_of_reach(self) -> None:
         with pytest.warns(
