@@ -202,10 +202,15 @@ class Aside(Generic[_Result]):
 
     def _run(self) -> None:
         _HERE.work = self._cuttable
+        with suppress(BaseException):
+            self._do()
+
+    def _do(self) -> None:
         try:
             self._future.set_result(self._work())
-        except BaseException as error:  # noqa: BLE001 - raised by result()
+        except BaseException as error:
             self._future.set_exception(error)
+            raise
 
     def result(self) -> _Result:
         """What the work gave, waited for; its error is raised here."""
