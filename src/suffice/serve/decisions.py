@@ -167,8 +167,7 @@ def _number(value: float | None) -> float | str | None:
 def _why(spec: SignalSpec, view: LoopView) -> str:
     if spec.name in view.current.signals:
         return "given as undefined"
-    lack = lack_live(spec, view)
-    if lack is not None and lack.columns:
+    if (lack := lack_live(spec, view)) is not None and lack.columns:
         return f"the round has no {' and no '.join(lack.columns)}"
     cases = (case.why for case in spec.absences if case.holds(view))
     return next(cases, "undefined in this round")

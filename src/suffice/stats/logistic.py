@@ -32,7 +32,7 @@ def sigmoids(logits: Array) -> Array:
     """:func:`sigmoid` of every number, shape kept, bit for bit."""
     # of single numbers: an array's may differ in the last bit, and a replayed decision must be the live one
     flat = logits.ravel()
-    falling = np.fromiter(map(math.exp, memoryview(-np.abs(flat))), np.float64, flat.size)
+    falling = np.fromiter(map(math.exp, (-np.abs(flat)).data), np.float64, flat.size)
     shares: Array = np.where(flat < 0, falling, 1.0) / (1.0 + falling)
     return shares.reshape(logits.shape)
 
