@@ -6,7 +6,6 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -185,12 +184,15 @@ class _Cuttable:
                 raise Cut
 
 
-class Aside:
-    """Work in a thread of its own that may turn out not to be wanted."""
+class Aside(Generic[_Result]):
+    """Work in a thread of its own, and what it gives; it may turn out not to be wanted."""
 
-    def __init__(self, work: Callable[[], None]) -> None:
+    def __init__(self, work: Callable[[], _Result]) -> None:
         self._work = work
+        self._future: Future[_Result] = Future()
         self._cuttable = _Cuttable()
+        self.wanted = False
+        """Whether its result was asked for."""
         self._thread = started(self._run, "aside")
 
     @property
@@ -201,24 +203,7 @@ class Aside:
     def _run(self) -> None:
         _HERE.work = self._cuttable
         with suppress(BaseException):
-            self._work()
-
-    def cut(self, *, wait: bool = True) -> None:
-        """Cut what it waits for, as far as that can be, and wait for its end unless told not to."""
-        self._cuttable.cut()
-        if wait:
-            self._thread.join()
-
-
-class WorkAhead(Generic[_Result]):
-    """Work begun aside, with what it gives."""
-
-    def __init__(self, work: Callable[[], _Result]) -> None:
-        self._future: Future[_Result] = Future()
-        self._work = work
-        self.wanted = False
-        """Whether its result was asked for."""
-        self._aside = Aside(self._do)
+            self._do()
 
     def _do(self) -> None:
         try:
@@ -232,9 +217,11 @@ class WorkAhead(Generic[_Result]):
         self.wanted = True
         return self._future.result()
 
-    def cut(self) -> None:
-        """See :meth:`Aside.cut`."""
-        self._aside.cut()
+    def cut(self, *, wait: bool = True) -> None:
+        """Cut what it waits for, as far as that can be, and wait for its end unless told not to."""
+        self._cuttable.cut()
+        if wait:
+            self._thread.join()
 
 
 class _Here(threading.local):
@@ -303,42 +290,22 @@ class Once(Generic[_Result]):
 
 
 # --- calls to a server -----------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallCount:
-    """Calls made, each attempt counted, and those of them that failed."""
-
-    calls: int = 0
-    failed: int = 0
-
-
 class CallTally:
-    """Counts the calls of a server, over all threads."""
+    """Counts the calls of a server over all threads: every attempt, and those that failed."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._count = CallCount()
-
-    @property
-    def total(self) -> CallCount:
-        """Since it began."""
-        return self._count
+        self.calls = 0
+        self.failed = 0
 
     def note(self, *, failed: bool) -> None:
         """A call came to its end."""
         with self._lock:
-            before = self._count
-            self._count = CallCount(calls=before.calls + 1, failed=before.failed + failed)
+            self.calls += 1
+            self.failed += failed
 
-
-def added(counts: Iterable[CallCount]) -> CallCount:
-    """The calls of several servers."""
-    known = list(counts)
-    return CallCount(
-        calls=sum(count.calls for count in known), failed=sum(count.failed for count in known)
-    )
-
-
-def tallies_of(model: object) -> tuple[CallTally, ...]:
-    """The tallies of the servers that a model asks: its optional attribute ``tallies``, else none."""
-    tallies: tuple[CallTally, ...] = getattr(model, "tallies", ())
-    return tallies
+    @property
+    def none_answered(self) -> bool:
+        """Whether every call so far failed."""
+        with self._lock:
+            return self.calls == self.failed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import accumulate
@@ -17,6 +17,8 @@ from suffice.errors import DataError, UsageError
 from suffice.scoring import Match
 
 if TYPE_CHECKING:
+    from suffice.signals.registry import SignalSpec
+    from suffice.stats.maps import PerRoundCalibrator
     from suffice.trace.rounds.records import LoopView, Passage, Round, Token
     from suffice.trace.rounds.table import TraceSet
 
@@ -289,61 +291,6 @@ class Absence:
     input: str = ""
 
 
-@runtime_checkable
-class Signal(Protocol):
-    """A number per round, computed from the rounds so far and nothing else."""
-
-    @property
-    def name(self) -> str:
-        """The key in the ``signals`` map and the word in rules."""
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """Optional trace columns without which it is undefined everywhere."""
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """Optional trace columns that it reads besides where they are there."""
-
-    @property
-    def absences(self) -> tuple[Absence, ...]:
-        """The cases in which it is undefined, first come first told; may be empty."""
-
-    @property
-    def answers(self) -> bool:
-        """Whether it is made of the round's answer."""
-
-    @property
-    def charges(self) -> tuple[Charge, ...]:
-        """What a policy that reads it pays for in every round, beyond the answers."""
-
-    @property
-    def asks(self) -> str:
-        """The option of ``suffice signals`` that names the model it needs; empty: none does."""
-
-    @property
-    def instead(self) -> str:
-        """What to use where those are missing; may be empty."""
-
-    @property
-    def own_settings(self) -> bool:
-        """Whether a policy changed its meaning, so that a recorded value of the name is another's."""
-
-    @property
-    def recorded_only(self) -> bool:
-        """Whether it cannot be computed from the rounds, only read from a record."""
-
-    def __call__(self, view: LoopView) -> float:
-        """The value at the view's last round; NaN when undefined there."""
-
-
-class Score(Protocol):
-    """A score of an answer against gold answers, in [0, 1]."""
-
-    def __call__(self, prediction: str, gold_answers: Iterable[str]) -> float:
-        """The score; the best over the gold answers."""
-
-
 class Calibrator(Protocol):
     """A fitted map from a signal to P(EM = 1)."""
 
@@ -403,9 +350,10 @@ Certainty = Literal["token_probability", "self_consistency"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterNeeds:
-    """How a policy wants a round's samples clustered by meaning."""
+class Clusters:
+    """How a round's samples are clustered: by normalised string, or by meaning as recorded."""
 
+    by: Literal["string", "embedding"] = "string"
     cosine: float | None = None
     encoder: str | None = None
 
@@ -445,7 +393,7 @@ class LoopNeeds:
     tokens: bool = False
     samples: int = 0
     other_samples: str = ""
-    clusters: ClusterNeeds | None = None
+    clusters: Clusters | None = None
     judge: bool = False
     verdicts: bool = False
     filter: PassageFilter | None = None
@@ -552,7 +500,7 @@ class PolicyTable(Protocol):
     def signal(self, name: str) -> NDArray[np.float64]:
         """A signal's values (n_questions, n_rounds), NaN where undefined."""
 
-    def undefined(self, spec: Signal, question: int, round_number: int) -> str:
+    def undefined(self, spec: SignalSpec, question: int, round_number: int) -> str:
         """That a signal is undefined at a round of a question, and why, in words."""
 
 
@@ -591,7 +539,7 @@ class StopPolicy(Protocol):
         """Names of the signals it reads."""
 
     @property
-    def specs(self) -> tuple[Signal, ...]:
+    def specs(self) -> tuple[SignalSpec, ...]:
         """Those signals, with the policy's own settings."""
 
     def fires(self, table: PolicyTable) -> NDArray[np.bool_]:
@@ -729,31 +677,12 @@ class ValuePolicy(StopPolicy, Protocol):
         """``q_stop`` and ``q_cont`` of every recorded round, each (n_questions, n_rounds)."""
 
 
-class RoundMaps(Protocol):
-    """Fitted maps of a signal to P(EM = 1), one a round."""
-
-    @property
-    def maps(self) -> Sequence[Calibrator]:
-        """``maps[t - 1]`` serves round t."""
-
-    @property
-    def beyond(self) -> Calibrator | None:
-        """The map of later rounds; ``None``: they map to :attr:`absent`."""
-
-    @property
-    def absent(self) -> float | None:
-        """What a round without a map maps to; ``None``: undefined."""
-
-    def predict(self, round_number: int, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Probabilities of one round's values, same shape, NaN where undefined."""
-
-
 @runtime_checkable
 class CalibratedPolicy(StopPolicy, Protocol):
     """A policy that may read calibrated signals."""
 
     @property
-    def calibrators(self) -> Mapping[str, RoundMaps]:
+    def calibrators(self) -> Mapping[str, PerRoundCalibrator]:
         """A fitted map for every signal it reads calibrated; may be empty."""
 
 

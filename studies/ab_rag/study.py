@@ -21,13 +21,18 @@ from suffice.measures.measures import Measures
 from suffice.options import Option, read_grid
 from suffice.policies.ab_rag.policy import CERTAINTIES, ABRagPolicy
 from suffice.policies.defaults import FIT_SPLIT
-from suffice.replay.diagnose.diagnosis import SelectiveSettings, selective_prediction
+from suffice.replay.diagnose.diagnosis import selective_prediction
 from suffice.replay.diagnose.reliability import wilson
 from suffice.replay.run.compare import Comparison, compare
 from suffice.replay.run.named_policies import NamedPolicy
 from suffice.replay.run.replay import ReplaySettings, replay
 from suffice.replay.run.results import PolicyResult
-from suffice.replay.settings import ComparisonSettings, FittedElsewhere
+from suffice.replay.settings import (
+    ComparisonSettings,
+    DiagnosisSettings,
+    DiagnosticsSettings,
+    FittedElsewhere,
+)
 from suffice.scoring import F1Kind, normalize_answer
 from suffice.signals.registry import resolve
 from suffice.signals.table import lack
@@ -133,7 +138,9 @@ def _record(traces: TraceSet, name: str, settings: ABRagStudySettings) -> Record
         "selective": selective_prediction(
             comparison.measures,
             result,
-            SelectiveSettings(resamples=result.resamples, seed=result.seed),
+            DiagnosisSettings(
+                signals=DiagnosticsSettings(resamples=result.resamples, seed=result.seed)
+            ),
         ),
         "tau_sweep": [{"tau": tau, **policy.to_json()} for tau, policy in by_tau.items()],
         "signals": worth,

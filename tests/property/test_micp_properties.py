@@ -13,8 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.properties import examples
 
+from suffice.contracts import Clusters
 from suffice.policies.method import Preset
-from suffice.policies.micp.policy import Clusters, MiCPPolicy
+from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.micp.samples import read_samples
 from suffice.policies.micp.settings import StopOn
 from suffice.policies.micp.stage2 import Sampled, Stage2, calibrate, evaluate_stops

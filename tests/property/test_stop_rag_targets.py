@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -14,7 +15,6 @@ from numpy.typing import NDArray
 from tests.properties import examples
 from tests.stop_rag_twins import choose, full_return, q_lambda_of_trajectory, stop_round
 
-from suffice.contracts import Score
 from suffice.policies.stop_rag.states import REWARDS, read_rewards
 from suffice.policies.stop_rag.targets import (
     binary_labels,
@@ -187,7 +187,7 @@ def test_a_choice_reads_decisions_only(data: Trajectories, other: float) -> None
 
 
 # --- rewards ----------------------------------------------------------------------------------------
-SCORES_OF: dict[str, Score] = {
+SCORES_OF: dict[str, Callable[[str, Sequence[str]], float]] = {
     "f1": partial(f1_score, kind="squad"),
     "f1-hotpotqa": partial(f1_score, kind="hotpotqa"),
     "em": exact_match,

@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.properties import examples
 
-from suffice.policies.micp.policy import Clusters, MiCPPolicy
+from suffice.contracts import Clusters
+from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.micp.relevance_filter import fit_filter, retention
 from suffice.policies.micp.samples import read_samples
 from suffice.policies.micp.stage2 import calibrate, evaluate

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from suffice.replay.choose.certified import CertifiedSettings, fit_certified
 from tests.certifying import certify, most_allowed
 
 from suffice.measures.measures import Measures
 from suffice.replay.choose.bounds import CertifySettings, Half
-from suffice.replay.choose.certified import CertifiedSettings, fit_certified
 from suffice.replay.choose.families import FamilySettings
 from suffice.replay.run.replay import stop_rounds
 from suffice.signals.store import with_signals

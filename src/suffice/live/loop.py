@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 import numpy as np
 
-from suffice.concurrency import WorkAhead, at_once, settled
+from suffice.concurrency import Aside, at_once, settled
 from suffice.contracts import Action, Decision, StopPolicy, whole_text
 from suffice.errors import DataError, SufficeError, SufficeWarning, UsageError
 from suffice.policies.file import PolicyFile, load_policy, names_policy_file, policy_hash
@@ -238,7 +238,7 @@ class Loop:
         self.told: Decision | None = None  # last: the policy's decision as mode and budgets have it
         self._ask_for(question)
         self._decisions: list[Decision] = []
-        self._begun: list[WorkAhead[Any]] = []
+        self._begun: list[Aside[Any]] = []
         self._ids: set[str] = set()
         self._phase: Literal["new", "open", "over"] = "new"
         self.stopped_by: StoppedBy | None = None
@@ -437,7 +437,7 @@ class Loop:
         if self.stopped_by is None:
             self.stopped_by, self.reason = stopped_by, reason
 
-    def ahead(self, work: Callable[[], _Made]) -> WorkAhead[_Made]:
+    def ahead(self, work: Callable[[], _Made]) -> Aside[_Made]:
         """Begin what the next round needs while this one is answered and decided about.
 
         ``work`` runs in a thread of its own, with calls by this package or by whatever lets itself be cut
@@ -453,7 +453,7 @@ class Loop:
         ['Skien is a town.']
         """
         self._check_open()
-        begun = WorkAhead(work)
+        begun = Aside(work)
         self._begun.append(begun)
         return begun
 

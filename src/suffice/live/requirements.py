@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from suffice.contracts import Certainty, ClusterNeeds, ConfidentPolicy, Encoder, Signal, StopPolicy
+from suffice.contracts import Certainty, Clusters, ConfidentPolicy, Encoder, StopPolicy
 from suffice.errors import UsageError, did_you_mean
 from suffice.loops.prompts import asks_rating
 from suffice.loops.steps import LoopSettings
@@ -17,7 +17,7 @@ from suffice.policies.file import load_policy, names_policy_file
 from suffice.policies.registry import method_and_preset, nameable_methods, unfitted_policy
 from suffice.policies.rules.policy import RulePolicy, rule_needs
 from suffice.signals.asking.whole_record import Asking
-from suffice.signals.registry import LLM_STOP, MALFORMED_ACTIONS, SIGNALS, given_by
+from suffice.signals.registry import LLM_STOP, MALFORMED_ACTIONS, SIGNALS, SignalSpec, given_by
 from suffice.signals.table import Lack, SignalTable, in_words, policy_lacks
 
 
@@ -131,7 +131,7 @@ class LoopOutput:
         }
         return _PROVIDED | {column for column, given in there.items() if given}
 
-    def lack(self, spec: Signal) -> Lack | None:
+    def lack(self, spec: SignalSpec) -> Lack | None:
         """Why its rounds do not give a signal; ``None``: they do."""
         spec = given_by(spec)
         if spec.name in self.settings.writes:
@@ -143,7 +143,7 @@ class LoopOutput:
             return None
         return Lack(spec=spec, columns=columns, source=self.called, because=because, give=give)
 
-    def _why(self, spec: Signal, columns: tuple[str, ...]) -> tuple[str, str]:
+    def _why(self, spec: SignalSpec, columns: tuple[str, ...]) -> tuple[str, str]:
         """Why it is not given, where more is to say than that, and what to type."""
         asked = {
             "encoder": self.encoder,
@@ -170,7 +170,7 @@ class LoopOutput:
         return "", ""
 
 
-def _asking(spec: Signal) -> Asking | None:
+def _asking(spec: SignalSpec) -> Asking | None:
     """How a model is asked for it; ``None``: none is."""
     return SIGNALS[spec.name].asking if spec.name in SIGNALS else None
 
@@ -212,7 +212,7 @@ def check_confidence(
         )
 
 
-def cluster_cosine(needs: ClusterNeeds | None, encoder: Encoder | None) -> float | None:
+def cluster_cosine(needs: Clusters | None, encoder: Encoder | None) -> float | None:
     """The cosine a loop must cluster samples at; ``None``: no such clusters are needed."""
     if needs is None:
         return None

@@ -262,8 +262,8 @@ class Endpoint:
 
     def _enough(self, state: Any) -> bool:
         """Whether it was asked often enough; sooner where nobody ever listened: the URL may be wrong."""
-        retries, total = self._settings.max_retries, self.tally.total
-        if state.outcome.exception().nobody and total.calls == total.failed:
+        retries = self._settings.max_retries
+        if state.outcome.exception().nobody and self.tally.none_answered:
             soon = state.seconds_since_start < 10 * self._settings.first_pause_s
             retries = retries if soon else min(retries, _RETRIES_OF_NOBODY)
         return bool(state.attempt_number > retries)

@@ -66,7 +66,7 @@ class OpenAICompatibleModel(Closable):
     ) -> None:
         self._settings = settings or OpenAISettings()
         self._server = Endpoint(url, self._settings)
-        self._where, self.tallies = self._server.url, (self._server.tally,)
+        self._where, self.tally = self._server.url, self._server.tally
         self._learnt = _Learnt()
         self.api, self.concurrency = self._settings.api, self._settings.concurrency
         self.name = model or self._only_model()

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.contracts import Signal, StopPolicy
+from suffice.contracts import StopPolicy
 from suffice.costs.prices import EnergyModel
 from suffice.costs.usage import (
     COSTS,
@@ -23,11 +23,11 @@ from suffice.costs.usage import (
     stop_costs,
 )
 from suffice.errors import InternalError, UsageError
-from suffice.signals.registry import RERANKS, SAMPLES, VERDICTS
+from suffice.signals.registry import RERANKS, SAMPLES, VERDICTS, SignalSpec
 from suffice.trace.rounds.table import TraceSet
 
 
-def cost_reads(specs: Iterable[Signal]) -> CostReads:
+def cost_reads(specs: Iterable[SignalSpec]) -> CostReads:
     """What a policy that reads these signals pays for."""
     specs = tuple(specs)
     charges = {charge for spec in specs for charge in spec.charges}

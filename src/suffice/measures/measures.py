@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from suffice.contracts import Signal, StopPolicy
+from suffice.contracts import StopPolicy
 from suffice.costs.usage import CostModel, CostReads
 from suffice.errors import InternalError, UsageError
 from suffice.measures.costs import CostBook
@@ -34,6 +34,7 @@ from suffice.measures.scores import (
 from suffice.measures.seen import Seen, seen_of
 from suffice.measures.shards import Kept, Shard, map_shards, shards_of
 from suffice.scoring import F1_KINDS, METRICS, F1Kind, Metric, MetricName, ScoreName
+from suffice.signals.registry import SignalSpec
 from suffice.signals.table import SignalTable, first_stops, specs_for
 from suffice.stats.units import numbered_units
 from suffice.trace.rounds.reader import read_traces
@@ -348,7 +349,7 @@ class Measures:
         """Where columns are kept beside the record; ``None``: nowhere, since it is small or a part."""
         return self._whole.kept
 
-    def measure(self, signals: Iterable[str | Signal], f1_kind: F1Kind = "hotpotqa") -> None:
+    def measure(self, signals: Iterable[str | SignalSpec], f1_kind: F1Kind = "hotpotqa") -> None:
         """Compute what a replay of these signals asks for, in one pass over the record."""
         names: tuple[ScoreName, ...] = ("em", "f1", "acc")
         specs = specs_for(self.traces, signals)
@@ -385,7 +386,7 @@ class Measures:
             )
         return scored
 
-    def signals(self, signals: Iterable[str | Signal]) -> SignalTable:
+    def signals(self, signals: Iterable[str | SignalSpec]) -> SignalTable:
         """A table of these signals; what is not known yet is computed in one pass over the record.
 
         A signal is known by its declaration: its name and what a policy changed of its meaning. Of two

@@ -10,12 +10,11 @@ from operator import methodcaller
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.contracts import Signal
 from suffice.scoring import METRICS, F1Kind, Metric, ScoreName
 from suffice.signals.columns.answers import GoldAnswers, ScoredAnswers
 from suffice.signals.columns.arrays import Texts
 from suffice.signals.columns.rounds import RoundColumns, gold_passages, listings
-from suffice.signals.registry import SIGNALS
+from suffice.signals.registry import SIGNALS, SignalSpec
 from suffice.signals.table import signal_columns
 from suffice.trace.rounds.labels import labelled
 from suffice.trace.rounds.table import TraceSet, unit_keys
@@ -151,7 +150,7 @@ class RetrievalColumn:
 class SignalColumn:
     """A signal, known by its declaration: compared by value where it can be."""
 
-    spec: Signal
+    spec: SignalSpec
     of_rounds = True
 
     @property

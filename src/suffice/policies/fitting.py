@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from types import MappingProxyType
@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from suffice.contracts import Calibrator, Signal, StopPolicy
+from suffice.contracts import Calibrator, StopPolicy
 from suffice.errors import SufficeWarning, UsageError, all_of, unknown_name
 from suffice.measures.measures import Measures, Traces
 from suffice.measures.scores import Outcomes, gold_answers
@@ -30,7 +30,7 @@ from suffice.signals.abstained import (
     stated_phrases,
 )
 from suffice.signals.columns.arrays import Texts
-from suffice.signals.registry import own_among, resolve, why_undefined
+from suffice.signals.registry import SignalSpec, own_among, resolve, why_undefined
 from suffice.signals.table import SignalTable, read_columns, refuse_lacking
 from suffice.stats.maps import (
     PerRoundCalibrator,
@@ -75,6 +75,13 @@ class FitData:
         """A fold number for every question, (n_questions,), one for all of a unit, as many units in each."""
         unit = numbered_units(self.units)
         return folds(int(unit.max(initial=0)) + 1, seed)[unit]
+
+    def held_out(self, seed: int = 42) -> Iterator[tuple[Mask, Mask]]:
+        """The questions of each fold, and those to fit on for them: all others, if there are any."""
+        fold = self.folds(seed)
+        for number in np.unique(fold):
+            held_out = fold == number
+            yield held_out, held_out if held_out.all() else ~held_out
 
     @property
     def chosen_by(self) -> Mapping[str, Any]:
@@ -180,7 +187,7 @@ def fit_notes(fitted_on: Mapping[str, Any]) -> list[str]:
 # --- what is fitted on ---------------------------------------------------------------------------
 def fit_data(
     traces: TraceSet | Measures,
-    signals: Iterable[str | Signal],
+    signals: Iterable[str | SignalSpec],
     *,
     split: str = FIT_SPLIT,
     f1_kind: F1Kind = "hotpotqa",
@@ -428,11 +435,8 @@ def out_of_fold(
     values = data.table.signal(signal)
     n_questions, n_rounds = values.shape
     warn_of_little(data, f"out of fold, calibrated({signal})")
-    fold = data.folds(seed)
     calibrated = np.full((n_rounds, n_questions), np.nan).T
-    for number in np.unique(fold):
-        held_out = fold == number
-        others = held_out if held_out.all() else ~held_out
+    for held_out, others in data.held_out(seed):
         calibrator = fit_calibrator(data, signal, kind=kind, undefined=undefined, rows=others)
         calibrated[held_out] = calibrator.predict_rounds(values[held_out])
     return calibrated
@@ -441,11 +445,9 @@ def out_of_fold(
 def base_rates_out_of_fold(data: FitData, *, seed: int = 42) -> Array:
     """Mean EM of each round over the other folds' questions, (n_questions, n_rounds)."""
     em = data.outcomes.em
-    fold = data.folds(seed)
     rates = np.empty(em.shape)
-    for number in np.unique(fold):
-        held_out = fold == number
-        rates[held_out] = _mean_by_round(em if held_out.all() else em[~held_out])
+    for held_out, others in data.held_out(seed):
+        rates[held_out] = _mean_by_round(em[others])
     return rates
 
 
@@ -510,7 +512,7 @@ def _counted(traces: TraceSet) -> tuple[Mask, str]:
     return counted, f"{which} of {traces.origin.source}"
 
 
-def _missing_input(spec: Signal, traces: TraceSet, absent: Mask) -> str:
+def _missing_input(spec: SignalSpec, traces: TraceSet, absent: Mask) -> str:
     """What most often lacks where a signal is undefined, and what to type; may be empty."""
     some = np.asarray(absent.any(axis=1))
     some[np.flatnonzero(some)[_LOOKED_AT:]] = False

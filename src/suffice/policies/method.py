@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, get_args, runtime_checkable
 
-from suffice.contracts import Certainty, LoopNeeds, Signal, StopPolicy
+from suffice.contracts import Certainty, LoopNeeds, StopPolicy
 from suffice.errors import DataError, UsageError
 from suffice.options import Option
 from suffice.policies.defaults import FIT_SPLIT, CalibratorKind
 from suffice.scoring import F1Kind
 from suffice.signals.abstained import abstained_signal
-from suffice.signals.registry import LLM_STOP, given_by
+from suffice.signals.registry import LLM_STOP, SignalSpec, given_by
 from suffice.stats.fields import Fields
 
 if TYPE_CHECKING:  # the registry loads no kind but the one that a file holds
@@ -90,7 +90,9 @@ def read_abstention(fields: Fields) -> tuple[str, ...] | None:
     return phrases
 
 
-def loop_needs(specs: Iterable[Signal], *, samples: int = USUAL_SAMPLES, **own: Any) -> LoopNeeds:
+def loop_needs(
+    specs: Iterable[SignalSpec], *, samples: int = USUAL_SAMPLES, **own: Any
+) -> LoopNeeds:
     """What a loop must give a policy that reads these signals."""
     read = tuple(map(given_by, specs))
     asks = {spec.asks for spec in read}
@@ -109,7 +111,7 @@ def loop_needs(specs: Iterable[Signal], *, samples: int = USUAL_SAMPLES, **own: 
 # --- who watches a fit ---------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitRun:
-    """Who watches a fit that takes long, the file it can be continued from, the folder its policy goes to.
+    """Who watches a fit that takes long, and the file it can be continued from.
 
     ``progress`` is called with how far it is: ``label``, what is counted, as in ``trained steps``;
     ``done`` of ``total``; ``said``, what there is to say in a line, or nothing.
@@ -117,7 +119,6 @@ class FitRun:
 
     progress: Callable[[Any], None] | None = None
     checkpoint: Path | None = None
-    folder: Path | None = None
 
     @staticmethod
     def checkpoint_of(out: Path) -> Path:
@@ -170,7 +171,8 @@ class Method(PolicyKind):
     options
         The dataclass of its options, where all presets have one; else :meth:`settings` says it.
     quick
-        Whether a fit takes seconds; where everything is compared, others are fitted when they are named.
+        Whether a fit takes seconds. Others take a :class:`FitRun` too, ``fit(..., run)``; where everything
+        is compared they are fitted when they are named.
     variants
         What else it is fitted as where everything is compared: settings that differ, by what they are called.
         They are quick.
@@ -194,15 +196,8 @@ class Method(PolicyKind):
         return self.options
 
     @abstractmethod
-    def fit(
-        self,
-        measures: Measures,
-        preset: Preset,
-        settings: Any,
-        split: str,
-        run: FitRun | None = None,
-    ) -> StopPolicy:
-        """Fit on the questions of ``split``; ``run`` is for fits that take long."""
+    def fit(self, measures: Measures, preset: Preset, settings: Any, split: str) -> StopPolicy:
+        """Fit on the questions of ``split``."""
 
     def can_read(self, traces: TraceSet) -> bool:
         """Whether the traces have splits it is fitted on."""
@@ -280,24 +275,11 @@ class RuleMethod(RuleKind, Method):
             return CalibratedChoiceSettings if preset == "corrected" else ChosenSettings
         return CalibratedSettings if preset == "corrected" else NoSettings
 
-    def fit(
-        self,
-        measures: Measures,
-        preset: Preset,
-        settings: Any,
-        split: str,
-        run: FitRun | None = None,
-    ) -> RulePolicy:
+    def fit(self, measures: Measures, preset: Preset, settings: Any, split: str) -> RulePolicy:
         """See :meth:`fit_rule`; a signal that the record seldom gives is warned of."""
         from suffice.policies.fitting import warn_of_rule
 
-        del run
-        how = RuleFit(
-            preset=preset,
-            split=split,
-            calibrator=settings.calibrator if preset == "corrected" else "isotonic",
-            f1_kind=settings.f1_kind if preset in self.chosen_by_f1 else "hotpotqa",
-        )
+        how = RuleFit(preset=preset, split=split, **asdict(settings))
         policy = self.fit_rule(measures, how)
         warn_of_rule(policy, measures.only_split(split), self.name)
         return policy

@@ -163,7 +163,8 @@ def fit_method(
             "--out policy.json"
         )
     settings = kind(**stated)
-    return method.fit(Measures.of(traces), preset, settings, split or FIT_SPLIT, run)
+    watched = {} if method.quick else {"run": run}
+    return method.fit(Measures.of(traces), preset, settings, split or FIT_SPLIT, **watched)
 
 
 def _needed(settings: type[Any]) -> list[str]:

@@ -22,7 +22,7 @@ import numpy as np
 from suffice.contracts import Certainty, Explanation, Facts, LoopNeeds, PolicyTable
 from suffice.errors import UsageError
 from suffice.options import Option
-from suffice.policies.method import FitRun, Method, PolicyKind, Preset, RuleKind
+from suffice.policies.method import Method, PolicyKind, Preset, RuleKind
 from suffice.policies.rules.policy import RulePolicy, rule_needs
 from suffice.scoring import AnswerChoice
 from suffice.signals.derived import DerivedName
@@ -135,19 +135,12 @@ class _ReadyRule(RuleKind, Method):
         ready = self.rule(self.options())
         return MappingProxyType({"published": lambda _: ready})
 
-    def fit(
-        self,
-        measures: Measures,
-        preset: Preset,
-        settings: Any,
-        split: str,
-        run: FitRun | None = None,
-    ) -> RulePolicy:
+    def fit(self, measures: Measures, preset: Preset, settings: Any, split: str) -> RulePolicy:
         """The rule; where the record hardly gives what it reads, that is warned of."""
         from suffice.policies.fitting import warn_of_rule
         from suffice.signals.table import refuse_lacking
 
-        del preset, split, run
+        del preset, split
         policy = self.rule(settings)
         refuse_lacking(policy.specs, measures.traces)
         warn_of_rule(policy, measures, self.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, get_args
 
@@ -520,8 +521,7 @@ class DiagnosticsSettings:
 class DiagnosisSettings:
     """What to diagnose.
 
-    Without a policy or rule fixed budgets are broken down by type. ``confidence`` and ``threshold`` are
-    those of :class:`suffice.replay.diagnose.diagnosis.SelectiveSettings`.
+    Without a policy or rule fixed budgets are broken down by type.
     """
 
     signals: DiagnosticsSettings = field(default_factory=DiagnosticsSettings)
@@ -556,3 +556,5 @@ class DiagnosisSettings:
 
     def __post_init__(self) -> None:
         settle(self, policies=as_tuple(self.policies), rules=as_tuple(self.rules))
+        if self.threshold is not None and not math.isfinite(self.threshold):
+            raise UsageError(f"the threshold must be a finite number, found {self.threshold}")

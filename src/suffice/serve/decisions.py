@@ -13,13 +13,14 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, SkipValidation
 from pydantic import ValidationError as Misfit
 from typing_extensions import TypedDict
 
-from suffice.contracts import Decision, Signal
+from suffice.contracts import Decision
 from suffice.errors import SufficeError, UsageError
 from suffice.live.loop import Loop
 from suffice.live.reported import round_of
 from suffice.serve.guard import Body, ErrorReply, Refusal, refusal_of
 from suffice.serve.service import Served, Service
 from suffice.serve.under_way import QuestionBegun, QuestionEnded, RoundEnded
+from suffice.signals.registry import SignalSpec
 from suffice.signals.table import lack_live
 from suffice.trace.rounds.records import LoopView, Question, Round, round_of_document
 
@@ -163,11 +164,10 @@ def _number(value: float | None) -> float | str | None:
     return value if value is None or math.isfinite(value) else str(value)
 
 
-def _why(spec: Signal, view: LoopView) -> str:
+def _why(spec: SignalSpec, view: LoopView) -> str:
     if spec.name in view.current.signals:
         return "given as undefined"
-    lack = lack_live(spec, view)
-    if lack is not None and lack.columns:
+    if (lack := lack_live(spec, view)) is not None and lack.columns:
         return f"the round has no {' and no '.join(lack.columns)}"
     cases = (case.why for case in spec.absences if case.holds(view))
     return next(cases, "undefined in this round")

@@ -9,7 +9,7 @@ from functools import cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from suffice.contracts import Absence, Charge, Signal
+from suffice.contracts import Absence, Charge
 from suffice.errors import DataError, UsageError, did_you_mean, unknown_name
 from suffice.trace.rounds.records import LoopView, Round
 
@@ -103,8 +103,6 @@ class SignalSpec:
         return _restored, (self.name, self._own())
 
     def _own(self) -> dict[str, Any] | None:
-        from suffice.signals.registry import SIGNALS
-
         if SIGNALS.get(self.name) == self:
             return None
         kept = {one.name: getattr(self, one.name) for one in fields(self)}
@@ -138,15 +136,12 @@ share = partial(SignalSpec, low=0.0, high=1.0)  # the declaration of a signal fr
 
 
 def _restored(name: str, own: dict[str, Any] | None) -> SignalSpec:
-    from suffice.signals.registry import SIGNALS
-
     return SIGNALS[name] if own is None else SignalSpec(**own)
 
 
-def given_by(signal: Signal) -> Signal:
+def given_by(signal: SignalSpec) -> SignalSpec:
     """What a loop or a record must give for it: the signal that it is made of, else itself."""
-    of = signal.of if isinstance(signal, SignalSpec) else None
-    return signal if of is None else of
+    return signal if signal.of is None else signal.of
 
 
 _RECORDED_SO = Absence("it was recorded as undefined", lambda _: True)
@@ -159,7 +154,7 @@ _NOT_ASKED = Absence(
 )
 
 
-def unanswered(signal: Signal, view: LoopView) -> bool:
+def unanswered(signal: SignalSpec, view: LoopView) -> bool:
     """Whether the signal reads the answer of a round in which the loop was not asked for one.
 
     One made of another signal reads that one's values, which may be recorded all the same.
@@ -167,7 +162,7 @@ def unanswered(signal: Signal, view: LoopView) -> bool:
     return signal.answers and given_by(signal) is signal and _NOT_ASKED.holds(view)
 
 
-def why_undefined(signal: Signal, view: LoopView) -> Absence | None:
+def why_undefined(signal: SignalSpec, view: LoopView) -> Absence | None:
     """The case at the last round of a view where the signal is undefined; ``None``: none is known."""
     of = given_by(signal)
     if unanswered(of, view) and (of is signal or of.name not in view.current.signals):
@@ -178,7 +173,7 @@ def why_undefined(signal: Signal, view: LoopView) -> Absence | None:
     return _RECORDED_SO if signal.name in view.current.signals else None
 
 
-def undefined_in_words(signal: Signal, view: LoopView) -> str:
+def undefined_in_words(signal: SignalSpec, view: LoopView) -> str:
     """``undefined``, and in brackets why, for a decision's reason."""
     absence = why_undefined(signal, view) if view.rounds else None
     return "undefined" if absence is None else f"undefined ({absence.why})"
@@ -351,7 +346,7 @@ def asked_by(asking: Asking) -> tuple[str, ...]:
     return tuple(name for name, spec in SIGNALS.items() if spec.asking == asking)
 
 
-def is_usual(spec: Signal) -> bool:
+def is_usual(spec: SignalSpec) -> bool:
     """Whether the signal means what its name says by default, without a policy's own settings."""
     return SIGNALS.get(spec.name, spec) == spec
 

@@ -321,17 +321,10 @@ def _words(text: str) -> tuple[frozenset[str], bool]:
     words = frozenset(_WORD.findall(folded))
     marked = (
         not MARKER_WORDS.isdisjoint(words)
-        or _contracted(folded, words)
-        or (not _IN_PHRASES.isdisjoint(words) and _PHRASES.search(folded) is not None)
+        or any(word.endswith(_NEGATED) for word in words)
+        or _PHRASES.search(folded) is not None
     )
     return words, marked
-
-
-def _contracted(folded: str, words: frozenset[str]) -> bool:
-    """Whether a word ends in "n't"."""
-    if not any(ending in folded for ending in _NEGATED):
-        return False  # the usual case, at a fraction of the time
-    return any(word.endswith(_NEGATED) for word in words)
 
 
 def _content(words: frozenset[str]) -> frozenset[str]:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from suffice.contracts import Action, Decision, PolicyTable, Signal, StopPolicy
+from suffice.contracts import Action, Decision, PolicyTable, StopPolicy
 from suffice.errors import UsageError
 from suffice.signals.abstained import ABSTAINED, abstained_signal, stated_phrases
 from suffice.signals.answer_stability import forms
@@ -38,7 +38,7 @@ class Lack:
     ``columns`` are those it lacks; ``give``: what to type so that it is, ``None``: what a record needs.
     """
 
-    spec: Signal
+    spec: SignalSpec
     columns: tuple[str, ...]
     source: str
     because: str = ""
@@ -84,19 +84,19 @@ class Lack:
         return f"signal {self.spec.name!r} {self.predicate}"
 
 
-def remedy(spec: Signal) -> str:
+def remedy(spec: SignalSpec) -> str:
     """How a model gives the signal, for the end of an error message; empty where none does."""
     return f"; compute it with suffice signals {spec.asks}" if spec.asks else ""
 
 
-def is_stored(spec: Signal, traces: TraceSet) -> bool:
+def is_stored(spec: SignalSpec, traces: TraceSet) -> bool:
     """Whether the record holds values of the signal as the policy means it."""
     if spec.own_settings:
         return False
     return spec.name in traces.signal_names
 
 
-def lack(spec: Signal, traces: TraceSet) -> Lack | None:
+def lack(spec: SignalSpec, traces: TraceSet) -> Lack | None:
     """Why the record gives the signal in no round; ``None``: it is stored or can be computed."""
     if is_stored(spec, traces):
         return None
@@ -141,7 +141,7 @@ def policy_lacks(policy: StopPolicy, lacks: Iterable[Lack]) -> str:
     return f"the {policy.kind} policy {READS}: {in_words(lacks)}"
 
 
-def lack_live(spec: Signal, view: LoopView) -> Lack | None:
+def lack_live(spec: SignalSpec, view: LoopView) -> Lack | None:
     """Why somebody's loop hardly ever gives a signal that is undefined in the last round of a view."""
     here = view.current
     if spec.name in here.signals and not spec.own_settings:
@@ -168,7 +168,7 @@ def lack_live(spec: Signal, view: LoopView) -> Lack | None:
     )
 
 
-def refuse_lacking(specs: Iterable[Signal], traces: TraceSet) -> None:
+def refuse_lacking(specs: Iterable[SignalSpec], traces: TraceSet) -> None:
     """Refuse signals that the record does not give, all at once."""
     lacks = [why for spec in specs if (why := lack(spec, traces)) is not None]
     if lacks:
@@ -212,7 +212,7 @@ class SignalTable:
         )
 
     @classmethod
-    def of_view(cls, view: LoopView, specs: Iterable[Signal], question_id: str) -> SignalTable:
+    def of_view(cls, view: LoopView, specs: Iterable[SignalSpec], question_id: str) -> SignalTable:
         """The table of one question whose rounds are all at hand, as replay would read it."""
         specs = tuple(specs)
         columns = signal_columns(GrowingRecord(view, specs).rounds.traces, specs)
@@ -238,7 +238,7 @@ class SignalTable:
                 f"signal {name!r} is not in the table; it holds {', '.join(sorted(self.values))}"
             ) from None
 
-    def undefined(self, spec: Signal, question: int, round_number: int) -> str:
+    def undefined(self, spec: SignalSpec, question: int, round_number: int) -> str:
         """That a signal is undefined at a round, and why, in words."""
         del question  # the only one
         if self.loop is None:
@@ -291,7 +291,7 @@ class GrowingRecord:
     Its signals are columns of that record, read at the last round.
     """
 
-    def __init__(self, view: LoopView, specs: Iterable[Signal]) -> None:
+    def __init__(self, view: LoopView, specs: Iterable[SignalSpec]) -> None:
         self.view = view
         self.specs = tuple(specs)
         wanted = {"answer", "signals", *read_columns(self.specs)}
@@ -314,17 +314,18 @@ class GrowingRecord:
         self.view, self._read = view, None
         del self._rows[same:]
 
-    def value(self, spec: Signal) -> float:
+    def value(self, spec: SignalSpec) -> float:
         """A signal at the last round: the recorded value as it stands, else computed."""
         recorded = None if spec.own_settings else self.view.current.signals.get(spec.name)
         return self.computed(spec) if recorded is None else float(recorded)
 
-    def computed(self, spec: Signal) -> float:
+    def computed(self, spec: SignalSpec) -> float:
         """The same, computed; undefined where it reads answers and the loop was not asked for one."""
         if unanswered(spec, self.view):
             return UNDEFINED
-        columns = getattr(spec, "columns", None)
-        return spec(self.view) if columns is None else float(columns(self.rounds)[-1])
+        if spec.columns is None:
+            return spec(self.view)
+        return float(spec.columns(self.rounds)[-1])
 
     @property
     def rounds(self) -> RoundColumns:
@@ -340,7 +341,7 @@ class GrowingRecord:
         return pa.Table.from_pylist([numbered | to_cells(held, self._columns)], self._schema)
 
 
-def signal_table(traces: TraceSet, signals: Iterable[str | Signal]) -> SignalTable:
+def signal_table(traces: TraceSet, signals: Iterable[str | SignalSpec]) -> SignalTable:
     """Read stored signals and compute the missing ones, in one pass over the record."""
     specs = specs_for(traces, signals)
     columns = signal_columns(traces, specs)
@@ -351,7 +352,7 @@ def signal_table(traces: TraceSet, signals: Iterable[str | Signal]) -> SignalTab
     )
 
 
-def specs_for(traces: TraceSet, signals: Iterable[str | Signal]) -> tuple[Signal, ...]:
+def specs_for(traces: TraceSet, signals: Iterable[str | SignalSpec]) -> tuple[SignalSpec, ...]:
     """The signals' declarations, the last one of each name."""
     resolved = (
         declared(signal, traces) if isinstance(signal, str) else signal for signal in signals
@@ -369,7 +370,7 @@ def declared(name: str, traces: TraceSet, *, also: Iterable[str] = ()) -> Signal
     return resolve(name, also=(*traces.signal_names, *also))
 
 
-def signal_columns(traces: TraceSet, specs: Sequence[Signal]) -> list[NDArray[np.float64]]:
+def signal_columns(traces: TraceSet, specs: Sequence[SignalSpec]) -> list[NDArray[np.float64]]:
     """Each signal in every recorded round, stored or computed, (n_questions, n_rounds) round-major."""
     values: dict[int, NDArray[np.float64]] = {}
     to_compute: dict[int, NDArray[np.bool_]] = {}
@@ -398,19 +399,19 @@ def answer_votes(traces: TraceSet) -> NDArray[np.float64]:
     return occurrences(np.where(abstained == 0.0, codes, np.nan))
 
 
-def read_columns(specs: Iterable[Signal]) -> list[str]:
+def read_columns(specs: Iterable[SignalSpec]) -> list[str]:
     """Columns of a trace that these signals are computed of, those it may lack included."""
     read = {column for spec in specs for column in (*spec.needs, *spec.reads)}
     return sorted(read | {"passages"})
 
 
-def _compute(traces: TraceSet, specs: Sequence[Signal]) -> list[NDArray[np.float64]]:
+def _compute(traces: TraceSet, specs: Sequence[SignalSpec]) -> list[NDArray[np.float64]]:
     """Each signal in every recorded round, dense."""
     rounds = RoundColumns(traces)
     values = {}
     for number, spec in enumerate(specs):
-        if (columns := getattr(spec, "columns", None)) is not None:
-            column = columns(rounds)
+        if spec.columns is not None:
+            column = spec.columns(rounds)
             if spec.answers and given_by(spec) is spec:
                 column = np.where(rounds.answered, column, math.nan)
             values[number] = traces.dense(column)
@@ -419,7 +420,7 @@ def _compute(traces: TraceSet, specs: Sequence[Signal]) -> list[NDArray[np.float
     return [values[number] for number in range(len(specs))]
 
 
-def _round_by_round(traces: TraceSet, specs: Sequence[Signal]) -> list[NDArray[np.float64]]:
+def _round_by_round(traces: TraceSet, specs: Sequence[SignalSpec]) -> list[NDArray[np.float64]]:
     """The same of a user's own, which know single rounds: asked about every prefix of every question."""
     if not specs:
         return []

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,14 +31,7 @@ class Estimate:
     estimate: float | None
     low: float | None = None
     high: float | None = None
-    reason: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Strict JSON, null where undefined; ``reason`` only where something is."""
-        document: dict[str, Any] = {"estimate": self.estimate, "low": self.low, "high": self.high}
-        if self.reason is not None:
-            document["reason"] = self.reason
-        return document
+    reason: str | None = field(default=None, metadata={"json_none": False})
 
 
 def undefined(reason: str) -> Estimate:

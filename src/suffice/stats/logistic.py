@@ -17,7 +17,6 @@ _PENALTY = 5.0  # squared slopes, of ridge regression
 _FEWEST = 10  # that a regression is fitted on
 _CONSTANT = 1e-9  # spread, in the largest value, below which an input is constant
 _HALVINGS = 40
-_BLOCK = 1 << 16  # numbers held as objects at a time
 _FLAT = 1e-12  # gradient, in rows, below which the fit is done
 
 
@@ -33,11 +32,8 @@ def sigmoids(logits: Array) -> Array:
     """:func:`sigmoid` of every number, shape kept, bit for bit."""
     # of single numbers: an array's may differ in the last bit, and a replayed decision must be the live one
     flat = logits.ravel()
-    shares = np.empty(flat.size)
-    for start in range(0, flat.size, _BLOCK):
-        block = flat[start : start + _BLOCK]
-        falling = np.fromiter(map(math.exp, (-np.abs(block)).tolist()), np.float64, block.size)
-        shares[start : start + _BLOCK] = np.where(block < 0, falling, 1.0) / (1.0 + falling)
+    falling = np.fromiter(map(math.exp, (-np.abs(flat)).data), np.float64, flat.size)
+    shares: Array = np.where(flat < 0, falling, 1.0) / (1.0 + falling)
     return shares.reshape(logits.shape)
 
 

@@ -132,7 +132,6 @@ def _placed(document: object, column: str) -> Calibrator:
 
 
 # --- isotonic regression --------------------------------------------------------------------------
-_BLOCK = 1 << 15  # values looked up together; the temporaries stay in the cache
 MINIMUM_ROWS = 5
 STRENGTH = 50.0
 
@@ -168,27 +167,19 @@ class IsotonicMap(FittedMap):
 
     def predict(self, values: ArrayLike) -> Array:
         """The map at every value, shape kept."""
-        flat = np.asarray(values, np.float64)
-        undefined = math.nan if self.undefined is None else self.undefined
-        result = np.full(flat.size, undefined)
-        if self.x:
-            source = flat.ravel()
-            for start in range(0, flat.size, _BLOCK):
-                result[start : start + _BLOCK] = self._block(source[start : start + _BLOCK])
-            if self.undefined is not None:
-                result[np.isnan(source)] = undefined
-        return result.reshape(flat.shape)
-
-    def _block(self, values: Array) -> Array:
-        """NaN stays NaN. A flat segment of width 1 behind the last breakpoint ends the map."""
+        given = np.asarray(values, np.float64)
+        source, undefined = given.ravel(), math.nan if self.undefined is None else self.undefined
+        if not self.x:
+            return np.full(given.shape, undefined)
         x, y = np.array(self.x), np.array(self.y)
+        # a flat segment of width 1 behind the last breakpoint ends the map
         width, height = np.append(np.diff(x), 1.0), np.append(np.diff(y), 0.0)
-        values = np.clip(values, x[0], x[-1])
-        left = np.minimum(np.searchsorted(x, values, side="right"), len(x)) - 1
-        share = (values - x[left]) / width[left]
-        rising = share * height[left] + y[left]
+        within = np.clip(source, x[0], x[-1])
+        left = np.minimum(np.searchsorted(x, within, side="right"), len(x)) - 1
+        rising = (within - x[left]) / width[left] * height[left] + y[left]
         probabilities: Array = np.minimum(rising, np.append(y[1:], y[-1])[left])
-        return probabilities
+        probabilities[np.isnan(source)] = undefined
+        return probabilities.reshape(given.shape)
 
 
 def _fit_rows(x: ArrayLike, y: ArrayLike) -> tuple[Array, Array, float]:

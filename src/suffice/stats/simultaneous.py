@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import UsageError
-from suffice.stats.intervals import Interval, Sums, resampled_counts
+from suffice.stats.intervals import Interval, Sums, resampled_means
 from suffice.stats.p_values import student_t_upper
 from suffice.stats.units import Array
 
 _BLOCK = 512  # columns resampled at a time
 _LEVEL = 0.95
-_KEPT_CELLS = 25_000_000  # resampling weights kept between blocks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,14 +75,11 @@ def simultaneous_bands(
         raise UsageError("a family needs at least one member")
     parts: list[list[_Part]] = [[] for _ in references]
     greatest = np.zeros((len(references), resamples))
-    first = columns(slice(0, 1))
-    weights = _Weights(first.shape[0], resamples, seed)
-    offsets = [
-        None if reference is None else weights.means(reference[:, None]) for reference in references
-    ]
+    drawn = partial(resampled_means, resamples=resamples, seed=seed)
+    offsets = [None if reference is None else drawn(reference[:, None]) for reference in references]
     for start in range(0, n_columns, _BLOCK):
         block = columns(slice(start, min(start + _BLOCK, n_columns)))
-        draws = weights.means(block)
+        draws = drawn(block)
         estimate = block.mean(axis=0)
         for number, reference in enumerate(references):
             offset = offsets[number]
@@ -118,24 +115,6 @@ def bands_from_sums(
         part, deviation = _part(shifted[:, :n_columns], centre[:n_columns], error=error[:n_columns])
         bands.append(_band([part], float(np.quantile(deviation, _LEVEL))))
     return tuple(bands)
-
-
-class _Weights:
-    """Resampling weights, kept where they are small."""
-
-    def __init__(self, n_questions: int, resamples: int, seed: int) -> None:
-        self._size = (n_questions, resamples, seed)
-        small = n_questions * resamples <= _KEPT_CELLS
-        self._kept = list(self._drawn()) if small else None
-
-    def _drawn(self) -> Iterator[Array]:
-        n_questions, resamples, seed = self._size
-        return resampled_counts(n_questions, resamples=resamples, seed=seed)
-
-    def means(self, values: Array) -> Array:
-        """Column means of every resample, (resamples, n_columns)."""
-        blocks = self._kept if self._kept is not None else self._drawn()
-        return np.concatenate([counts @ values for counts in blocks]) / self._size[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,13 +20,12 @@ from suffice.contracts import (
     Message,
     Reranker,
     Retriever,
-    Signal,
     StopPolicy,
 )
 from suffice.errors import SufficeWarning
 from suffice.live.controller import Controller
 from suffice.live.loop import Loop
-from suffice.signals.registry import NOT_GIVEN
+from suffice.signals.registry import NOT_GIVEN, SignalSpec
 from suffice.signals.table import GrowingRecord, first_stops, lack, signal_columns, signal_table
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import LoopView, Passage, QuestionRecord
@@ -204,7 +203,7 @@ def incomplete_rounds() -> Iterator[None]:
         yield
 
 
-def check_signal(spec: Signal, records: Sequence[QuestionRecord]) -> None:
+def check_signal(spec: SignalSpec, records: Sequence[QuestionRecord]) -> None:
     """It does not look ahead: rounds that come later change nothing of earlier ones.
 
     Questions sorted by id. Records that lack what it needs are passed over.

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from suffice.contracts import Certainty, Completion, Generation, GenerationRequest
+from suffice.contracts import Certainty, Clusters, Completion, Generation, GenerationRequest
 from suffice.costs.prices import Prices
 from suffice.errors import DataError, UsageError
 from suffice.live.ask import Answered, AskSettings, LiveLoop, ask
@@ -21,7 +21,7 @@ from suffice.policies.ab_rag.policy import ABRagPolicy
 from suffice.policies.file import save_policy
 from suffice.policies.gate.policy import GatePolicy
 from suffice.policies.gate.settings import GateCosts, GateSettings, RiskModel
-from suffice.policies.micp.policy import Clusters, MiCPPolicy
+from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.micp.relevance_filter import RelevanceFilter
 from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.unfitted import FixedPolicy

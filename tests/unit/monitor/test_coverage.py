@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from suffice.contracts import Clusters
 from suffice.errors import DataError
 from suffice.monitor.coverage import Arrivals, Arrived, Promise, Watch, promise_of
-from suffice.policies.micp.policy import Clusters, MiCPPolicy
+from suffice.policies.micp.policy import MiCPPolicy
 from suffice.scoring import Match
 from suffice.stats.conformal import Threshold
 

@@ -15,7 +15,8 @@ from suffice.errors import DataError
 from suffice.policies.file import load_policy, policy_document, policy_hash, save_policy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.unfitted import FixedPolicy
-from suffice.stats.maps import IsotonicMap, LogisticMap, PerRoundCalibrator, StepMap
+from suffice.stats.maps import IsotonicMap, PerRoundCalibrator
+from suffice.testing.traces import make_record, to_trace_set
 
 MAP = IsotonicMap(x=(0.1, 1 / 3), y=(0.2, 0.7), undefined=0.5)
 FULL = RulePolicy(
@@ -43,37 +44,24 @@ def test_a_policy_comes_back(tmp_path: Path, policy: FixedPolicy | RulePolicy, n
     assert "NaN" not in written.read_text()
 
 
-OTHER_MAPS = (
-    LogisticMap(slope=2.5, intercept=-1 / 3, undefined=0.5),
-    StepMap(x=(0.1, 1 / 3), at=(0.2, 0.5), between=(0.1, 0.4, 0.9)),
-    MAP,
-)
-
-
-def test_maps_of_every_kind_come_back(tmp_path: Path) -> None:
-    for calibrator in (
-        PerRoundCalibrator(maps=OTHER_MAPS),
-        PerRoundCalibrator(beyond=MAP),
-        PerRoundCalibrator(maps=OTHER_MAPS[2:], beyond=OTHER_MAPS[0]),
-    ):
-        policy = RulePolicy(rule="calibrated(overlap) > 0.1", calibrators={"overlap": calibrator})
-        loaded = load_policy(save_policy(policy, tmp_path / "p.json")).policy
-        assert isinstance(loaded, RulePolicy)
-        assert loaded.calibrators == policy.calibrators
-        assert policy_hash(loaded) == policy_hash(policy)
-
-
-def test_a_file_with_isotonic_maps_is_what_it_always_was(tmp_path: Path) -> None:
-    policy = RulePolicy(
-        rule="calibrated(overlap) > 0.1", calibrators={"overlap": PerRoundCalibrator(maps=(MAP,))}
-    )
-    document = json.loads(save_policy(policy, tmp_path / "p.json").read_text())
-    assert document["calibrators"] == {
-        "overlap": {
-            "absent": None,
-            "rounds": [{"x": [0.1, 1 / 3], "y": [0.2, 0.7], "undefined": 0.5}],
-        }
-    }
+@pytest.mark.parametrize("kind", get_args(CalibratorKind))
+def test_a_fitted_policy_of_every_kind_comes_back(kind: CalibratorKind, tmp_path: Path) -> None:
+    made = [
+        make_record(
+            f"q{n:02d}",
+            ["x" if n % 3 else "y", "x" if n % 2 else "y"],
+            gold=["x"],
+            margins=[n % 7 + 0.5, 0.3 * n],
+            split="tune",
+        )
+        for n in range(20)
+    ]
+    data = fit_data(to_trace_set(made), ["answer_token_margin"])
+    policy = fitted_rule("calibrated(answer_token_margin) > 0.4", data, calibrator=kind)
+    loaded = load_policy(save_policy(policy, tmp_path / "p.json")).policy
+    assert isinstance(loaded, RulePolicy)
+    assert loaded.calibrators == policy.calibrators
+    assert loaded.fitted_on == policy.fitted_on
 
 
 # --- hashes -------------------------------------------------------------------------------------

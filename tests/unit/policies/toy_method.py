@@ -10,11 +10,11 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.contracts import Explanation, Facts, LoopNeeds, PolicyTable, Signal
+from suffice.contracts import Explanation, Facts, LoopNeeds, PolicyTable
 from suffice.measures.measures import Measures
 from suffice.options import Option
-from suffice.policies.method import FitRun, Method, Preset
-from suffice.signals.registry import resolve
+from suffice.policies.method import Method, Preset
+from suffice.signals.registry import SignalSpec, resolve
 from suffice.stats.fields import Fields
 
 
@@ -30,7 +30,7 @@ class ToyPolicy:
     signals = ("overlap",)
 
     @property
-    def specs(self) -> tuple[Signal, ...]:
+    def specs(self) -> tuple[SignalSpec, ...]:
         """Overlap."""
         return (resolve("overlap"),)
 
@@ -86,16 +86,8 @@ class Toy(Method):
         del preset
         return ToySettings
 
-    def fit(
-        self,
-        measures: Measures,
-        preset: Preset,
-        settings: Any,
-        split: str,
-        run: FitRun | None = None,
-    ) -> ToyPolicy:
+    def fit(self, measures: Measures, preset: Preset, settings: Any, split: str) -> ToyPolicy:
         """A quantile of the overlaps of the split."""
-        del run
         chosen = measures.only_split(split)
         overlaps = chosen.signals(("overlap",)).signal("overlap")
         least = float(np.nanquantile(overlaps, settings.quantile)) + 1e-9 * settings.strict

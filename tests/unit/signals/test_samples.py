@@ -7,7 +7,6 @@ import sys
 
 import pytest
 
-from suffice.errors import DataError
 from suffice.signals.model_confidence import BLANKS
 from suffice.signals.samples import (
     NORMALIZED_ENTROPY,
@@ -67,15 +66,6 @@ def test_by_string_samples_that_normalise_alike_are_one() -> None:
     assert [each.is_answer for each in found] == [True, True, False]
 
 
-def test_the_choice_a_is_an_answer_among_samples() -> None:
-    found = sample_clusters(finished("A", "B", "(A)", "A.", ""))
-    assert [(cluster.answer, cluster.size, cluster.is_answer) for cluster in found] == [
-        ("A", 3, True),
-        ("B", 1, True),
-        ("", 1, False),
-    ]
-
-
 def test_by_meaning_they_are_as_recorded() -> None:
     found = sample_clusters(
         finished("Oslo", "Rome", "Oslo city", "", "Rome", clusters=(0, 1, 0, 0, 1)), "embedding"
@@ -83,12 +73,6 @@ def test_by_meaning_they_are_as_recorded() -> None:
     assert [(each.answer, each.size) for each in found] == [("Oslo", 3), ("Rome", 2)]
     assert found[0].members == {"oslo", "oslo city", ""}
     assert found[0].is_answer
-
-
-def test_samples_that_were_not_clustered_say_what_to_type() -> None:
-    with pytest.raises(DataError, match="suffice signals TRACES --encoder minilm") as found:
-        sample_clusters(finished("Oslo", "Rome"), "embedding")
-    assert found.value.column == "sample_clusters"
 
 
 def test_signals_by_meaning_read_the_recorded_clusters() -> None:

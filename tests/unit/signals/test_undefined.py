@@ -10,7 +10,7 @@ import pytest
 from suffice.errors import SufficeWarning
 from suffice.live.controller import Controller
 from suffice.policies.rules.policy import RulePolicy
-from suffice.signals.registry import SIGNALS, resolve, undefined_in_words, why_undefined
+from suffice.signals.registry import SIGNALS, resolve, undefined_in_words
 from suffice.stats.maps import PerRoundCalibrator, fit_per_round
 from suffice.testing.traces import answer_tokens
 from suffice.trace.rounds.records import LoopView, Passage, Round, Token
@@ -47,12 +47,6 @@ def has(*passages: Passage, answer: str = "Oslo") -> Round:
 )
 def test_the_cause_of_that_round_is_named(name: str, rounds: list[Round], cause: str) -> None:
     assert cause in said(name, *rounds)
-
-
-def test_what_to_type_stands_with_the_cause() -> None:
-    absence = why_undefined(SIGNALS["evidence_consistency"], LoopView("q", (has(A),)))
-    assert absence is not None
-    assert absence.remedy == "compute it with suffice signals --encoder"
 
 
 def test_the_reason_of_a_rule_names_the_cause() -> None:

@@ -76,7 +76,6 @@ def test_a_large_family_in_blocks_is_one_block(monkeypatch: pytest.MonkeyPatch) 
     blocks = simultaneous_bands(1100, columns, (None,), resamples=50)[0]
     assert len(asked) > 2
     monkeypatch.setattr("suffice.stats.simultaneous._BLOCK", 5000)
-    monkeypatch.setattr("suffice.stats.simultaneous._KEPT_CELLS", 0)
     whole = bands(values, resamples=50)[0]
     for name in ("estimate", "low", "high", "naive_low", "naive_high"):
         np.testing.assert_allclose(getattr(blocks, name), getattr(whole, name), atol=1e-12)

@@ -179,14 +179,11 @@ def _fit(
     settings = given.settings(types[preset])
     measures = reading.measures(traces)
     budget = measures.traces.full_budget
-    watched = FitRun(
-        progress=fit_progress(),
-        checkpoint=FitRun.checkpoint_of(out),
-        folder=out.parent if out.suffix == ".json" else out,
-    )
     metric = given.get("metric")
     measures = measures.by(metric)
-    policy = method.fit(measures, preset, settings, split, watched)
+    run = FitRun(progress=fit_progress(), checkpoint=FitRun.checkpoint_of(out))
+    watched = {} if method.quick else {"run": run}
+    policy = method.fit(measures, preset, settings, split, **watched)
     return Fitted(
         policy=policy,
         max_rounds=budget,

@@ -37,7 +37,7 @@ from suffice.cli.retrieval import (
     RetrievalOptions,
     read_passages,
 )
-from suffice.concurrency import added, tallies_of
+from suffice.concurrency import CallTally
 from suffice.datasets.files import TABLE_SUFFIXES, Example
 from suffice.datasets.registry import (
     DATASETS,
@@ -253,10 +253,10 @@ def recorded(options: RecordOptions) -> RecordSummary:
         summary = record_examples(
             examples, model, Path(options.out), recording, question_progress("recorded")
         )
-    calls = added(tally.total for tally in tallies_of(model))
-    if calls.failed:
-        share = f"{calls.failed / calls.calls:.0%}"
-        say(f"{calls.failed:,} of {calls.calls:,} calls failed ({share}); see docs/reliability.md")
+    tally: CallTally | None = getattr(model, "tally", None)
+    if tally is not None and tally.failed:
+        share = f"{tally.failed / tally.calls:.0%}"
+        say(f"{tally.failed:,} of {tally.calls:,} calls failed ({share}); see docs/reliability.md")
     return summary
 
 

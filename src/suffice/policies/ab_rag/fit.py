@@ -17,24 +17,23 @@ from suffice.policies.ab_rag.policy import (
     SUPPORTS,
     ABRagPolicy,
     Combination,
+    CorrectedSettings,
+    PublishedSettings,
     Support,
     combined_confidence,
 )
 from suffice.policies.fitting import FitData, fit_data, right_abstentions, warn_of_little
 from suffice.policies.thresholds import (
-    ThresholdScore,
     cheapest_within_one_error,
     first_stops,
     score_stops,
     shortest_threshold,
 )
-from suffice.scoring import F1Kind
 from suffice.signals.abstained import ABSTAINED
 from suffice.signals.registry import resolve
 from suffice.signals.table import lack, remedy
 from suffice.stats.logistic import fit_logistic
 from suffice.stats.units import Array, Mask
-from suffice.trace.rounds.table import TraceSet
 
 THRESHOLDS = tuple(round(0.02 * step, 2) for step in range(1, 51))  # at 1 it never stops
 _MOST_SAMPLES = 20
@@ -114,21 +113,17 @@ def _support(held: _Held, wanted: Support | None) -> tuple[Support, str]:
     )
 
 
-def published_ab_rag(
-    traces: TraceSet | Measures,
-    *,
-    certainty: Certainty | None = None,
-    threshold: float | None = None,
-) -> ABRagPolicy:
+def published_ab_rag(measures: Measures, settings: PublishedSettings) -> ABRagPolicy:
     """The published preset with the S1 that these traces hold; nothing is fitted."""
     others = ("evidence_consistency", SPREAD)
-    held = _Held(Measures.of(traces), (*CERTAINTIES, *others))
+    held = _Held(measures, (*CERTAINTIES, *others))
     (chosen, note), *_ = all_of(
-        lambda: _certainty(held, certainty), *(partial(held.require, name) for name in others)
+        lambda: _certainty(held, settings.certainty),
+        *(partial(held.require, name) for name in others),
     )
     return ABRagPolicy.published(
         chosen,
-        threshold=PUBLISHED_THRESHOLD if threshold is None else threshold,
+        threshold=PUBLISHED_THRESHOLD if settings.threshold is None else settings.threshold,
         levels=_levels(held, chosen),
         notes=(note, *(f"{name}{held.remark(name)}" for name in others if held.remark(name))),
     )
@@ -146,21 +141,13 @@ def _levels(held: _Held, certainty: Certainty) -> tuple[float, ...]:
     return ()
 
 
-def fit_ab_rag(
-    measures: Measures,
-    split: str,
-    *,
-    certainty: Certainty | None = None,
-    support: Support | None = None,
-    threshold: float | None = None,
-    f1_kind: F1Kind = "hotpotqa",
-) -> ABRagPolicy:
+def fit_ab_rag(measures: Measures, split: str, settings: CorrectedSettings) -> ABRagPolicy:
     """Learn the corrected preset's weights, and its threshold unless one is given."""
     fitting = measures.only_split(split)
     held = _Held(fitting, (*CERTAINTIES, *SUPPORTS, SPREAD))
     (first, why_first), (second, why_second), _ = all_of(
-        lambda: _certainty(held, certainty),
-        lambda: _support(held, support),
+        lambda: _certainty(held, settings.certainty),
+        lambda: _support(held, settings.support),
         lambda: held.require(SPREAD),
     )
     names = (first, second, SPREAD)
@@ -168,17 +155,22 @@ def fit_ab_rag(
         measures,
         (*names, ABSTAINED.name),
         split=split,
-        f1_kind=f1_kind,
+        f1_kind=settings.f1_kind or "hotpotqa",
         abstention=right_abstentions(fitting),
     )
     weights = _fit(data, names, np.ones(data.table.n_questions, np.bool_))
     warn_of_little(data, "ab-rag's confidence")
-    chosen = threshold is None
+    threshold = settings.threshold
     if threshold is None:
-        confidence = _out_of_fold(data, names, weights)
-        best = cheapest_within_one_error(sweep_confidence(confidence, data, THRESHOLDS))
+        confidence = _out_of_fold(data, names)
+        last = data.table.exists.sum(axis=1)
+        scores = [
+            score_stops(tau, first_stops(confidence >= tau, last), data.outcomes)
+            for tau in THRESHOLDS
+        ]
         ends = np.append(confidence[data.table.exists], (0.0, 1.0))
-        threshold = shortest_threshold(best.threshold, ends, ">=")
+        best = cheapest_within_one_error(scores).threshold
+        threshold = shortest_threshold(best, ends, ">=")
     spread = (f"{SPREAD}{held.remark(SPREAD)}",) if held.remark(SPREAD) else ()
     return ABRagPolicy(
         weights=weights.weights,
@@ -190,7 +182,7 @@ def fit_ab_rag(
         abstention=data.abstention,
         preset="corrected",
         levels=_levels(held, first),
-        fitted_on=dict(data.chosen_by if chosen else data.provenance),
+        fitted_on=dict(data.chosen_by if settings.threshold is None else data.provenance),
         notes=(why_first, why_second, *spread),
     )
 
@@ -214,24 +206,10 @@ def _fit(data: FitData, names: Sequence[str], rows: Mask) -> Combination:
     return Combination(weights, undefined, fitted.intercept, "logistic", reads_abstention=True)
 
 
-def _out_of_fold(data: FitData, names: Sequence[str], whole: Combination) -> Array:
+def _out_of_fold(data: FitData, names: Sequence[str]) -> Array:
     """Confidence of every question from weights fitted without its fold, (n_questions, n_rounds)."""
-    fold = data.folds()
     out_of_fold = np.full((data.table.n_questions, data.table.n_rounds), np.nan)
-    for number in np.unique(fold):
-        held_out = fold == number
-        fitted = whole if held_out.all() else _fit(data, names, ~held_out)
-        confidence = combined_confidence(data.table, fitted)
+    for held_out, others in data.held_out():
+        confidence = combined_confidence(data.table, _fit(data, names, others))
         out_of_fold[held_out] = confidence[held_out]
     return out_of_fold
-
-
-def sweep_confidence(
-    confidence: Array, data: FitData, thresholds: Sequence[float]
-) -> tuple[ThresholdScore, ...]:
-    """What stopping at each threshold, above 0, of a confidence (n_questions, n_rounds) scores."""
-    ends = data.table.exists.sum(axis=1)
-    return tuple(
-        score_stops(threshold, first_stops(confidence >= threshold, ends), data.outcomes)
-        for threshold in thresholds
-    )

@@ -22,12 +22,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
 
 import numpy as np
 
-from suffice.contracts import Certainty, Explanation, Facts, LoopNeeds, PolicyTable, Signal
+from suffice.contracts import Certainty, Explanation, Facts, LoopNeeds, PolicyTable
 from suffice.errors import SufficeWarning, UsageError
 from suffice.options import Option
 from suffice.policies.method import (
     USUAL_SAMPLES,
-    FitRun,
     Method,
     Preset,
     loop_needs,
@@ -36,7 +35,7 @@ from suffice.policies.method import (
 )
 from suffice.scoring import F1Kind
 from suffice.signals.abstained import abstained_signal
-from suffice.signals.registry import resolve
+from suffice.signals.registry import SignalSpec, resolve
 from suffice.stats.fields import Fields, known, numbers
 from suffice.stats.logistic import sigmoids
 from suffice.stats.units import Array, Mask
@@ -224,7 +223,7 @@ class ABRagPolicy:
         return (*self.weights, *((_ABSTAINED,) if self.reads_abstention else ()))
 
     @cached_property
-    def specs(self) -> tuple[Signal, ...]:
+    def specs(self) -> tuple[SignalSpec, ...]:
         """Declarations of those signals, with this policy's settings."""
         return tuple(
             abstained_signal(self.abstention)
@@ -415,33 +414,16 @@ class ABRag(Method):
         """The corrected preset also has a choice of S2."""
         return CorrectedSettings if preset == "corrected" else PublishedSettings
 
-    def fit(
-        self,
-        measures: Measures,
-        preset: Preset,
-        settings: Any,
-        split: str,
-        run: FitRun | None = None,
-    ) -> ABRagPolicy:
+    def fit(self, measures: Measures, preset: Preset, settings: Any, split: str) -> ABRagPolicy:
         """See :mod:`suffice.policies.ab_rag.fit`."""
         from suffice.policies.ab_rag.fit import fit_ab_rag, published_ab_rag
         from suffice.policies.fitting import warn_of_undefined
 
-        del run
         if preset == "published":
-            policy = published_ab_rag(
-                measures, certainty=settings.certainty, threshold=settings.threshold
-            )
+            policy = published_ab_rag(measures, settings)
             warn_of_undefined(policy, measures, self.name, policy.where_undefined)
             return policy
-        policy = fit_ab_rag(
-            measures,
-            split,
-            certainty=settings.certainty,
-            support=settings.support,
-            threshold=settings.threshold,
-            f1_kind=settings.f1_kind or "hotpotqa",
-        )
+        policy = fit_ab_rag(measures, split, settings)
         warn_of_undefined(policy, measures.only_split(split), self.name, policy.where_undefined)
         return policy
 

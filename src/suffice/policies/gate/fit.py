@@ -49,15 +49,6 @@ def fit_risk(values: ArrayLike, right: ArrayLike, group: ArrayLike) -> RiskModel
 
 
 # --- question answering ----------------------------------------------------------------------------
-def published_gate_policy(traces: TraceSet, costs: GateCosts | None = None) -> GatePolicy:
-    """The published numbers over the rounds that these traces hold; nothing is fitted."""
-    return GatePolicy(
-        settings=GateSettings.published(costs=costs),
-        rounds=max(1, traces.n_rounds),
-        samples=_samples(Measures.of(traces)),
-    )
-
-
 def fit_gate_policy(
     traces: TraceSet | Measures, split: str, costs: GateCosts = DEFAULT_COSTS
 ) -> GatePolicy:
@@ -87,14 +78,14 @@ def fit_gate_policy(
     policy = GatePolicy(
         settings=GateSettings.corrected(model, costs, fitted_on=fitted_on),
         rounds=budget,
-        samples=_samples(measures),
+        samples=samples_a_round(measures),
     )
     fires = executes(policy.settings, policy.confidence(data.table), conflict)
     _warn_of_constant(fires, data.table.exists, policy)
     return policy
 
 
-def _samples(measures: Measures) -> int:
+def samples_a_round(measures: Measures) -> int:
     """How many samples most rounds hold."""
     (counts,) = measures.derived(sample_counts)
     held = counts[counts > 0].astype(np.int64)

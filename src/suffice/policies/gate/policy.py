@@ -25,7 +25,7 @@ from suffice.policies.gate.settings import (
     chosen_action,
     remaining_share,
 )
-from suffice.policies.method import FitRun, Fitted, Method, Preset, loop_needs
+from suffice.policies.method import Fitted, Method, Preset, loop_needs
 from suffice.signals.registry import SignalSpec
 from suffice.signals.samples import CANDIDATE_AGREEMENT, CONTRADICTION
 from suffice.stats.fields import Fields, known
@@ -334,21 +334,17 @@ class GateMethod(Method):
     main_field = "settings"
     options = RoundCosts
 
-    def fit(
-        self,
-        measures: Measures,
-        preset: Preset,
-        settings: Any,
-        split: str,
-        run: FitRun | None = None,
-    ) -> GatePolicy:
+    def fit(self, measures: Measures, preset: Preset, settings: Any, split: str) -> GatePolicy:
         """A gate that stops loops."""
-        from suffice.policies.gate.fit import fit_gate_policy, published_gate_policy
+        from suffice.policies.gate.fit import fit_gate_policy, samples_a_round
 
-        del run
         costs = _costs(settings)
         if preset == "published":
-            return published_gate_policy(measures.traces, costs)
+            return GatePolicy(
+                settings=GateSettings.published(costs=costs),
+                rounds=max(1, measures.traces.n_rounds),
+                samples=samples_a_round(measures),
+            )
         return fit_gate_policy(measures, split, costs or DEFAULT_COSTS)
 
     def plan_settings(self, preset: Preset) -> type[Any]:

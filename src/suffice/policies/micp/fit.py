@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from suffice.contracts import Clusters
 from suffice.errors import SufficeWarning, UsageError
 from suffice.measures.measures import Measures
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.fitting import CUT, fit_questions, refuse_without_gold
 from suffice.policies.method import Preset
-from suffice.policies.micp.policy import Clusters, MiCPPolicy
+from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.micp.relevance_filter import (
     RelevanceFilter,
     fit_filter,
@@ -123,16 +124,8 @@ def fit_parts(questions: TraceSet | Measures, split: str, settings: MiCPSettings
 
 
 # --- fitting --------------------------------------------------------------------------------------
-def fit_micp(
-    traces: TraceSet | Measures, preset: Preset, split: str, settings: MiCPSettings | None = None
-) -> MiCPPolicy:
-    """Fit on the splits ``optimize`` and ``calibrate``, or on a division of ``split``."""
-    settings = settings or MiCPSettings()
-    return fit_on(fit_parts(traces, split, settings), preset, settings)
-
-
 def fit_on(parts: FitParts, preset: Preset, settings: MiCPSettings) -> MiCPPolicy:
-    """The same on parts of one's own."""
+    """Fit on two parts: the first divides the budget, the second sets the thresholds."""
     record = parts.calibrate.traces
     run = record.origin.run  # the promise holds for the loop that it tells of
     chosen, filtered = _filter(record, preset, settings)

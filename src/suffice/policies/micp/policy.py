@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from suffice.contracts import (
     AnswerSet,
-    ClusterNeeds,
+    Clusters,
     CoveragePromise,
     Explanation,
     Facts,
@@ -28,11 +28,10 @@ from suffice.contracts import (
     PolicyTable,
     RecordedSets,
     SetMember,
-    Signal,
 )
 from suffice.errors import DataError, UsageError
 from suffice.policies.defaults import FIT_SPLIT
-from suffice.policies.method import FitRun, Method, Preset, loop_needs, read_told
+from suffice.policies.method import Method, Preset, loop_needs, read_told
 from suffice.policies.micp.relevance_filter import RelevanceFilter
 from suffice.policies.micp.settings import (
     CALIBRATE,
@@ -43,9 +42,9 @@ from suffice.policies.micp.settings import (
     StopOn,
 )
 from suffice.scoring import Match
+from suffice.signals.registry import SignalSpec
 from suffice.signals.samples import (
     CLUSTERINGS,
-    Clustering,
     SampleCluster,
     entropy_of_counts,
     entropy_signal,
@@ -64,15 +63,6 @@ if TYPE_CHECKING:
 
 _MOST = 10_000  # rounds, and samples a round
 _ENTROPY, _TOP = "normalized_entropy", "top_cluster_confidence"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Clusters:
-    """How samples are clustered: by normalised string, or by meaning as recorded."""
-
-    by: Clustering = "string"
-    cosine: float | None = None
-    encoder: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,7 +156,7 @@ class MiCPPolicy:
         return (_TOP, _ENTROPY) if self.penalty else (_TOP,)
 
     @cached_property
-    def specs(self) -> tuple[Signal, ...]:
+    def specs(self) -> tuple[SignalSpec, ...]:
         """Declarations of those signals, over its clusters."""
         make = {_ENTROPY: entropy_signal, _TOP: top_cluster_signal}
         return tuple(make[name](self.clusters.by) for name in self.signals)
@@ -179,9 +169,7 @@ class MiCPPolicy:
             self.specs,
             samples=self.samples,
             other_samples="it promises nothing",
-            clusters=ClusterNeeds(cosine=self.clusters.cosine, encoder=self.clusters.encoder)
-            if by_meaning
-            else None,
+            clusters=self.clusters if by_meaning else None,
             filter=self.filter if self.filtered else None,
         )
 
@@ -398,19 +386,11 @@ class MiCP(Method):
     main_field = "stops"
     options = MiCPSettings
 
-    def fit(
-        self,
-        measures: Measures,
-        preset: Preset,
-        settings: Any,
-        split: str,
-        run: FitRun | None = None,
-    ) -> MiCPPolicy:
-        """See :func:`suffice.policies.micp.fit.fit_micp`."""
-        from suffice.policies.micp.fit import fit_micp
+    def fit(self, measures: Measures, preset: Preset, settings: Any, split: str) -> MiCPPolicy:
+        """Fit on the splits ``optimize`` and ``calibrate``, or on a division of ``split``."""
+        from suffice.policies.micp.fit import fit_on, fit_parts
 
-        del run
-        return fit_micp(measures, preset, split, settings)
+        return fit_on(fit_parts(measures, split, settings), preset, settings)
 
     def read(self, document: Mapping[str, Any], file: Path) -> MiCPPolicy:
         """See :meth:`suffice.policies.method.PolicyKind.read`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any, Literal, get_args
 
@@ -67,14 +67,8 @@ class RelevanceFilter:
 
     def to_json(self) -> dict[str, Any]:
         """Its part of a policy file; a threshold of null keeps everything."""
-        return {
-            "threshold": None if self.threshold == -math.inf else self.threshold,
-            "relevance": self.relevance,
-            "alpha": self.alpha,
-            "preset": self.preset,
-            "values": self.values,
-            "question_ids": list(self.question_ids),
-        }
+        least = None if self.threshold == -math.inf else self.threshold
+        return {**asdict(self), "threshold": least, "question_ids": list(self.question_ids)}
 
     def stated(self) -> dict[str, Any]:
         """What a recording says of it: everything but whose passages it was calibrated on."""

@@ -14,7 +14,7 @@ from suffice.measures.measures import Measures
 from suffice.measures.scores import gold_answers
 from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.micp.relevance_filter import refound_notes, retention, scored_by
-from suffice.policies.micp.stage2 import Lots, Sampled, evaluate_stops
+from suffice.policies.micp.stage2 import Sampled, evaluate_stops
 from suffice.scoring import Match
 from suffice.signals.columns.answers import ScoredAnswers
 from suffice.signals.columns.rounds import RoundColumns, blocks, only_columns
@@ -25,7 +25,7 @@ from suffice.signals.samples import (
     sample_counts,
     sample_forms,
 )
-from suffice.stats.units import Array, Mask
+from suffice.stats.units import Array, Mask, lots
 from suffice.trace.rounds.labels import labelled
 from suffice.trace.rounds.table import TraceSet
 
@@ -38,7 +38,7 @@ def read_samples(
     traces = measures.traces
     if scores is None:
         scores = draft.scores(measures.signals(draft.specs))
-    n, rounds = traces.n_questions, draft.rounds
+    n, rounds, ids = traces.n_questions, draft.rounds, traces.question_ids
     score = np.full((n, rounds), np.nan)
     there = min(rounds, traces.n_rounds)
     score[:, :there] = scores[:, :there]
@@ -52,7 +52,7 @@ def read_samples(
     return Sampled(
         score=score,
         best_gold=np.maximum.accumulate(gold_confidence, axis=1),
-        draws=Lots(traces.first_rounds("question_id"), draft.seed),
+        draws=np.stack([lots(f"{draft.seed}:{t}", ids) for t in range(1, rounds + 1)], axis=1),
     )
 
 

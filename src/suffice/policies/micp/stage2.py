@@ -14,7 +14,6 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,44 +21,18 @@ from numpy.typing import NDArray
 from suffice.policies.method import Preset
 from suffice.policies.micp.settings import Grid, Objective
 from suffice.stats.conformal import NEVER, Threshold, lower_order_statistic, tied_threshold
-from suffice.stats.units import Array, Mask, lots
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
+from suffice.stats.units import Array, Mask
 
 _MOST_SCALINGS, _DECIMALS = 60, 10**9
-_NAMES = 50_000  # question ids held as objects at a time
-
-
-class Lots:
-    """The draws that break ties, a column a round, each drawn when it is first read."""
-
-    def __init__(self, question_ids: pa.ChunkedArray, seed: int) -> None:
-        self._ids, self._seed = question_ids, seed
-        self._columns: dict[int, Array] = {}
-
-    def __getitem__(self, place: tuple[slice, int]) -> Array:
-        """Those of all questions in a round counted from 0, (n,): of ``[:, t]`` only t is read."""
-        _, number = place
-        if number not in self._columns:
-            parts = (self._ids.slice(start, _NAMES) for start in range(0, len(self._ids), _NAMES))
-            drawn = [lots(f"{self._seed}:{number + 1}", part.to_pylist()) for part in parts]
-            self._columns[number] = np.concatenate([*drawn, np.empty(0)])
-        return self._columns[number]
-
-    def take(self, chosen: Mask | NDArray[np.intp]) -> Lots:
-        """Those of some questions."""
-        return Lots(self._ids.take(np.arange(len(self._ids))[chosen]), self._seed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampled:
-    """What the samples of n questions over T rounds say."""
+    """What the samples of n questions over T rounds say: scores, right confidences and lots, each (n, T)."""
 
     score: Array
     best_gold: Array
-    draws: Array | Lots
+    draws: Array
 
     @property
     def n(self) -> int:
@@ -85,11 +58,8 @@ class Sampled:
 
     def take(self, chosen: Mask | NDArray[np.intp]) -> Sampled:
         """Those questions."""
-        draws = self.draws
         return Sampled(
-            score=self.score[chosen],
-            best_gold=self.best_gold[chosen],
-            draws=draws.take(chosen) if isinstance(draws, Lots) else draws[chosen],
+            score=self.score[chosen], best_gold=self.best_gold[chosen], draws=self.draws[chosen]
         )
 
 

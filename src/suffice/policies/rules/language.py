@@ -347,22 +347,20 @@ _OPERATORS: Mapping[str, Callable[[Value, Value], Value]] = {
 }
 
 
-def _holds(expression: Expression, specs: Mapping[str, SignalSpec], columns: RuleColumns) -> Value:
+def _holds(expression: Expression, columns: RuleColumns) -> Value:
     match expression:
         case Truth(SignalRef(name)):
-            # "not 0" of a signal that is never negative is one comparison instead of three
-            nonzero = operator.gt if specs[name].low >= 0 else _different
-            return nonzero(columns.signals[name], 0.0)
+            return _different(columns.signals[name], 0.0)
         case Compare(left, symbol, right):
             return _OPERATORS[symbol](columns.value(left), columns.value(right))
         case Not(item):
             # bool ^ True negates Python and numpy truth values alike; ~ does not
-            return _holds(item, specs, columns) ^ True
+            return _holds(item, columns) ^ True
         case And(items) | Or(items):
             combine = operator.and_ if isinstance(expression, And) else operator.or_
-            return reduce(combine, (_holds(item, specs, columns) for item in items))
+            return reduce(combine, (_holds(item, columns) for item in items))
         case AtLeast(count, items):
-            return sum(_holds(item, specs, columns) * 1 for item in items) >= count
+            return sum(_holds(item, columns) * 1 for item in items) >= count
 
 
 def can_hold(expression: Expression, columns: RuleColumns) -> Value:
@@ -542,4 +540,4 @@ def rule_fires(rule: str, specs: Mapping[str, SignalSpec], columns: RuleColumns)
     """Where the rule holds, (n_questions, n_rounds), stored round-major."""
     expression = parse(rule)
     check_reachable(expression, specs)
-    return np.array(columns.whole(_holds(expression, specs, columns)), np.bool_, order="F")
+    return np.array(columns.whole(_holds(expression, columns)), np.bool_, order="F")

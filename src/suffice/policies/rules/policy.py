@@ -15,7 +15,6 @@ from suffice.errors import UsageError
 from suffice.options import Option
 from suffice.policies.method import (
     CalibratedSettings,
-    FitRun,
     Method,
     Preset,
     RuleKind,
@@ -338,18 +337,11 @@ class Rule(RuleKind, Method):
     presets = ("corrected",)
     options = RuleSettings
 
-    def fit(
-        self,
-        measures: Measures,
-        preset: Preset,
-        settings: Any,
-        split: str,
-        run: FitRun | None = None,
-    ) -> RulePolicy:
+    def fit(self, measures: Measures, preset: Preset, settings: Any, split: str) -> RulePolicy:
         """See :func:`suffice.policies.fitting.fit_rule`."""
         from suffice.policies.fitting import fit_rule, warn_of_rule
 
-        del preset, run
+        del preset
         policy = fit_rule(settings.rule, measures, split=split, calibrator=settings.calibrator)
         read = measures.only_split(split) if policy.fitted_on else measures
         warn_of_rule(policy, read, self.name)

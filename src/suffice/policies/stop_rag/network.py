@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any
 
 from suffice._optional import require
-from suffice.contracts import Signal
 from suffice.errors import DataError, UsageError, first_line
 from suffice.policies.stop_rag.encoder import PURPOSE, Batch, TextEncoder, Tokenizer, Tokens, torch
 from suffice.policies.stop_rag.settings import Mode, TrainSettings
@@ -273,8 +271,8 @@ class TextScorer:
     def __init__(self, network: QNetwork) -> None:
         self.network = network
         network.heads.eval()
-        self._kept: OrderedDict[tuple[str, tuple[str, ...]], Any] = OrderedDict()
         self._lock = threading.Lock()
+        self._read = lru_cache(_KEPT)(self._encode)  # from memory where it was read before
 
     def score(self, view: LoopView) -> tuple[float, float]:
         """Values of stopping and of going on after the view's last round, as float32 numbers."""
@@ -301,17 +299,9 @@ class TextScorer:
             stop, cont = network.values(network.pool(stacked, members, seen))
             return float(stop[0]), float(cont[0])
 
-    def _read(self, question: str, documents: tuple[str, ...]) -> Any:
-        """What the network keeps of a text, (R,); from memory where it was read before."""
-        key = (question, documents)
-        if key in self._kept:
-            self._kept.move_to_end(key)
-            return self._kept[key]
-        vector = self.network.encode(self.network.tokenizer.read(question, documents))[0]
-        self._kept[key] = vector
-        if len(self._kept) > _KEPT:
-            self._kept.popitem(last=False)
-        return vector
+    def _encode(self, question: str, documents: tuple[str, ...]) -> Any:
+        """What the network keeps of a text, (R,)."""
+        return self.network.encode(self.network.tokenizer.read(question, documents))[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -322,7 +312,7 @@ class TextModel:
     encoder_sha256: str
     shape: NetworkShape
     data: bytes = field(repr=False)
-    specs: tuple[Signal, ...] = field(init=False, repr=False, compare=False)
+    specs: tuple[SignalSpec, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         ready = cache(lambda: TextScorer(self.network()))  # built when it is first asked

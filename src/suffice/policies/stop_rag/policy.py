@@ -10,12 +10,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from suffice.contracts import Explanation, Facts, LoopNeeds, PolicyTable, Signal
+from suffice.contracts import Explanation, Facts, LoopNeeds, PolicyTable
 from suffice.errors import DataError, UsageError, plain_file
 from suffice.policies.method import FitRun, Method, Preset, loop_needs, read_told, weights_beside
 from suffice.policies.stop_rag.network import TextModel
 from suffice.policies.stop_rag.settings import TARGETS, StopRAGSettings, Target
 from suffice.policies.stop_rag.signal_network import SignalNetwork
+from suffice.signals.registry import SignalSpec
 from suffice.stats.fields import Fields, known
 from suffice.stats.units import Array, Mask
 
@@ -52,7 +53,7 @@ class StopRAGPolicy:
         return replace(self, first=min(max(first, self.first), self.rounds))
 
     @property
-    def specs(self) -> tuple[Signal, ...]:
+    def specs(self) -> tuple[SignalSpec, ...]:
         """What its network reads: the texts' values, or the signals it was trained on."""
         return self.model.specs
 

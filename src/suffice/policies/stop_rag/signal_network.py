@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice._optional import require
-from suffice.contracts import Signal
 from suffice.errors import DataError, UsageError, first_line
 from suffice.measures.measures import Measures
 from suffice.policies.method import FitRun
@@ -19,7 +18,7 @@ from suffice.policies.stop_rag.encoder import torch
 from suffice.policies.stop_rag.settings import SignalTrainSettings
 from suffice.policies.stop_rag.targets import check_learnable
 from suffice.policies.stop_rag.training import Learned, Trajectories, Values, train
-from suffice.signals.registry import Q_CONT, Q_STOP, SIGNALS, resolve
+from suffice.signals.registry import Q_CONT, Q_STOP, SIGNALS, SignalSpec, resolve
 from suffice.signals.table import given_signals
 from suffice.stats.fields import Fields
 from suffice.stats.units import Array
@@ -76,7 +75,7 @@ class SignalNetwork:
         return total
 
     @property
-    def specs(self) -> tuple[Signal, ...]:
+    def specs(self) -> tuple[SignalSpec, ...]:
         """The signals it was trained on."""
         return tuple(resolve(name, also=self.names) for name in self.names)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.errors import UsageError, attempt
+from suffice.errors import attempt
 from suffice.measures.measures import Measures, Traces
 from suffice.options import settings_of
 from suffice.policies.defaults import MARGIN
@@ -51,25 +50,11 @@ OWN_CONFIDENCE = "policy"
 Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SelectiveSettings:
-    """How to look at a policy's confidence."""
-
-    confidence: str | None = None
-    threshold: float | None = None
-    resamples: int = 1000
-    seed: int = 42
-
-    def __post_init__(self) -> None:
-        if self.threshold is not None and not math.isfinite(self.threshold):
-            raise UsageError(f"the threshold must be a finite number, found {self.threshold}")
-
-
 def selective_prediction(
-    traces: TraceSet | Measures, result: ReplayResult, settings: SelectiveSettings | None = None
+    traces: TraceSet | Measures, result: ReplayResult, settings: DiagnosisSettings | None = None
 ) -> tuple[dict[str, Any], ...]:
     """What :func:`selective` says of every policy that has a confidence and whose stops were seen."""
-    settings = SelectiveSettings() if settings is None else settings
+    settings = DiagnosisSettings() if settings is None else settings
     measures = replayed(traces, result)
     result = of_rounds(result)
     scored = measures.scores(result.f1_kind)
@@ -118,7 +103,7 @@ def _confidence(
 def selective(
     confidence: Array,
     at_stop: Mapping[str, NDArray[Any]],
-    settings: SelectiveSettings,
+    settings: DiagnosisSettings,
     *,
     sign: float = 1.0,
     units: NDArray[np.intp] | None = None,
@@ -136,7 +121,7 @@ def selective(
     wrong, abstained = 1.0 - at_stop["em"], at_stop["abstained"]
     area = ResampledAurc(ordered, wrong)
     drawn = resampled_counts(
-        len(known), resamples=settings.resamples, seed=settings.seed, units=units
+        len(known), resamples=settings.signals.resamples, seed=settings.signals.seed, units=units
     )
     area_draws = np.concatenate([area(counts) for counts in drawn], axis=1)
 
@@ -167,7 +152,7 @@ def _auroc(
     right: NDArray[np.bool_],
     known: NDArray[np.bool_],
     units: NDArray[np.intp],
-    settings: SelectiveSettings,
+    settings: DiagnosisSettings,
 ) -> Estimate:
     if len(values) == 0:
         return undefined("no answer has a defined confidence")
@@ -177,7 +162,7 @@ def _auroc(
         )
     resampled = ResampledAuroc(values, right, np.flatnonzero(known), len(known))
     drawn = resampled_counts(
-        len(known), resamples=settings.resamples, seed=settings.seed, units=units
+        len(known), resamples=settings.signals.resamples, seed=settings.signals.seed, units=units
     )
     draws = [resampled(np.ascontiguousarray(counts.T)) for counts in drawn]
     return from_draws(auroc(values, right), np.concatenate(draws))
@@ -187,7 +172,7 @@ def _group(
     chosen: NDArray[np.bool_],
     at_stop: Mapping[str, NDArray[Any]],
     units: NDArray[np.intp],
-    settings: SelectiveSettings,
+    settings: DiagnosisSettings,
 ) -> dict[str, Any]:
     """Mean scores of some of the answers: EM with its Wilson interval, F1 with a resampled one."""
     count = int(chosen.sum())
@@ -198,7 +183,9 @@ def _group(
     low, high = wilson(float(em.sum()) * independent / count, independent)
     columns = np.stack([chosen, chosen * at_stop["f1"]], axis=1).astype(np.float64)
     columns = unit_means(columns, units) * unit_means(1.0 / unit_weights(units), units)[:, None]
-    means = resampled_means(columns, resamples=settings.resamples, seed=settings.seed)
+    means = resampled_means(
+        columns, resamples=settings.signals.resamples, seed=settings.signals.seed
+    )
     draws = np.where(
         means[:, 0] > 0, means[:, 1] / np.where(means[:, 0] > 0, means[:, 0], 1), np.nan
     )
@@ -414,14 +401,8 @@ def diagnosis(
             seed=settings.signals.seed,
         ),
     )
-    asked = SelectiveSettings(
-        confidence=settings.confidence,
-        threshold=settings.threshold,
-        resamples=settings.signals.resamples,
-        seed=settings.signals.seed,
-    )
     result = comparison.result
-    selective = selective_prediction(comparison.measures, result, asked)
+    selective = selective_prediction(comparison.measures, result, settings)
     types = breakdown(comparison.measures, result)
     notes = [*result.banners, *signals.notes, *result.notes]
     named = len(settings.policies) + len(settings.rules) > 0

@@ -20,13 +20,13 @@ from suffice.measures.seen import record_banners
 from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT
 from suffice.replay.choose.bounds import allowed_in_words
 from suffice.replay.choose.search import SearchResult, search
-from suffice.replay.diagnose.diagnosis import SelectiveSettings, breakdown, selective_prediction
+from suffice.replay.diagnose.diagnosis import breakdown, selective_prediction
 from suffice.replay.diagnose.reliability import Reliability, calibrator_study, reliability
 from suffice.replay.diagnose.signal_diagnostics import diagnose
 from suffice.replay.run.compare import Comparison
 from suffice.replay.run.named_policies import CLOSED_BOOK
 from suffice.replay.run.results import PolicyResult, ReplayResult
-from suffice.replay.settings import DiagnosticsSettings, SearchSettings
+from suffice.replay.settings import DiagnosisSettings, DiagnosticsSettings, SearchSettings
 from suffice.results.as_json import as_json
 from suffice.signals.columns.arrays import Texts
 from suffice.signals.table import SignalTable, decide, given_signals
@@ -192,7 +192,9 @@ def report_parts(
     def selective() -> tuple[dict[str, Any], ...]:
         if not result.labelled:
             raise UsageError("no question has gold answers")
-        asked = SelectiveSettings(confidence=settings.confidence, **drawn)
+        asked = DiagnosisSettings(
+            confidence=settings.confidence, signals=DiagnosticsSettings(**drawn)
+        )
         if not (found := selective_prediction(compared, result, asked)):
             raise UsageError(
                 "no policy replayed here has a confidence of its own (--confidence SIGNAL names one)"

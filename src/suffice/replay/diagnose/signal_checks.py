@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from suffice.errors import UsageError
 from suffice.measures.measures import Measures
 from suffice.policies.defaults import FIT_SPLIT
-from suffice.signals.registry import SIGNALS, SignalSpec
+from suffice.signals.registry import SIGNALS
 from suffice.signals.table import declared, lack
 from suffice.stats.auroc import ResampledAuroc, auroc, auroc_influence
 from suffice.stats.intervals import Sums, from_draws, resampled_counts, undefined
@@ -416,7 +416,7 @@ def _from_elsewhere(
                     "rounds and cannot run live; record what is known after round t",
                 )
                 return
-    spec: SignalSpec | None = SIGNALS.get(name)
+    spec = SIGNALS.get(name)
     why = (
         "the record does not hold what it is computed from"
         if spec is not None and not spec.recorded_only

@@ -10,14 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.contracts import (
-    AnswerSet,
-    ConfidentPolicy,
-    CoveragePolicy,
-    Retention,
-    Signal,
-    StopPolicy,
-)
+from suffice.contracts import AnswerSet, ConfidentPolicy, CoveragePolicy, Retention, StopPolicy
 from suffice.costs.usage import CostReads
 from suffice.errors import UsageError
 from suffice.measures.contents import Exploration, exploration
@@ -30,6 +23,7 @@ from suffice.results.as_json import as_json, fields_as_json
 from suffice.results.formats import amount, percent
 from suffice.results.table import Cell, Column, Table, Value
 from suffice.scoring import AnswerChoice, Metric, ScoreName, Weights
+from suffice.signals.registry import SignalSpec
 from suffice.signals.table import answer_votes, declared
 from suffice.stats.intervals import Interval, percentile_interval, resampled_means
 from suffice.stats.series import running_best
@@ -165,7 +159,7 @@ def _preference(
     if choice.rule == "majority":
         return measures.derived(answer_votes)[0], cost_reads([declared("abstained", traces)])
     if choice.signal:
-        specs: Sequence[Signal] = (declared(choice.signal, traces),)
+        specs: Sequence[SignalSpec] = (declared(choice.signal, traces),)
     elif isinstance(policy, ConfidentPolicy):
         specs = policy.specs
     else:

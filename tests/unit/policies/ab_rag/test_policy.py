@@ -15,7 +15,7 @@ from tests.builders import with_rounds
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.live.controller import Controller
 from suffice.policies.ab_rag.policy import ABRagPolicy
-from suffice.policies.file import load_policy, policy_document, policy_hash
+from suffice.policies.file import load_policy, policy_document, save_policy
 from suffice.policies.method import Preset
 from suffice.policies.registry import fit_method
 from suffice.replay.run.replay import stop_rounds
@@ -209,10 +209,13 @@ class TestCorrected:
 
 
 class TestFile:
-    def test_what_decides_nothing_is_not_in_its_hash(self) -> None:
-        policy = ABRagPolicy.published("self_consistency")
-        assert policy_hash(policy) == policy_hash(replace(policy, notes=("said",), levels=()))
-        assert policy_hash(policy) != policy_hash(replace(policy, threshold=0.61))
+    def test_it_comes_back_as_it_was(self, tmp_path: Path) -> None:
+        policy = fitted(simulated(60), support="evidence_consistency")
+        path = save_policy(policy, tmp_path / "policy.json", max_rounds=3)
+        loaded = load_policy(path)
+        assert loaded.policy == policy
+        assert loaded.max_rounds == 3
+        assert policy_document(loaded.policy) == policy_document(policy)
 
     @pytest.mark.parametrize(
         ("change", "column", "said"),

@@ -73,11 +73,6 @@ class TestPresets:
         assert (chosen.order, chosen.revises, chosen.k_max) == ("retrieve-first", False, 6)
         assert (chosen.kappa, chosen.budget, chosen.cooldown) == (0.5, 3, 1)
 
-    def test_corrected_has_fitted_numbers_and_real_actions(self) -> None:
-        chosen = GateSettings.corrected(FITTED, GateCosts(retrieval=1.0, failure=2.0), budget=1)
-        assert (chosen.risk, chosen.tau_low, chosen.tau_high) == (FITTED, 0.5, 0.5)
-        assert (chosen.preset, chosen.revises, chosen.budget) == ("corrected", True, 1)
-
 
 class TestWarnings:
     def test_a_stop_that_was_asked_for_is(self) -> None:

@@ -54,14 +54,6 @@ def test_another_split_is_divided_by_seed() -> None:
     assert not {*first.optimize.traces.question_ids} & {*first.calibrate.traces.question_ids}
 
 
-def test_a_split_that_is_named_is_the_one_divided() -> None:
-    policy = fit_method("micp", TRACES, "corrected", "eval")
-    assert isinstance(policy, MiCPPolicy)
-    assert policy.fitted_on["splits"] == ["eval"]
-    with pytest.raises(UsageError, match="has no split 'other'"):
-        fit_method("micp", TRACES, "corrected", "other")
-
-
 def test_options_that_would_be_passed_over_are_refused() -> None:
     with pytest.raises(UsageError, match="leave share out"):
         fit(share=0.5)

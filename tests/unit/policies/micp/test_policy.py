@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from suffice.contracts import Clusters
 from suffice.errors import DataError, UsageError
 from suffice.live.controller import Controller
 from suffice.policies.file import load_policy, policy_hash, save_policy
-from suffice.policies.micp.policy import Clusters, MiCPPolicy
+from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.micp.relevance_filter import RelevanceFilter
 from suffice.scoring import Match
 from suffice.signals.table import SignalTable, first_stops

@@ -10,7 +10,7 @@ import pytest
 from suffice.contracts import Action, Decision
 from suffice.errors import UsageError
 from suffice.policies.rules.policy import RulePolicy
-from suffice.signals.table import SignalTable, decide, first_stops
+from suffice.signals.table import SignalTable, decide
 from suffice.stats.maps import IsotonicMap, PerRoundCalibrator
 from suffice.trace.rounds.records import LoopView, Round
 
@@ -78,15 +78,6 @@ def test_rounds_past_the_fit_are_undefined() -> None:
     )
     assert decided(policy, 2, overlap=[0.1, 0.1]).stop
     assert not decided(policy, 3, overlap=[0.1, 0.1, 0.1]).stop
-
-
-def test_questions_do_not_touch_each_other() -> None:
-    generator = np.random.default_rng(3)
-    values = generator.choice([0.0, 1.0, math.nan], size=(101, 5))
-    table = SignalTable(values={"overlap": values}, exists=np.ones(values.shape, bool))
-    policy = RulePolicy(rule="not overlap and round > 1")
-    expected = [next((t for t in range(2, 5) if row[t - 1] != 1.0), 5) for row in values.tolist()]
-    assert first_stops(policy, table).tolist() == expected
 
 
 def test_abstention_phrases_reach_the_signal() -> None:

@@ -120,3 +120,22 @@ def test_published_says_how_often_it_goes_over_the_questions(
     assert policy.fitted_on["settings"]["epochs"] == epochs
     assert policy.fitted_on["dataset"] == run.get("dataset")
     assert len([note for note in policy.notes if note.startswith(f"{epochs:g} epochs")]) == 1
+
+
+def unlabelled(record: QuestionRecord) -> QuestionRecord:
+    return replace(record, gold=Gold())
+
+
+def unsampled(record: QuestionRecord) -> QuestionRecord:
+    first, *rest = record.rounds
+    return replace(record, rounds=(replace(first, samples=None), *rest))
+
+
+def test_questions_that_cannot_be_used_are_left_out_and_counted() -> None:
+    records = stop_rag_records("single", 30, rounds=4, split="tune", seed=1)
+    records[:3] = [unlabelled(each) for each in records[:3]]
+    records[3:5] = [unsampled(each) for each in records[3:5]]
+    policy = fit_stop_rag(to_trace_set(records), "corrected", "tune", QUICK)
+    assert policy.fitted_on["questions"] == 25
+    assert any("3 of 30 questions are left out for want of gold" in each for each in policy.notes)
+    assert any("2 of 30 questions are left out for a round" in each for each in policy.notes)

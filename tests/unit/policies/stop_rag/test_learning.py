@@ -182,6 +182,19 @@ def test_what_is_kept_in_memory_changes_nothing(short: TrainSettings, trained_la
             np.testing.assert_allclose(one, each, atol=2e-3)
 
 
+def test_rewards_beyond_a_trajectory_are_not_read(short: TrainSettings) -> None:
+    lengths = TRAINING.lengths.copy()
+    lengths[::2] = 4
+    states = [
+        dataclasses.replace(each, documents=each.documents[:length])
+        for each, length in zip(TRAINING.states, lengths, strict=True)
+    ]
+    rewards = np.where(np.arange(1, 7) <= lengths[:, None], TRAINING.rewards, np.nan)
+    cut = Trajectories(states=states, rewards=rewards, lengths=lengths)
+    other = dataclasses.replace(cut, rewards=np.nan_to_num(rewards, nan=0.9))
+    assert same(train_network(cut, VALIDATION, short), train_network(other, VALIDATION, short))
+
+
 def test_questions_of_one_round_are_left_out_and_noted(short: TrainSettings) -> None:
     lengths = TRAINING.lengths.copy()
     lengths[:5] = 1

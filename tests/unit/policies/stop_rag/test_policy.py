@@ -17,7 +17,6 @@ pytest.importorskip("torch", reason="the extra 'learn' is missing")
 from tests.builders import with_rounds
 from tests.stop_rag_traces import stop_rag_records
 
-from suffice.contracts import Signal
 from suffice.errors import DataError, StorageError, UsageError
 from suffice.live.controller import Controller
 from suffice.policies.file import load_policy, policy_hash, save_policy
@@ -26,7 +25,7 @@ from suffice.policies.stop_rag.network import TextModel, build_network
 from suffice.policies.stop_rag.policy import StopRAGPolicy
 from suffice.policies.stop_rag.settings import TrainSettings
 from suffice.policies.stop_rag.signal_network import SignalNetwork, free_inputs, weight_shapes
-from suffice.signals.registry import resolve
+from suffice.signals.registry import SignalSpec, resolve
 from suffice.signals.table import first_stops, signal_table
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import Round
@@ -38,7 +37,7 @@ RECORDS = stop_rag_records("single", 12, rounds=5, seed=3)
 class Given:
     """Values that the rounds carry as signals."""
 
-    specs: tuple[Signal, ...] = (resolve("q_stop"), resolve("q_cont"))
+    specs: tuple[SignalSpec, ...] = (resolve("q_stop"), resolve("q_cont"))
     summary: str = "numbers given"
 
     def values(

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 from suffice.errors import UsageError
-from suffice.replay.diagnose.diagnosis import SelectiveSettings, selective, selective_prediction
+from suffice.replay.diagnose.diagnosis import selective, selective_prediction
 from suffice.replay.diagnose.reliability import wilson
 from suffice.replay.run.compare import Comparison, compare
-from suffice.replay.settings import ComparisonSettings
+from suffice.replay.settings import ComparisonSettings, DiagnosisSettings, DiagnosticsSettings
 from suffice.results.as_json import as_json
 from suffice.stats.auroc import auroc
 from suffice.testing.traces import make_record, to_trace_set
 
 RULE = "answer_stable and calibrated(answer_token_margin) > 0.2"
-FEW = SelectiveSettings(resamples=30)
+FEW = DiagnosisSettings(signals=DiagnosticsSettings(resamples=30))
 NAN = float("nan")
 
 
@@ -133,4 +133,4 @@ def test_other_traces_and_unlabelled_ones() -> None:
     settings = replace(FEW, confidence="abstained")
     assert selective_prediction(nothing.traces, nothing.result, settings) == ()
     with pytest.raises(UsageError, match="finite"):
-        SelectiveSettings(threshold=NAN)
+        DiagnosisSettings(threshold=NAN)

@@ -140,6 +140,25 @@ def test_retention_is_not_measured_where_passages_were_dropped(tmp_path: Path) -
     assert not any("its promise does not hold here" in note for note in found.notes)
 
 
+def test_ties_that_prevent_stops_are_counted(tmp_path: Path) -> None:
+    published = fit_method("micp", TRACES, "published", "tune", alpha=0.2, weight=1.0)
+    assert isinstance(published, MiCPPolicy)
+    found = replayed(published, tmp_path).sets
+    assert found is not None
+    assert any("ties prevented a stop in" in note for note in found.notes)
+
+
+def test_rounds_of_another_loop_are_noted(tmp_path: Path) -> None:
+    policy = replace(fitted(), fitted_on={"loop": {"model": "one", "retriever": "bm25"}})
+    run = {"model": "two", "retriever": "bm25", "prompt": "bare"}
+    other = replace(TRACES, origin=replace(TRACES.origin, run=run))
+    found = replayed(policy, tmp_path, other).sets
+    assert found is not None
+    assert [note for note in found.notes if "may not hold" in note] == [
+        "its promise may not hold here: model 'one' there, 'two' here"
+    ]
+
+
 def test_coverage_needs_gold_answers(tmp_path: Path) -> None:
     """Beside agreement a set may hold the full budget's answer, of which nothing was promised."""
     path = save_policy(fitted(), tmp_path / "policy.json", max_rounds=3)

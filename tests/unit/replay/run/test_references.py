@@ -86,29 +86,12 @@ def test_other_policies_do_not_see_round_0() -> None:
     assert with_it.n_rounds == without.n_rounds == 3
 
 
-def test_it_can_be_the_baseline_and_come_twice() -> None:
-    found = to_trace_set([remembered_record("a", "Oslo"), remembered_record("b", "no")])
-    result = compared(found, "closed-book", "closed-book", "fixed-3", baseline="closed-book").result
-    assert [each.name for each in result.policies] == ["closed-book", "closed-book#2", "fixed-3"]
-    delta = result.policies[2].delta
-    assert delta is not None
-    assert delta.estimate == pytest.approx(0.5)
-    assert result.policies[0].hash != result.policies[2].hash
-
-
 def test_a_question_without_round_0_is_named_with_how_to_record_it() -> None:
     found = to_trace_set(
         [remembered_record("a", "Oslo"), remembered_record("b", None), remembered_record("c", None)]
     )
     with pytest.raises(UsageError, match=r"2 of 3 questions.*'b'.*suffice record .* --closed-book"):
         compared(found, "closed-book")
-
-
-def test_only_the_questions_replayed_must_have_it() -> None:
-    found = to_trace_set([remembered_record("a", None, "tune"), remembered_record("b", "Oslo")])
-    assert compared(found, "closed-book").result.policies[0].em == 1.0
-    with pytest.raises(UsageError, match="1 of 1 questions"):
-        compared(found, "closed-book", split="tune")
 
 
 def test_a_cost_that_round_0_lacks_is_refused_by_name() -> None:

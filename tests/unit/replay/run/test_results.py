@@ -48,12 +48,19 @@ def test_every_figure_is_the_results() -> None:
         ]
 
 
-def test_without_gold_answers_scores_are_unknown() -> None:
-    bare = [replace(record, gold=Gold()) for record in oslo_records()]
-    table = build_report(bare, ["fixed-1", "fixed-2"], cost="rounds").result.text()
-    assert cells(table, "fixed-2") == ["-", "-", "-", "2.00", "1.00", "200", "-", "-", "-", "-"]
-    assert "No question has gold answers" in table
-    assert "(baseline)" not in table
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 140])
+def test_the_table_keeps_within_its_width_and_names_what_it_leaves_out(width: int) -> None:
+    result = build_report(
+        oslo_records(), ["fixed-1", "fixed-2"], [LONG_RULE], cost="llm_calls"
+    ).result
+    table = result.table().text(width)
+    body = table.partition("\n\n")[0].splitlines()
+    assert max(map(len, body)) <= width
+    assert len({len(line) for line in body[1:]}) == 1
+    assert ("Left out for width" in table) == (width != 140)
+    if width == 40:
+        assert "Acc" in table.partition("Left out for width:")[2]
+        assert "F1" in body[0]
 
 
 def test_the_cost_asked_for_has_a_column_that_stays() -> None:

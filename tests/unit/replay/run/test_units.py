@@ -14,11 +14,16 @@ from suffice.measures.measures import Measures
 from suffice.policies.fitting import fit_data
 from suffice.policies.registry import fit_method
 from suffice.replay.choose.search import search
-from suffice.replay.diagnose.diagnosis import SelectiveSettings, breakdown, selective_prediction
+from suffice.replay.diagnose.diagnosis import breakdown, selective_prediction
 from suffice.replay.diagnose.signal_diagnostics import diagnose
 from suffice.replay.run.compare import Comparison, compare
 from suffice.replay.run.macro import macro_means
-from suffice.replay.settings import ComparisonSettings, DiagnosticsSettings, SearchSettings
+from suffice.replay.settings import (
+    ComparisonSettings,
+    DiagnosisSettings,
+    DiagnosticsSettings,
+    SearchSettings,
+)
 from suffice.stats import intervals as sums
 from suffice.stats.intervals import Interval
 from suffice.stats.units import drawn_units, unit_means
@@ -141,9 +146,10 @@ def test_breakdown_diagnosis_and_selection_resample_units() -> None:
         (typed, *_) = breakdown(comparison.measures, comparison.result)
         delta = typed["policies"][1]["delta_f1"]
         assert delta is not None
-        asked = SelectiveSettings(confidence="self_consistency", resamples=200)
+        few = DiagnosticsSettings(signals=("self_consistency",), resamples=200)
+        asked = DiagnosisSettings(confidence="self_consistency", signals=few)
         confident, *_ = selective_prediction(comparison.measures, comparison.result, asked)
-        found = diagnose(traces, DiagnosticsSettings(signals=("self_consistency",), resamples=200))
+        found = diagnose(traces, few)
         pooled = [*found.signals[0]["parts"].values()][-1]
         results.append(
             [

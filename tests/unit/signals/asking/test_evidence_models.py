@@ -153,21 +153,6 @@ def test_statements(answer: str, expected: str) -> None:
     assert statement("Q?", answer) == expected
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        mill_view(" ", ["x"]),
-        mill_view("x", None, ["x"]),
-        LoopView("q", (Round(answer="x", passages=(Passage(id="a", title="x"),)),)),
-    ],
-    ids=["no answer", "not recorded", "no text"],
-)
-def test_entailment_is_undefined_without_a_call(case: LoopView) -> None:
-    model = Words()
-    assert math.isnan(evidence_entailment(case, model))
-    assert model.asked == []
-
-
 TRACES = to_trace_set([make_record(f"q{n}", [f"word {n}", f"word {n}", "text"]) for n in range(3)])
 VIEWS = [view for views in TRACES.views(["passages"]) for view in views]
 
@@ -260,17 +245,6 @@ def test_vectors_are_the_encoders_and_each_text_is_encoded_once() -> None:
         np.testing.assert_array_equal(found, plain.encode(texts))
         assert found.dtype == np.float32
     assert counted.calls == (("a", "b"), ("c",), ())
-
-
-def test_roles_are_kept_apart() -> None:
-    class ByRole(HashingEncoder):
-        def encode(self, texts: Sequence[str], *, role: str = "passage") -> NDArray[np.float32]:
-            return super().encode([f"{role} {text}" for text in texts])
-
-    kept = KeptEncoder(ByRole())
-    as_query, as_passage = kept.encode(["a"], role="query"), kept.encode(["a"])
-    assert not np.array_equal(as_query, as_passage)
-    np.testing.assert_array_equal(kept.encode(["a"], role="query"), as_query)
 
 
 def test_the_least_recently_used_one_goes() -> None:

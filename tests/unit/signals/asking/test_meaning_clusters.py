@@ -112,12 +112,6 @@ def degrees(**angles: float) -> Table:
     return Table({name: (np.cos(a), np.sin(a)) for name, a in at.items()})
 
 
-def test_each_sample_names_the_first_of_its_cluster() -> None:
-    encoder = degrees(b=0, x=90, c=10)
-    assert cluster_samples(["b", "x", "c", "x", "b"], encoder, cosine=0.9) == (0, 1, 0, 1, 0)
-    assert sorted(encoder.asked) == ["b", "c", "x"]
-
-
 def test_repeats_count_in_the_mean() -> None:
     # b joins c first; x to the mean of both: (cos 50 + cos 30) / 2 = 0.754 when each was drawn once,
     # (3 cos 50 + cos 30) / 4 = 0.699 when b was drawn three times

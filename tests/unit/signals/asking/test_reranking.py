@@ -111,6 +111,18 @@ def test_variance_at_its_ends() -> None:
     assert RERANK_VARIANCE(ten) == pytest.approx(1 / 20, abs=1e-15)
 
 
+def test_missing_scores_are_left_out_or_leave_it_undefined() -> None:
+    assert RERANK_MEAN(view({"a": None, "b": 3.0, "c": math.nan})) == 3.0
+    for rounds in (view({"a": None}), LoopView("q", (Round(answer="x"),))):
+        assert all(math.isnan(spec(rounds)) for spec in STATISTICS)
+
+
+def test_no_passages_have_no_variance_and_no_other_statistic() -> None:
+    assert RERANK_VARIANCE(view({}, {})) == 0.0
+    others = (RERANK_TOP_SCORE, RERANK_MEAN, RERANK_VARIANCE_RAW)
+    assert all(math.isnan(spec(view({}))) for spec in others)
+
+
 @given(
     st.lists(
         st.floats(-1e4, 1e4, width=32) | st.sampled_from([0.0, 1.0, -11.5]), min_size=1, max_size=15
