@@ -38,11 +38,6 @@ def width_of(model: object) -> int:
     return int(getattr(model, "concurrency", 1))
 
 
-def computes_here(model: object) -> bool:
-    """Whether a model computes on this machine's processors: its optional attribute ``computes_here``."""
-    return bool(getattr(model, "computes_here", False))
-
-
 def started(work: Callable[[], object], name: str) -> threading.Thread:
     """A thread that does the work, and keeps no process from its end."""
     thread = threading.Thread(target=work, name=f"suffice-{name}", daemon=True)
@@ -208,33 +203,6 @@ class Aside:
         self._cuttable.cut()
         if wait:
             self._thread.join()
-
-
-class WorkAhead(Generic[_Result]):
-    """Work begun aside, with what it gives."""
-
-    def __init__(self, work: Callable[[], _Result]) -> None:
-        self._future: Future[_Result] = Future()
-        self._work = work
-        self.wanted = False
-        """Whether its result was asked for."""
-        self._aside = Aside(self._do)
-
-    def _do(self) -> None:
-        try:
-            self._future.set_result(self._work())
-        except BaseException as error:
-            self._future.set_exception(error)
-            raise
-
-    def result(self) -> _Result:
-        """What the work gave, waited for; its error is raised here."""
-        self.wanted = True
-        return self._future.result()
-
-    def cut(self) -> None:
-        """See :meth:`Aside.cut`."""
-        self._aside.cut()
 
 
 class _Here(threading.local):

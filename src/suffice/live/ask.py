@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from suffice.concurrency import computes_here
 from suffice.contracts import (
     AnswerSet,
     Certainty,
@@ -22,7 +21,7 @@ from suffice.contracts import (
     whole_text,
 )
 from suffice.errors import InternalError, SufficeError, UsageError, unknown_name
-from suffice.live.budgets import Ahead, Budgets, Meter, ToBeAsked, Wasted
+from suffice.live.budgets import Budgets, Meter
 from suffice.live.loop import Loop, answer_round
 from suffice.live.requirements import (
     ChosenPolicy,
@@ -118,15 +117,13 @@ class Answered:
     usd
         What it cost; ``None`` without prices.
     spent, saved
-        What the rounds cost, those wasted included, and what the loop would have cost beyond that at its
+        What the rounds cost, and what the loop would have cost beyond that at its
         full budget: the rounds left, each as dear as the last one, where there were passages for them.
     fixed
         What one call on the passages of the full budget would have cost, where the loop ranks once.
     unasked
         Calls for answers of earlier rounds that were not made, as nothing reads them: their ``answer`` is
         ``None``.
-    wasted
-        What of that was spent on a round that was begun and not wanted; ``None``: none was begun ahead.
     notes
         What a reader must know of the loop, in sentences.
     """
@@ -145,7 +142,6 @@ class Answered:
     saved: Spent
     fixed: Spent | None = None
     unasked: int = 0
-    wasted: Wasted | None = None
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -184,7 +180,6 @@ class Answered:
             "usage": {**total_usage(self.rounds), "usd": self.usd},
             "saved": asdict(self.saved),
             "unasked": self.unasked,
-            "wasted": None if self.wasted is None else asdict(self.wasted),
             "fixed": None if self.fixed is None else asdict(self.fixed),
             "answer_set": None if self.answer_set is None else self.answer_set.to_json(),
             "samples": None
@@ -289,11 +284,6 @@ def _with_answer(
 
 
 Tell = Callable[[str], None]
-_TAKES_PROCESSORS = (
-    "the model computes on this machine's processors, where a round begun ahead takes them from the round "
-    "under way: at best some percent sooner, beside other programs a third later, for up to 1.6 times the "
-    "work, and answers may differ where others are nearly as likely; leave --speculate off here"
-)
 
 
 # --- which loop -------------------------------------------------------------------------------------
@@ -320,8 +310,6 @@ class AskSettings:
         ``lowest:NAME`` of a signal that the policy reads.
     decline_below
         A confidence in [0, 1] under which no answer is given.
-    speculate
-        Whether the next round is searched and asked while one is decided about.
     encoder
         For policies that compare answers with their evidence or cluster samples by meaning.
     retrieval
@@ -336,7 +324,6 @@ class AskSettings:
     budgets: Budgets = field(default_factory=Budgets)
     choose: str = "latest"
     decline_below: float | None = None
-    speculate: bool = False
     encoder: Encoder | None = None
     retrieval: Retrieval = field(default_factory=Retrieval)
 
@@ -386,8 +373,6 @@ class LiveLoop:
                 f"the policy was {fitted} on {needs.samples} samples a round; on {loop.samples} "
                 f"{needs.other_samples}"
             )
-        if settings.speculate and computes_here(model):
-            tell(_TAKES_PROCESSORS)
         return cls(policy=policy, loop=loop, model=model, settings=settings)
 
     @property
@@ -468,10 +453,10 @@ class LiveLoop:
                 decision.confidence is None or decision.confidence < least
             )
 
-        def ending(rounds: Iterable[ToBeAsked]) -> tuple[StoppedBy, str]:
-            for step, ask in rounds:
+        def ending(rounds: Iterable[Step]) -> tuple[StoppedBy, str]:
+            for step in rounds:
                 steps.append(step)
-                finished = step.finished(ask())
+                finished = step.finished()
                 decision = live.observe(finished)
                 decisions.append(decision)
                 if follow is not None:
@@ -489,20 +474,12 @@ class LiveLoop:
             question, before = put_alone(meter, earlier, question)
         if question != live.question:
             live.restate(question)
-        wasted = Wasted()
         try:
             pipeline = make_pipeline(meter, loop, self.encoder, policy.needs.filter)
             coming = pipeline.steps(Question(id="ask", text=question), retriever, reads)
             if before is not None:
                 coming = _paying(coming, before)
-            if settings.speculate:
-                ahead = Ahead(coming, meter)
-                try:
-                    stopped_by, reason = ending(ahead.rounds())
-                finally:
-                    wasted = ahead.close()
-            else:
-                stopped_by, reason = ending((step, step.asked) for step in coming)
+            stopped_by, reason = ending(coming)
         except SufficeError as error:
             if isinstance(error, InternalError) or not decisions:
                 raise
@@ -523,7 +500,7 @@ class LiveLoop:
             answer_set = policy.answer_set(rounds, stopped=stopped_by == "policy")
             if not answer_set.answers:
                 said, declined = CANNOT_ANSWER, True
-        silent, spent = sum(finished.answer is None for finished in rounds), _spent(rounds)
+        silent = sum(finished.answer is None for finished in rounds)
         return Answered(
             answer=said,
             rounds=rounds,
@@ -535,15 +512,10 @@ class LiveLoop:
             declined=declined,
             answer_set=answer_set,
             usd=meter.usd,
-            spent=replace(
-                spent,
-                calls=_total([spent.calls, wasted.calls]),
-                tokens=_total([spent.tokens, wasted.tokens]),
-            ),
+            spent=_spent(rounds),
             saved=_saved(read, left, grows=bool(silent) and loop.ranks_once),
             fixed=_fixed(rounds, len(read) + left) if loop.ranks_once and before is None else None,
             unasked=silent * (loop.samples if loop.majority else 1),
-            wasted=wasted if settings.speculate else None,
         )
 
 

@@ -11,11 +11,11 @@ import warnings
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
-from suffice.concurrency import WorkAhead, at_once, settled
+from suffice.concurrency import at_once, settled
 from suffice.contracts import Action, Decision, StopPolicy, whole_text
 from suffice.errors import DataError, SufficeError, SufficeWarning, UsageError
 from suffice.policies.file import PolicyFile, load_policy, names_policy_file, policy_hash
@@ -52,7 +52,6 @@ Mode = Literal["shadow", "live"]
 Probe = Callable[[LoopView], "Draft | str | Awaitable[Draft | str]"]
 """Asked for the answer that the rounds so far would give; a coroutine function under ``aobserve``."""
 
-_Made = TypeVar("_Made")
 _UNASKED = Decision(action=Action.CONTINUE, reason="no policy decides", values={})
 
 
@@ -238,7 +237,6 @@ class Loop:
         self.told: Decision | None = None  # last: the policy's decision as mode and budgets have it
         self._ask_for(question)
         self._decisions: list[Decision] = []
-        self._begun: list[WorkAhead[Any]] = []
         self._ids: set[str] = set()
         self._phase: Literal["new", "open", "over"] = "new"
         self.stopped_by: StoppedBy | None = None
@@ -436,26 +434,6 @@ class Loop:
         self._last = last
         if self.stopped_by is None:
             self.stopped_by, self.reason = stopped_by, reason
-
-    def ahead(self, work: Callable[[], _Made]) -> WorkAhead[_Made]:
-        """Begin what the next round needs while this one is answered and decided about.
-
-        ``work`` runs in a thread of its own, with calls by this package or by whatever lets itself be cut
-        (:func:`suffice.concurrency.may_be_cut`); its ``result()`` waits for it and raises its error. What
-        nobody has asked for when the question ends is cut, waited for, and counted in
-        :attr:`WatchCounts.wasted`. In asyncio a task of your own, cancelled at a stop, does the same.
-
-        >>> from suffice.live.watch import Watch
-        >>> with Watch().question("Where was Ibsen born?") as loop:
-        ...     found = loop.ahead(lambda: ["Skien is a town."])
-        ...     decision = loop.observe(answer="Oslo")
-        ...     found.result()
-        ['Skien is a town.']
-        """
-        self._check_open()
-        begun = WorkAhead(work)
-        self._begun.append(begun)
-        return begun
 
     def stop(self, reason: str = "") -> None:
         """End the loop for a reason of the caller's own: ``stopped_by`` is ``user``."""
@@ -764,9 +742,6 @@ class Loop:
         if self._phase != "open":
             return
         self._phase = "over"
-        for begun in self._begun:
-            begun.cut()
-        self._watch.count("wasted", sum(not begun.wanted for begun in self._begun))
         self._watch.under_way.discard(self.question_id)
         self._watch.count("rounds", len(self._decisions))
         if error is not None:

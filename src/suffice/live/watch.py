@@ -31,8 +31,7 @@ from suffice.trace.store import store_place
 class WatchCounts:
     """What a watch has seen: questions, rounds, those it lost, and probes and decisions that failed.
 
-    ``lost_questions`` are those of which anything is not in the record. ``wasted`` counts what was begun
-    ahead for a round that was not wanted.
+    ``lost_questions`` are those of which anything is not in the record.
     """
 
     questions: int = 0
@@ -41,7 +40,6 @@ class WatchCounts:
     lost_questions: int = 0
     failed_probes: int = 0
     failed_decisions: int = 0
-    wasted: int = 0
 
 
 class Watch:

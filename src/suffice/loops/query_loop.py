@@ -290,11 +290,6 @@ class After:
         signals[MALFORMED_ACTIONS.name] = float(self.unread + self.trail.unread_verdicts)
         return replace(finished, signals=signals, usage=usage, action=action)
 
-    def begin(self) -> None:
-        """Ask for the next choice already."""
-        if self.wish is not None:
-            self.wish()
-
     def ended(self, finished: Round) -> Round:
         """The last round of a loop that was stopped, with the next round's choice as a verdict's cost."""
         if self.last or self.wish is None or self.wish().finishes:

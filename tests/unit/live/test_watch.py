@@ -17,7 +17,6 @@ from typing import Any
 
 import pytest
 
-from suffice.concurrency import rest
 from suffice.costs.prices import Prices
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.live.budgets import Budgets
@@ -747,35 +746,3 @@ def test_a_record_that_is_removed_under_a_loop_is_made_anew(tmp_path: Path) -> N
         watch.close()
     assert watch.counts.lost_rounds == watch.counts.rounds == 12
     assert not folder.exists()
-
-
-def test_work_begun_ahead_is_done_meanwhile_and_cut_where_nobody_wants_it() -> None:
-    watch = Watch(RulePolicy(rule="answer_stable"), mode="live", max_rounds=5)
-    under_way, ended = threading.Event(), threading.Event()
-
-    def search() -> str:
-        under_way.set()
-        try:
-            rest(60)
-        finally:
-            ended.set()
-        return "never"
-
-    def fails() -> str:
-        raise ValueError("no index")
-
-    with watch.question("Where was Ibsen born?") as loop:
-        first = loop.ahead(lambda: "Skien is a town.")
-        loop.observe(answer="Skien")
-        assert first.result() == "Skien is a town."
-        broken = loop.ahead(fails)
-        with pytest.raises(ValueError, match="no index"):
-            broken.result()
-        loop.ahead(search)
-        assert under_way.wait(5)
-        assert loop.observe(answer="Skien").stop
-        assert not ended.is_set()
-    assert ended.is_set()
-    assert (watch.counts.wasted, watch.counts.rounds) == (1, 2)
-    with pytest.raises(UsageError, match="ended"):
-        loop.ahead(search)
