@@ -208,10 +208,10 @@ def test_lists_are_joined_and_repeated_ids_are_left_out(
             BackendError,
             "too many words",
         ),
-        (TransportError(301, {}), UsageError, "points elsewhere"),
-        (TransportError(405, "<html>\n no</html>"), UsageError, "server"),
+        (TransportError(301, {}), UsageError, "answered 301"),
+        (TransportError(405, "<html>\n no</html>"), UsageError, "answered 405"),
         *(
-            (TransportError(status, "busy"), BackendError, f"answered {status}: busy (after")
+            (TransportError(status, "busy"), BackendError, f"answered {status}: ")
             for status in (429, 500, 502, 503, 504)
         ),
         (TransportError("N/A", "refused"), BackendError, "'notes'"),
