@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
 import json
 import math
-import threading
 import warnings
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -219,9 +216,6 @@ def test_what_is_undefined_in_a_first_round_only_is_no_missing_input(
 
 
 ANSWERS = {"Who?": ("Ada", "Bo", "Bo"), "Where?": ("Rome", "Oslo", "Oslo")}
-REFUSED = (
-    r"of the question '(Who|Where)\?', and another thread or task has begun.*\.copy\(\)\.start\("
-)
 
 
 def run(controller: Controller, question: str) -> Iterator[Decision]:
@@ -231,95 +225,16 @@ def run(controller: Controller, question: str) -> Iterator[Decision]:
         yield controller.observe(Round(answer=answer))
 
 
-async def in_task(controller: Controller, question: str) -> list[str]:
-    """The same in a task that waits, as for a model, before every round."""
-    controller.start(question)
-    for answer in ANSWERS[question]:
-        await asyncio.sleep(0)
-        if controller.observe(Round(answer=answer)).stop:
-            break
-    return [finished.answer_text for finished in controller.rounds]
-
-
-def _run(tasks: Coroutine[Any, Any, list[Any]]) -> list[Any]:
-    """In a thread of its own: where a browser was opened, this one has a running event loop."""
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(asyncio.run, tasks).result()
-
-
-def in_threads(loops: dict[str, Controller]) -> dict[str, list[str] | UsageError]:
-    """A thread a question, in step: every one begins before any observes."""
-    begun = threading.Barrier(len(loops))
-    ended: dict[str, list[str] | UsageError] = {}
-
-    def work(question: str) -> None:
-        controller = loops[question].start(question)
-        begun.wait()
-        try:
-            for answer in ANSWERS[question]:
-                controller.observe(Round(answer=answer))
-            ended[question] = [finished.answer_text for finished in controller.rounds]
-        except UsageError as error:
-            ended[question] = error
-
-    threads = [threading.Thread(target=work, args=(question,)) for question in loops]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return ended
-
-
-def test_threads_that_share_one_are_refused_and_never_mixed() -> None:
-    shared = Controller(STABLE, max_rounds=3)
-    ended = in_threads(dict.fromkeys(ANSWERS, shared))
-    errors = [outcome for outcome in ended.values() if isinstance(outcome, UsageError)]
-    with pytest.raises(UsageError, match=REFUSED):
-        raise errors[0]
-    assert len(errors) == 1  # the one that began last goes on undisturbed
-    for question, outcome in ended.items():
-        assert isinstance(outcome, UsageError) or outcome == list(ANSWERS[question])
-    own = {question: shared.copy() for question in ANSWERS}
-    assert in_threads(own) == {question: list(ANSWERS[question]) for question in ANSWERS}
-
-
-def test_tasks_that_share_one_are_refused_and_never_mixed() -> None:
+def test_copies_run_side_by_side() -> None:
     shared = Controller(STABLE)
-
-    async def both(first: Controller, second: Controller) -> list[Any]:
-        # an earlier question in the task that makes the others changes nothing
-        list(run(shared, "Who?"))
-        loops = (in_task(first, "Who?"), in_task(second, "Where?"))
-        return list(await asyncio.gather(*loops, return_exceptions=True))
-
-    refused, told = _run(both(shared, shared))
-    with pytest.raises(UsageError, match=REFUSED):
-        raise refused
-    assert told == ["Rome", "Oslo", "Oslo"]
-    copies = _run(both(shared.copy(), shared.copy()))
-    assert copies == [["Ada", "Bo", "Bo"], ["Rome", "Oslo", "Oslo"]]
-
-
-def test_two_in_observe_at_once_are_refused() -> None:
-    entered, leave = threading.Event(), threading.Event()
-
-    def slow(_: LoopView) -> float:
-        entered.set()
-        return float(leave.wait(10))
-
-    class Slow(FixedPolicy):
-        __slots__ = ()
-        specs = (SignalSpec(name="slow", summary="", compute=slow),)
-
-    controller = Controller(Slow(9))
-    other = threading.Thread(target=controller.observe, args=(Round(answer="a"),))
-    other.start()
-    assert entered.wait(10)
-    with pytest.raises(UsageError, match=r"two threads are in observe\(\) at once.*\.copy\(\)"):
-        controller.observe(Round(answer="b"))
-    leave.set()
-    other.join()
-    assert [finished.answer_text for finished in controller.rounds] == ["a"]
+    loops = {question: run(shared.copy(), question) for question in ANSWERS}
+    decisions = list(zip(*loops.values(), strict=True))
+    assert [[each.stop for each in pair] for pair in decisions] == [
+        [False, False],
+        [False, False],
+        [True, True],
+    ]
+    assert shared.rounds == ()
 
 
 @pytest.mark.parametrize("kept", [True, False])
