@@ -205,7 +205,7 @@ class _Run:
         else:
             await memory.aput(output.response)
         self.ended = True
-        await run.loop.aend()
+        run.loop.end()
         output["suffice"] = outcome(run.loop)
 
     # --- the end ---------------------------------------------------------------------------------

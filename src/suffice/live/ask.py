@@ -22,7 +22,7 @@ from suffice.contracts import (
 )
 from suffice.errors import InternalError, SufficeError, UsageError, unknown_name
 from suffice.live.budgets import Budgets, Meter
-from suffice.live.loop import Loop, answer_round
+from suffice.live.loop import Loop
 from suffice.live.requirements import (
     ChosenPolicy,
     LoopOutput,
@@ -33,6 +33,7 @@ from suffice.live.requirements import (
     differences,
     has_confidence,
 )
+from suffice.live.watching import answer_round
 from suffice.loops.calls import usage_of, usage_sum
 from suffice.loops.ranked import BudgetedSettings, CumulativeSettings, settle_certainty
 from suffice.loops.steps import EVERYTHING, LOOPS, LoopSettings, RoundReads, Step, make_pipeline

@@ -10,7 +10,8 @@ from typing import Any, cast
 
 from suffice.contracts import Decision, StopPolicy
 from suffice.errors import DataError, SufficeWarning, UsageError
-from suffice.live.loop import LiveSettings, Loop, Watching, hash_of
+from suffice.live.loop import Loop
+from suffice.live.watching import LiveSettings, Watching, hash_of
 from suffice.policies.file import (
     PolicyFile,
     check_version,

@@ -18,8 +18,8 @@ from tests.properties import examples
 from suffice.contracts import PolicyTable
 from suffice.costs.usage import CostReads, cost_matrix
 from suffice.errors import UsageError
-from suffice.live.loop import answer_round
 from suffice.live.privacy import redact_traces
+from suffice.live.watching import answer_round
 from suffice.measures.costs import paid_together
 from suffice.measures.measures import Measures
 from suffice.policies.file import save_policy
