@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,6 @@ from suffice.contracts import (
     ChatModel,
     Decision,
     Encoder,
-    GenerationRequest,
     Message,
     Retriever,
     SetPolicy,
@@ -34,7 +33,7 @@ from suffice.live.requirements import (
     has_confidence,
 )
 from suffice.live.watching import answer_round
-from suffice.loops.calls import usage_of, usage_sum
+from suffice.loops.calls import put_alone, usage_sum
 from suffice.loops.ranked import BudgetedSettings, CumulativeSettings, settle_certainty
 from suffice.loops.steps import EVERYTHING, LOOPS, LoopSettings, RoundReads, Step, make_pipeline
 from suffice.retrieval.retrievers import IndexMaker, Retrieval, corpus_retriever
@@ -43,39 +42,6 @@ from suffice.signals.asking.evidence_models import NOVELTY
 from suffice.signals.asking.judge_support import JUDGE_TOKENS, judge_tokens
 from suffice.signals.registry import given_by
 from suffice.trace.rounds.records import LoopView, Passage, Question, Round, StoppedBy, Usage
-
-_MOST_TOKENS = 96
-_MOST_LETTERS = 1_000  # of a message, from its beginning
-_INSTRUCTIONS = (
-    "Rewrite the user's last message as one question that can be understood without the conversation. Put "
-    "names in place of words such as he, it or there, and change nothing else.\n\n"
-    "User: Who wrote Hedda Gabler?\n"
-    "Assistant: Henrik Ibsen\n"
-    "User: And where was he born?\n"
-    "Question: Where was Henrik Ibsen born?"
-)
-
-
-def put_alone(model: ChatModel, earlier: Sequence[Message], question: str) -> tuple[str, Usage]:
-    """The question as one that needs no conversation, by one greedy call, and what that cost."""
-    said = [*earlier, Message(role="user", content=question)]
-    lines = [
-        f"{turn.role.capitalize()}: {' '.join(turn.content.split())[:_MOST_LETTERS]}"
-        for turn in said
-    ]
-    prompt = "\n".join([_INSTRUCTIONS, "", *lines, "Question:"])
-    chats = model.api == "chat"
-    reply = model.generate(
-        GenerationRequest(
-            prompt=(Message(role="user", content=prompt),) if chats else prompt,
-            max_tokens=_MOST_TOKENS,
-            stop=("\n\n",) if chats else ("\n",),
-        )
-    )
-    first, _, _ = reply.completions[0].text.strip().partition("\n")
-    usage = replace(usage_of(reply, calls=1), latency_s=reply.latency_s)
-    return first.removeprefix("Question:").strip() or question, usage
-
 
 # --- answers --------------------------------------------------------------------------------------
 DECLINED = "no confident answer"
@@ -168,13 +134,7 @@ class Answered:
                 )
             ],
             "passages": [
-                {
-                    "id": passage.id,
-                    "title": passage.title,
-                    "text": passage.text,
-                    "score": passage.score,
-                    "rerank_score": passage.rerank_score,
-                }
+                asdict(passage)
                 for finished in self.rounds
                 for passage in finished.passages or ()
             ],
@@ -239,13 +199,6 @@ def _fixed(rounds: Sequence[Round], budget: int) -> Spent:
     if first is not None and last is not None and (steps or not left):
         tokens = last + (round(left * (last - first) / steps) if left else 0)
     return Spent(rounds=budget, calls=1, tokens=tokens)
-
-
-def _paying(steps: Iterable[Step], before: Usage) -> Iterator[Step]:
-    """The steps, the first of which has what was spent before it among its costs."""
-    for step in steps:
-        usage = usage_sum(step.found.usage, before) if step.number == 1 else step.found.usage
-        yield replace(step, found=replace(step.found, usage=usage))
 
 
 def reads_of(policy: StopPolicy, loop: LoopSettings, *, choose: str = "latest") -> RoundReads:
@@ -448,6 +401,7 @@ class LiveLoop:
             choose = policy.needs.returns
         reads = EVERYTHING if every_answer else reads_of(policy, loop, choose=choose)
         steps: list[Step] = []
+        before: Usage | None = None
 
         def declines(decision: Decision) -> bool:
             return least is not None and (
@@ -458,6 +412,9 @@ class LiveLoop:
             for step in rounds:
                 steps.append(step)
                 finished = step.finished()
+                if before is not None and step.number == 1:
+                    usage = usage_sum(finished.usage, before)
+                    finished = replace(finished, usage=usage)
                 decision = live.observe(finished)
                 decisions.append(decision)
                 if follow is not None:
@@ -470,7 +427,6 @@ class LiveLoop:
                 return "budget", f"the budget of {loop.rounds} rounds is spent"
             return "end", "pool exhausted: no passage is left to show"
 
-        before: Usage | None = None
         if earlier:
             question, before = put_alone(meter, earlier, question)
         if question != live.question:
@@ -478,8 +434,6 @@ class LiveLoop:
         try:
             pipeline = make_pipeline(meter, loop, self.encoder, policy.needs.filter)
             coming = pipeline.steps(Question(id="ask", text=question), retriever, reads)
-            if before is not None:
-                coming = _paying(coming, before)
             stopped_by, reason = ending(coming)
         except SufficeError as error:
             if isinstance(error, InternalError) or not decisions:
