@@ -42,11 +42,6 @@ class Budgets:
     usd: float | None = None
     prices: Prices | None = None
 
-    @property
-    def limited(self) -> bool:
-        """Whether there is any limit."""
-        return (self.tokens, self.seconds, self.usd) != (None, None, None)
-
     def __post_init__(self) -> None:
         for name in ("tokens", "seconds", "usd"):
             limit = getattr(self, name)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from suffice.concurrency import at_once, settled
 from suffice.contracts import Action, Decision, StopPolicy, whole_text
-from suffice.errors import DataError, SufficeError, SufficeWarning, UsageError
+from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.live.watching import LiveSettings, Watching, answer_round
 from suffice.policies.file import PolicyFile
 from suffice.signals.table import (
@@ -78,7 +78,7 @@ class Loop:
         self._last: Round | None = None
         self._ticked = self._took = 0.0
         self.spending: Spending | None = None  # whoever counts what the question costs
-        if settings.budgets is not None and settings.budgets.limited:
+        if settings.budgets is not None:
             from suffice.live.budgets import Spending
 
             self.spending = Spending(settings.budgets)
@@ -274,23 +274,19 @@ class Loop:
             self.stopped_by, self.reason = "user", reason or "the caller ended it"
 
     def _round(self, finished: Round | None, held: dict[str, Any]) -> Round:
-        from suffice.live.reported import named, round_of
+        from suffice.live.reported import round_of
 
         self._check_open()
-        if finished is not None:
-            if not isinstance(finished, Round):
-                raise DataError(
-                    f"observe() takes a suffice.Round or named values, found {type(finished).__name__}; "
-                    "write observe(passages=..., answer=...)"
-                )
-            if held:
-                raise UsageError(f"give the round or its parts, not both; found {named(held)}")
-            made = finished
-        else:
-            made = round_of(held, self._ids)
+        if finished is None:
+            finished = round_of(held, self._ids)
+        elif held or not isinstance(finished, Round):
+            raise DataError(
+                f"observe() takes a suffice.Round or named values, found {type(finished).__name__}; write "
+                "observe(passages=..., answer=...)"
+            )
         now = time.perf_counter()
         self._took, self._ticked = now - self._ticked, now
-        return made
+        return finished
 
     def _take(self, asked: Round, score: float | None) -> Decision:
         """Decide, record, and say what the loop is to do."""
@@ -435,37 +431,18 @@ class Loop:
         begun = time.perf_counter()
         rounds = self.rounds if asked is None else (*self.rounds, asked)
         try:
-            draft = probe(LoopView(self.question, rounds))
+            given: Any = probe(LoopView(self.question, rounds))
             if waits:
-                draft = await settled(draft)
+                given = await settled(given)
+            if not inspect.iscoroutine(given):
+                return _draft_of(given, begun)
         except Exception as error:  # noqa: BLE001
-            self._probe_failed(f"{type(error).__name__}: {error}")
+            self._watch.count("failed_probes")
+            why = f"{type(error).__name__}: {error}"
+            self._watch.warn("probe", f"the probe failed: {why}; such rounds have no answer")
             return None
-        if inspect.isawaitable(draft):
-            close = getattr(draft, "close", None)
-            if close is not None:
-                close()
-            raise UsageError(
-                "the probe is a coroutine function; await loop.aobserve(..., probe=...)"
-            )
-        if isinstance(draft, str):
-            draft = Draft(draft)
-        if not isinstance(draft, Draft):
-            self._probe_failed(f"it gave {draft!r:.60}, and a suffice.Draft or a text was wanted")
-            return None
-        if draft.usage.latency_s is None:
-            took = time.perf_counter() - begun
-            draft = replace(draft, usage=replace(draft.usage, latency_s=took))
-        try:
-            with_draft(Round(answer=None), draft, probed=True)
-        except SufficeError as error:
-            self._probe_failed(f"it gave a Draft that no round can hold: {error}")
-            return None
-        return draft
-
-    def _probe_failed(self, why: str) -> None:
-        self._watch.count("failed_probes")
-        self._watch.warn("probe", f"the probe failed: {why}; such rounds have no answer")
+        given.close()
+        raise UsageError("the probe is a coroutine function; await loop.aobserve(..., probe=...)")
 
     def _replace_last(self, draft: Draft | None) -> None:
         """The last round with an answer of its own."""
@@ -616,3 +593,15 @@ def _budget(decision: Decision, why: str) -> Decision:
     return replace(
         decision, action=Action.STOP, reason=f"{why}; {decision.reason}", stopped_by="budget"
     )
+
+
+def _draft_of(given: Any, begun: float) -> Draft:
+    """What a probe gave, with its seconds; refused where no round can hold it."""
+    draft = Draft(given) if isinstance(given, str) else given
+    if not isinstance(draft, Draft):
+        raise DataError(f"it gave {given!r:.60}, and a suffice.Draft or a text was wanted")
+    if draft.usage.latency_s is None:
+        took = time.perf_counter() - begun
+        draft = replace(draft, usage=replace(draft.usage, latency_s=took))
+    with_draft(Round(answer=None), draft, probed=True)
+    return draft
