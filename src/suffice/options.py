@@ -38,12 +38,8 @@ class Option:
         What it is where no value follows; ``None``: a value must.
     positional
         Whether it is a word of its own, without a name before it, ahead of the command's others.
-    older
-        An older spelling that is still read and not shown.
     goes_with
         A field of the same settings and the value without which this one has no meaning.
-    otherwise
-        Added to the refusal where several settings share options and the chosen one has not this one.
     """
 
     help: str
@@ -56,9 +52,7 @@ class Option:
     several: bool = False
     bare: Any = None
     positional: bool = False
-    older: str | None = None
     goes_with: tuple[str, str] | None = None
-    otherwise: str | None = None
 
 
 _MOST_THRESHOLDS = 10_000

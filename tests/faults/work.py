@@ -76,7 +76,6 @@ READS: Mapping[str, str] = {
     "serve-check": "serve --check --llm scripted --corpus GIVEN/notes",
     "signals-list": "signals --list",
     "info": "traces info GIVEN/recorded",
-    "measure": f"measure {_DRAWN}",
     "prune": "traces prune GIVEN/live.db --keep-days 10000 --dry-run --json",
     "validate": f"traces validate {_DRAWN} --json",
     "diagnose": f"diagnose {_DRAWN} --json",

@@ -10,7 +10,6 @@ import dataclasses
 import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass
-from inspect import get_annotations
 from types import NoneType, UnionType
 from typing import (
     TYPE_CHECKING,
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
 
 
 Command = Callable[..., int | None]
-_OLDER = "older_name_of_"
 _DASH = "\0"  # replaces "-" (stdin or stdout), which cyclopts takes for an option
 _ARGUMENTS, _OPTIONS = Group("Arguments", sort_key=0), Group("Options", sort_key=1)
 
@@ -109,10 +107,9 @@ def command(*more: FieldOption) -> Callable[[Command], Command]:
             said = signature.bind_partial(*words, **named).arguments
             given = Given(
                 {
-                    option.dest: _value(option, said[name])
+                    option.dest: _value(option, said[option.dest])
                     for option in options
-                    for name in (option.dest, _OLDER + option.dest)
-                    if said.get(name) is not None
+                    if said.get(option.dest) is not None
                 }
             )
             values = {name: given.get(option.dest, option.default) for name, option in own.items()}
@@ -180,13 +177,6 @@ def _parameters(options: Iterable[FieldOption]) -> Iterator[inspect.Parameter]:
         yield inspect.Parameter(
             option.dest, place, default=default, annotation=Annotated[kind | None, described]
         )
-        if told.older is not None:
-            hidden = Parameter(
-                name=f"--{told.older}", show=False, negative=(), required=False, **more
-            )
-            yield inspect.Parameter(
-                _OLDER + option.dest, place, default=None, annotation=Annotated[kind | None, hidden]
-            )
 
 
 def _metavar(option: FieldOption) -> str:
@@ -359,10 +349,7 @@ class Given(dict[str, Any]):
         for dest, having in _shared(settings).items():
             first = next(iter(having.values()))
             if dest in self and name not in having:
-                why = first.option.otherwise
-                raise UsageError(
-                    f"{first.flag} is for {by} {listed(having, 'or')}{'' if why is None else f': {why}'}"
-                )
+                raise UsageError(f"{first.flag} is for {by} {listed(having, 'or')}")
             if dest in self:
                 values[first.field] = self[dest]
         return values
@@ -476,9 +463,7 @@ def _fields(settings: type) -> Iterator[tuple[dataclasses.Field[Any], Any]]:
         for name, annotation in annotations_of(base).items():
             if annotated_option(name, annotation) and not annotated_option(name, annotations[name]):
                 annotations[name] = annotation
-    shared = [base for base in settings.__mro__ if "LISTED_LAST" in vars(base)]
-    last = {name for base in shared for name in get_annotations(base)}
-    for field in sorted(dataclasses.fields(settings), key=lambda one: one.name in last):
+    for field in dataclasses.fields(settings):
         if field.init:
             yield field, annotations[field.name]
 

@@ -51,7 +51,6 @@ class FollowUpSettings(QueryLoopSettings):
         Option(
             help="short: the answer alone; ircot: behind a chain of thought, after 'So the answer is:', "
             "as in Stop-RAG's paper",
-            otherwise="other loops answer by --prompt alone",
         ),
     ] = "short"
     max_query_tokens: int = 48

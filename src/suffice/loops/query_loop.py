@@ -68,8 +68,6 @@ class QueryLoopSettings(LoopSettings):
             name="llm-stop",
             help="also ask the model after each round whether it would stop: the signal llm_stop (react "
             "always says)",
-            otherwise="other loops ask the model nothing about stopping; --judge records its rating of "
-            "the evidence",
         ),
     ] = True
 

@@ -38,7 +38,7 @@ class Settings:
     match: Annotated[float | None, Option(help="least F1", name="match-f1")] = None
     loud: Annotated[bool, Option(help="say more")] = False
     kept: Annotated[bool, Option(help="throw away")] = True
-    half: Annotated[float | None, Option(help="?", bare=0.5, older="older-half")] = None
+    half: Annotated[float | None, Option(help="?", bare=0.5)] = None
     inner: Inner = field(default_factory=Inner)
     cost_model: CostModel = field(default_factory=CostModel)
     split: str = "tune"
@@ -68,7 +68,7 @@ def test_every_kind_of_field() -> None:
     given = parsed(
         *("--share", "0.25", "--limit", "0", "--names", "x,y", "--rules", "a > 1", "--rules", "b"),
         *("--pair", "1:2", "--match-f1", "0.5", "--loud", "--no-kept", "--how", "fast"),
-        *("--gears", "3", "--energy", "prompt=1", "--older-half", "2"),
+        *("--gears", "3", "--energy", "prompt=1", "--half", "2"),
     )
     found = given.settings(Settings, split="eval")
     assert found == Settings(

@@ -154,17 +154,6 @@ def test_commands_say_the_same_of_kept_columns(
     assert json.loads(first) == json.loads(again)
 
 
-def test_measure_measures_everything(
-    record: Path, measured: list[str], run: Callable[[list[str]], str]
-) -> None:
-    told = json.loads(run(["measure", str(record), "--json"]))
-    assert (told["questions"], told["rounds"]) == (30, 90)
-    assert Path(told["kept"]).is_dir()
-    measured.clear()
-    values(record)
-    assert not measured
-
-
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Callable[[list[str]], str]:
     """What a command prints."""
