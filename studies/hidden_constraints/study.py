@@ -14,6 +14,7 @@ from studies.command import Found, Options, Request, Study
 from studies.hidden_constraints.checker import CHECKER, CheckerJudge, satisfies
 from studies.hidden_constraints.corpus.generate import generate
 from studies.hidden_constraints.corpus.tasks import Benchmark, BenchmarkSettings, PlanningTask
+from studies.hidden_constraints.detectors import connect_detector
 from studies.hidden_constraints.judge import LLMJudge, agreement
 from studies.hidden_constraints.results import failed_runs, notes_of, tables_of
 from studies.hidden_constraints.runs import (
@@ -46,7 +47,7 @@ from suffice.concurrency import width_of
 from suffice.contracts import ChatModel, Judge
 from suffice.errors import UsageError
 from suffice.llm.connect import CachedModel
-from suffice.loops.models import connect_detector, connect_encoder
+from suffice.loops.models import connect_encoder
 from suffice.loops.planning.agent import (
     GATED,
     UNREADABLE,

@@ -7,17 +7,12 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from suffice.errors import UsageError
 from suffice.llm.endpoint import EndpointSettings
 from suffice.loops import models
-from suffice.loops.models import connect_detector, connect_encoder, connect_reranker, reranker_name
-from suffice.retrieval.contradiction import FEATURES, ContradictionHead, HeadWeights
-from suffice.retrieval.dense import OnnxEncoder
-from suffice.signals.samples import MarkerDetector
-from suffice.testing.encoders import HashingEncoder
+from suffice.loops.models import connect_encoder, connect_reranker, reranker_name
 from suffice.trace.rounds.records import Passage
 
 pytest.importorskip("bm25s")
@@ -112,26 +107,3 @@ def test_a_reranker_is_asked_by_one_thread_at_a_time(monkeypatch: pytest.MonkeyP
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda _: reranker.rerank(QUERY, PASSAGES), range(8)))
     assert most == [1] * 8
-
-
-# --- contradiction detectors ----------------------------------------------------------------------
-def test_detectors_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    encoder = HashingEncoder(8)
-    monkeypatch.setattr(OnnxEncoder, "load", lambda: encoder)
-    assert isinstance(connect_detector("markers"), MarkerDetector)
-    weights = HeadWeights(encoder=encoder.name, pole=np.ones(9), weights=np.ones(len(FEATURES) + 1))
-    own = tmp_path / "own.safetensors"
-    weights.write(own)
-    found = connect_detector(str(own))
-    assert isinstance(found, ContradictionHead)
-    asked = [("open port 80", "close port 80")]
-    expected = ContradictionHead(weights, encoder).contradictions(asked)
-    assert found.contradictions(asked).tolist() == expected.tolist()
-
-
-@pytest.mark.parametrize("name", ["marker", "/no/such/folder", "a/b/c"])
-def test_an_unknown_detector(name: str) -> None:
-    with pytest.raises(
-        UsageError, match=rf"no contradiction detector '{name}'; name markers, learned"
-    ):
-        connect_detector(name)
