@@ -1,31 +1,20 @@
-"""``suffice record`` and ``ask`` with loops that ask follow-up questions."""
+"""``suffice record`` with loops that ask follow-up questions, and what a recording says it will take."""
 
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
-import sys
-import time
-from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.commands import run_json
 
 from suffice.cli.main import main
 from suffice.cli.options import ModelOptions
-from suffice.llm.connect import CachedModel
 from suffice.testing.models import ScriptedModel
-from suffice.trace.recording import recorded_rows, stores_at
 from suffice.trace.rounds.reader import read_traces
-from suffice.trace.rounds.records import QuestionRecord, Usage
 from suffice.trace.rounds.table import TraceSet
 
 RECORD = ("record", "--dataset", "generated", "--llm", "scripted")
-LOOPS = ("iterative", "chain")
-QUESTION = "Who founded Cadel Tower?"
 
 
 def recorded(out: Path, *arguments: str, limit: int = 3) -> TraceSet:
@@ -33,26 +22,6 @@ def recorded(out: Path, *arguments: str, limit: int = 3) -> TraceSet:
     return read_traces(out)
 
 
-SECONDS = [column.name for column in fields(Usage) if column.name.endswith("latency_s")]
-
-
-def untimed(traces: TraceSet) -> list[QuestionRecord]:
-    """The records but for when they were made and the seconds they took."""
-    return [
-        replace(
-            each,
-            rounds=tuple(
-                replace(
-                    finished, time=None, usage=replace(finished.usage, **dict.fromkeys(SECONDS))
-                )
-                for finished in each.rounds
-            ),
-        )
-        for each in traces.records()
-    ]
-
-
-# --- record -----------------------------------------------------------------------------------------
 @pytest.mark.parametrize(("name", "step"), [("iterative", 1), ("chain", 3)])
 def test_what_a_recording_holds(name: str, step: int, tmp_path: Path) -> None:
     traces = recorded(tmp_path / "t", "--pipeline", name, "--llm-stop")
@@ -89,16 +58,6 @@ def test_what_a_recording_holds(name: str, step: int, tmp_path: Path) -> None:
     assert "prompt_tokens" in json.dumps(run_json(*replayed))
 
 
-@pytest.mark.parametrize("name", LOOPS)
-def test_samples_and_verdicts_may_be_left_out(name: str, tmp_path: Path) -> None:
-    traces = recorded(tmp_path / "t", "--pipeline", name, "--samples", "0", "--rounds", "2")
-    assert traces.signal_names == ("malformed_actions",)
-    assert not traces.has("samples")
-    for each in traces.records():
-        assert [finished.usage.llm_calls for finished in each.rounds] == [3, 3]
-        assert [finished.usage.judge_calls for finished in each.rounds] == [0, 0]
-
-
 @pytest.mark.parametrize(
     ("arguments", "most"),
     [
@@ -122,123 +81,3 @@ def test_what_it_will_take_is_said_before_it_starts(
     assert f" {most} model calls" in capsys.readouterr().err
     assert sum(each.n for each in model.requests) <= most
 
-
-@pytest.mark.parametrize("name", LOOPS)
-def test_the_cache_keeps_eight_samples_a_round(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    models = []
-
-    def connect(_: Any) -> CachedModel:
-        models.append(ScriptedModel())
-        return CachedModel(models[-1], tmp_path / "replies.sqlite")
-
-    monkeypatch.setattr(ModelOptions, "connect", connect)
-    command = ("--pipeline", name, "--rounds", "2", "--llm-stop")
-    first = recorded(tmp_path / "a", *command)
-    second = recorded(tmp_path / "b", *command)
-    plain = ScriptedModel()
-    monkeypatch.setattr(ModelOptions, "connect", lambda _: plain)
-    without = recorded(tmp_path / "c", *command)
-    assert models[1].requests == ()
-    assert untimed(first) == untimed(second) == untimed(without)
-    warm = [each for each in models[0].requests if each.temperature > 0]
-    assert [each.n for each in warm] == [8] * 6
-    seeds = [each.seed for each in warm]
-    drawn = {seed + sample for seed in seeds if seed is not None for sample in range(8)}
-    assert len(drawn) == 48
-    assert max(len(set(f.samples or ())) for each in first.records() for f in each.rounds) > 2
-
-
-KILLED = """
-import sys, time
-from suffice.cli.main import main
-from suffice.cli.options import ModelOptions
-from suffice.testing.models import ScriptedModel
-ModelOptions.connect = lambda _: ScriptedModel(delay_s=0.005)
-sys.exit(main(sys.argv[1:]))
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
-def test_a_killed_recording_goes_on_to_the_same_rows(tmp_path: Path) -> None:
-    command = ("--pipeline", "iterative", "--rounds", "3", "--llm-stop")
-    out = tmp_path / "killed"
-    arguments = [*RECORD, "--limit", "8", "--out", str(out), *command]
-    for _ in range(2):
-        before = shards(out)
-        process = subprocess.Popen(
-            [sys.executable, "-c", KILLED, *arguments],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        until = time.monotonic() + 60
-        while time.monotonic() < until and shards(out) == before:
-            time.sleep(0.005)
-        process.kill()
-        assert process.wait() == -signal.SIGKILL
-    part = read_traces(out)
-    assert 0 < part.n_questions < 8
-    assert untimed(recorded(out, *command, limit=8)) == untimed(
-        recorded(tmp_path / "whole", *command, limit=8)
-    )
-
-
-def shards(out: Path) -> set[tuple[str, int]]:
-    """What is stored, as it changes."""
-    stores = stores_at(out)
-    return {(rows.token, rows.number) for store in stores for rows in recorded_rows(store)}
-
-
-# --- ask --------------------------------------------------------------------------------------------
-@pytest.fixture
-def corpus(tmp_path: Path) -> Path:
-    folder = tmp_path / "notes"
-    folder.mkdir()
-    for name in ("Ardel", "Borel", "Cadel", "Dorel", "Edrel", "Fadel"):
-        page = f"# {name} Tower\n\n{name} Tower was founded by Mira {name}son.\n"
-        (folder / f"{name}.md").write_text(page, encoding="utf-8")
-    return folder
-
-
-@pytest.fixture
-def model(monkeypatch: pytest.MonkeyPatch) -> ScriptedModel:
-    found = ScriptedModel()
-    monkeypatch.setattr(ModelOptions, "connect", lambda _: found)
-    return found
-
-
-def answered(corpus: Path, *arguments: str) -> dict[str, Any]:
-    pytest.importorskip("bm25s")
-    return run_json("ask", QUESTION, "--corpus", str(corpus), *arguments)  # type: ignore[no-any-return]
-
-
-@pytest.mark.parametrize("name", LOOPS)
-def test_by_default_it_stops_at_an_answer_that_repeats_and_draws_no_sample(
-    name: str, corpus: Path, model: ScriptedModel
-) -> None:
-    found = answered(corpus, "--pipeline", name)
-    assert set(found["reasons"][-1]["values"]) == {"answer_repeats", "abstained"}
-    assert (found["stopped_by"], found["answer"]) == ("policy", found["reasons"][-2]["answer"])
-    usage = found["usage"]
-    assert (usage["sample_calls"], usage["judge_calls"], usage["judge_prompt_tokens"]) == (0, 0, 0)
-    assert all(each.n == 1 and each.temperature == 0 for each in model.requests)
-    assert not any("<STOP>" in str(each.prompt) for each in model.requests)
-    assert usage["llm_calls"] == len(model.requests)
-
-
-@pytest.mark.parametrize("name", LOOPS)
-def test_it_can_be_stopped_by_the_models_own_verdict(
-    name: str, corpus: Path, model: ScriptedModel
-) -> None:
-    found = answered(corpus, "--pipeline", name, "--policy", "llm_stop")
-    assert found["stopped_by"] == "policy"
-    assert found["reasons"][-1]["values"] == {"llm_stop": 1.0}
-    asked = [each for each in model.requests if "<STOP>" in str(each.prompt)]
-    usage = found["usage"]
-    assert usage["judge_calls"] == found["rounds"] == len(asked)
-    assert usage["llm_calls"] + usage["judge_calls"] == len(model.requests)
-    texts = [model.generate(each) for each in asked]
-    for each in ("prompt_tokens", "cached_tokens", "completion_tokens"):
-        assert usage[f"judge_{each}"] == sum(getattr(text, each) for text in texts)
