@@ -25,7 +25,7 @@ from suffice.live.requirements import LoopOutput, check_policy
 from suffice.loops.ranked import CumulativeSettings
 from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.unfitted import FixedPolicy
-from suffice.testing.models import Failures, ScriptedModel
+from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.records import Passage
 
 PASSAGES = tuple(Passage(id=f"p{n}", title=f"Page {n}", text=f"Fact {n} of five") for n in range(5))
@@ -92,17 +92,6 @@ def test_the_end_of_the_passages_stops_it() -> None:
     found = ask(RulePolicy(rule="answer_stable"), ScriptedModel(CHANGING))
     assert (found.answer, found.stopped_by, len(found.rounds)) == ("e", "end", 5)
     assert found.reason.startswith("pool exhausted")
-
-
-def test_a_failure_after_a_round_keeps_the_last_answer() -> None:
-    model = ScriptedModel(CHANGING, failures=Failures(containing=("Fact 1",), times=99))
-    found = ask(Reads(5), model)
-    assert found.stopped_by == "error"
-    assert found.answer == "a"
-    assert len(found.rounds) >= 1
-    model = ScriptedModel(CHANGING, failures=Failures(first=99))
-    with pytest.raises(BackendError):
-        ask(Reads(5), model)
 
 
 def failing_from(number: int, error: SufficeError) -> ScriptedModel:
@@ -212,13 +201,6 @@ def test_the_most_confident_answer(values: tuple[float | None, ...], number: int
     assert (found.answer_round, found.answer) == (number, "abcde"[number - 1])
     assert (found.confidence, len(found.rounds)) == (values[number - 1], 3)
     assert scored(*values).answer_round == 3
-
-
-def test_the_most_confident_answer_is_returned_where_the_policy_stopped_too() -> None:
-    policy = Scores(0.9, 0.1, rounds=2)
-    model, loop = ScriptedModel(CHANGING), CumulativeSettings()
-    found = answered(policy, model, loop, PASSAGES, choose="most-confident")
-    assert (found.answer_round, found.stopped_by, found.confidence) == (1, "policy", 0.9)
 
 
 @pytest.mark.parametrize(

@@ -101,16 +101,6 @@ def test_a_method_that_needs_no_fitting_reads_what_the_model_gives(
     assert policy.signals[0] == certainty
 
 
-def test_as_many_samples_as_the_policy_was_fitted_on() -> None:
-    fifths = tuple(n / 5 for n in range(1, 6))
-    assert ABRagPolicy(weights={"self_consistency": 1.0}, levels=fifths).needs.samples == 5
-    assert ABRagPolicy(weights={"self_consistency": 1.0}).needs.samples == 3
-    assert ABRagPolicy.published("self_consistency").needs.samples == 3
-    assert ABRagPolicy.published("token_probability").needs.samples == 0
-    assert RulePolicy(rule="self_consistency > 0.5").needs.samples == 3
-    assert FixedPolicy(2).needs.samples == 0
-
-
 # --- the loop it gets ---------------------------------------------------------------------------
 def test_a_fitted_policy_gets_its_samples_its_budget_and_its_warnings() -> None:
     never = replace(AGREE, stops=(Threshold(0.0), Threshold(0.0)))

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 import subprocess
 import sys
 import textwrap
-import threading
-import warnings
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -32,7 +29,7 @@ from suffice.trace.engines import SQLite
 from suffice.trace.reader import schema_of
 from suffice.trace.rounds.derive import TraceFilter, filter_traces
 from suffice.trace.rounds.reader import read_traces
-from suffice.trace.rounds.records import Draft, LoopView, Passage, QuestionRecord, Usage
+from suffice.trace.rounds.records import Draft, LoopView, QuestionRecord, Usage
 from suffice.trace.rounds.schema import QUESTIONS
 
 STABLE = RulePolicy(rule="answer_stable")
@@ -466,22 +463,6 @@ def test_a_record_is_read_while_loops_go_on_and_after(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir() if file.is_file()] == ["record.db"]
 
 
-def test_text_that_no_file_can_hold_spoils_no_record(tmp_path: Path) -> None:
-    half = "Os\ud800lo"
-    with Watch(STABLE, record=tmp_path) as watch:
-        with watch.question("Where?", question_id="before") as loop:
-            loop.observe(answer="Oslo")
-        with watch.question(half, question_id=half, gold_answers=[half]) as loop:
-            loop.observe(passages=[{"id": half, "text": half}])
-            assert loop.observe(passages=[{"id": half}], answer=half).stop is False
-            loop.answered(half)
-        assert records(tmp_path).keys() == {"before", "Os\ufffdlo"}
-    spoilt = records(tmp_path)["Os\ufffdlo"]
-    assert (spoilt.question.text, spoilt.gold.answers) == ("Os\ufffdlo", ("Os\ufffdlo",))
-    assert spoilt.rounds[-1].answer == "Os\ufffdlo"
-    assert spoilt.rounds[0].passages == (Passage(id="Os\ufffdlo", text="Os\ufffdlo"),)
-
-
 def test_an_id_that_is_taken_gets_a_number_when_its_question_begins(tmp_path: Path) -> None:
     told: dict[str, str] = {}
     for _ in range(2):
@@ -508,61 +489,8 @@ def test_the_id_of_a_loop_that_ended_before_a_round_is_free_again(tmp_path: Path
             loop.end()
 
 
-def test_threads_and_tasks_share_a_watch(tmp_path: Path) -> None:
-    watch = Watch(STABLE, record=tmp_path, mode="live", max_rounds=5)
-
-    def one(number: int) -> None:
-        with watch.question(f"{number}?", question_id=f"t{number}") as loop:
-            walk(loop)
-
-    async def many() -> None:
-        async def task(number: int) -> None:
-            async with watch.question(f"{number}?", question_id=f"a{number}") as loop:
-                while not loop.done:
-                    await asyncio.sleep(0)
-                    loop.observe(answer="Oslo")
-
-        await asyncio.gather(*map(task, range(150)))
-
-    threads = [threading.Thread(target=one, args=(number,)) for number in range(16)]
-    for thread in threads:
-        thread.start()
-    in_a_thread(many)
-    for thread in threads:
-        thread.join()
-    watch.close()
-    kept = records(tmp_path)
-    assert len(kept) == 166
-    assert {len(record.rounds) for name, record in kept.items() if name[0] == "t"} == {3}
-    assert watch.counts.questions == 166
-    assert watch.counts.lost_rounds == 0
-
-
 def refusing(*_: Any, **__: Any) -> None:
     raise OSError(28, "No space left on device")
-
-
-def test_a_full_disk_breaks_no_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    watch = Watch(record=tmp_path)
-    with monkeypatch.context() as patched:
-        patched.setattr(SQLite, "begin", refusing)
-        with pytest.warns(SufficeWarning, match="No space left"), watch.question("?") as loop:
-            walk(loop)
-        with watch.question("?") as loop:  # said once
-            walk(loop)
-        assert loop.answer == "Oslo"
-        assert watch.failing
-    assert not watch.failing  # tried again by whoever asks, though no question comes
-    assert len(records(tmp_path)) == 2
-    with watch.question("?") as loop:  # room again: nothing was lost, and a kill now loses nothing
-        walk(loop)
-    assert not watch.failing
-    assert len(records(tmp_path)) == 3
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        watch.close()
-    assert len(records(tmp_path)) == 3
-    assert watch.counts.lost_questions == 0
 
 
 def test_a_loop_that_goes_on_after_its_stop_is_recorded_as_it_went(tmp_path: Path) -> None:
@@ -628,26 +556,6 @@ def test_what_there_was_no_memory_for_is_lost_and_nothing_that_was_written_befor
         watch.close()
     kept = {one.question.text: len(one.rounds) for one in read_traces(tmp_path).records()}
     assert kept == {"before?": 5, "half?": 1, "after?": 5}
-
-
-def test_a_fork_records_beside_its_parent(tmp_path: Path) -> None:
-    code = """
-        import os, sys, warnings
-        from suffice.live.watch import Watch
-        watch = Watch(record=sys.argv[1])
-        with watch.question("?", question_id="before") as loop:
-            loop.observe(answer="Oslo")
-        child = os.fork()
-        with watch.question("?", question_id="child" if child == 0 else "parent") as loop:
-            loop.observe(answer="Oslo")
-        watch.close()
-        if child:
-            os.waitpid(child, 0)
-        """
-    subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code), str(tmp_path)], check=True, timeout=60
-    )
-    assert sorted(records(tmp_path)) == ["before", "child", "parent"]
 
 
 # --- labels --------------------------------------------------------------------------------------
@@ -720,29 +628,3 @@ def test_a_label_that_contradicts_another_is_refused_whoever_gives_it(
     assert (kept["r"].gold.answers, kept["r"].question.type) == (("Skien", "Bergen"), "place")
 
 
-def test_a_record_that_is_removed_under_a_loop_is_made_anew(tmp_path: Path) -> None:
-    watch = Watch(record=(folder := tmp_path / "traces"))
-    with watch.question("Where?", question_id="before") as loop:
-        walk(loop)
-    with watch.question("Where?", question_id="under way") as loop:
-        loop.observe(answer="Bergen")
-        loop.kept()
-        shutil.rmtree(folder)
-        loop.observe(answer="Oslo")
-        with pytest.warns(SufficeWarning, match="was removed"):
-            loop.end()
-    with watch.question("Where?", question_id="after") as after:
-        walk(after)
-    kept = records(folder)
-    # what had ended went with the file
-    assert {name: len(record.rounds) for name, record in kept.items()} == {
-        "under way": 2,
-        "after": 5,
-    }
-    assert (watch.counts.lost_rounds, watch.counts.lost_questions) == (5, 1)
-    assert [held.answer for held in kept["under way"].rounds] == ["Bergen", "Oslo"]
-    shutil.rmtree(folder)  # what was no longer held is lost, counted and said
-    with pytest.warns(SufficeWarning, match="removed"):
-        watch.close()
-    assert watch.counts.lost_rounds == watch.counts.rounds == 12
-    assert not folder.exists()

@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suffice.contracts import GenerationRequest, StopPolicy
+from suffice.contracts import GenerationRequest
 from suffice.datasets.registry import load
-from suffice.live.controller import Controller
 from suffice.loops.prompts import SearchStep
 from suffice.loops.query_loop import QueryChoice
 from suffice.loops.react import AgentAction, ReactPipeline, ReactSettings, parse_action
-from suffice.loops.record.dataset_run import Recording, record_examples
-from suffice.policies.rules.policy import RulePolicy
-from suffice.policies.unfitted import FixedPolicy
-from suffice.replay.run.replay import stop_rounds
-from suffice.retrieval.retrievers import OwnParagraphs
-from suffice.signals.asking.judge_support import JUDGE_TOKENS
 from suffice.testing.models import ScriptedModel
-from suffice.trace.rounds.reader import read_traces
-from suffice.trace.rounds.records import Passage, Round
+from suffice.trace.rounds.records import Passage
 
 QUESTION = "Who was the brother of the founder of Brill Works?"
 STEPS = (
@@ -102,55 +91,6 @@ def test_whoever_insists_on_finishing_searches_for_the_question() -> None:
 
 
 # --- what was replayed is what runs ------------------------------------------------------------------
-def without_verdict(finished: Round) -> Round:
-    signals = {name: value for name, value in finished.signals.items() if name != "llm_stop"}
-    none: dict[str, Any] = dict.fromkeys((*JUDGE_TOKENS, "latency_s"))
-    usage = replace(finished.usage, judge_calls=0, **none)
-    return replace(finished, signals=signals, usage=usage, time=None)
-
-
-def recorded(out: Path, **changes: Any) -> Any:
-    recording = Recording(
-        dataset="generated", settings=ReactSettings(rounds=4, step=2, samples=3), **changes
-    )
-    summary = record_examples(EXAMPLES, ScriptedModel(), out, recording, lambda _: None)
-    assert summary.failed == 0
-    return read_traces(out)
-
-
-def test_the_live_loop_stops_where_replay_says_in_the_rounds_that_were_recorded(
-    tmp_path: Path,
-) -> None:
-    traces = recorded(tmp_path / "t")
-    by_id = {each.question.id: each.rounds for each in traces.records()}
-    policies: Sequence[tuple[StopPolicy, bool]] = (
-        (RulePolicy(rule="llm_stop"), True),
-        (RulePolicy(rule="llm_stop and answer_stable"), True),
-        (RulePolicy(rule="answer_stable or malformed_actions > 1"), False),
-        (RulePolicy(rule="self_consistency > 0.7"), False),
-        (FixedPolicy(2), False),
-    )
-    stopped = set()
-    for policy, verdicts in policies:
-        expected = dict(zip(traces.question_ids, stop_rounds(policy, traces), strict=True))
-        settings = ReactSettings(rounds=4, step=2, samples=3, verdicts=verdicts)
-        for each in EXAMPLES:
-            live = Controller(policy, max_rounds=4)
-            loop = ReactPipeline(ScriptedModel(), settings)
-            for finished in loop.rounds(each.question, OwnParagraphs(each.passages)):
-                before = by_id[each.question.id][len(live.rounds)]
-                assert without_verdict(finished) == without_verdict(before)
-                if verdicts:
-                    assert finished.signals == before.signals
-                    for name in ("judge_calls", *JUDGE_TOKENS):
-                        assert getattr(finished.usage, name) == getattr(before.usage, name)
-                if live.observe(finished).stop:
-                    break
-            assert len(live.rounds) == expected[each.question.id]
-            stopped.add((policy.kind, len(live.rounds)))
-    assert {rounds for _, rounds in stopped} == {1, 2, 3, 4}
-
-
 SEARCHES = [
     "Thought: who wrote it?\nAction: Search[Ada Rusk]",
     "Action: Search[Ada Rusk]",

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
-import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,9 +15,9 @@ from suffice.errors import BackendError, DataError, StorageError, SufficeError, 
 from suffice.llm.wire import NoReply
 from suffice.loops.record.dataset_run import RecorderSettings, Task, record
 from suffice.loops.record.session import Progress, RecordSummary
-from suffice.trace.recording import RecordWriter, StoredRecord, failures_of
+from suffice.trace.recording import failures_of
 from suffice.trace.rounds.reader import read_traces
-from suffice.trace.rounds.records import Gold, Passage, Question, QuestionRecord, Round
+from suffice.trace.rounds.records import Gold, Passage, Question, Round
 
 
 class Nothing:
@@ -290,17 +287,6 @@ def test_a_server_that_wants_to_be_left_alone_ends_it_at_once(tmp_path: Path) ->
     assert 2 <= read_traces(tmp_path).n_questions <= 4
 
 
-def test_a_reason_with_broken_text_is_kept(tmp_path: Path) -> None:
-    class Broken(Scripted):
-        def rounds(self, question: Question, retriever: Retriever) -> Iterator[Round]:
-            if question.id == "q02":
-                raise BackendError("the server said \ud83d")
-            yield Round(answer="fine")
-
-    assert recorded(tmp_path, Broken()).failed == 1
-    assert failures(tmp_path)["q02"][0] == "the server said \ufffd"
-
-
 def test_a_question_without_rounds_is_a_failure(tmp_path: Path) -> None:
     class Empty(Scripted):
         def rounds(self, question: Question, retriever: Retriever) -> Iterator[Round]:
@@ -361,32 +347,6 @@ def test_an_interrupt_ends_cleanly_and_keeps_what_is_finished(out: Path) -> None
     assert rest == RecordSummary(recorded=30 - summary.recorded, before=summary.recorded, failed=0)
     assert list(read_traces(out).question_ids) == ids(30)
     assert not list(out.parent.glob("**/*.tmp"))
-
-
-def test_an_interrupt_during_a_write_does_not_lose_it(
-    out: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The write goes on in its own thread while the interrupted one waits for it."""
-    plain_add = RecordWriter.add
-    main = threading.main_thread().ident
-    assert main is not None
-    interrupted: list[str] = []
-
-    def slow_add(self: RecordWriter[QuestionRecord], records: Sequence[StoredRecord]) -> None:
-        if records and not interrupted:
-            interrupted.append(str(records[0][0][0]))
-            signal.pthread_kill(main, signal.SIGINT)
-            time.sleep(0.05)
-        plain_add(self, records)
-
-    monkeypatch.setattr(RecordWriter, "add", slow_add)
-    summary = recorded(out, Scripted(), count=8, concurrency=1)
-    assert summary.interrupted
-    found = read_traces(out).question_ids
-    assert set(interrupted) <= set(found)
-    assert summary.recorded == len(found) < 8
-    assert recorded(out, Scripted(), count=8).before == len(found)
-    assert list(read_traces(out).question_ids) == ids(8)
 
 
 def test_a_defect_in_the_pipeline_is_not_swallowed(tmp_path: Path) -> None:
