@@ -14,7 +14,6 @@ from tests.integrations.agent_server import AgentServer, agent_server, in_order
 from tests.integrations.watching import NEWS, QUESTION, STABLE, Asked, Search, Watching, found
 
 import suffice
-from suffice.errors import UsageError
 from suffice.integrations.langchain import SufficeMiddleware
 from suffice.policies.file import policy_hash
 from suffice.trace.rounds.records import QuestionRecord
@@ -300,7 +299,3 @@ def test_a_provider_may_be_asked_in_another_way(server: AgentServer) -> None:
     assert server.bodies[-1]["tools"]
 
 
-def test_a_version_without_middleware_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr("langchain.agents.middleware.AgentMiddleware")
-    with pytest.raises(UsageError, match="AgentMiddleware"):
-        SufficeMiddleware(suffice.Watch(NEWS))
