@@ -24,12 +24,7 @@ from typing import (
 )
 
 from cyclopts import App, CycloptsError, Group, Parameter
-from cyclopts.exceptions import (
-    MissingArgumentError,
-    UnknownCommandError,
-    UnknownOptionError,
-    UnusedCliTokensError,
-)
+from cyclopts.exceptions import UnknownOptionError
 
 from suffice.costs.usage import Charging, CostModel
 from suffice.errors import UsageError, did_you_mean
@@ -195,7 +190,7 @@ def run(app: App, words: Sequence[str]) -> int:
             help_on_error=False,
         )
     except CycloptsError as error:
-        raise UsageError(_refusal(error, app, words)) from error
+        raise UsageError(_refusal(error, app)) from error
     if getattr(called, "__name__", "") == "help_print":
         asked = [word for word in words if word not in ("--help", "-h")]
         chain, apps, _ = app.parse_commands(asked)
@@ -212,32 +207,15 @@ def _names(app: App) -> list[str]:
     return [name for name in app if not name.startswith("-")]
 
 
-def _refusal(error: CycloptsError, app: App, words: Sequence[str]) -> str:
-    """What was found and what is allowed, and where the options are told."""
+def _refusal(error: CycloptsError, app: App) -> str:
+    """What was found and what was meant, and where the options are told."""
+    error.verbose = False  # else it names the function in the source
+    said = str(error).strip()
+    explain = getattr(error.target, "explain", None)
+    if isinstance(error, UnknownOptionError) and explain is not None:
+        said = explain((error.token.keyword or error.token.value).partition("=")[0]) or said
     typed = " ".join([app.name[0], *(error.command_chain or ())])
-    options: Sequence[FieldOption] = getattr(error.target, "options", ())
-    flags = [option.flag for option in options if not option.option.positional]
-    unknown = [w for w in words if w.startswith("--") and w.partition("=")[0] not in flags]
-    match error:
-        case UnknownCommandError(app=App() as asked, unused_tokens=[word, *_]):
-            names = _names(asked)
-            known = ", ".join(map(repr, names))
-            said = f"there is no command {word!r}; known: {known}{did_you_mean(word, names)}"
-        case UnknownOptionError():
-            flag = (error.token.keyword or error.token.value).partition("=")[0]
-            explain = getattr(error.target, "explain", None)
-            said = f"unrecognized arguments: {flag}{did_you_mean(flag, flags)}"
-            said = (explain and explain(flag)) or said
-        case UnusedCliTokensError(unused_tokens=unused):
-            said = f"unrecognized arguments: {' '.join(unused or ())}"
-        case MissingArgumentError(argument=argument) if argument is not None:
-            flag = next(iter(argument.parameter.name or ()))
-            said = f"{flag} needs a value" if flag in words else f"{flag} is missing"
-            if unknown and flag not in words:
-                said += f"; found {unknown[0]}{did_you_mean(unknown[0], flags)}"
-        case _:
-            said = str(error)
-    return f"{said}{' See' if said.endswith('?') else '; see'} '{typed} --help'"
+    return f"{said}{'' if said.endswith(('.', '?')) else '.'} See '{typed} --help'"
 
 
 T = TypeVar("T")

@@ -98,8 +98,8 @@ def test_every_kind_of_field() -> None:
         (["--how", "well"], "'slow' or 'fast'"),
         (["--pair", "3"], "must be A:B, found '3'"),
         (["--names", ""], "separated"),
-        (["--shar", "1"], "'--share'"),
-        (["--share"], "needs a value"),
+        (["--shar", "1"], "Did you mean --share"),
+        (["--share"], "--share requires"),
         (["one"], "one"),
     ],
 )
