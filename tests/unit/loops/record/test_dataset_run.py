@@ -14,7 +14,7 @@ from suffice.loops.follow_up import IterativeSettings
 from suffice.loops.ranked import BudgetedSettings, CumulativeSettings
 from suffice.loops.record.dataset_run import Recording, record_examples
 from suffice.loops.record.session import RecordSummary
-from suffice.retrieval.retrievers import OwnParagraphs, Retrieval, pooled_passages
+from suffice.retrieval.retrievers import OwnParagraphs, Retrieval
 from suffice.signals.asking.meaning_clusters import cluster_samples, cluster_traces, clustered_by
 from suffice.testing.encoders import HashingEncoder
 from suffice.testing.models import ScriptedModel
@@ -99,14 +99,6 @@ def test_round_0_is_recorded_beside_the_rounds_and_resumed(tmp_path: Path) -> No
         record(tmp_path / "t")
 
 
-def test_what_is_off_is_not_stated_so_that_older_recordings_go_on(tmp_path: Path) -> None:
-    record(tmp_path / "t", EXAMPLES[:2])
-    run = read_traces(tmp_path / "t").origin.run
-    assert not {"closed_book", "judge"} & set(run)
-    with pytest.raises(UsageError, match="judge was None, now True"):
-        record(tmp_path / "t", settings=CumulativeSettings(rounds=2, judge=True))
-
-
 def test_the_prompts_name_says_how_the_final_answer_was_asked_for(tmp_path: Path) -> None:
     """A recording of before there was a choice goes on, and none goes on by the other prompt."""
     short = IterativeSettings(rounds=2, samples=0)
@@ -174,19 +166,6 @@ def test_a_choice_made_for_the_model_may_be_made_by_hand_later(tmp_path: Path) -
         record(tmp_path / "t", settings=voting)
 
 
-def test_a_model_without_log_probabilities_is_said_to_vote(tmp_path: Path) -> None:
-    recording = Recording(dataset="generated", settings=BUDGETED)
-    model = ScriptedModel(logprobs=False)
-    record_examples(EXAMPLES[:2], model, tmp_path / "t", recording, lambda _: None)
-    traces = read_traces(tmp_path / "t")
-    run = traces.origin.run
-    assert (run["certainty"], run["samples"]) == ("self_consistency", 3)
-    assert run["certainty_reason"] == "the model gives no log-probabilities"
-    assert not traces.has("tokens")
-    for found in traces.records():
-        assert all((x.usage.llm_calls, x.usage.sample_calls) == (3, 0) for x in found.rounds)
-
-
 def test_a_recording_of_before_the_other_retrievers_goes_on(tmp_path: Path) -> None:
     """What the first versions wrote is what is written now."""
     record(tmp_path / "t", EXAMPLES[:2])
@@ -210,19 +189,6 @@ def test_a_recording_of_before_the_other_retrievers_goes_on(tmp_path: Path) -> N
         "seed": 42,
         "version": VERSION,
     }
-
-
-def test_encoding_a_pool_is_told(tmp_path: Path) -> None:
-    told: list[tuple[int, int]] = []
-    dense = Retrieval(name="dense", encoder=HashingEncoder())
-    record(
-        tmp_path / "t",
-        retrieval=dense,
-        corpus="pooled",
-        on_encoded=lambda finished, planned: told.append((finished, planned)),
-    )
-    assert told
-    assert told[-1][0] == told[-1][1] == len(pooled_passages(each.passages for each in EXAMPLES))
 
 
 def test_samples_are_clustered_as_they_are_drawn(tmp_path: Path) -> None:
