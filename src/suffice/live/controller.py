@@ -15,8 +15,6 @@ from suffice.live.watching import LiveSettings, Watching, hash_of
 from suffice.policies.file import (
     PolicyFile,
     check_version,
-    load_policy,
-    names_policy_file,
     pack_policy,
     unpack_policy,
 )
@@ -72,8 +70,7 @@ class Controller:
         cls, path: str | Path, *, max_rounds: int | None = None, strict: bool = False
     ) -> Controller:
         """A controller from a policy file; its budget is the file's unless given here."""
-        given = load_policy(path) if names_policy_file(str(path)) else path
-        return cls(given, max_rounds=max_rounds, strict=strict)
+        return cls(path, max_rounds=max_rounds, strict=strict)
 
     @property
     def policy(self) -> StopPolicy:

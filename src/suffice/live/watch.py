@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 from suffice._version import VERSION
-from suffice.contracts import StopPolicy, whole_text
-from suffice.errors import DataError, SufficeWarning, UsageError
+from suffice.contracts import StopPolicy
+from suffice.errors import SufficeWarning, UsageError
 from suffice.live.budgets import Budgets
 from suffice.live.loop import OWN_ID, Loop
 from suffice.live.privacy import Privacy, Texts, without_secrets
@@ -231,20 +231,16 @@ class Watch:
         DataError
             For an id, a text or a gold answer that is no text.
         """
-        for what, given in (("text", text), ("question_id", question_id)):
-            if not isinstance(given, str) and not (what == "question_id" and given is None):
-                raise DataError(f"must be text, found {given!r:.60}", column=what)
-        named = question_id is not None
-        name = uuid.uuid4().hex[:20] if question_id is None else whole_text(question_id)
-        if not name or name in self._watching.under_way:
+        name = uuid.uuid4().hex[:20] if question_id is None else question_id
+        asked = Question(id=name, text=text, type=question_type, split=split)
+        if not asked.id or asked.id in self._watching.under_way:
             what = f"the question {name!r} is under way" if name else "an empty question_id"
             raise UsageError(f"{what}; {OWN_ID}")
         gold = Gold(
             answers=gold_answers,  # type: ignore[arg-type]
             passage_ids=gold_passage_ids,  # type: ignore[arg-type]
         )
-        asked = Question(id=name, text=text, type=question_type, split=split)
-        return Loop(self._watching, asked, gold, named=named)
+        return Loop(self._watching, asked, gold, named=question_id is not None)
 
     def label(
         self,
