@@ -102,4 +102,3 @@ def test_with_the_embedded_model(tmp_path: Path) -> None:
     assert all(math.isnan(value) or value in (1, 2, 3, 4, 5) for value in values)
     assert np.isfinite(values).sum() >= judged
     assert stored.traces.table.column("judge_calls").to_pylist() == [1] * rounds * questions
-

@@ -297,5 +297,3 @@ def test_a_provider_may_be_asked_in_another_way(server: AgentServer) -> None:
     agent_of(server, middleware).invoke({"messages": "Where?"})
     assert server.bodies[-1]["tool_choice"] == "none"
     assert server.bodies[-1]["tools"]
-
-

@@ -160,5 +160,3 @@ def test_runs_inside_tools_other_tools_and_structured_answers(tmp_path: Path) ->
     (record,) = records(tmp_path).values()
     assert [held.action for held in record.rounds] == ["expert", "expert"]
     assert [held.usage.llm_calls for held in record.rounds] == [2, 2]
-
-

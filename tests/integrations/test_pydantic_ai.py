@@ -134,5 +134,3 @@ def test_a_run_that_fails_is_kept(server: AgentServer, tmp_path: Path) -> None:
         agent(server, watch).run_sync(QUESTION, usage_limits=limits)
     (record,) = records(tmp_path).values()
     assert (len(record.rounds), record.stopped_by) == (3, "error")
-
-

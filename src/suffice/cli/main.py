@@ -44,9 +44,7 @@ COMMANDS = {
     "monitor": ("monitor", "whether a promise of coverage still holds in use"),
 }
 """Every command with its module of ``suffice.cli.commands`` and its line of help."""
-_MEASURING = frozenset(
-    {"choose", "diagnose", "fit", "replay", "report", "search", "sweep", "view"}
-)
+_MEASURING = frozenset({"choose", "diagnose", "fit", "replay", "report", "search", "sweep", "view"})
 
 
 def build_app(chosen: str = "") -> App:

@@ -182,7 +182,9 @@ class PythonRetriever:
                 'first, of suffice.Passage, of {"text": ..., "id": ..., "title": ..., "score": ...} with at '
                 f"least the text, or of texts ({error})"
             ) from error
-        return passages if all(isinstance(item, Passage) for item in items) else self._scored(passages)
+        return (
+            passages if all(isinstance(item, Passage) for item in items) else self._scored(passages)
+        )
 
     def _scored(self, passages: Sequence[Passage]) -> tuple[Passage, ...]:
         """The passages with scores that fall; where there are none, one over the rank."""

@@ -134,9 +134,7 @@ class Answered:
                 )
             ],
             "passages": [
-                asdict(passage)
-                for finished in self.rounds
-                for passage in finished.passages or ()
+                asdict(passage) for finished in self.rounds for passage in finished.passages or ()
             ],
             "usage": {**total_usage(self.rounds), "usd": self.usd},
             "saved": asdict(self.saved),

@@ -57,7 +57,9 @@ class Budgets:
 class Spending:
     """What a question has cost so far, by what its rounds say, against its budgets."""
 
-    ends_uncounted = False  # whether a budget that cannot be kept ends the loop; else a warning says so
+    ends_uncounted = (
+        False  # whether a budget that cannot be kept ends the loop; else a warning says so
+    )
 
     def __init__(self, budgets: Budgets) -> None:
         self._budgets = budgets

@@ -452,8 +452,7 @@ def put_alone(model: ChatModel, earlier: Sequence[Message], question: str) -> tu
     """The question as one that needs no conversation, by one greedy call, and what that cost."""
     said = [*earlier, Message(role="user", content=question)]
     lines = [
-        f"{turn.role.capitalize()}: {' '.join(turn.content.split())[:_MOST_SAID]}"
-        for turn in said
+        f"{turn.role.capitalize()}: {' '.join(turn.content.split())[:_MOST_SAID]}" for turn in said
     ]
     prompt = "\n".join([_ALONE, "", *lines, "Question:"])
     chats = model.api == "chat"

@@ -313,8 +313,14 @@ _EXAMPLES: tuple[_Worked, ...] = (
     _Worked(
         question="Who was the brother of the director of the film The Quiet Orchard?",
         steps=(
-            _step("Who directed the film The Quiet Orchard?", shelved("The Quiet Orchard"), "Bram Essiwick"),
-            _step("Who was the brother of Bram Essiwick?", shelved("Bram Essiwick"), "Dorrit Essiwick"),
+            _step(
+                "Who directed the film The Quiet Orchard?",
+                shelved("The Quiet Orchard"),
+                "Bram Essiwick",
+            ),
+            _step(
+                "Who was the brother of Bram Essiwick?", shelved("Bram Essiwick"), "Dorrit Essiwick"
+            ),
         ),
         answer="Dorrit Essiwick",
         confidence=5,
@@ -325,13 +331,21 @@ _EXAMPLES: tuple[_Worked, ...] = (
     _Worked(
         question="Who opened the older of the Hollin Bridge and the Saltmere Bridge?",
         steps=(
-            _step("When was the Hollin Bridge opened, and by whom?", shelved("Hollin Bridge"), "1877, by Dorrit Vane"),
+            _step(
+                "When was the Hollin Bridge opened, and by whom?",
+                shelved("Hollin Bridge"),
+                "1877, by Dorrit Vane",
+            ),
             _step(
                 "When was the Saltmere Bridge opened?",
                 (Passage(id="", title="Saltmere", text=_MOUTH),),
                 "unknown",
             ),
-            _step("Who opened the Saltmere Bridge over the Iver, and in what year?", shelved("Saltmere Bridge"), "Piers Okonwe, in 1851"),
+            _step(
+                "Who opened the Saltmere Bridge over the Iver, and in what year?",
+                shelved("Saltmere Bridge"),
+                "Piers Okonwe, in 1851",
+            ),
         ),
         answer="Piers Okonwe",
         confidence=4,

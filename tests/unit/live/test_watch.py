@@ -626,5 +626,3 @@ def test_a_label_that_contradicts_another_is_refused_whoever_gives_it(
     kept = records(tmp_path)
     assert (kept["q"].gold.answers, kept["q"].scores) == (("Oslo",), {1: 0.5})
     assert (kept["r"].gold.answers, kept["r"].question.type) == (("Skien", "Bergen"), "place")
-
-

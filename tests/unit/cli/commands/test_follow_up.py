@@ -80,4 +80,3 @@ def test_what_it_will_take_is_said_before_it_starts(
     recorded(tmp_path / "t", *arguments)
     assert f" {most} model calls" in capsys.readouterr().err
     assert sum(each.n for each in model.requests) <= most
-

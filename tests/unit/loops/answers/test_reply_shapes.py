@@ -108,5 +108,3 @@ def test_the_margin_is_that_of_the_first_token_that_is_no_markup(
     else:
         assert pieces[round(margin)] == first
         assert "".join(pieces[: round(margin)]).count("Answer") == 1
-
-
