@@ -251,7 +251,7 @@ class QueryLoop(SteppedLoop):
 
 @dataclass(slots=True, kw_only=True)
 class After:
-    """What is asked after a round: whether to end, as the next ``choice`` or apart, where it is ``wanted``."""
+    """What is asked after a round where it is ``wanted``: whether to end, as the next ``choice`` or apart."""
 
     loop: QueryLoop
     question: str
