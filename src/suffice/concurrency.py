@@ -37,11 +37,6 @@ def width_of(model: object) -> int:
     return int(getattr(model, "concurrency", 1))
 
 
-def computes_here(model: object) -> bool:
-    """Whether a model computes on this machine's processors: its optional attribute ``computes_here``."""
-    return bool(getattr(model, "computes_here", False))
-
-
 def started(work: Callable[[], object], name: str) -> threading.Thread:
     """A thread that does the work, and keeps no process from its end."""
     thread = threading.Thread(target=work, name=f"suffice-{name}", daemon=True)
@@ -203,19 +198,7 @@ class Aside(Generic[_Result]):
     def _run(self) -> None:
         _HERE.work = self._cuttable
         with suppress(BaseException):
-            self._do()
-
-    def _do(self) -> None:
-        try:
-            self._future.set_result(self._work())
-        except BaseException as error:
-            self._future.set_exception(error)
-            raise
-
-    def result(self) -> _Result:
-        """What the work gave, waited for; its error is raised here."""
-        self.wanted = True
-        return self._future.result()
+            self._work()
 
     def cut(self, *, wait: bool = True) -> None:
         """Cut what it waits for, as far as that can be, and wait for its end unless told not to."""

@@ -38,10 +38,6 @@ class Option:
         What it is where no value follows; ``None``: a value must.
     positional
         Whether it is a word of its own, without a name before it, ahead of the command's others.
-    older
-        An older spelling that is still read and not shown.
-    otherwise
-        Added to the refusal where several settings share options and the chosen one has not this one.
     """
 
     help: str
@@ -54,8 +50,6 @@ class Option:
     several: bool = False
     bare: Any = None
     positional: bool = False
-    older: str | None = None
-    otherwise: str | None = None
 
 
 _MOST_THRESHOLDS = 10_000

@@ -63,7 +63,6 @@ OTHERS = (
     "policies",
     "diagnose own.parquet --bootstrap 20",
     "search own.parquet --signals answer_stable,overlap --bootstrap 20",
-    "measure own.parquet --out measures",
     "view own.parquet --bundle bundle",
     "sweep own.parquet --bootstrap 20",
     "choose own.parquet --out chosen --max-signals 1 --bootstrap 20",

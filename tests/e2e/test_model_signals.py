@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import math
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -67,6 +63,9 @@ def test_closed_book_and_judge_from_record_to_replay(recorded: Path, tmp_path: P
     [
         (["--only", "overlap", "--llm", "scripted"], "--llm"),
         (["--only", "overlap", "--reranker", "x"], "rerank_top_score"),
+        (["--only", "overlap", "--encoder", "x"], "--encoder"),
+        (["--only", "overlap", "--nli", "x"], "--nli"),
+        (["--encoder-model", "m"], "--encoder URL"),
         (["--encoder", "http://127.0.0.1:9"], "--encoder-model M"),
         (["--only", "judge_support", "--llm", "nonsense"], "'nonsense'"),
     ],
@@ -76,24 +75,6 @@ def test_refusals(arguments: list[str], part: str, recorded: Path, tmp_path: Pat
     assert (done.returncode, done.stdout) == (2, "")
     assert part in done.stderr
     assert not (tmp_path / "t.parquet").exists()
-
-
-def test_ask_with_a_judge_counts_its_calls(tmp_path: Path) -> None:
-    (tmp_path / "notes").mkdir()
-    for name in ("Ardel", "Borel", "Cadel"):
-        (tmp_path / "notes" / f"{name}.md").write_text(f"# {name}\n\n{name} is a Tower.\n")
-    document = run_json(
-        "ask", "Who is Ardel?", "--corpus", tmp_path / "notes", "--llm", "scripted",
-        "--policy", "judge_support >= 1",
-    )  # fmt: skip
-    assert (document["rounds"], document["stopped_by"]) == (1, "policy")
-    assert (document["usage"]["llm_calls"], document["usage"]["judge_calls"]) == (1, 1)
-    assert 1 <= document["reasons"][0]["values"]["judge_support"] <= 5
-    without = run_json(
-        "ask", "Who is Ardel?", "--corpus", tmp_path / "notes", "--llm", "scripted",
-        "--policy", "fixed-2",
-    )  # fmt: skip
-    assert without["usage"]["judge_calls"] == 0
 
 
 @pytest.mark.slow
@@ -121,35 +102,3 @@ def test_with_the_embedded_model(tmp_path: Path) -> None:
     assert all(math.isnan(value) or value in (1, 2, 3, 4, 5) for value in values)
     assert np.isfinite(values).sum() >= judged
     assert stored.traces.table.column("judge_calls").to_pylist() == [1] * rounds * questions
-
-
-def test_an_interrupted_judge_keeps_what_it_rated(recorded: Path, tmp_path: Path) -> None:
-    """Slowed down by a model that sleeps, then Ctrl-C; a second run asks the rest."""
-    code = (
-        "import sys\n"
-        "from suffice.cli import main\nfrom suffice.cli.options import ModelOptions\n"
-        "from suffice.testing.models import ScriptedModel\n"
-        "ModelOptions.connect = lambda _: ScriptedModel(delay_s=0.3)\n"
-        "sys.exit(main.main(sys.argv[1:]))\n"
-    )
-    out = tmp_path / "t.parquet"
-    arguments = ["signals", recorded, "--out", out, "--only", "judge_support", "--llm", "scripted"]
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stderr is not None
-    assert "rounds judged" in process.stderr.readline()
-    time.sleep(0.2)
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
-    assert process.returncode == 130
-    _, there = read_traces(out).stored_signal("judge_support")
-    assert 3 <= there.sum() < 30
-    document = run_json(
-        "signals", out, "--out", out, "--only", "judge_support", "--llm", "scripted"
-    )
-    assert document["judge"]["calls"] == 30 - there.sum()
-    assert read_traces(out).stored_signal("judge_support")[1].all()

@@ -14,7 +14,6 @@ from tests.integrations.agent_server import AgentServer, agent_server, in_order
 from tests.integrations.watching import NEWS, QUESTION, STABLE, Asked, Search, Watching, found
 
 import suffice
-from suffice.errors import UsageError
 from suffice.integrations.langchain import SufficeMiddleware
 from suffice.policies.file import policy_hash
 from suffice.trace.rounds.records import QuestionRecord
@@ -172,6 +171,25 @@ def test_streams_show_the_answer_and_no_draft(server: AgentServer, mode: str) ->
     assert server.with_tools == [True, False] * 6 + [True]
 
 
+def test_only_the_tools_named_make_rounds_and_a_failed_call_brings_nothing(
+    server: AgentServer, tmp_path: Path
+) -> None:
+    watch = suffice.Watch(None, record=tmp_path)
+    agent_of(server, SufficeMiddleware(watch, tools=["browse"])).invoke({"messages": "Where?"})
+    assert watch.counts.rounds == 0
+
+    def broken(query: str) -> str:
+        """Search."""
+        raise core.ToolException("no such shelf")
+
+    tool = core.tool("search")(broken)
+    tool.handle_tool_error = True
+    with watch:
+        agent_of(server, SufficeMiddleware(watch), tools=[tool]).invoke({"messages": "Where?"})
+    (record,) = records(tmp_path)
+    assert {held.passages for held in record.rounds} == {()}
+
+
 def test_a_run_that_fails_is_kept_as_failed(server: AgentServer, tmp_path: Path) -> None:
     """By its tool, or by LangGraph's limit of steps; a call of the model tried again is one round."""
 
@@ -231,6 +249,33 @@ def test_a_thread_goes_on_where_it_was_left_here_and_in_another_process(
     assert len(kept[said(result)["question_id"]].rounds) == 4
 
 
+def test_another_question_on_a_thread_ends_the_one_that_failed_there(
+    server: AgentServer, tmp_path: Path
+) -> None:
+    calls: list[str] = []
+
+    def search(query: str) -> str:
+        """Search the notes."""
+        calls.append(query)
+        if len(calls) == 3:
+            raise OSError("lost")
+        return query
+
+    config = {"configurable": {"thread_id": "t1"}}
+    with suffice.Watch(NEWS, record=tmp_path) as watch:
+        saver, tool = memory.MemorySaver(), core.tool("search")(search)
+        agent = agent_of(server, SufficeMiddleware(watch), tools=[tool], checkpointer=saver)
+        with pytest.raises(OSError, match="lost"):
+            agent.invoke({"messages": "first"}, config)
+        agent.invoke({"messages": "second"}, config)
+    kept = {record.question.text: record for record in records(tmp_path)}
+    assert {text: record.stopped_by for text, record in kept.items()} == {
+        "first": "error",
+        "second": "end",
+    }
+    assert len(kept["first"].rounds) == 2
+
+
 def test_deepagents_are_stopped_alike(server: AgentServer) -> None:
     deep = pytest.importorskip("deepagents")
     watch = suffice.Watch(NEWS, mode="live")
@@ -252,9 +297,3 @@ def test_a_provider_may_be_asked_in_another_way(server: AgentServer) -> None:
     agent_of(server, middleware).invoke({"messages": "Where?"})
     assert server.bodies[-1]["tool_choice"] == "none"
     assert server.bodies[-1]["tools"]
-
-
-def test_a_version_without_middleware_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr("langchain.agents.middleware.AgentMiddleware")
-    with pytest.raises(UsageError, match="AgentMiddleware"):
-        SufficeMiddleware(suffice.Watch(NEWS))

@@ -25,7 +25,6 @@ from tests.integrations.watching import (  # noqa: E402
 )
 
 import suffice  # noqa: E402
-import suffice.integrations.openai_agents as adapter  # noqa: E402
 from agents import Agent, MaxTurnsExceeded, ModelSettings, RunHooks, function_tool  # noqa: E402
 from suffice.integrations.openai_agents import SufficeRunner  # noqa: E402
 
@@ -161,10 +160,3 @@ def test_runs_inside_tools_other_tools_and_structured_answers(tmp_path: Path) ->
     (record,) = records(tmp_path).values()
     assert [held.action for held in record.rounds] == ["expert", "expert"]
     assert [held.usage.llm_calls for held in record.rounds] == [2, 2]
-
-
-def test_a_version_without_what_is_needed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    adapter._point.cache_clear()
-    monkeypatch.delattr(agents.RunHooks.__origin__, "on_llm_start")
-    with pytest.raises(suffice.UsageError, match="on_llm_start"):
-        SufficeRunner(suffice.Watch())

@@ -29,7 +29,6 @@ from tests.integrations.watching import (  # noqa: E402
 )
 
 import suffice  # noqa: E402
-import suffice.integrations.pydantic_ai as adapter  # noqa: E402
 from suffice.integrations.pydantic_ai import suffice_capability  # noqa: E402
 
 
@@ -135,10 +134,3 @@ def test_a_run_that_fails_is_kept(server: AgentServer, tmp_path: Path) -> None:
         agent(server, watch).run_sync(QUESTION, usage_limits=limits)
     (record,) = records(tmp_path).values()
     assert (len(record.rounds), record.stopped_by) == (3, "error")
-
-
-def test_a_version_without_what_is_needed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    adapter._capability.cache_clear()
-    monkeypatch.delattr(pydantic_ai.capabilities.AbstractCapability, "wrap_model_request")
-    with pytest.raises(suffice.UsageError, match="wrap_model_request"):
-        suffice_capability(suffice.Watch())

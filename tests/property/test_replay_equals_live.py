@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from dataclasses import replace
@@ -15,7 +16,7 @@ from tests.every_policy import policies
 from tests.properties import examples
 from tests.question_records import question_records
 
-from suffice.contracts import ConfidentPolicy, PolicyTable
+from suffice.contracts import ConfidentPolicy, PolicyTable, StopPolicy
 from suffice.errors import UsageError
 from suffice.live.controller import Controller
 from suffice.live.watch import Watch
@@ -26,14 +27,14 @@ from suffice.replay.run.answers import answer_rounds
 from suffice.replay.run.replay import stop_rounds
 from suffice.scoring import AnswerChoice
 from suffice.signals.table import lack, signal_table
-from suffice.testing.conformance import check_checkpoints, check_policy, incomplete_rounds
+from suffice.testing.conformance import check_policy, incomplete_rounds
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import QuestionRecord, Round
 from suffice.trace.rounds.writer import write_traces
 
 
-@settings(deadline=None, max_examples=examples(40), suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=8, suppress_health_check=[HealthCheck.too_slow])
 @given(records=question_records())
 def test_first_live_stop_is_the_replayed_one(records: list[QuestionRecord]) -> None:
     for policy in policies():
@@ -75,6 +76,21 @@ def test_replay_stops_where_live_loops_stop(file: Path) -> None:
         assert stop_rounds(policy, to_trace_set(cut)).tolist() == stops.tolist()
 
 
+def check_checkpoints(policy: StopPolicy, record: QuestionRecord) -> None:
+    """A loop that goes on from a checkpoint, through JSON, decides as it would have without."""
+    whole = Controller(policy).start(record.question.text, question_id=record.question.id)
+    resumed = whole.copy().start(record.question.text, question_id=record.question.id)
+    for finished in record.rounds:
+        checkpoint = json.dumps(resumed.to_dict(), allow_nan=False)
+        resumed = Controller.from_dict(json.loads(checkpoint))
+        with incomplete_rounds():
+            wanted = whole.observe(finished)
+            assert resumed.observe(finished) == wanted
+        assert repr(resumed.rounds) == repr(whole.rounds)
+        if wanted.stop:
+            break
+
+
 @pytest.mark.filterwarnings("ignore:EXECUTE can never be chosen")
 @settings(deadline=None, max_examples=2, suppress_health_check=list(HealthCheck))
 @given(records=question_records(max_questions=3))
@@ -89,7 +105,8 @@ def test_it_holds_through_files(records: list[QuestionRecord], tmp_path: Path) -
         assert policy_document(loaded) == policy_document(policy)
         check_policy(loaded, records)
         check_policy(policy, read_back)
-        check_checkpoints(policy, records)
+        for record in records:
+            check_checkpoints(policy, record)
 
 
 @settings(deadline=None, max_examples=examples(20), suppress_health_check=[HealthCheck.too_slow])

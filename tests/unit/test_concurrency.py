@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from suffice.concurrency import as_here, rest, side_by_side
+from suffice.concurrency import Aside, as_here, may_be_cut, rest, side_by_side
 from suffice.errors import BackendError, UsageError
 
 
@@ -130,3 +130,22 @@ def test_the_first_error_is_the_one_to_tell() -> None:
 def test_no_worker_at_all() -> None:
     with pytest.raises(UsageError, match="concurrency must be at least 1, found 0"):
         side_by_side(Squares(), [1], concurrency=0)
+
+
+def test_work_aside_that_is_cut_ends_at_its_next_block() -> None:
+    reached: list[str] = []
+    go = threading.Event()
+
+    def work() -> None:
+        go.wait(5)
+        reached.append("before")
+        with may_be_cut():
+            reached.append("never")
+
+    aside = Aside(work)
+    threading.Timer(0.02, go.set).start()
+    aside.cut()
+    assert reached == ["before"]
+    with may_be_cut(lambda: reached.append("nobody cuts this thread")):
+        reached.append("after")
+    assert reached == ["before", "after"]

@@ -38,16 +38,13 @@ COMMANDS = {
     "fit": ("fit", "calibrate, train or certify a policy on the tune split"),
     "replay": ("replay", "score policies on recorded rounds"),
     "search": ("replay", "enumerate stopping rules exhaustively"),
-    "measure": ("replay", ""),  # every command does it when it needs to
     "sweep": ("replay", ""),  # choose --rule
     "report": ("report", "compare policies in one HTML file"),
     "view": ("serve", "look at a record in the browser"),
     "monitor": ("monitor", "whether a promise of coverage still holds in use"),
 }
-"""Every command with its module of ``suffice.cli.commands`` and its line of help (empty: not listed)."""
-_MEASURING = frozenset(
-    {"choose", "diagnose", "fit", "measure", "replay", "report", "search", "sweep", "view"}
-)
+"""Every command with its module of ``suffice.cli.commands`` and its line of help."""
+_MEASURING = frozenset({"choose", "diagnose", "fit", "replay", "report", "search", "sweep", "view"})
 
 
 def build_app(chosen: str = "") -> App:
@@ -68,33 +65,9 @@ def build_app(chosen: str = "") -> App:
             app.command(getattr(importlib.import_module(home), name), name=name)
             app[name].sort_key = place
         else:
-            app.command(f"{home}:{name}", name=name, help=line, show=bool(line), sort_key=place)
+            app.command(f"{home}:{name}", name=name, help=line, sort_key=place)
     app.register_install_completion_command(name="--install-completion")
     return app
-
-
-class _NoPandas:
-    """Finds no pandas."""
-
-    @staticmethod
-    def find_spec(name: str, *_: object) -> None:
-        if name == "pandas":
-            raise ModuleNotFoundError("not wanted", name=name)
-
-
-def _without_pandas() -> None:
-    """Have Arrow look for pandas now, and find none: it would load it at its first array.
-
-    That takes as long as reading most records, and no command hands a data frame on. Asked once it keeps to
-    the answer, so this is for a process that runs a command and ends.
-    """
-    sys.meta_path.insert(0, _NoPandas)
-    try:
-        import pyarrow as pa
-
-        pa.array([0])
-    finally:
-        sys.meta_path.remove(_NoPandas)
 
 
 def main(argv: Sequence[str] | None = None, *, app: App | None = None) -> int:
@@ -107,14 +80,13 @@ def main(argv: Sequence[str] | None = None, *, app: App | None = None) -> int:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     open_standard_streams()
     with ended_by_signals() as came:
-        code = _ended(lambda: _run(words, chosen, app, alone=argv is None), f"{lead}:")
+        code = _ended(lambda: _run(words, chosen, app), f"{lead}:")
     if argv is None:  # Python's own end takes a while, in which an interrupt would be a traceback
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     return 128 + came[-1] if came and code == INTERRUPTED else code
 
 
-def _run(words: Sequence[str], chosen: str, app: App | None, *, alone: bool) -> int:
-    """Parse and run; ``alone``: in a process that ends with it."""
+def _run(words: Sequence[str], chosen: str, app: App | None) -> int:
     if words[:1] == ["--version"]:
         put(f"suffice {VERSION}")
         return 0
@@ -128,8 +100,6 @@ def _run(words: Sequence[str], chosen: str, app: App | None, *, alone: bool) -> 
             "studies.NAME, as in python -m studies.hidden_constraints --json"
         )
     one_line_warnings()
-    if alone and chosen not in ("ask", "policies") and "pandas" not in sys.modules:
-        _without_pandas()
     code = parser.run(app or build_app(chosen), [*map(_without_password, words)])
     sys.stdout.flush()
     return code

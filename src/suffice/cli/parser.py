@@ -10,7 +10,6 @@ import dataclasses
 import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass
-from inspect import get_annotations
 from types import NoneType, UnionType
 from typing import (
     TYPE_CHECKING,
@@ -25,12 +24,7 @@ from typing import (
 )
 
 from cyclopts import App, CycloptsError, Group, Parameter
-from cyclopts.exceptions import (
-    MissingArgumentError,
-    UnknownCommandError,
-    UnknownOptionError,
-    UnusedCliTokensError,
-)
+from cyclopts.exceptions import UnknownOptionError
 
 from suffice.costs.usage import Charging, CostModel
 from suffice.errors import UsageError, did_you_mean
@@ -42,7 +36,6 @@ if TYPE_CHECKING:
 
 
 Command = Callable[..., int | None]
-_OLDER = "older_name_of_"
 _DASH = "\0"  # replaces "-" (stdin or stdout), which cyclopts takes for an option
 _ARGUMENTS, _OPTIONS = Group("Arguments", sort_key=0), Group("Options", sort_key=1)
 
@@ -109,10 +102,9 @@ def command(*more: FieldOption) -> Callable[[Command], Command]:
             said = signature.bind_partial(*words, **named).arguments
             given = Given(
                 {
-                    option.dest: _value(option, said[name])
+                    option.dest: _value(option, said[option.dest])
                     for option in options
-                    for name in (option.dest, _OLDER + option.dest)
-                    if said.get(name) is not None
+                    if said.get(option.dest) is not None
                 }
             )
             values = {name: given.get(option.dest, option.default) for name, option in own.items()}
@@ -180,13 +172,6 @@ def _parameters(options: Iterable[FieldOption]) -> Iterator[inspect.Parameter]:
         yield inspect.Parameter(
             option.dest, place, default=default, annotation=Annotated[kind | None, described]
         )
-        if told.older is not None:
-            hidden = Parameter(
-                name=f"--{told.older}", show=False, negative=(), required=False, **more
-            )
-            yield inspect.Parameter(
-                _OLDER + option.dest, place, default=None, annotation=Annotated[kind | None, hidden]
-            )
 
 
 def _metavar(option: FieldOption) -> str:
@@ -205,7 +190,7 @@ def run(app: App, words: Sequence[str]) -> int:
             help_on_error=False,
         )
     except CycloptsError as error:
-        raise UsageError(_refusal(error, app, words)) from error
+        raise UsageError(_refusal(error, app)) from error
     if getattr(called, "__name__", "") == "help_print":
         asked = [word for word in words if word not in ("--help", "-h")]
         chain, apps, _ = app.parse_commands(asked)
@@ -222,32 +207,15 @@ def _names(app: App) -> list[str]:
     return [name for name in app if not name.startswith("-")]
 
 
-def _refusal(error: CycloptsError, app: App, words: Sequence[str]) -> str:
-    """What was found and what is allowed, and where the options are told."""
+def _refusal(error: CycloptsError, app: App) -> str:
+    """What was found and what was meant, and where the options are told."""
+    error.verbose = False  # else it names the function in the source
+    said = str(error).strip()
+    explain = getattr(error.target, "explain", None)
+    if isinstance(error, UnknownOptionError) and explain is not None:
+        said = explain((error.token.keyword or error.token.value).partition("=")[0]) or said
     typed = " ".join([app.name[0], *(error.command_chain or ())])
-    options: Sequence[FieldOption] = getattr(error.target, "options", ())
-    flags = [option.flag for option in options if not option.option.positional]
-    unknown = [w for w in words if w.startswith("--") and w.partition("=")[0] not in flags]
-    match error:
-        case UnknownCommandError(app=App() as asked, unused_tokens=[word, *_]):
-            names = _names(asked)
-            known = ", ".join(map(repr, names))
-            said = f"there is no command {word!r}; known: {known}{did_you_mean(word, names)}"
-        case UnknownOptionError():
-            flag = (error.token.keyword or error.token.value).partition("=")[0]
-            explain = getattr(error.target, "explain", None)
-            said = f"unrecognized arguments: {flag}{did_you_mean(flag, flags)}"
-            said = (explain and explain(flag)) or said
-        case UnusedCliTokensError(unused_tokens=unused):
-            said = f"unrecognized arguments: {' '.join(unused or ())}"
-        case MissingArgumentError(argument=argument) if argument is not None:
-            flag = next(iter(argument.parameter.name or ()))
-            said = f"{flag} needs a value" if flag in words else f"{flag} is missing"
-            if unknown and flag not in words:
-                said += f"; found {unknown[0]}{did_you_mean(unknown[0], flags)}"
-        case _:
-            said = str(error)
-    return f"{said}{' See' if said.endswith('?') else '; see'} '{typed} --help'"
+    return f"{said}{'' if said.endswith(('.', '?')) else '.'} See '{typed} --help'"
 
 
 T = TypeVar("T")
@@ -354,10 +322,7 @@ class Given(dict[str, Any]):
         for dest, having in _shared(settings).items():
             first = next(iter(having.values()))
             if dest in self and name not in having:
-                why = first.option.otherwise
-                raise UsageError(
-                    f"{first.flag} is for {by} {listed(having, 'or')}{'' if why is None else f': {why}'}"
-                )
+                raise UsageError(f"{first.flag} is for {by} {listed(having, 'or')}")
             if dest in self:
                 values[first.field] = self[dest]
         return values
@@ -465,9 +430,7 @@ def _fields(settings: type) -> Iterator[tuple[dataclasses.Field[Any], Any]]:
         for name, annotation in annotations_of(base).items():
             if annotated_option(name, annotation) and not annotated_option(name, annotations[name]):
                 annotations[name] = annotation
-    shared = [base for base in settings.__mro__ if "LISTED_LAST" in vars(base)]
-    last = {name for base in shared for name in get_annotations(base)}
-    for field in sorted(dataclasses.fields(settings), key=lambda one: one.name in last):
+    for field in dataclasses.fields(settings):
         if field.init:
             yield field, annotations[field.name]
 

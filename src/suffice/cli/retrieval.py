@@ -154,7 +154,6 @@ def ask_settings(answers: AnswerSettings, budgets: BudgetSettings, **more: Any) 
         ),
         choose=answers.answer,
         decline_below=answers.decline_below,
-        speculate=answers.speculate,
         **more,
     )
 

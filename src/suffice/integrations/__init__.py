@@ -1,1 +1,1 @@
-"""Retrievers of other frameworks and servers, made to fit :class:`suffice.contracts.Retriever`."""
+"""Agents of other frameworks watched, and retrievers of the user's own."""

@@ -168,37 +168,23 @@ class ElasticsearchRetriever:
         )
 
 
-_REFUSALS: Mapping[int, str] = {
-    401: "Give the client credentials that may read it",
-    403: "Give the client credentials that may read it",
-    404: "Check the index's name and that the URL is the server's base URL",
-    **dict.fromkeys(
-        (400, 405, 406), "The server does not accept such a search; check fields and k"
-    ),
-    **dict.fromkeys(range(300, 400), "The server points elsewhere; give the URL it points to"),
-}
+_NEVER = frozenset({400, 401, 403, 404, 405, 406, *range(300, 400)})  # however often it is asked
 
 
 def _refusal(error: Exception, place: str) -> SufficeError:
     """What to raise for an exception of a client, which has tried again as often as it may."""
-    status = getattr(error, "status_code", None)
-    if not isinstance(status, int):
-        why = " ".join(struck(str(error)).split())[:300]
-        if "CERTIFICATE_VERIFY_FAILED" in why:
-            return UsageError(
-                f"{place}: the server's certificate is not trusted ({why}); give the client it"
-            )
-        return BackendError(
-            f"{place} gave no reply: {type(error).__name__} ({why}); check that the server runs there, or "
-            "raise the client's timeout"
-        )
-    info = getattr(error, "info", None) or str(error)
-    reason = (_told(info.get("error")) if isinstance(info, dict) else "") or str(info)
-    said = f"{place} answered {status}: {' '.join(struck(reason).split())[:300]}"
+    status, info = getattr(error, "status_code", None), getattr(error, "info", None)
+    answered = f"answered {status}" if isinstance(status, int) else "gave no reply"
+    reason = _told(info.get("error")) if isinstance(info, dict) else ""
+    why = " ".join(struck(reason or f"{type(error).__name__} ({error})").split())[:300]
+    said = f"{place} {answered}: {why}"
     if status == 400 and any(word in said.lower() for word in _ABOUT_THE_QUERY):
         return BackendError(f"{said}. The query has too many words; shorten it")
-    if status in _REFUSALS:
-        return UsageError(f"{said}. {_REFUSALS[status]}")
+    if status in _NEVER or "CERTIFICATE_VERIFY_FAILED" in why:
+        return UsageError(
+            f"{said}. Check the index and its fields, the server's URL, and the client's credentials and "
+            "certificates"
+        )
     return BackendError(f"{said} (after the client's retries)")
 
 

@@ -1,76 +1,26 @@
-"""Haystack retriever components and agents. Needs ``haystack-ai``."""
+"""Haystack's agents, watched by a hook. Needs ``haystack-ai``."""
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import json
 import weakref
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from functools import cache
 from operator import is_
 from typing import Any, Self
 
-from suffice._optional import require
 from suffice.concurrency import at_once, settled
 from suffice.errors import BackendError, UsageError
 from suffice.integrations.agents import AgentRun, Framework, Reply, ToolResult, outcome
-from suffice.integrations.documents import AdaptedRetriever, AdapterSettings, Found
 from suffice.live.loop import Probe
 from suffice.live.watch import Watch
 
 _AGENTS = Framework(name="Haystack's agents", package="haystack-ai", tested="3.4.0")
 
 
-class HaystackRetriever(AdaptedRetriever):
-    """A Haystack text retriever as a :class:`suffice.contracts.Retriever`.
-
-    Its ``run(query=..., top_k=...)`` is called outside any Haystack pipeline. One whose ``run`` takes no
-    ``top_k`` keeps its own number: the result is cut to ``k``, and a warning is given once when it is
-    shorter. An empty query finds nothing.
-
-    Haystack makes a document's id from its content, so ids are stable; documents that are no text get
-    the empty text.
-
-    Parameters
-    ----------
-    component
-        A component whose ``run`` takes ``query`` and returns ``documents``, such as
-        ``InMemoryBM25Retriever``; retrievers by embedding go into a ``TextEmbeddingRetriever``.
-    settings
-        See :class:`suffice.integrations.documents.AdapterSettings`.
-    """
-
-    def __init__(self, component: Any, *, settings: AdapterSettings | None = None) -> None:
-        require("haystack", package="haystack-ai", purpose="A Haystack retriever")
-        name = type(component).__name__
-        if not hasattr(component, "__haystack_input__"):
-            raise UsageError(f"wanted a Haystack component, found {name}")
-        taken = inspect.signature(component.run).parameters
-        if "query" not in taken:
-            raise UsageError(
-                f"{name}.run takes {', '.join(taken)} and no query; join a retriever by embedding with its "
-                "embedder: TextEmbeddingRetriever(retriever=..., text_embedder=...)"
-            )
-        super().__init__(
-            f"Haystack's {name}", settings, advice="Raise its own number of documents."
-        )
-        self._component, self._sized = component, "top_k" in taken
-
-    def _search(self, query: str, k: int) -> tuple[Sequence[Any], bool]:
-        if not query.strip():
-            return (), True
-        arguments = {"top_k": k} if self._sized else {}
-        return self._component.run(query=query, **arguments)["documents"], self._sized
-
-    def _found(self, document: Any) -> Found:
-        text, score = document.content or "", document.score
-        return Found(text=text, id=document.id, score=score, metadata=document.meta)
-
-
-# --- agents --------------------------------------------------------------------------------------
 class SufficeHook:
     """A hook by which ``watch`` sees every run of an ``Agent``: ``Agent(..., hooks=hook.points)``.
 

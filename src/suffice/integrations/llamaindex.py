@@ -1,9 +1,8 @@
-"""LlamaIndex retrievers, agents (both need ``llama-index-core``) and workflows."""
+"""LlamaIndex's agents (``llama-index-core``) and workflows, whose runs a watch sees."""
 
 from __future__ import annotations
 
 import asyncio
-import copy
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -11,10 +10,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
 
-from suffice._optional import require
 from suffice.errors import UsageError
 from suffice.integrations.agents import AgentRun, Framework, Reply, ToolResult, outcome
-from suffice.integrations.documents import AdaptedRetriever, AdapterSettings, Found
 from suffice.live.loop import Loop, Probe
 from suffice.live.watch import Watch
 
@@ -22,67 +19,8 @@ _CORE = Framework(name="LlamaIndex", package="llama-index-core", tested="0.14.25
 _WORKFLOWS = Framework(
     name="LlamaIndex's workflows", package="llama-index-workflows", tested="2.26.1"
 )
-_SIZES = ("similarity_top_k", "_similarity_top_k")
-_PARTS = ("_retrievers", "_retriever_dict")
 
 
-class LlamaIndexRetriever(AdaptedRetriever):
-    """A LlamaIndex ``BaseRetriever`` as a :class:`suffice.contracts.Retriever`.
-
-    LlamaIndex's ``retrieve`` takes no number of nodes. It is set as ``similarity_top_k``, on a copy,
-    where the retriever has it; any other keeps its own number: the result is cut to ``k``, and a warning
-    is given once when it is shorter. Retrievers made of others (fusion, routers) hand no number down,
-    so theirs must be set high enough.
-
-    Nodes without an id of yours get a random one: give ``id_key`` then.
-
-    Parameters
-    ----------
-    retriever
-        A ``llama_index.core.base.base_retriever.BaseRetriever``; of an index, ``index.as_retriever()``.
-    settings
-        See :class:`suffice.integrations.documents.AdapterSettings`.
-    max_k
-        The largest number the retriever may be asked for, where a larger one is an error to it:
-        ``BM25Retriever`` wants no more than it has nodes.
-    """
-
-    def __init__(
-        self, retriever: Any, *, settings: AdapterSettings | None = None, max_k: int | None = None
-    ) -> None:
-        module = require(
-            "llama_index.core.base.base_retriever",
-            package="llama-index-core",
-            purpose="A LlamaIndex retriever",
-        )
-        if not isinstance(retriever, module.BaseRetriever):
-            raise UsageError(
-                f"wanted a LlamaIndex BaseRetriever, found {type(retriever).__name__}; of an index give "
-                "index.as_retriever()"
-            )
-        if max_k is not None and max_k < 1:
-            raise UsageError(f"max_k must be at least 1, found {max_k}")
-        super().__init__(
-            f"LlamaIndex's {type(retriever).__name__}",
-            settings,
-            advice="Raise its own number of nodes, or that of the retrievers it is made of.",
-        )
-        self._max_k, self._retriever = max_k, retriever
-        self._sizes = [size for size in _SIZES if hasattr(retriever, size)]
-        self._sized = bool(self._sizes) and not any(hasattr(retriever, part) for part in _PARTS)
-
-    def _search(self, query: str, k: int) -> tuple[Sequence[Any], bool]:
-        retriever = copy.copy(self._retriever)
-        for name in self._sizes:
-            setattr(retriever, name, k if self._max_k is None else min(k, self._max_k))
-        return retriever.retrieve(query), self._sized
-
-    def _found(self, document: Any) -> Found:
-        text, name = document.get_content(), document.node_id
-        return Found(text=text, id=name, score=document.score, metadata=document.metadata)
-
-
-# --- agents and workflows ------------------------------------------------------------------------
 def watched(
     workflow: Any,
     watch: Watch,
@@ -267,7 +205,7 @@ class _Run:
         else:
             await memory.aput(output.response)
         self.ended = True
-        await run.loop.aend()
+        run.loop.end()
         output["suffice"] = outcome(run.loop)
 
     # --- the end ---------------------------------------------------------------------------------

@@ -60,10 +60,10 @@ def _capability() -> type[Any]:
             except BaseException as error:
                 with suppress(Exception):  # of a limit that was reached before the model was asked
                     self.run.take(tuple(_results(self.sent, self.final)))
-                await loop.aend(error)
+                loop.end(error)
                 raise
             self.run.answered()
-            await loop.aend()
+            loop.end()
             for message in _last_exchange(result.all_messages()):
                 message.metadata = {**(message.metadata or {}), "suffice": outcome(loop)}
             return result

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from suffice.concurrency import computes_here
 from suffice.contracts import (
     AnswerSet,
     Certainty,
     ChatModel,
     Decision,
     Encoder,
-    GenerationRequest,
     Message,
     Retriever,
     SetPolicy,
@@ -22,8 +20,8 @@ from suffice.contracts import (
     whole_text,
 )
 from suffice.errors import InternalError, SufficeError, UsageError, unknown_name
-from suffice.live.budgets import Ahead, Budgets, Meter, ToBeAsked, Wasted
-from suffice.live.loop import Loop, answer_round
+from suffice.live.budgets import Budgets, Meter
+from suffice.live.loop import Loop
 from suffice.live.requirements import (
     ChosenPolicy,
     LoopOutput,
@@ -34,7 +32,8 @@ from suffice.live.requirements import (
     differences,
     has_confidence,
 )
-from suffice.loops.calls import usage_of, usage_sum
+from suffice.live.watching import answer_round
+from suffice.loops.calls import put_alone, usage_sum
 from suffice.loops.ranked import BudgetedSettings, CumulativeSettings, settle_certainty
 from suffice.loops.steps import EVERYTHING, LOOPS, LoopSettings, RoundReads, Step, make_pipeline
 from suffice.retrieval.retrievers import IndexMaker, Retrieval, corpus_retriever
@@ -43,39 +42,6 @@ from suffice.signals.asking.evidence_models import NOVELTY
 from suffice.signals.asking.judge_support import JUDGE_TOKENS, judge_tokens
 from suffice.signals.registry import given_by
 from suffice.trace.rounds.records import LoopView, Passage, Question, Round, StoppedBy, Usage
-
-_MOST_TOKENS = 96
-_MOST_LETTERS = 1_000  # of a message, from its beginning
-_INSTRUCTIONS = (
-    "Rewrite the user's last message as one question that can be understood without the conversation. Put "
-    "names in place of words such as he, it or there, and change nothing else.\n\n"
-    "User: Who wrote Hedda Gabler?\n"
-    "Assistant: Henrik Ibsen\n"
-    "User: And where was he born?\n"
-    "Question: Where was Henrik Ibsen born?"
-)
-
-
-def put_alone(model: ChatModel, earlier: Sequence[Message], question: str) -> tuple[str, Usage]:
-    """The question as one that needs no conversation, by one greedy call, and what that cost."""
-    said = [*earlier, Message(role="user", content=question)]
-    lines = [
-        f"{turn.role.capitalize()}: {' '.join(turn.content.split())[:_MOST_LETTERS]}"
-        for turn in said
-    ]
-    prompt = "\n".join([_INSTRUCTIONS, "", *lines, "Question:"])
-    chats = model.api == "chat"
-    reply = model.generate(
-        GenerationRequest(
-            prompt=(Message(role="user", content=prompt),) if chats else prompt,
-            max_tokens=_MOST_TOKENS,
-            stop=("\n\n",) if chats else ("\n",),
-        )
-    )
-    first, _, _ = reply.completions[0].text.strip().partition("\n")
-    usage = replace(usage_of(reply, calls=1), latency_s=reply.latency_s)
-    return first.removeprefix("Question:").strip() or question, usage
-
 
 # --- answers --------------------------------------------------------------------------------------
 DECLINED = "no confident answer"
@@ -118,15 +84,13 @@ class Answered:
     usd
         What it cost; ``None`` without prices.
     spent, saved
-        What the rounds cost, those wasted included, and what the loop would have cost beyond that at its
+        What the rounds cost, and what the loop would have cost beyond that at its
         full budget: the rounds left, each as dear as the last one, where there were passages for them.
     fixed
         What one call on the passages of the full budget would have cost, where the loop ranks once.
     unasked
         Calls for answers of earlier rounds that were not made, as nothing reads them: their ``answer`` is
         ``None``.
-    wasted
-        What of that was spent on a round that was begun and not wanted; ``None``: none was begun ahead.
     notes
         What a reader must know of the loop, in sentences.
     """
@@ -145,7 +109,6 @@ class Answered:
     saved: Spent
     fixed: Spent | None = None
     unasked: int = 0
-    wasted: Wasted | None = None
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -171,20 +134,11 @@ class Answered:
                 )
             ],
             "passages": [
-                {
-                    "id": passage.id,
-                    "title": passage.title,
-                    "text": passage.text,
-                    "score": passage.score,
-                    "rerank_score": passage.rerank_score,
-                }
-                for finished in self.rounds
-                for passage in finished.passages or ()
+                asdict(passage) for finished in self.rounds for passage in finished.passages or ()
             ],
             "usage": {**total_usage(self.rounds), "usd": self.usd},
             "saved": asdict(self.saved),
             "unasked": self.unasked,
-            "wasted": None if self.wasted is None else asdict(self.wasted),
             "fixed": None if self.fixed is None else asdict(self.fixed),
             "answer_set": None if self.answer_set is None else self.answer_set.to_json(),
             "samples": None
@@ -245,13 +199,6 @@ def _fixed(rounds: Sequence[Round], budget: int) -> Spent:
     return Spent(rounds=budget, calls=1, tokens=tokens)
 
 
-def _paying(steps: Iterable[Step], before: Usage) -> Iterator[Step]:
-    """The steps, the first of which has what was spent before it among its costs."""
-    for step in steps:
-        usage = usage_sum(step.found.usage, before) if step.number == 1 else step.found.usage
-        yield replace(step, found=replace(step.found, usage=usage))
-
-
 def reads_of(policy: StopPolicy, loop: LoopSettings, *, choose: str = "latest") -> RoundReads:
     """What a policy reads of a loop's rounds before it ends: what replay charges."""
     returned = AnswerChoice.parse(choose).or_own(policy.needs.returns)
@@ -289,11 +236,6 @@ def _with_answer(
 
 
 Tell = Callable[[str], None]
-_TAKES_PROCESSORS = (
-    "the model computes on this machine's processors, where a round begun ahead takes them from the round "
-    "under way: at best some percent sooner, beside other programs a third later, for up to 1.6 times the "
-    "work, and answers may differ where others are nearly as likely; leave --speculate off here"
-)
 
 
 # --- which loop -------------------------------------------------------------------------------------
@@ -320,8 +262,6 @@ class AskSettings:
         ``lowest:NAME`` of a signal that the policy reads.
     decline_below
         A confidence in [0, 1] under which no answer is given.
-    speculate
-        Whether the next round is searched and asked while one is decided about.
     encoder
         For policies that compare answers with their evidence or cluster samples by meaning.
     retrieval
@@ -336,7 +276,6 @@ class AskSettings:
     budgets: Budgets = field(default_factory=Budgets)
     choose: str = "latest"
     decline_below: float | None = None
-    speculate: bool = False
     encoder: Encoder | None = None
     retrieval: Retrieval = field(default_factory=Retrieval)
 
@@ -386,8 +325,6 @@ class LiveLoop:
                 f"the policy was {fitted} on {needs.samples} samples a round; on {loop.samples} "
                 f"{needs.other_samples}"
             )
-        if settings.speculate and computes_here(model):
-            tell(_TAKES_PROCESSORS)
         return cls(policy=policy, loop=loop, model=model, settings=settings)
 
     @property
@@ -462,16 +399,20 @@ class LiveLoop:
             choose = policy.needs.returns
         reads = EVERYTHING if every_answer else reads_of(policy, loop, choose=choose)
         steps: list[Step] = []
+        before: Usage | None = None
 
         def declines(decision: Decision) -> bool:
             return least is not None and (
                 decision.confidence is None or decision.confidence < least
             )
 
-        def ending(rounds: Iterable[ToBeAsked]) -> tuple[StoppedBy, str]:
-            for step, ask in rounds:
+        def ending(rounds: Iterable[Step]) -> tuple[StoppedBy, str]:
+            for step in rounds:
                 steps.append(step)
-                finished = step.finished(ask())
+                finished = step.finished()
+                if before is not None and step.number == 1:
+                    usage = usage_sum(finished.usage, before)
+                    finished = replace(finished, usage=usage)
                 decision = live.observe(finished)
                 decisions.append(decision)
                 if follow is not None:
@@ -484,25 +425,14 @@ class LiveLoop:
                 return "budget", f"the budget of {loop.rounds} rounds is spent"
             return "end", "pool exhausted: no passage is left to show"
 
-        before: Usage | None = None
         if earlier:
             question, before = put_alone(meter, earlier, question)
         if question != live.question:
             live.restate(question)
-        wasted = Wasted()
         try:
             pipeline = make_pipeline(meter, loop, self.encoder, policy.needs.filter)
             coming = pipeline.steps(Question(id="ask", text=question), retriever, reads)
-            if before is not None:
-                coming = _paying(coming, before)
-            if settings.speculate:
-                ahead = Ahead(coming, meter)
-                try:
-                    stopped_by, reason = ending(ahead.rounds())
-                finally:
-                    wasted = ahead.close()
-            else:
-                stopped_by, reason = ending((step, step.asked) for step in coming)
+            stopped_by, reason = ending(coming)
         except SufficeError as error:
             if isinstance(error, InternalError) or not decisions:
                 raise
@@ -523,7 +453,7 @@ class LiveLoop:
             answer_set = policy.answer_set(rounds, stopped=stopped_by == "policy")
             if not answer_set.answers:
                 said, declined = CANNOT_ANSWER, True
-        silent, spent = sum(finished.answer is None for finished in rounds), _spent(rounds)
+        silent = sum(finished.answer is None for finished in rounds)
         return Answered(
             answer=said,
             rounds=rounds,
@@ -535,15 +465,10 @@ class LiveLoop:
             declined=declined,
             answer_set=answer_set,
             usd=meter.usd,
-            spent=replace(
-                spent,
-                calls=_total([spent.calls, wasted.calls]),
-                tokens=_total([spent.tokens, wasted.tokens]),
-            ),
+            spent=_spent(rounds),
             saved=_saved(read, left, grows=bool(silent) and loop.ranks_once),
             fixed=_fixed(rounds, len(read) + left) if loop.ranks_once and before is None else None,
             unasked=silent * (loop.samples if loop.majority else 1),
-            wasted=wasted if settings.speculate else None,
         )
 
 

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import math
-import threading
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future
-from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
 
-from suffice.concurrency import Aside, may_be_cut
+from suffice.concurrency import may_be_cut
 from suffice.contracts import ChatModel, Generation, GenerationRequest
 from suffice.costs.prices import Prices, Tariff
 from suffice.errors import UsageError
 from suffice.loops.calls import usage_of
-from suffice.trace.rounds.records import Round, Usage
-
-if TYPE_CHECKING:
-    from suffice.loops.steps import Step
+from suffice.trace.rounds.records import Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,11 +42,6 @@ class Budgets:
     usd: float | None = None
     prices: Prices | None = None
 
-    @property
-    def limited(self) -> bool:
-        """Whether there is any limit."""
-        return (self.tokens, self.seconds, self.usd) != (None, None, None)
-
     def __post_init__(self) -> None:
         for name in ("tokens", "seconds", "usd"):
             limit = getattr(self, name)
@@ -71,7 +58,7 @@ class Spending:
     """What a question has cost so far, by what its rounds say, against its budgets."""
 
     ends_uncounted = (
-        False  # whether a budget that cannot be kept ends the loop; else it is warned of
+        False  # whether a budget that cannot be kept ends the loop; else a warning says so
     )
 
     def __init__(self, budgets: Budgets) -> None:
@@ -149,153 +136,21 @@ class Spending:
 
 
 class Meter(Spending):
-    """A model that counts what all its calls cost: answers, samples and verdicts; safe in several threads."""
+    """A model that counts what all its calls cost: answers, samples and verdicts."""
 
     ends_uncounted = True
 
     def __init__(self, model: ChatModel, budgets: Budgets) -> None:
         super().__init__(budgets)
         self._model, self.name, self.api = model, model.name, model.api
-        self._lock = threading.Lock()
 
     def generate(self, request: GenerationRequest) -> Generation:
         """Ask the model and count."""
-        begun = _BEGUN.get()
         with may_be_cut():
-            if begun is not None:
-                begun.calls += request.n
             reply = self._model.generate(request)
-            calls = usage_of(reply, calls=len(reply.completions))
-            (self.pay if begun is None else begun.add)(calls)
+            self.add_calls(usage_of(reply, calls=len(reply.completions)))
         return reply
 
     def add_round(self, usage: Usage) -> None:
         """Count what a round cost besides the calls, which were counted as they were made."""
         self.add_lookups(usage)
-
-    def pay(self, calls: Usage) -> None:
-        """Count calls."""
-        with self._lock:
-            self.add_calls(calls)
-
-
-# --- the next round, begun while a round is answered and decided about ----------------------------
-_Made = TypeVar("_Made")
-ToBeAsked = tuple["Step", Callable[[], Round]]
-"""A round that the loop has come to, and what gives it with what is read of its answer."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wasted:
-    """What was done for rounds that were not wanted."""
-
-    rounds: int = 0
-    calls: int = 0
-    cut: int = 0
-    tokens: int | None = 0
-
-
-class Ahead:
-    """The rounds of a loop: while round t is decided about, round t + 1 is searched and asked in a thread."""
-
-    def __init__(self, steps: Iterator[Step], meter: Meter) -> None:
-        self._steps = steps
-        self._meter = meter
-        self._begun: list[_Begun] = []
-        self._reached = 0
-
-    def rounds(self) -> Iterator[ToBeAsked]:
-        """The rounds in their order; the one after each is begun when it is given."""
-        self._begun.append(_Begun(self._steps, None, self._meter))
-        while self._reached < len(self._begun):
-            begun = self._begun[self._reached]
-            self._reached += 1
-            begun.take()
-            step = begun.step.result()
-            if step is None:
-                return
-            if not step.last:
-                self._begun.append(_Begun(self._steps, step, self._meter))
-            yield step, begun.asked.result
-
-    def close(self) -> Wasted:
-        """Cut what is under way and wait for its end; what of it was never reached."""
-        for begun in self._begun:
-            begun.aside.cut()
-        rest = [each for each in self._begun[self._reached :] if each.calls or each.looked_up]
-        replied = [calls for begun in rest for calls in begun.replied]
-        tokens = [count for of in replied for count in (of.prompt_tokens, of.completion_tokens)]
-        calls = sum(begun.calls for begun in rest)
-        for begun in rest:  # paid all the same
-            if begun.looked_up is not None:
-                self._meter.add_lookups(begun.looked_up)
-            begun.take()
-        return Wasted(
-            rounds=len(rest),
-            calls=calls,
-            cut=calls - sum(of.llm_calls or 0 for of in replied),
-            tokens=None if None in tokens else sum(filter(None, tokens)),
-        )
-
-
-class _Begun:
-    """A round under way: come to, then asked. Its calls are the meter's once it is taken, else wasted."""
-
-    def __init__(self, steps: Iterator[Step], before: Step | None, meter: Meter) -> None:
-        self._steps, self._before, self._meter = steps, before, meter
-        self._lock = threading.Lock()
-        self._taken = False
-        self.replied: list[Usage] = []  # of calls that nobody took
-        self.calls = 0  # those without a reply so far too
-        self.step: Future[Step | None] = Future()
-        self.asked: Future[Round] = Future()
-        self.aside = Aside(self._run)
-
-    def _run(self) -> None:
-        step = _into(self.step, self._come_to)
-        if step is not None:
-            _into(self.asked, step.asked)
-
-    def _come_to(self) -> Step | None:
-        if self._before is not None and self._before.then is not None:
-            self._before.then.begin()  # is asked in any case, and paid by the round before
-        _BEGUN.set(self)
-        return next(self._steps, None)
-
-    def add(self, calls: Usage) -> None:
-        """Count calls that were replied to."""
-        with self._lock:
-            if not self._taken:
-                self.replied.append(calls)
-                return
-        self._meter.pay(calls)
-
-    def take(self) -> None:
-        """Someone wants the round: what it cost so far, and costs from now on, is the meter's."""
-        with self._lock:
-            self._taken = True
-            replied, self.replied = self.replied, []
-        for calls in replied:
-            self._meter.pay(calls)
-
-    @property
-    def looked_up(self) -> Usage | None:
-        """What its search cost; ``None``: there was none so far."""
-        done = self.step.done() and self.step.exception() is None
-        step = self.step.result() if done else None
-        return None if step is None else step.found.usage
-
-
-_BEGUN: ContextVar[_Begun | None] = ContextVar("suffice_begun_round", default=None)
-
-
-def _into(future: Future[_Made], work: Callable[[], _Made]) -> _Made:
-    """Do the work; the future has its result or its error, whatever it is: somebody may wait for it."""
-    try:
-        with may_be_cut():
-            result = work()
-    except BaseException as error:
-        future.set_exception(error)
-        raise
-    future.set_result(result)
-    return result

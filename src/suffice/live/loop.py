@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import math
-import threading
 import time
 import warnings
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-import numpy as np
-
-from suffice.concurrency import Aside, at_once, settled
+from suffice.concurrency import at_once, settled
 from suffice.contracts import Action, Decision, StopPolicy, whole_text
-from suffice.errors import DataError, SufficeError, SufficeWarning, UsageError
-from suffice.policies.file import PolicyFile, load_policy, names_policy_file, policy_hash
-from suffice.scoring import AnswerChoice, answer_form
-from suffice.signals.registry import resolve
+from suffice.errors import DataError, SufficeWarning, UsageError
+from suffice.live.watching import LiveSettings, Watching, answer_round
+from suffice.policies.file import PolicyFile
 from suffice.signals.table import (
     GrowingRecord,
     SignalTable,
@@ -40,179 +35,15 @@ from suffice.trace.rounds.records import (
     with_draft,
     without_answer,
 )
-from suffice.trace.values import MOST_INT16, whole
 
 if TYPE_CHECKING:
-    from suffice.live.budgets import Budgets, Spending
-    from suffice.live.privacy import Privacy
-    from suffice.trace.loop_record import LoopRecord
+    from suffice.live.budgets import Spending
 
 OWN_ID = "give every question its own id, or none to have one made"
-Mode = Literal["shadow", "live"]
 Probe = Callable[[LoopView], "Draft | str | Awaitable[Draft | str]"]
 """Asked for the answer that the rounds so far would give; a coroutine function under ``aobserve``."""
 
-_Made = TypeVar("_Made")
 _UNASKED = Decision(action=Action.CONTINUE, reason="no policy decides", values={})
-
-
-def hash_of(policy: StopPolicy | None) -> str | None:
-    """What tells a policy from others; ``None`` for one without a file format."""
-    try:
-        return None if policy is None else policy_hash(policy)
-    except UsageError:
-        return None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LiveSettings:
-    """How loops are decided about; ``max_rounds`` ends them, ``full_budget`` is what is known of them.
-
-    ``raises``: a policy that fails is an error of the loop, rather than counted and warned of.
-    """
-
-    policy: StopPolicy | None = None
-    policy_hash: str | None = None
-    mode: Mode = "live"
-    explore: float = 0.0
-    seed: int = 42
-    max_rounds: int | None = None
-    full_budget: int | None = None
-    strict: bool = False
-    raises: bool = False
-    budgets: Budgets | None = None
-    choice: AnswerChoice = field(default_factory=lambda: AnswerChoice.parse("latest"))
-
-    @classmethod
-    def of(
-        cls,
-        policy: StopPolicy | PolicyFile | str | Path | None,
-        *,
-        max_rounds: int | None = None,
-        mode: Mode = "live",
-        **further: Any,
-    ) -> LiveSettings:
-        """Those of a policy however it is named; live, a policy file's budget holds where none is given."""
-        if isinstance(max_rounds, int) and max_rounds < 1:
-            raise UsageError(f"max_rounds must be at least 1, found {max_rounds}")
-        if max_rounds is not None:
-            whole(MOST_INT16, max_rounds, "max_rounds")
-        if isinstance(policy, str | PurePath):
-            if names_policy_file(str(policy)):
-                policy = load_policy(policy)
-            else:  # loads the loops, which a file needs not
-                from suffice.live.requirements import choose_policy
-
-                policy = choose_policy(policy).policy
-        full_budget = max_rounds
-        if isinstance(policy, PolicyFile):
-            full_budget = policy.max_rounds if max_rounds is None else max_rounds
-            policy = policy.policy
-        return cls(
-            policy=policy,
-            mode=mode,
-            max_rounds=full_budget if mode == "live" else max_rounds,
-            full_budget=full_budget,
-            **further,
-        )
-
-
-@dataclass(slots=True, weakref_slot=True, eq=False, kw_only=True)
-class Watching:
-    """What all loops of one watch share: settings, record, counts and warnings given."""
-
-    settings: LiveSettings
-    writer: LoopRecord | None = None
-    privacy: Privacy | None = None
-    under_way: set[str] = field(default_factory=set)
-    counts: dict[str, int] = field(default_factory=dict)
-    said: set[str] = field(default_factory=set)
-    lacking: set[str] = field(default_factory=set)  # signals checked for missing inputs
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def explores(self, name: str) -> bool:
-        """Whether a question runs on, drawn by its id: asked again it is not drawn again."""
-        drawn = hashlib.sha256(
-            f"{self.settings.seed}:explore:{name}".encode(errors="surrogatepass")
-        )
-        return int.from_bytes(drawn.digest()[:8], "big") / 2**64 < self.settings.explore
-
-    def count(self, what: str, number: int = 1) -> None:
-        """So many more of a field of the watch's counts."""
-        with self._lock:
-            self.counts[what] = self.counts.get(what, 0) + number
-
-    def warn(self, what: str, said: str) -> None:
-        """Warn once of what may happen in every round."""
-        if what not in self.said:
-            self.said.add(what)
-            warnings.warn(f"{said} (said once)", SufficeWarning, stacklevel=4)
-
-    def close(self) -> None:
-        """End the recording and say what it lost."""
-        if self.writer is not None and (said := ended(self.writer)):
-            self.said.add("record")
-            self.warn("lost", said)
-        self.complain()
-
-    def complain(self) -> None:
-        """Say what the record's writer cannot say."""
-        if self.writer is not None and self.writer.problem is not None:
-            self.warn(
-                "record",
-                f"loops are not recorded as they should be: {self.writer.problem}. The loops go on; what is "
-                "not written by the end is lost and counted (lost_rounds)",
-            )
-
-
-def ended(writer: LoopRecord) -> str:
-    """Close a record; what it lost, in words."""
-    writer.close()
-    lost = writer.lost
-    if not lost.questions:
-        return ""
-    what = f"{lost.rounds:,} rounds of" if lost.rounds else "the ends of"
-    said = f"{what} {lost.questions:,} questions are not in the record"
-    return f"{said}: {writer.problem}"
-
-
-def answer_round(
-    choice: AnswerChoice,
-    view: LoopView,
-    decisions: Sequence[Decision],
-    signals: Mapping[str, Sequence[float]],
-) -> int | None:
-    """The round, from 1, whose answer a loop returns, as replay chooses it; ``None``: none has one.
-
-    Of the rounds with an answer and a defined value the one that is best by it, of equal ones the latest or
-    the first; without any value the latest.
-    """
-    from suffice.stats.series import occurrences, running_best
-
-    there = [number for number, held in enumerate(view.rounds, start=1) if held.answer is not None]
-    if choice.rule == "latest" or not there:
-        return there[-1] if there else None
-
-    def read(name: str) -> list[float]:
-        if name in signals:
-            return [signals[name][number - 1] for number in there]
-        spec = resolve(name, also=(name,))
-        column = SignalTable.of_view(view, [spec], "").signal(spec.name)[0].tolist()
-        return [column[number - 1] for number in there]
-
-    if choice.rule == "majority":
-        forms: dict[str, int] = {}
-        given = [answer_form(view.rounds[number - 1].answer_text) for number in there]
-        codes = [forms.setdefault(form, len(forms)) for form in given]
-        abstain = np.array([read("abstained")]) != 0.0
-        values = occurrences(np.where(abstain, np.nan, [codes]))
-    elif choice.rule == "most-confident":
-        values = np.array([[decisions[number - 1].confidence for number in there]], np.float64)
-    else:
-        values = np.array([read(choice.signal)])
-        values = -values if choice.rule == "lowest" else values
-    values = np.where(np.isfinite(values), values, np.nan)
-    return there[int(running_best(values, first=choice.first)[0, -1]) - 1]
 
 
 class Loop:
@@ -238,7 +69,6 @@ class Loop:
         self.told: Decision | None = None  # last: the policy's decision as mode and budgets have it
         self._ask_for(question)
         self._decisions: list[Decision] = []
-        self._begun: list[Aside[Any]] = []
         self._ids: set[str] = set()
         self._phase: Literal["new", "open", "over"] = "new"
         self.stopped_by: StoppedBy | None = None
@@ -248,7 +78,7 @@ class Loop:
         self._last: Round | None = None
         self._ticked = self._took = 0.0
         self.spending: Spending | None = None  # whoever counts what the question costs
-        if settings.budgets is not None and settings.budgets.limited:
+        if settings.budgets is not None:
             from suffice.live.budgets import Spending
 
             self.spending = Spending(settings.budgets)
@@ -437,26 +267,6 @@ class Loop:
         if self.stopped_by is None:
             self.stopped_by, self.reason = stopped_by, reason
 
-    def ahead(self, work: Callable[[], _Made]) -> Aside[_Made]:
-        """Begin what the next round needs while this one is answered and decided about.
-
-        ``work`` runs in a thread of its own, with calls by this package or by whatever lets itself be cut
-        (:func:`suffice.concurrency.may_be_cut`); its ``result()`` waits for it and raises its error. What
-        nobody has asked for when the question ends is cut, waited for, and counted in
-        :attr:`WatchCounts.wasted`. In asyncio a task of your own, cancelled at a stop, does the same.
-
-        >>> from suffice.live.watch import Watch
-        >>> with Watch().question("Where was Ibsen born?") as loop:
-        ...     found = loop.ahead(lambda: ["Skien is a town."])
-        ...     decision = loop.observe(answer="Oslo")
-        ...     found.result()
-        ['Skien is a town.']
-        """
-        self._check_open()
-        begun = Aside(work)
-        self._begun.append(begun)
-        return begun
-
     def stop(self, reason: str = "") -> None:
         """End the loop for a reason of the caller's own: ``stopped_by`` is ``user``."""
         self._check_open()
@@ -464,23 +274,19 @@ class Loop:
             self.stopped_by, self.reason = "user", reason or "the caller ended it"
 
     def _round(self, finished: Round | None, held: dict[str, Any]) -> Round:
-        from suffice.live.reported import named, round_of
+        from suffice.live.reported import round_of
 
         self._check_open()
-        if finished is not None:
-            if not isinstance(finished, Round):
-                raise DataError(
-                    f"observe() takes a suffice.Round or named values, found {type(finished).__name__}; "
-                    "write observe(passages=..., answer=...)"
-                )
-            if held:
-                raise UsageError(f"give the round or its parts, not both; found {named(held)}")
-            made = finished
-        else:
-            made = round_of(held, self._ids)
+        if finished is None:
+            finished = round_of(held, self._ids)
+        elif held or not isinstance(finished, Round):
+            raise DataError(
+                f"observe() takes a suffice.Round or named values, found {type(finished).__name__}; write "
+                "observe(passages=..., answer=...)"
+            )
         now = time.perf_counter()
         self._took, self._ticked = now - self._ticked, now
-        return made
+        return finished
 
     def _take(self, asked: Round, score: float | None) -> Decision:
         """Decide, record, and say what the loop is to do."""
@@ -625,37 +431,18 @@ class Loop:
         begun = time.perf_counter()
         rounds = self.rounds if asked is None else (*self.rounds, asked)
         try:
-            draft = probe(LoopView(self.question, rounds))
+            given: Any = probe(LoopView(self.question, rounds))
             if waits:
-                draft = await settled(draft)
+                given = await settled(given)
+            if not inspect.iscoroutine(given):
+                return _draft_of(given, begun)
         except Exception as error:  # noqa: BLE001
-            self._probe_failed(f"{type(error).__name__}: {error}")
+            self._watch.count("failed_probes")
+            why = f"{type(error).__name__}: {error}"
+            self._watch.warn("probe", f"the probe failed: {why}; such rounds have no answer")
             return None
-        if inspect.isawaitable(draft):
-            close = getattr(draft, "close", None)
-            if close is not None:
-                close()
-            raise UsageError(
-                "the probe is a coroutine function; await loop.aobserve(..., probe=...)"
-            )
-        if isinstance(draft, str):
-            draft = Draft(draft)
-        if not isinstance(draft, Draft):
-            self._probe_failed(f"it gave {draft!r:.60}, and a suffice.Draft or a text was wanted")
-            return None
-        if draft.usage.latency_s is None:
-            took = time.perf_counter() - begun
-            draft = replace(draft, usage=replace(draft.usage, latency_s=took))
-        try:
-            with_draft(Round(answer=None), draft, probed=True)
-        except SufficeError as error:
-            self._probe_failed(f"it gave a Draft that no round can hold: {error}")
-            return None
-        return draft
-
-    def _probe_failed(self, why: str) -> None:
-        self._watch.count("failed_probes")
-        self._watch.warn("probe", f"the probe failed: {why}; such rounds have no answer")
+        given.close()
+        raise UsageError("the probe is a coroutine function; await loop.aobserve(..., probe=...)")
 
     def _replace_last(self, draft: Draft | None) -> None:
         """The last round with an answer of its own."""
@@ -755,18 +542,11 @@ class Loop:
             )
         return mended
 
-    async def aend(self, error: BaseException | None = None, *, mend: bool = True) -> bool:
-        """As :meth:`end`."""
-        return self.end(error, mend=mend)
-
     def _leave(self, error: BaseException | None) -> None:
         """Say how it ended."""
         if self._phase != "open":
             return
         self._phase = "over"
-        for begun in self._begun:
-            begun.cut()
-        self._watch.count("wasted", sum(not begun.wanted for begun in self._begun))
         self._watch.under_way.discard(self.question_id)
         self._watch.count("rounds", len(self._decisions))
         if error is not None:
@@ -806,10 +586,22 @@ class Loop:
         return self.begin()
 
     async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
-        return await self.aend(error)
+        return self.end(error)
 
 
 def _budget(decision: Decision, why: str) -> Decision:
     return replace(
         decision, action=Action.STOP, reason=f"{why}; {decision.reason}", stopped_by="budget"
     )
+
+
+def _draft_of(given: Any, begun: float) -> Draft:
+    """What a probe gave, with its seconds; refused where no round can hold it."""
+    draft = Draft(given) if isinstance(given, str) else given
+    if not isinstance(draft, Draft):
+        raise DataError(f"it gave {given!r:.60}, and a suffice.Draft or a text was wanted")
+    if draft.usage.latency_s is None:
+        took = time.perf_counter() - begun
+        draft = replace(draft, usage=replace(draft.usage, latency_s=took))
+    with_draft(Round(answer=None), draft, probed=True)
+    return draft

@@ -13,7 +13,7 @@ from typing import Any
 from suffice.errors import BackendError, DataError, UsageError
 from suffice.llm.wire import MAX_TOP_LOGPROBS, tokens_of
 from suffice.loops.calls import usage_sum
-from suffice.trace.rounds.records import Draft, Passage, Round, Token, TopToken, Usage, answer_part
+from suffice.trace.rounds.records import Draft, Passage, Round, Token, Usage, answer_part
 
 _TEXTS = ("text", "page_content", "content", "contents")
 _IDS = ("id", "_id", "node_id", "doc_id", "source_doc_id")
@@ -109,8 +109,6 @@ def reported_tokens(reported: Any) -> tuple[Token, ...] | None:
         if all(isinstance(token, Token) for token in reported):
             return tuple(reported)
         entries = [_document(entry) for entry in reported]
-        if all("probs" in entry for entry in entries):
-            return tuple(map(_llama_token, entries))
         content = [  # of which the alternatives may be the client's objects
             {**entry, "top_logprobs": [_document(top) for top in entry.get("top_logprobs") or ()]}
             for entry in entries
@@ -143,22 +141,6 @@ def _tokens(document: Mapping[str, Any], reported: Any) -> tuple[Token, ...] | N
     if tokens is None and not isinstance(known, list):
         raise _unreadable(reported)
     return tokens
-
-
-def _llama_token(entry: Mapping[str, Any]) -> Token:
-    """Of llama.cpp's older form, in probabilities."""
-    try:
-        top = [
-            TopToken(one["tok_str"], math.log(one["prob"]) if one["prob"] > 0 else -math.inf)
-            for one in entry["probs"]
-        ]
-        token = entry["content"]
-    except (KeyError, TypeError, ValueError) as error:
-        raise _unreadable(entry) from error
-    own = next((one.logprob for one in top if one.token == token), math.nan)
-    if math.isnan(own):
-        raise _unreadable(entry)
-    return Token(token, own, tuple(top))
 
 
 def _unreadable(reported: Any) -> DataError:

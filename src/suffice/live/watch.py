@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any, get_args
 
 from suffice._version import VERSION
-from suffice.contracts import StopPolicy, whole_text
-from suffice.errors import DataError, SufficeWarning, UsageError
+from suffice.contracts import StopPolicy
+from suffice.errors import SufficeWarning, UsageError
 from suffice.live.budgets import Budgets
-from suffice.live.loop import OWN_ID, LiveSettings, Loop, Mode, Watching, ended
+from suffice.live.loop import OWN_ID, Loop
 from suffice.live.privacy import Privacy, Texts, without_secrets
 from suffice.live.requirements import has_confidence
+from suffice.live.watching import LiveSettings, Mode, Watching, ended
 from suffice.options import settings_of
 from suffice.policies.file import PolicyFile, policy_hash
 from suffice.scoring import AnswerChoice
@@ -31,8 +32,7 @@ from suffice.trace.store import store_place
 class WatchCounts:
     """What a watch has seen: questions, rounds, those it lost, and probes and decisions that failed.
 
-    ``lost_questions`` are those of which anything is not in the record. ``wasted`` counts what was begun
-    ahead for a round that was not wanted.
+    ``lost_questions`` are those of which anything is not in the record.
     """
 
     questions: int = 0
@@ -41,7 +41,6 @@ class WatchCounts:
     lost_questions: int = 0
     failed_probes: int = 0
     failed_decisions: int = 0
-    wasted: int = 0
 
 
 class Watch:
@@ -232,20 +231,16 @@ class Watch:
         DataError
             For an id, a text or a gold answer that is no text.
         """
-        for what, given in (("text", text), ("question_id", question_id)):
-            if not isinstance(given, str) and not (what == "question_id" and given is None):
-                raise DataError(f"must be text, found {given!r:.60}", column=what)
-        named = question_id is not None
-        name = uuid.uuid4().hex[:20] if question_id is None else whole_text(question_id)
-        if not name or name in self._watching.under_way:
+        name = uuid.uuid4().hex[:20] if question_id is None else question_id
+        asked = Question(id=name, text=text, type=question_type, split=split)
+        if not asked.id or asked.id in self._watching.under_way:
             what = f"the question {name!r} is under way" if name else "an empty question_id"
             raise UsageError(f"{what}; {OWN_ID}")
         gold = Gold(
             answers=gold_answers,  # type: ignore[arg-type]
             passage_ids=gold_passage_ids,  # type: ignore[arg-type]
         )
-        asked = Question(id=name, text=text, type=question_type, split=split)
-        return Loop(self._watching, asked, gold, named=named)
+        return Loop(self._watching, asked, gold, named=question_id is not None)
 
     def label(
         self,

@@ -320,8 +320,6 @@ class EmbeddedModel(Closable):
         """How many questions at a time keep it busy: its replicas."""
         return len(self._replicas.all)
 
-    computes_here = True
-
     def supports_logprobs(self) -> bool:
         """Always."""
         return True

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
 
-from suffice.contracts import ChatModel, Completion, Generation, GenerationRequest
+from suffice.contracts import ChatModel, Completion, Generation, GenerationRequest, Message
 from suffice.errors import UsageError
 from suffice.loops.prompts import (
     Api,
@@ -433,3 +433,36 @@ def _added(rounds: Sequence[Round]) -> list[tuple[Passage, ...]]:
                 new.append(passage)
         added.append(tuple(new))
     return added
+
+
+# --- a question of a conversation ----------------------------------------------------------------
+_MOST_ALONE_TOKENS = 96
+_MOST_SAID = 1_000  # of a message, from its beginning
+_ALONE = (
+    "Rewrite the user's last message as one question that can be understood without the conversation. Put "
+    "names in place of words such as he, it or there, and change nothing else.\n\n"
+    "User: Who wrote Hedda Gabler?\n"
+    "Assistant: Henrik Ibsen\n"
+    "User: And where was he born?\n"
+    "Question: Where was Henrik Ibsen born?"
+)
+
+
+def put_alone(model: ChatModel, earlier: Sequence[Message], question: str) -> tuple[str, Usage]:
+    """The question as one that needs no conversation, by one greedy call, and what that cost."""
+    said = [*earlier, Message(role="user", content=question)]
+    lines = [
+        f"{turn.role.capitalize()}: {' '.join(turn.content.split())[:_MOST_SAID]}" for turn in said
+    ]
+    prompt = "\n".join([_ALONE, "", *lines, "Question:"])
+    chats = model.api == "chat"
+    reply = model.generate(
+        GenerationRequest(
+            prompt=(Message(role="user", content=prompt),) if chats else prompt,
+            max_tokens=_MOST_ALONE_TOKENS,
+            stop=("\n\n",) if chats else ("\n",),
+        )
+    )
+    first, _, _ = reply.completions[0].text.strip().partition("\n")
+    usage = replace(usage_of(reply, calls=1), latency_s=reply.latency_s)
+    return first.removeprefix("Question:").strip() or question, usage

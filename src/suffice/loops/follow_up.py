@@ -50,8 +50,7 @@ class FollowUpSettings(QueryLoopSettings):
         FinalAnswer,
         Option(
             help="short: the answer alone; ircot: behind a chain of thought, after 'So the answer is:', "
-            "as in Stop-RAG's paper",
-            otherwise="other loops answer by --prompt alone",
+            "as in Stop-RAG's paper"
         ),
     ] = "short"
     max_query_tokens: int = 48

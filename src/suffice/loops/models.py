@@ -1,4 +1,4 @@
-"""Encoders, rerankers and contradiction detectors by the names that a user types."""
+"""Encoders and rerankers by the names that a user types."""
 
 from __future__ import annotations
 
@@ -6,19 +6,13 @@ import hashlib
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from suffice.contracts import ContradictionDetector, Encoder, Reranker
+from suffice.contracts import Encoder, Reranker
 from suffice.errors import UsageError
 from suffice.llm.embedded import EmbeddedReranker
 from suffice.llm.endpoint import EndpointEncoder, EndpointSettings
-from suffice.retrieval.contradiction import ContradictionHead
 from suffice.retrieval.dense import OnnxEncoder
-from suffice.retrieval.networks import CrossEncoderReranker, NliContradiction, SentenceEncoder
-from suffice.signals.samples import MarkerDetector
+from suffice.retrieval.networks import CrossEncoderReranker, SentenceEncoder
 from suffice.trace.rounds.records import Passage
 
 _RERANKER_FILES = (".bin", ".gguf", ".json", ".safetensors", ".txt")
@@ -43,7 +37,7 @@ def connect_reranker(path: str) -> Reranker:
     """The reranker at a path: a GGUF file, or else a cross-encoder's folder or name."""
     if path.lower().endswith(".gguf"):
         return _OneAtATime(EmbeddedReranker(path))
-    if _leads_nowhere(Path(path)):
+    if leads_nowhere(Path(path)):
         raise UsageError(
             f"no cross-encoder at {path!r}; name a folder, a .gguf file, or a model of the Hub as "
             "OWNER/NAME"
@@ -51,7 +45,7 @@ def connect_reranker(path: str) -> Reranker:
     return _OneAtATime(CrossEncoderReranker.load(path))
 
 
-def _leads_nowhere(place: Path) -> bool:
+def leads_nowhere(place: Path) -> bool:
     """Whether it is neither there nor OWNER/NAME of the Hub, where all else would be sought at length."""
     return not place.exists() and (place.is_absolute() or len(place.parts) != 2)
 
@@ -71,36 +65,13 @@ def reranker_name(path: str) -> str:
     return f"{place.resolve().name}:{digest.hexdigest()[:16]}"
 
 
-def connect_detector(name_or_path: str) -> ContradictionDetector:
-    """The contradiction detector a name stands for; safe to call from several threads."""
-    if name_or_path == "markers":
-        return MarkerDetector()
-    if name_or_path == "learned":
-        return ContradictionHead.load()
-    place = Path(name_or_path)
-    if place.is_file() and place.suffix == ".safetensors":
-        return ContradictionHead.load(place)
-    if _leads_nowhere(place) or (place.suffix == ".safetensors" and not place.exists()):
-        raise UsageError(
-            f"no contradiction detector {name_or_path!r}; name markers, learned, a head's .safetensors "
-            "file, or an entailment cross-encoder by folder or as OWNER/NAME of the Hub"
-        )
-    return _OneAtATime(NliContradiction.load(place if place.exists() else name_or_path))
-
-
 class _OneAtATime:
-    """A reranker or a detector that several threads may call."""
+    """A reranker that several threads may call."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Reranker) -> None:
         self._model = model
         self._lock = threading.Lock()
 
     def rerank(self, query: str, passages: Sequence[Passage]) -> Sequence[Passage]:
         with self._lock:
-            reranked: Sequence[Passage] = self._model.rerank(query, passages)
-            return reranked
-
-    def contradictions(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
-        with self._lock:
-            found: NDArray[np.float64] = self._model.contradictions(pairs)
-            return found
+            return self._model.rerank(query, passages)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from suffice.contracts import Message
@@ -42,9 +42,9 @@ def in_reply(prompt: tuple[Message, ...], reply: str, request: str) -> tuple[Mes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkedExample:
-    """Evidence as (title, text), empty for an answer from memory, and the reply it should get."""
+    """Evidence, empty for an answer from memory, and the reply it should get."""
 
-    evidence: tuple[tuple[str, str], ...]
+    evidence: tuple[Passage, ...]
     question: str
     answer: str
     confidence: int
@@ -77,36 +77,32 @@ SHELF: Mapping[str, str] = {
 """Passages of the worked examples, by title: of a land that no model has read about."""
 
 
-def shelf_line(title: str) -> str:
-    """A passage of the shelf as prompts show it."""
-    return passage_line(title, SHELF[title])
-
-
-def _shelved(*titles: str) -> tuple[tuple[str, str], ...]:
-    return tuple((title, SHELF[title]) for title in titles)
+def shelved(*titles: str) -> tuple[Passage, ...]:
+    """Passages of the shelf."""
+    return tuple(Passage(id=title, title=title, text=SHELF[title]) for title in titles)
 
 
 EXAMPLES: tuple[WorkedExample, ...] = (
     WorkedExample(
-        evidence=_shelved("Saltmere", "Wexcombe", "Gullhaven"),
+        evidence=shelved("Saltmere", "Wexcombe", "Gullhaven"),
         question="In what year was Wexcombe granted market rights?",
         answer="1417",
         confidence=5,
     ),
     WorkedExample(
-        evidence=_shelved("The Quiet Orchard", "The Ferry", "Ama Tolliver", "Bram Essiwick"),
+        evidence=shelved("The Quiet Orchard", "The Ferry", "Ama Tolliver", "Bram Essiwick"),
         question="Who was the brother of the director of the film The Quiet Orchard?",
         answer="Dorrit Essiwick",
         confidence=4,
     ),
     WorkedExample(
-        evidence=_shelved("Hollin Bridge", "Saltmere Bridge"),
+        evidence=shelved("Hollin Bridge", "Saltmere Bridge"),
         question="Who opened the older of the Hollin Bridge and the Saltmere Bridge?",
         answer="Piers Okonwe",
         confidence=3,
     ),
     WorkedExample(
-        evidence=_shelved("Ostrel Lighthouse", "Jora Pell"),
+        evidence=shelved("Ostrel Lighthouse", "Jora Pell"),
         question="Where does the keeper of the Ostrel Lighthouse live?",
         answer="Saltmere",
         confidence=4,
@@ -114,7 +110,7 @@ EXAMPLES: tuple[WorkedExample, ...] = (
 )
 
 UNANSWERABLE = WorkedExample(
-    evidence=_shelved("Port Lanyard", "Tolliver Hall"),
+    evidence=shelved("Port Lanyard", "Tolliver Hall"),
     question="Which architect designed Tolliver Hall?",
     answer="unknown",
     confidence=1,
@@ -177,7 +173,7 @@ def reply_form(name: PromptName, answer: str, confidence: str) -> str:
 
 
 def _example(name: PromptName, example: WorkedExample) -> str:
-    evidence = "".join(f"{passage_line(*passage)}\n" for passage in example.evidence)
+    evidence = "".join(f"{line}\n" for line in passage_lines(example.evidence))
     reply = reply_form(name, example.answer, str(example.confidence))
     shown = f"Evidence:\n{evidence}" if evidence else ""
     return f"{shown}Question: {example.question}\n{reply}"
@@ -262,18 +258,11 @@ _JUDGE = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Step:
-    """A follow-up question, its documents as lines, and what they answer."""
-
-    query: str
-    documents: tuple[str, ...]
-    answer: str
-
-    def lines(self, *, shown: bool) -> list[str]:
-        """What came of the question; without its documents where they are not ``shown``."""
-        read = [f"Document: {text}" for text in self.documents or (NOTHING_NEW,)] if shown else []
-        return [*read, f"Intermediate answer: {self.answer}"]
+def _came(step: SearchStep, *, shown: bool) -> list[str]:
+    """What came of a follow-up question; without its documents where they are not ``shown``."""
+    documents = (passage_lines(step.found) or [NOTHING_NEW]) if shown else []
+    read = [f"Document: {document}" for document in documents]
+    return [*read, f"Intermediate answer: {one_line(step.answer)}"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -281,24 +270,26 @@ class _Transcript:
     """A main question and the steps made for it, each on lines of its own."""
 
     question: str
-    steps: tuple[_Step, ...]
+    steps: tuple[SearchStep, ...]
 
     def text(self, *, shown: bool) -> str:
         """For a model that continues."""
         lines = [f"Main question: {self.question}"]
         for step in self.steps:
-            lines += [f"{FOLLOW_UP} {step.query}", *step.lines(shown=shown)]
+            lines += [f"{FOLLOW_UP} {one_line(step.query)}", *_came(step, shown=shown)]
         return "\n".join(lines)
 
     def turns(self, *, shown: bool, last: str) -> list[Message]:
         """For a chat: it asks the follow-up questions; ``last`` is what is wanted in the end."""
-        said = [[f"Main question: {self.question}"], *(e.lines(shown=shown) for e in self.steps)]
+        came = (_came(step, shown=shown) for step in self.steps)
+        said = [[f"Main question: {self.question}"], *came]
         wanted = [*(_ASK for _ in self.steps), last]
         turns = []
         for number, (lines, asked) in enumerate(zip(said, wanted, strict=True)):
             turns.append(Message(role="user", content="\n".join([*lines, asked])))
             if number < len(self.steps):
-                turns.append(Message(role="assistant", content=self.steps[number].query))
+                query = one_line(self.steps[number].query)
+                turns.append(Message(role="assistant", content=query))
         return turns
 
 
@@ -313,19 +304,22 @@ class _Worked(_Transcript):
     thought: str
 
 
+def _step(query: str, found: tuple[Passage, ...], answer: str) -> SearchStep:
+    return SearchStep(said="", query=query, found=found, answer=answer)
+
+
+_MOUTH = "Saltmere is a harbour in Hanno, at the mouth of the river Iver."
 _EXAMPLES: tuple[_Worked, ...] = (
     _Worked(
         question="Who was the brother of the director of the film The Quiet Orchard?",
         steps=(
-            _Step(
-                query="Who directed the film The Quiet Orchard?",
-                documents=(shelf_line("The Quiet Orchard"),),
-                answer="Bram Essiwick",
+            _step(
+                "Who directed the film The Quiet Orchard?",
+                shelved("The Quiet Orchard"),
+                "Bram Essiwick",
             ),
-            _Step(
-                query="Who was the brother of Bram Essiwick?",
-                documents=(shelf_line("Bram Essiwick"),),
-                answer="Dorrit Essiwick",
+            _step(
+                "Who was the brother of Bram Essiwick?", shelved("Bram Essiwick"), "Dorrit Essiwick"
             ),
         ),
         answer="Dorrit Essiwick",
@@ -337,25 +331,20 @@ _EXAMPLES: tuple[_Worked, ...] = (
     _Worked(
         question="Who opened the older of the Hollin Bridge and the Saltmere Bridge?",
         steps=(
-            _Step(
-                query="When was the Hollin Bridge opened, and by whom?",
-                documents=(shelf_line("Hollin Bridge"),),
-                answer="1877, by Dorrit Vane",
+            _step(
+                "When was the Hollin Bridge opened, and by whom?",
+                shelved("Hollin Bridge"),
+                "1877, by Dorrit Vane",
             ),
-            _Step(
-                query="When was the Saltmere Bridge opened?",
-                documents=(
-                    passage_line(
-                        "Saltmere",
-                        "Saltmere is a harbour in Hanno, at the mouth of the river Iver.",
-                    ),
-                ),
-                answer="unknown",
+            _step(
+                "When was the Saltmere Bridge opened?",
+                (Passage(id="", title="Saltmere", text=_MOUTH),),
+                "unknown",
             ),
-            _Step(
-                query="Who opened the Saltmere Bridge over the Iver, and in what year?",
-                documents=(shelf_line("Saltmere Bridge"),),
-                answer="Piers Okonwe, in 1851",
+            _step(
+                "Who opened the Saltmere Bridge over the Iver, and in what year?",
+                shelved("Saltmere Bridge"),
+                "Piers Okonwe, in 1851",
             ),
         ),
         answer="Piers Okonwe",
@@ -469,27 +458,20 @@ def _few_shot(instructions: str, examples: Sequence[tuple[str, str]], asked: str
 
 def _made(question: str, steps: Sequence[SearchStep], *, shown: bool = False) -> _Transcript:
     """The steps with the documents found, or with those that were ``shown`` to the answerer."""
-    made = (
-        _Step(
-            query=one_line(step.query),
-            documents=tuple(passage_lines(step.shown if shown else step.found)),
-            answer=one_line(step.answer),
-        )
-        for step in steps
-    )
+    made = (replace(step, found=step.shown) if shown else step for step in steps)
     return _Transcript(question=one_line(question), steps=tuple(made))
 
 
-def _asked_of(query: str, documents: Sequence[str]) -> str:
-    shown = "\n".join(f"Document: {document}" for document in documents)
+def _asked_of(query: str, passages: Sequence[Passage]) -> str:
+    shown = "\n".join(f"Document: {document}" for document in passage_lines(passages))
     return f"{shown}\nQuestion: {query}"
 
 
 def render_reading(query: str, passages: Sequence[Passage], *, api: Api) -> Prompt:
     """Asks for the answer to a follow-up question from the documents found for it, and nothing else."""
-    asked = _asked_of(one_line(query), passage_lines(passages))
+    asked = _asked_of(one_line(query), passages)
     examples = [
-        (_asked_of(step.query, step.documents), step.answer)
+        (_asked_of(step.query, step.found), step.answer)
         for example in _EXAMPLES
         for step in example.steps
     ]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Annotated, Any, ClassVar
 
-from suffice.concurrency import Once
 from suffice.contracts import Retriever
 from suffice.loops.calls import NOTHING_ASKED, check_least, usage_sum
 from suffice.loops.prompts import Prompt, SearchStep
@@ -69,8 +68,6 @@ class QueryLoopSettings(LoopSettings):
             name="llm-stop",
             help="also ask the model after each round whether it would stop: the signal llm_stop (react "
             "always says)",
-            otherwise="other loops ask the model nothing about stopping; --judge records its rating of "
-            "the evidence",
         ),
     ] = True
 
@@ -103,13 +100,12 @@ class QueryLoopSettings(LoopSettings):
 class _Trail:
     """What one question's searches have found: all of it, and what of it the answerer was shown.
 
-    ``unread`` counts the choices, ``unread_verdicts`` the verdicts so far of which nothing could be read.
+    ``unread`` counts the choices and verdicts so far of which nothing could be read.
     """
 
     steps: tuple[SearchStep, ...] = ()
     shown: tuple[Passage, ...] = ()
     unread: int = 0
-    unread_verdicts: int = 0
     _found: set[str] = field(default_factory=set)
 
     def look(
@@ -182,17 +178,13 @@ class QueryLoop(SteppedLoop):
         for number in range(1, loop.rounds + 1):
             choice = self._searching(question.text, trail.steps, choice)
             found = self._found(retriever, trail, choice)
-            verdicts = loop.verdicts and (reads.at_end or number < loop.rounds)
+            last = number == loop.rounds
             after = After(
-                wish=Once(partial(self._choose, question.text, trail.steps))
-                if verdicts and not self.asks_apart
-                else None,
-                ask=partial(self.verdict, question.text, trail.steps)
-                if verdicts and self.asks_apart
-                else None,
-                unread=trail.unread,
+                loop=self,
+                question=question.text,
                 trail=trail,
-                last=number == loop.rounds,
+                last=last,
+                wanted=loop.verdicts and (reads.at_end or not last),
             )
             prompt = partial(self.prompt, question, trail.steps, trail.shown)
             yield Step(
@@ -204,7 +196,7 @@ class QueryLoop(SteppedLoop):
                 reads=reads,
                 then=after,
             )
-            choice = after.wish() if after.wish is not None and not after.last else None
+            choice = after.choice
             before = (*before, found)
 
     def _found(self, retriever: Retriever, trail: _Trail, choice: QueryChoice) -> Round:
@@ -236,10 +228,10 @@ class QueryLoop(SteppedLoop):
         self, question: str, steps: tuple[SearchStep, ...], choice: QueryChoice | None
     ) -> QueryChoice:
         """A choice that searches, and what it took to get it."""
-        first = choice or self._choose(question, steps)
+        first = choice or self.chosen(question, steps)
         if not first.finishes:
             return first
-        second = self._choose(question, steps, refused=first)
+        second = self.chosen(question, steps, refused=first)
         return replace(
             second,
             action=f"{first.action}\n\n{second.action}",
@@ -247,7 +239,7 @@ class QueryLoop(SteppedLoop):
             finishes=False,
         )
 
-    def _choose(
+    def chosen(
         self, question: str, steps: tuple[SearchStep, ...], *, refused: QueryChoice | None = None
     ) -> QueryChoice:
         """The choice, with its seconds."""
@@ -257,49 +249,42 @@ class QueryLoop(SteppedLoop):
         return replace(choice, usage=replace(choice.usage, latency_s=seconds))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class After:
-    """What is asked after a round: whether to end, as the next choice (``wish``) or apart (``ask``).
+    """What is asked after a round where it is ``wanted``: whether to end, as the next ``choice`` or apart."""
 
-    ``unread`` are the choices up to this round of which nothing could be read.
-    """
-
-    wish: Once[QueryChoice] | None
-    ask: Callable[[], StopVerdict] | None
-    unread: int
+    loop: QueryLoop
+    question: str
     trail: _Trail
     last: bool
+    wanted: bool
+    choice: QueryChoice | None = None
 
     def __call__(self, finished: Round) -> Round:
         """The round with its verdict, its action and what they cost."""
         signals, usage, action = dict(finished.signals), finished.usage, finished.action
-        if self.wish is not None:
-            choice = self.wish()
-            signals[LLM_STOP.name] = float(choice.finishes)
-            if choice.finishes or self.last:
-                usage = _judged(usage, choice.usage)
-        elif self.ask is not None:
+        if self.wanted and self.loop.asks_apart:
             started = time.perf_counter()
-            verdict = self.ask()
+            verdict = self.loop.verdict(self.question, self.trail.steps)
             seconds = time.perf_counter() - started
-            self.trail.unread_verdicts += verdict.unread
+            self.trail.unread += verdict.unread
             signals[LLM_STOP.name] = float(verdict.stops)
             usage = _judged(usage, replace(verdict.usage, judge_latency_s=seconds))
             usage = replace(usage, latency_s=(usage.latency_s or 0.0) + seconds)
             action = f"{action}\n\n{verdict.said}"
-        signals[MALFORMED_ACTIONS.name] = float(self.unread + self.trail.unread_verdicts)
+        elif self.wanted:
+            self.choice = self.loop.chosen(self.question, self.trail.steps)
+            signals[LLM_STOP.name] = float(self.choice.finishes)
+            if self.choice.finishes or self.last:
+                usage = _judged(usage, self.choice.usage)
+        signals[MALFORMED_ACTIONS.name] = float(self.trail.unread)
         return replace(finished, signals=signals, usage=usage, action=action)
-
-    def begin(self) -> None:
-        """Ask for the next choice already."""
-        if self.wish is not None:
-            self.wish()
 
     def ended(self, finished: Round) -> Round:
         """The last round of a loop that was stopped, with the next round's choice as a verdict's cost."""
-        if self.last or self.wish is None or self.wish().finishes:
+        if self.last or self.choice is None or self.choice.finishes:
             return finished
-        return replace(finished, usage=_judged(finished.usage, self.wish().usage))
+        return replace(finished, usage=_judged(finished.usage, self.choice.usage))
 
 
 def _judged(usage: Usage, verdict: Usage) -> Usage:

@@ -16,7 +16,7 @@ from suffice.loops.prompts import (
     SearchStep,
     in_reply,
     passage_lines,
-    shelf_line,
+    shelved,
 )
 from suffice.loops.query_loop import QueryChoice, QueryLoop, QueryLoopSettings
 from suffice.scoring import normalize_answer
@@ -215,8 +215,8 @@ _ONCE_MORE = (
 _Trajectory = tuple[str, tuple[tuple[str, str], ...]]
 
 
-def _observed(*titles: str) -> str:
-    return "\n".join(["Observation:", *map(shelf_line, titles)])
+def _observation(passages: Sequence[Passage]) -> str:
+    return "\n".join(["Observation:", *(passage_lines(passages) or [NOTHING_NEW])])
 
 
 _EXAMPLES: tuple[_Trajectory, ...] = (
@@ -226,12 +226,12 @@ _EXAMPLES: tuple[_Trajectory, ...] = (
             (
                 "Thought: I need to know who directed The Quiet Orchard.\n"
                 "Action: Search[The Quiet Orchard film director]",
-                _observed("The Quiet Orchard", "The Ferry"),
+                _observation(shelved("The Quiet Orchard", "The Ferry")),
             ),
             (
                 "Thought: The director is Bram Essiwick. His brother is not named yet.\n"
                 "Action: Search[Bram Essiwick brother]",
-                _observed("Bram Essiwick"),
+                _observation(shelved("Bram Essiwick")),
             ),
             (
                 "Thought: The passages state the director and his brother, Dorrit Essiwick.\n"
@@ -247,12 +247,12 @@ _EXAMPLES: tuple[_Trajectory, ...] = (
                 "Thought: I need to know when each bridge was opened and by whom. First the Hollin "
                 "Bridge.\n"
                 "Action: Search[Hollin Bridge opened]",
-                _observed("Hollin Bridge", "Hollin"),
+                _observation(shelved("Hollin Bridge", "Hollin")),
             ),
             (
                 "Thought: The Hollin Bridge was opened in 1877 by Dorrit Vane. Now the other bridge.\n"
                 "Action: Search[Saltmere Bridge opened]",
-                _observed("Saltmere Bridge"),
+                _observation(shelved("Saltmere Bridge")),
             ),
             (
                 "Thought: 1851 is before 1877, so the Saltmere Bridge is older, opened by Piers "
@@ -269,17 +269,17 @@ _EXAMPLES: tuple[_Trajectory, ...] = (
             (
                 "Thought: I need to know who keeps the Ostrel Lighthouse.\n"
                 "Action: Search[Ostrel Lighthouse keeper]",
-                _observed("Ostrel Lighthouse"),
+                _observation(shelved("Ostrel Lighthouse")),
             ),
             (
                 "Thought: The keeper is Jora Pell. Where she was born is missing.\n"
                 "Action: Search[Jora Pell birthplace]",
-                _observed("Jora Pell"),
+                _observation(shelved("Jora Pell")),
             ),
             (
                 "Thought: She was born in Wexcombe. The year of its market rights is missing.\n"
                 "Action: Search[Wexcombe market rights]",
-                _observed("Wexcombe"),
+                _observation(shelved("Wexcombe")),
             ),
             (
                 "Thought: The passages state that Wexcombe was granted market rights in 1417.\n"
@@ -324,10 +324,6 @@ def render_once_more(prompt: Prompt, finish: str) -> Prompt:
     if isinstance(prompt, str):
         return prompt.removesuffix(LABEL) + FORCED
     return in_reply(prompt, finish, _ONCE_MORE)
-
-
-def _observation(passages: Sequence[Passage]) -> str:
-    return "\n".join(["Observation:", *(passage_lines(passages) or [NOTHING_NEW])])
 
 
 def _lines(question: str, steps: tuple[tuple[str, str], ...]) -> str:

@@ -167,7 +167,7 @@ class SteppedLoop(ABC):
     def rounds(self, question: Question, retriever: Retriever) -> Iterator[Round]:
         """Rounds as they happen, up to the budget, each with all that the settings ask for."""
         for step in self.steps(question, retriever):
-            yield step.finished(step.asked())
+            yield step.finished()
 
     def closed_book(self, question: Question) -> Round:
         """Round 0: the model's answer without passages, one greedy call."""
@@ -207,7 +207,6 @@ class SteppedLoop(ABC):
 class Step:
     """A round that a loop has come to: what it ``found``, and earlier ones ``before`` it, without answers.
 
-    :meth:`asked` may run in any thread, beside everything else; :meth:`finished` in the order of the rounds.
     ``then`` is what the loop asks about the round after its answer.
     """
 
@@ -234,7 +233,7 @@ class Step:
         """Whether samples, verdicts and ratings are read of it."""
         return self.reads.at_end or not self.last
 
-    def asked(self) -> Round:
+    def _asked(self) -> Round:
         """The round with what is read of its answer and samples."""
         settings, reads = self.loop.settings, self.reads
         samples = settings.samples if self.reads_more or settings.majority else 0
@@ -256,8 +255,9 @@ class Step:
         )
         return timed(with_answer, started)
 
-    def finished(self, asked: Round) -> Round:
-        """The round with what is asked and measured after its answer."""
+    def finished(self) -> Round:
+        """The round with its answer, and what is asked and measured after it."""
+        asked = self._asked()
         followed = asked if self.then is None else self.then(asked)
         rounds, reads = (*self.before, followed), self.reads
         return self.loop.beside(self.question, rounds, rate=self.reads_more, novelty=reads.novelty)

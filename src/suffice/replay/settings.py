@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 from suffice.costs.usage import COSTS, USUAL_COSTS, CostModel
 from suffice.errors import UsageError, unknown_name
@@ -56,9 +56,7 @@ def _names(given: object) -> tuple[str, ...]:
 
 
 TuneSplit = Annotated[str, Option(metavar="S", help="where things are fitted and chosen")]
-EvalSplit = Annotated[
-    str, Option(name="split", older="eval-split", metavar="S", help="where they are scored")
-]
+EvalSplit = Annotated[str, Option(name="split", metavar="S", help="where they are scored")]
 Resamples = Annotated[
     int, Option(name="bootstrap", metavar="N", at_least=1, help="resamples of the questions")
 ]
@@ -154,8 +152,6 @@ def refuse_draws(resamples: int, seed: int, least: int = 1) -> None:
 class ScoredSettings:
     """What policies are scored by and compared at, and how their intervals are drawn."""
 
-    LISTED_LAST: ClassVar = True
-
     metric: ComparedBy = None
     f1_kind: F1 = "hotpotqa"
     cost: CostName = None
@@ -167,8 +163,6 @@ class ScoredSettings:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TunedSettings(ScoredSettings):
     """The same of what is chosen on one split and scored on another, by the answer that is returned."""
-
-    LISTED_LAST: ClassVar = True
 
     tune_split: TuneSplit = FIT_SPLIT
     eval_split: EvalSplit = EVAL_SPLIT

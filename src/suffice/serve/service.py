@@ -18,10 +18,11 @@ from pydantic import Field
 from suffice.contracts import ChatModel, Encoder, Message, Retriever, StopPolicy
 from suffice.errors import SufficeError, UsageError, unknown_name
 from suffice.live.ask import AskSettings, LiveLoop
-from suffice.live.loop import LiveSettings, Loop, Watching, hash_of
+from suffice.live.loop import Loop
 from suffice.live.privacy import Texts
 from suffice.live.requirements import choose_policy
 from suffice.live.watch import Watch
+from suffice.live.watching import LiveSettings, Watching, hash_of
 from suffice.policies.file import PolicyFile, file_of, names_policy_file
 from suffice.retrieval.retrievers import Retrieval
 from suffice.scoring import AnswerChoice

@@ -125,9 +125,6 @@ class AnswerSettings(_Table):
             parse=as_share,
         ),
     ] = None
-    speculate: Annotated[
-        bool, Option(help="begin the next round while one is answered and decided about")
-    ] = False
     loop: Mapping[str, Any] = field(default_factory=dict)
 
 

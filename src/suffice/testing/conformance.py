@@ -5,7 +5,6 @@ Each raises :class:`AssertionError` saying what was promised and what was found.
 
 from __future__ import annotations
 
-import json
 import math
 import warnings
 from collections.abc import Iterator, Sequence
@@ -23,7 +22,6 @@ from suffice.contracts import (
     StopPolicy,
 )
 from suffice.errors import SufficeWarning
-from suffice.live.controller import Controller
 from suffice.live.loop import Loop
 from suffice.signals.registry import NOT_GIVEN, SignalSpec
 from suffice.signals.table import GrowingRecord, first_stops, lack, signal_columns, signal_table
@@ -240,23 +238,3 @@ def check_policy(policy: StopPolicy, records: Sequence[QuestionRecord]) -> None:
             _broken(f"no stop within {last} rounds, as live", (record.question.id, replayed))
         if live is not None and replayed != live:
             _broken(f"a stop at round {live}, as live", (record.question.id, replayed))
-
-
-def check_checkpoints(policy: StopPolicy, records: Sequence[QuestionRecord]) -> None:
-    """A loop goes on from a checkpoint as it would have without: the same decisions, through JSON."""
-    for record in records:
-        whole = Controller(policy).start(record.question.text, question_id=record.question.id)
-        resumed = whole.copy().start(record.question.text, question_id=record.question.id)
-        for finished in record.rounds:
-            with incomplete_rounds():
-                wanted = whole.observe(finished)
-            checkpoint = json.dumps(resumed.to_dict(), allow_nan=False)
-            resumed = Controller.from_dict(json.loads(checkpoint))
-            with incomplete_rounds():
-                decision = resumed.observe(finished)
-            if decision != wanted:
-                _broken(f"as without a checkpoint {wanted!r}", decision)
-            if repr(resumed.rounds) != repr(whole.rounds):
-                _broken("the same rounds", resumed.rounds)
-            if wanted.stop:
-                break

@@ -33,13 +33,9 @@ class HashingEncoder:
         if dimension < 1:
             raise UsageError(f"dimension must be at least 1, found {dimension}")
         self._dimension = dimension
+        self.name = f"hashing-{dimension}"
         self._fail_on = fail_on
         self._calls: list[tuple[str, ...]] = []
-
-    @property
-    def name(self) -> str:
-        """``hashing-`` and the dimension."""
-        return f"hashing-{self._dimension}"
 
     @property
     def calls(self) -> tuple[tuple[str, ...], ...]:

@@ -26,18 +26,8 @@ _NOT_NAMES = re.compile(
     "Who|Whose|Why|With"
 )
 _WORDS = (
-    "the",
-    "unknown",
-    "no",
-    "yes",
-    "Paris",
-    "in",
-    "1912",
-    "not",
-    "John",
-    "river",
-    "two",
-    "North",
+    *("the", "unknown", "no", "yes", "Paris", "in"),
+    *("1912", "not", "John", "river", "two", "North"),
 )
 _CHANCE_OF_BEST = 0.6
 _CHANCE_TO_FINISH = 0.25
@@ -97,8 +87,7 @@ class ScriptedModel:
         failures: Failures | None = None,
     ) -> None:
         self._replies = replies
-        self._name = name
-        self._api = api
+        self.name, self.api = name, api
         self._logprobs = logprobs
         self._delay_s = delay_s
         self._failures = failures or Failures()
@@ -106,16 +95,6 @@ class ScriptedModel:
         self._requests: list[GenerationRequest] = []
         self._failed: dict[str, int] = {}
         self._next = 0
-
-    @property
-    def name(self) -> str:
-        """The name given."""
-        return self._name
-
-    @property
-    def api(self) -> Literal["chat", "completion"]:
-        """The interface given; both forms of prompt are taken."""
-        return self._api
 
     @property
     def requests(self) -> tuple[GenerationRequest, ...]:
@@ -153,7 +132,7 @@ class ScriptedModel:
                 request.tell(piece)
         return Generation(
             completions=completions,
-            model=self._name,
+            model=self.name,
             prompt_tokens=len(_pieces(prompt)),
             cached_tokens=0,
             completion_tokens=sum(len(_pieces(completion.text)) for completion in completions),

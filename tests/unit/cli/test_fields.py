@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import pytest
 
 from suffice.cli import parser
-from suffice.cli.parser import Given, command, field_options, make_app
+from suffice.cli.parser import Given, annotated_option, command, field_options, make_app
 from suffice.costs.usage import CostModel
 from suffice.errors import UsageError
 from suffice.options import Option
@@ -38,7 +38,7 @@ class Settings:
     match: Annotated[float | None, Option(help="least F1", name="match-f1")] = None
     loud: Annotated[bool, Option(help="say more")] = False
     kept: Annotated[bool, Option(help="throw away")] = True
-    half: Annotated[float | None, Option(help="?", bare=0.5, older="older-half")] = None
+    half: Annotated[float | None, Option(help="?", bare=0.5)] = None
     inner: Inner = field(default_factory=Inner)
     cost_model: CostModel = field(default_factory=CostModel)
     split: str = "tune"
@@ -68,7 +68,7 @@ def test_every_kind_of_field() -> None:
     given = parsed(
         *("--share", "0.25", "--limit", "0", "--names", "x,y", "--rules", "a > 1", "--rules", "b"),
         *("--pair", "1:2", "--match-f1", "0.5", "--loud", "--no-kept", "--how", "fast"),
-        *("--gears", "3", "--energy", "prompt=1", "--older-half", "2"),
+        *("--gears", "3", "--energy", "prompt=1", "--half", "2"),
     )
     found = given.settings(Settings, split="eval")
     assert found == Settings(
@@ -98,8 +98,8 @@ def test_every_kind_of_field() -> None:
         (["--how", "well"], "'slow' or 'fast'"),
         (["--pair", "3"], "must be A:B, found '3'"),
         (["--names", ""], "separated"),
-        (["--shar", "1"], "'--share'"),
-        (["--share"], "needs a value"),
+        (["--shar", "1"], "Did you mean --share"),
+        (["--share"], "--share requires"),
         (["one"], "one"),
     ],
 )
@@ -111,3 +111,9 @@ def test_what_cannot_be_read_is_said(words: list[str], said: str) -> None:
 def test_an_option_that_goes_with_another_is_refused_alone() -> None:
     with pytest.raises(UsageError, match="--gears"):
         parsed("--gears", "3").settings(Settings)
+
+
+def test_a_type_nobody_can_read_is_the_programmers_mistake() -> None:
+    option = annotated_option("when", Annotated[complex, Option(help="?")], 1j)
+    with pytest.raises(TypeError, match="--when"):
+        option.read("1")  # type: ignore[union-attr]

@@ -1,180 +1,58 @@
-"""What the adapters share, and that they load without the frameworks they adapt."""
+"""Retrievers of the user's own, and that the adapters load without the frameworks they adapt."""
 
 from __future__ import annotations
 
-import importlib.util
-import math
 import subprocess
 import sys
 import types
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from suffice.errors import BackendError, DataError, MissingExtra, SufficeWarning, UsageError
-from suffice.integrations.documents import (
-    AdaptedRetriever,
-    AdapterSettings,
-    Found,
-    connect_own,
-    ranked,
-)
-from suffice.integrations.haystack import HaystackRetriever
-from suffice.integrations.langchain import LangChainRetriever, as_langchain_retriever
-from suffice.integrations.llamaindex import LlamaIndexRetriever
+from suffice.errors import BackendError, DataError, MissingExtra, UsageError
+from suffice.integrations.documents import FORMS, PythonRetriever, connect_own, is_own
 from suffice.trace.rounds.records import Passage
 
-PLAIN = AdapterSettings()
+
+@dataclass
+class Node:
+    """As LlamaIndex's nodes."""
+
+    node_id: str
+    text: str
+    metadata: dict[str, str]
 
 
-def found(text: str, *, score: Any = None, **metadata: Any) -> Found:
-    return Found(text=text, score=score, metadata=metadata)
+@dataclass
+class NodeWithScore:
+    """As LlamaIndex's."""
+
+    node: Node
+    score: float
 
 
-def test_own_ids_come_before_hashes_and_named_ones_before_both() -> None:
-    documents = [Found(text="a", id="7", metadata={"key": 3}), Found(text="b", metadata={"key": 4})]
-    first, second = ranked(documents, 2, PLAIN, source="x")
+@dataclass
+class Document:
+    """As LangChain's."""
+
+    page_content: str
+    metadata: dict[str, str]
+    id: str | None = None
+
+
+def test_documents_of_frameworks_are_passages() -> None:
+    nodes = [NodeWithScore(Node("b1", "A boat.", {"title": "Boats"}), 0.5)]
+    (found,) = PythonRetriever(lambda _, k: nodes[:k]).retrieve("boat", 2)
+    assert found == Passage(id="b1", text="A boat.", title="Boats", score=0.5)
+    unnamed = [Document("b", {"title": "Trees"}), Document("a", {}, "7"), Document("b", {})]
+    first, second = PythonRetriever(lambda *_: unnamed).retrieve("boat", 5)
     # printf b | sha256sum
-    assert (first.id, second.id) == (
-        "7",
-        "3e23e8160039594a33894f6564e1b1348bbd7a0088d42c4acb73eeaed59c009d",
-    )
-    named = ranked(documents, 2, AdapterSettings(id_key="key"), source="x")
-    assert [each.id for each in named] == ["3", "4"]
-    with pytest.raises(DataError, match="'isbn'"):
-        ranked(documents, 2, AdapterSettings(id_key="isbn"), source="x")
-
-
-def test_the_first_of_an_id_stays_and_k_counts_different_ones() -> None:
-    documents = [found("a", score=3), found("a", score=2), found("b", score=1), found("c", score=0)]
-    kept = ranked(documents, 2, PLAIN, source="x")
-    assert [(each.text, each.score) for each in kept] == [("a", 3.0), ("b", 1.0)]
-
-
-@pytest.mark.parametrize(("title", "wanted"), [("Boats", "Boats"), (None, ""), (7, "7"), ("", "")])
-def test_titles_are_texts(title: object, wanted: str) -> None:
-    assert ranked([found("a", title=title)], 1, PLAIN, source="x")[0].title == wanted
-    other = AdapterSettings(title_key="name")
-    assert ranked([found("a", title=title)], 1, other, source="x")[0].title == ""
-
-
-@pytest.mark.parametrize(
-    ("settings", "wanted"),
-    [
-        (AdapterSettings(), [5.0, 4.0, 4.0]),
-        (AdapterSettings(scores="rank"), [1.0, 0.5, pytest.approx(1 / 3)]),
-        (AdapterSettings(scores="none"), [None, None, None]),
-        (AdapterSettings(score_key="s"), [0.75, 0.5, 0.25]),
-    ],
-)
-def test_where_scores_come_from(settings: AdapterSettings, wanted: list[float | None]) -> None:
-    documents = [
-        found("a", score=5, s=0.75),
-        found("b", score=4, s=np.float32(0.5)),
-        found("c", score=4, s=0.25),
-    ]
-    assert [each.score for each in ranked(documents, 3, settings, source="x")] == wanted
-
-
-def test_documents_without_scores_get_their_rank() -> None:
-    documents = [found("a"), found("b")]
-    assert [each.score for each in ranked(documents, 5, PLAIN, source="x")] == [1.0, 0.5]
-    assert ranked([], 5, PLAIN, source="x") == ()
-
-
-@pytest.mark.parametrize(
-    ("documents", "settings", "error", "told"),
-    [
-        ([found("a", score=1), found("b")], PLAIN, DataError, "without a score"),
-        ([found("a", score=1), found("b", score=2)], PLAIN, UsageError, "must fall along"),
-        ([found("a", score=math.nan)], PLAIN, DataError, "score nan"),
-        ([found("a", score=10**400)], PLAIN, DataError, "score 10000"),
-        *[
-            ([found("a", score=value)], PLAIN, DataError, f"score {value!r}")
-            for value in (True, np.True_, "0.5", b"1")
-        ],
-        ([found("a", s="high")], AdapterSettings(score_key="s"), DataError, "score 'high'"),
-        ([found("a", s="0.5")], AdapterSettings(score_key="s"), DataError, "score '0.5'"),
-        ([found("a", s=False)], AdapterSettings(score_key="s"), DataError, "score False"),
-        ([found("a", s=[1])], AdapterSettings(score_key="s"), DataError, r"score \[1\]"),
-        ([found("a")], AdapterSettings(score_key="s"), DataError, "'s'"),
-    ],
-)
-def test_scores_that_are_none(
-    documents: list[Found], settings: AdapterSettings, error: type[Exception], told: str
-) -> None:
-    with pytest.raises(error, match=f"^the store .*{told}"):
-        ranked(documents, 2, settings, source="the store")
-
-
-def test_settings_that_cannot_be() -> None:
-    with pytest.raises(UsageError, match="'best'"):
-        AdapterSettings(scores="best")  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="'rank'"):
-        AdapterSettings(score_key="s", scores="rank")
-
-
-class Listed(AdaptedRetriever):
-    """Finds the same two texts, unless it fails."""
-
-    def __init__(self, error: Exception | None = None) -> None:
-        super().__init__("x", None, advice="Do something.")
-        self.error = error
-
-    def _search(self, query: str, k: int) -> tuple[list[str], bool]:
-        if self.error is not None:
-            raise self.error
-        return ["a", "b"], query == "sized"
-
-    def _found(self, document: str) -> Found:
-        return Found(text=document)
-
-
-def test_only_failures_named_are_translated() -> None:
-    with pytest.raises(BackendError, match="TimeoutError: late") as caught:
-        Listed(TimeoutError("late")).retrieve("q", 1)
-    assert isinstance(caught.value.__cause__, TimeoutError)
-    odd = Listed(KeyError())
-    with pytest.raises(KeyError):
-        odd.retrieve("q", 1)
-    odd._settings = AdapterSettings(failures=(KeyError,))
-    with pytest.raises(BackendError, match="KeyError"):
-        odd.retrieve("q", 1)
-
-
-def test_a_short_result_is_said_once() -> None:
-    listed = Listed()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert len(listed.retrieve("q", 2)) == len(listed.retrieve("sized", 3)) == 2
-    with pytest.warns(SufficeWarning, match="documents"):
-        listed.retrieve("q", 3)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        listed.retrieve("q", 3)
-
-
-@pytest.mark.parametrize(
-    ("build", "module", "line"),
-    [
-        (LangChainRetriever, "langchain_core", "pip install langchain-core"),
-        (as_langchain_retriever, "langchain_core", "pip install langchain-core"),
-        (LlamaIndexRetriever, "llama_index", "pip install llama-index-core"),
-        (HaystackRetriever, "haystack", "pip install haystack-ai"),
-    ],
-)
-def test_a_missing_framework_is_told_with_its_install_line(
-    build: Callable[[Any], object], module: str, line: str
-) -> None:
-    if importlib.util.find_spec(module):
-        pytest.skip(f"{module} is installed")
-    with pytest.raises(MissingExtra, match=rf"{module}', which is not installed\. .*: {line}$"):
-        build(object())
+    name = "3e23e8160039594a33894f6564e1b1348bbd7a0088d42c4acb73eeaed59c009d"
+    assert first == Passage(id=name, text="b", title="Trees", score=1.0)
+    assert second == Passage(id="7", text="a", score=0.5)
 
 
 def test_the_modules_load_without_any_framework() -> None:
@@ -189,7 +67,6 @@ def test_the_modules_load_without_any_framework() -> None:
     assert done.stdout.strip() == "[]"
 
 
-# --- own retrievers -------------------------------------------------------------------------------
 MODULE = """
 from suffice import Passage
 from suffice.errors import DataError
@@ -205,6 +82,9 @@ def passages(query, k):
 
 def rising(query, k):
     return [{"text": "a", "score": 0.1}, {"text": "b", "score": 0.2}]
+
+def half_scored(query, k):
+    return [{"text": "a", "score": 0.1}, {"text": "b", "score": "0.05"}]
 
 def failing(query, k):
     raise KeyError("no such shelf")
@@ -276,6 +156,7 @@ def test_what_a_function_may_return() -> None:
         ("lazily_failing", BackendError, "OSError: gone"),
         ("refusing", DataError, "^as it is$"),
         ("rising", UsageError, "order"),
+        ("half_scored", DataError, "score"),
         ("nothing", UsageError, "returned"),
         ("word", UsageError, "returned str 'one'"),
         ("mapping", UsageError, "returned"),
@@ -392,3 +273,15 @@ def test_an_index_that_is_none(rest: str, part: str, server: tuple[str, Asked]) 
         connect_own(f"{kind}:{rest}")
     assert "secret" not in str(refused.value)
     assert asked.urls in ([], ["http://h:9200"])
+
+
+def test_the_client_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "opensearchpy", None)
+    with pytest.raises(MissingExtra, match="--retriever"):
+        connect_own("opensearch:http://localhost:9200/notes")
+
+
+def test_which_names_are_own() -> None:
+    assert FORMS == ("elasticsearch:URL/INDEX", "opensearch:URL/INDEX", "python:MODULE:FUNCTION")
+    assert is_own("python:x")
+    assert not any(map(is_own, ("bm25", "python", "http://x", "dense+rerank")))

@@ -17,8 +17,9 @@ from suffice.contracts import (
     PolicyTable,
     StopPolicy,
 )
+from suffice.costs.prices import Prices
 from suffice.errors import BackendError, DataError, InternalError, SufficeError, UsageError
-from suffice.live.ask import DECLINED, Answered
+from suffice.live.ask import DECLINED, Answered, AskSettings
 from suffice.live.budgets import Budgets
 from suffice.live.requirements import LoopOutput, check_policy
 from suffice.loops.ranked import CumulativeSettings
@@ -56,6 +57,12 @@ def test_the_policy_stops_it() -> None:
     assert (found.answer, found.stopped_by, len(found.rounds)) == ("b", "policy", 3)
     assert len(model.requests) == 3
     assert [each.stop for each in found.decisions] == [False, False, True]
+
+
+def test_the_round_budget_stops_it() -> None:
+    found = ask(RulePolicy(rule="answer_stable"), ScriptedModel(CHANGING), max_rounds=2)
+    assert (found.answer, found.stopped_by, len(found.rounds)) == ("b", "budget", 2)
+    assert "budget of 2 rounds" in found.reason
 
 
 def test_a_judge_is_asked_each_round_and_its_tokens_count() -> None:
@@ -143,6 +150,13 @@ def test_an_empty_question_is_refused_before_the_first_call() -> None:
 # --- prices, confidence and declining ---------------------------------------------------------------
 
 
+def test_whichever_budget_is_spent_first_ends_it() -> None:
+    prices = Prices(input=0.0, cached=0.0, output=1e6)
+    both = Budgets(usd=3.0, tokens=10**6, seconds=60.0, prices=prices)
+    assert len(ask(Reads(5), ScriptedModel(CHANGING), budgets=both).rounds) == 2
+    assert len(ask(Reads(5), ScriptedModel(CHANGING), budgets=both, max_rounds=1).rounds) == 1
+
+
 class Scores:
     """Stops after ``rounds``; its confidence is one number a round, ``None``: undefined."""
 
@@ -216,3 +230,16 @@ def test_an_answer_is_told_as_it_comes_unless_it_is_withheld(
     found = answered(policy, model, CumulativeSettings(rounds=2), PASSAGES, **settings)
     assert found.declined == (not told)
     assert pieces == told
+
+
+@pytest.mark.parametrize("settings", [{"decline_below": 0.5}, {"choose": "most-confident"}])
+def test_a_policy_without_confidence_is_refused_where_it_is_gone_by(
+    settings: dict[str, Any],
+) -> None:
+    model = ScriptedModel(CHANGING)
+    for policy in (FixedPolicy(2), RulePolicy(rule="answer_stable")):
+        with pytest.raises(UsageError, match=r"has none; use --policy ab-rag, or a fitted one"):
+            answered(policy, model, CumulativeSettings(), PASSAGES, **settings)
+    assert not model.requests
+    with pytest.raises(UsageError, match=r"lies in \[0, 1\], found 1.5"):
+        AskSettings(decline_below=1.5)

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 import subprocess
 import sys
 import textwrap
-import threading
-import warnings
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from suffice.concurrency import rest
 from suffice.costs.prices import Prices
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.live.budgets import Budgets
 from suffice.live.loop import Loop
 from suffice.live.watch import Watch
+from suffice.policies.ab_rag.policy import ABRagPolicy
 from suffice.policies.file import policy_hash, save_policy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.unfitted import FixedPolicy
@@ -32,7 +29,7 @@ from suffice.trace.engines import SQLite
 from suffice.trace.reader import schema_of
 from suffice.trace.rounds.derive import TraceFilter, filter_traces
 from suffice.trace.rounds.reader import read_traces
-from suffice.trace.rounds.records import Draft, LoopView, Passage, QuestionRecord, Usage
+from suffice.trace.rounds.records import Draft, LoopView, QuestionRecord, Usage
 from suffice.trace.rounds.schema import QUESTIONS
 
 STABLE = RulePolicy(rule="answer_stable")
@@ -146,6 +143,17 @@ def test_a_choice_among_answers_has_every_round_asked_for_one() -> None:
     assert (loop.answer, loop.answer_round) == ("Oslo", 2)
 
 
+def test_the_most_confident_answer_is_returned_and_one_without_confidence_refused() -> None:
+    policy = ABRagPolicy(weights={"token_probability": 1.0}, threshold=1.0)
+    with Watch(policy, answer="most-confident").question("Where?") as loop:
+        for answer, logprob in (("a", -0.5), ("b", -0.1), ("c", -2.0)):
+            tokens = [{"token": answer, "logprob": logprob}]
+            loop.observe(answer=answer, logprobs=tokens)
+    assert (loop.answer, loop.answer_round) == ("b", 2)
+    with pytest.raises(UsageError, match="goes by the policy's confidence"):
+        Watch(STABLE, answer="most-confident")
+
+
 @pytest.mark.parametrize(
     ("budgets", "reason"),
     [
@@ -172,6 +180,27 @@ def test_a_budget_of_tokens_nobody_counts_is_said_and_not_kept() -> None:
         with pytest.warns(SufficeWarning, match=r"counts no tokens.*give observe\(usage=\.\.\.\)"):
             loop.observe(answer="a")
         assert not loop.done
+
+
+def test_what_the_loop_never_gives_is_said_in_the_first_round() -> None:
+    watch = Watch(RulePolicy(rule="token_probability > 0.9"), mode="live")
+    with (
+        pytest.warns(SufficeWarning, match="token_probability.*tokens"),
+        watch.question("Where?") as loop,
+    ):
+        loop.observe(answer="Oslo")
+    with watch.question("Again?") as loop:
+        loop.observe(answer="Oslo")  # said once: warnings are errors here
+    strict = Watch(RulePolicy(rule="token_probability > 0.9"), mode="live", strict=True)
+    with pytest.raises(UsageError, match="token_probability"), strict.question("Where?") as loop:
+        loop.observe(answer="Oslo")
+
+
+def test_an_error_that_the_caller_raises_is_not_said_to_be_mended() -> None:
+    loop = Watch(STABLE).question("Where?").begin()
+    loop.observe(answer="Oslo")
+    assert not loop.end(ConnectionError("gone"), mend=False)  # warnings are errors here
+    assert (loop.stopped_by, loop.answer) == ("error", "Oslo")
 
 
 # --- probes --------------------------------------------------------------------------------------
@@ -240,13 +269,25 @@ def broken(_view: LoopView) -> Draft:
     raise ConnectionError("the server is gone")
 
 
+def no_draft(_view: LoopView) -> Any:
+    return 7
+
+
+def no_tokens(_view: LoopView) -> Draft:
+    return Draft("Oslo", tokens="abc")  # type: ignore[arg-type]
+
+
+def no_usage(_view: LoopView) -> Draft:
+    return Draft("Oslo", usage={"prompt_tokens": 3})  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("probe", "why"),
     [
         (broken, "is gone"),
-        (lambda _: 7, "it gave 7"),
-        (lambda _: Draft("Oslo", tokens="abc"), r"column tokens.*'abc'"),  # type: ignore[arg-type]
-        (lambda _: Draft("Oslo", usage={"prompt_tokens": 3}), "Usage"),  # type: ignore[arg-type]
+        (no_draft, "it gave 7, and a"),
+        (no_tokens, r"column tokens.*'abc'"),
+        (no_usage, r"must be a Usage"),
     ],
 )
 def test_a_failing_probe_breaks_nothing(probe: Any, why: str, tmp_path: Path) -> None:
@@ -422,22 +463,6 @@ def test_a_record_is_read_while_loops_go_on_and_after(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir() if file.is_file()] == ["record.db"]
 
 
-def test_text_that_no_file_can_hold_spoils_no_record(tmp_path: Path) -> None:
-    half = "Os\ud800lo"
-    with Watch(STABLE, record=tmp_path) as watch:
-        with watch.question("Where?", question_id="before") as loop:
-            loop.observe(answer="Oslo")
-        with watch.question(half, question_id=half, gold_answers=[half]) as loop:
-            loop.observe(passages=[{"id": half, "text": half}])
-            assert loop.observe(passages=[{"id": half}], answer=half).stop is False
-            loop.answered(half)
-        assert records(tmp_path).keys() == {"before", "Os\ufffdlo"}
-    spoilt = records(tmp_path)["Os\ufffdlo"]
-    assert (spoilt.question.text, spoilt.gold.answers) == ("Os\ufffdlo", ("Os\ufffdlo",))
-    assert spoilt.rounds[-1].answer == "Os\ufffdlo"
-    assert spoilt.rounds[0].passages == (Passage(id="Os\ufffdlo", text="Os\ufffdlo"),)
-
-
 def test_an_id_that_is_taken_gets_a_number_when_its_question_begins(tmp_path: Path) -> None:
     told: dict[str, str] = {}
     for _ in range(2):
@@ -453,61 +478,19 @@ def test_an_id_that_is_taken_gets_a_number_when_its_question_begins(tmp_path: Pa
         assert (record.rounds[0].answer, record.gold.answers) == (told[name], (told[name],))
 
 
-def test_threads_and_tasks_share_a_watch(tmp_path: Path) -> None:
-    watch = Watch(STABLE, record=tmp_path, mode="live", max_rounds=5)
-
-    def one(number: int) -> None:
-        with watch.question(f"{number}?", question_id=f"t{number}") as loop:
-            walk(loop)
-
-    async def many() -> None:
-        async def task(number: int) -> None:
-            async with watch.question(f"{number}?", question_id=f"a{number}") as loop:
-                while not loop.done:
-                    await asyncio.sleep(0)
-                    loop.observe(answer="Oslo")
-
-        await asyncio.gather(*map(task, range(150)))
-
-    threads = [threading.Thread(target=one, args=(number,)) for number in range(16)]
-    for thread in threads:
-        thread.start()
-    in_a_thread(many)
-    for thread in threads:
-        thread.join()
-    watch.close()
-    kept = records(tmp_path)
-    assert len(kept) == 166
-    assert {len(record.rounds) for name, record in kept.items() if name[0] == "t"} == {3}
-    assert watch.counts.questions == 166
-    assert watch.counts.lost_rounds == 0
+def test_the_id_of_a_loop_that_ended_before_a_round_is_free_again(tmp_path: Path) -> None:
+    with Watch(record=tmp_path) as watch, Watch(record=tmp_path) as other:
+        for begins in (watch, other, watch):
+            with begins.question("Where?", question_id="q") as loop:
+                assert loop.question_id == "q"
+        loops = [begins.question("Where?", question_id="q").begin() for begins in (other, watch)]
+        assert [loop.question_id for loop in loops] == ["q", "q#2"]
+        for loop in loops:
+            loop.end()
 
 
 def refusing(*_: Any, **__: Any) -> None:
     raise OSError(28, "No space left on device")
-
-
-def test_a_full_disk_breaks_no_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    watch = Watch(record=tmp_path)
-    with monkeypatch.context() as patched:
-        patched.setattr(SQLite, "begin", refusing)
-        with pytest.warns(SufficeWarning, match="No space left"), watch.question("?") as loop:
-            walk(loop)
-        with watch.question("?") as loop:  # said once
-            walk(loop)
-        assert loop.answer == "Oslo"
-        assert watch.failing
-    assert not watch.failing  # tried again by whoever asks, though no question comes
-    assert len(records(tmp_path)) == 2
-    with watch.question("?") as loop:  # room again: nothing was lost, and a kill now loses nothing
-        walk(loop)
-    assert not watch.failing
-    assert len(records(tmp_path)) == 3
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        watch.close()
-    assert len(records(tmp_path)) == 3
-    assert watch.counts.lost_questions == 0
 
 
 def test_a_loop_that_goes_on_after_its_stop_is_recorded_as_it_went(tmp_path: Path) -> None:
@@ -550,24 +533,29 @@ def test_what_is_unwritten_at_the_close_is_lost_and_said(
     assert kept == {"kept?": 5, "half?": 1}
 
 
-def test_a_fork_records_beside_its_parent(tmp_path: Path) -> None:
-    code = """
-        import os, sys, warnings
-        from suffice.live.watch import Watch
-        watch = Watch(record=sys.argv[1])
-        with watch.question("?", question_id="before") as loop:
-            loop.observe(answer="Oslo")
-        child = os.fork()
-        with watch.question("?", question_id="child" if child == 0 else "parent") as loop:
-            loop.observe(answer="Oslo")
+def test_what_there_was_no_memory_for_is_lost_and_nothing_that_was_written_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = Watch(record=tmp_path)
+    with watch.question("before?") as loop:
+        walk(loop)
+    half = watch.question("half?").begin()
+    half.observe(answer="Oslo")
+    assert half.kept()
+    with monkeypatch.context() as patched:
+        patched.setattr("suffice.trace.loop_record._MOST_WAITING", 0)
+        patched.setattr(SQLite, "begin", refusing)
+        half.observe(answer="Skien")
+        assert not half.kept()
+    half.observe(answer="Skien")
+    with pytest.warns(SufficeWarning, match="No space left"):
+        half.end()
+    with watch.question("after?") as loop:
+        walk(loop)
+    with pytest.warns(SufficeWarning, match="2 rounds of 1 question"):
         watch.close()
-        if child:
-            os.waitpid(child, 0)
-        """
-    subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code), str(tmp_path)], check=True, timeout=60
-    )
-    assert sorted(records(tmp_path)) == ["before", "child", "parent"]
+    kept = {one.question.text: len(one.rounds) for one in read_traces(tmp_path).records()}
+    assert kept == {"before?": 5, "half?": 1, "after?": 5}
 
 
 # --- labels --------------------------------------------------------------------------------------
@@ -638,63 +626,3 @@ def test_a_label_that_contradicts_another_is_refused_whoever_gives_it(
     kept = records(tmp_path)
     assert (kept["q"].gold.answers, kept["q"].scores) == (("Oslo",), {1: 0.5})
     assert (kept["r"].gold.answers, kept["r"].question.type) == (("Skien", "Bergen"), "place")
-
-
-def test_a_record_that_is_removed_under_a_loop_is_made_anew(tmp_path: Path) -> None:
-    watch = Watch(record=(folder := tmp_path / "traces"))
-    with watch.question("Where?", question_id="before") as loop:
-        walk(loop)
-    with watch.question("Where?", question_id="under way") as loop:
-        loop.observe(answer="Bergen")
-        loop.kept()
-        shutil.rmtree(folder)
-        loop.observe(answer="Oslo")
-        with pytest.warns(SufficeWarning, match="was removed"):
-            loop.end()
-    with watch.question("Where?", question_id="after") as after:
-        walk(after)
-    kept = records(folder)
-    # what had ended went with the file
-    assert {name: len(record.rounds) for name, record in kept.items()} == {
-        "under way": 2,
-        "after": 5,
-    }
-    assert (watch.counts.lost_rounds, watch.counts.lost_questions) == (5, 1)
-    assert [held.answer for held in kept["under way"].rounds] == ["Bergen", "Oslo"]
-    shutil.rmtree(folder)  # what was no longer held is lost, counted and said
-    with pytest.warns(SufficeWarning, match="removed"):
-        watch.close()
-    assert watch.counts.lost_rounds == watch.counts.rounds == 12
-    assert not folder.exists()
-
-
-def test_work_begun_ahead_is_done_meanwhile_and_cut_where_nobody_wants_it() -> None:
-    watch = Watch(RulePolicy(rule="answer_stable"), mode="live", max_rounds=5)
-    under_way, ended = threading.Event(), threading.Event()
-
-    def search() -> str:
-        under_way.set()
-        try:
-            rest(60)
-        finally:
-            ended.set()
-        return "never"
-
-    def fails() -> str:
-        raise ValueError("no index")
-
-    with watch.question("Where was Ibsen born?") as loop:
-        first = loop.ahead(lambda: "Skien is a town.")
-        loop.observe(answer="Skien")
-        assert first.result() == "Skien is a town."
-        broken = loop.ahead(fails)
-        with pytest.raises(ValueError, match="no index"):
-            broken.result()
-        loop.ahead(search)
-        assert under_way.wait(5)
-        assert loop.observe(answer="Skien").stop
-        assert not ended.is_set()
-    assert ended.is_set()
-    assert (watch.counts.wasted, watch.counts.rounds) == (1, 2)
-    with pytest.raises(UsageError, match="ended"):
-        loop.ahead(search)

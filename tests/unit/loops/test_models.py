@@ -7,16 +7,12 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from suffice.errors import UsageError
+from suffice.llm.endpoint import EndpointSettings
 from suffice.loops import models
-from suffice.loops.models import connect_detector, connect_reranker, reranker_name
-from suffice.retrieval.contradiction import FEATURES, ContradictionHead, HeadWeights
-from suffice.retrieval.dense import OnnxEncoder
-from suffice.signals.samples import MarkerDetector
-from suffice.testing.encoders import HashingEncoder
+from suffice.loops.models import connect_encoder, connect_reranker, reranker_name
 from suffice.trace.rounds.records import Passage
 
 pytest.importorskip("bm25s")
@@ -28,6 +24,47 @@ PASSAGES = tuple(
     for name, other in zip(NAMES, NAMES[1:] + NAMES[:1], strict=True)
 )
 QUERY = "On which river does Cadel stand?"
+
+
+def test_models_are_told_by_what_is_typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, object]] = []
+    told: list[object] = []
+
+    class Fake:
+        def __init__(self, kind: str) -> None:
+            self._kind = kind
+
+        def load(self, *given: object, **options: object) -> str:
+            asked.append((self._kind, given))
+            told.append(next(iter(options.values()), None))
+            return self._kind
+
+        __call__ = load
+
+    monkeypatch.setattr(models, "OnnxEncoder", Fake("onnx"))
+    monkeypatch.setattr(models, "SentenceEncoder", Fake("sentence"))
+    monkeypatch.setattr(models, "EndpointEncoder", Fake("endpoint"))
+    monkeypatch.setattr(models, "EmbeddedReranker", Fake("embedded"))
+    monkeypatch.setattr(models, "CrossEncoderReranker", Fake("cross"))
+    connect_encoder("minilm")
+    connect_encoder("some/model")
+    connect_encoder("http://localhost:1/v1", "embedder")
+    for name in ("minilm", "some/model", "http://localhost:1/v1"):
+        connect_encoder(name, "embedder", "query: ")
+    prefixed = EndpointSettings(query_prompt="query: ")
+    assert told == [None, None, EndpointSettings(), "query: ", "query: ", prefixed]
+    del asked[3:]
+    connect_reranker("owner/name")
+    connect_reranker("model.GGUF")
+    assert asked == [
+        ("onnx", ()),
+        ("sentence", ("some/model",)),
+        ("endpoint", ("http://localhost:1/v1", "embedder")),
+        ("cross", ("owner/name",)),
+        ("embedded", ("model.GGUF",)),
+    ]
+    with pytest.raises(UsageError, match="--encoder-model M"):
+        connect_encoder("https://localhost/v1")
 
 
 @pytest.mark.parametrize("path", ["nowhere", "/no/where", "./a/b/c"])
@@ -70,26 +107,3 @@ def test_a_reranker_is_asked_by_one_thread_at_a_time(monkeypatch: pytest.MonkeyP
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda _: reranker.rerank(QUERY, PASSAGES), range(8)))
     assert most == [1] * 8
-
-
-# --- contradiction detectors ----------------------------------------------------------------------
-def test_detectors_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    encoder = HashingEncoder(8)
-    monkeypatch.setattr(OnnxEncoder, "load", lambda: encoder)
-    assert isinstance(connect_detector("markers"), MarkerDetector)
-    weights = HeadWeights(encoder=encoder.name, pole=np.ones(9), weights=np.ones(len(FEATURES) + 1))
-    own = tmp_path / "own.safetensors"
-    weights.write(own)
-    found = connect_detector(str(own))
-    assert isinstance(found, ContradictionHead)
-    asked = [("open port 80", "close port 80")]
-    expected = ContradictionHead(weights, encoder).contradictions(asked)
-    assert found.contradictions(asked).tolist() == expected.tolist()
-
-
-@pytest.mark.parametrize("name", ["marker", "/no/such/folder", "a/b/c"])
-def test_an_unknown_detector(name: str) -> None:
-    with pytest.raises(
-        UsageError, match=rf"no contradiction detector '{name}'; name markers, learned"
-    ):
-        connect_detector(name)

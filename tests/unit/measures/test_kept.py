@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -52,12 +53,14 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def values(path: Path) -> dict[str, Any]:
     known = Measures(read_traces(path))
     names = ("answer_stable", "overlap", "self_consistency", "abstained")
-    table, scores, retrieved = known.signals(names), known.scores(), known.retrieval()
+    table, scores = known.signals(names), known.scores()
+    retrieved = known.retrieval()
     return {
         **{name: table.signal(name) for name in names},
         **{name: getattr(scores, name) for name in ("em", "f1", "acc", "labelled")},
-        **{name: getattr(retrieved, name) for name in ("recall", "precision")},
         "units": known.units,
+        "recall": retrieved.recall,
+        "precision": retrieved.precision,
     }
 
 
@@ -76,6 +79,11 @@ def test_nothing_is_measured_twice(record: Path, measured: list[str]) -> None:
     assert not measured
 
 
+def test_only_what_is_asked_for_is_measured(record: Path, measured: list[str]) -> None:
+    Measures(read_traces(record)).signals(["overlap"])
+    assert [name for name in measured if "overlap" not in name] == []
+
+
 def test_a_split_leaves_the_others_to_be_measured(record: Path, measured: list[str]) -> None:
     part = Measures(read_traces(record)).only_split("tune").signals(["overlap"])
     measured.clear()
@@ -87,7 +95,7 @@ def test_a_split_leaves_the_others_to_be_measured(record: Path, measured: list[s
     assert not np.isnan(table.signal("overlap")[~tune]).all()
 
 
-@pytest.mark.parametrize("change", ["record", "code", "damage"])
+@pytest.mark.parametrize("change", ["record", "code", "damage", "phrases"])
 def test_what_is_kept_of_other_things_is_not_read(
     change: str, record: Path, measured: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,21 +107,19 @@ def test_what_is_kept_of_other_things_is_not_read(
         write_traces(sampled_records(30, rounds=3, splits=("tune", "eval"), seed=6), record)
     elif change == "code":
         monkeypatch.setattr(shards, "code_stamp", lambda: "0.0.1 other")
-    else:
+    elif change == "damage":
         for file in folder.iterdir():
             file.write_bytes(file.read_bytes()[:-40])
+    else:
+        traces = read_traces(record).with_abstention(["who knows"])
+        Measures(traces).signals(["abstained"])
+        assert measured
+        return
     assert len(values(record)) > 8
     assert len(measured) > 8
     after = {file.name for file in folder.iterdir()}
     assert len(after) == len(before)  # older ones are replaced
     assert (after == before) is (change == "damage")
-
-
-def test_own_phrases_of_abstention_are_measured_anew(record: Path, measured: list[str]) -> None:
-    values(record)
-    measured.clear()
-    Measures(read_traces(record).with_abstention(["who knows"])).signals(["abstained"])
-    assert measured
 
 
 @pytest.mark.parametrize("place", ["cache", "nowhere"])
@@ -129,13 +135,32 @@ def test_where_nothing_can_be_written_the_cache_is(
     assert bool(measured) is (place == "nowhere")
 
 
-def test_measure_measures_everything(
-    record: Path, measured: list[str], capsys: pytest.CaptureFixture[str]
+def test_a_sample_and_a_small_record_are_not_kept(record: Path) -> None:
+    whole = read_traces(record)
+    assert Measures(whole).kept is not None
+    assert Measures(whole.sample(7, seed=1)).kept is None
+    assert Measures(read_traces(record, lazily_above=10**9)).kept is None
+
+
+@pytest.mark.parametrize("command", ["replay", "sweep"])
+def test_commands_say_the_same_of_kept_columns(
+    command: str, record: Path, run: Callable[[list[str]], str]
 ) -> None:
-    assert main(["measure", str(record), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["questions"], told["rounds"]) == (30, 90)
-    assert Path(told["kept"]).is_dir()
-    measured.clear()
-    values(record)
-    assert not measured
+    options = {
+        "replay": ["--stop-when", "overlap > 0.1", "--policy", "tasr"],
+        "sweep": ["--rule", "self_consistency > ?"],
+    }[command]
+    first, again = (run([command, str(record), *options, "--json"]) for _ in range(2))
+    assert json.loads(first) == json.loads(again)
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Callable[[list[str]], str]:
+    """What a command prints."""
+
+    def printed(words: list[str]) -> str:
+        capsys.readouterr()
+        assert main(words) == 0
+        return capsys.readouterr().out
+
+    return printed

@@ -18,7 +18,6 @@ from suffice.cli.retrieval import (
 )
 from suffice.errors import UsageError
 from suffice.live.ask import Answered, LiveLoop, Spent
-from suffice.live.budgets import Wasted
 from suffice.live.requirements import check_confidence, choose_policy
 from suffice.loops.steps import LOOPS, LoopSettings
 from suffice.options import Option
@@ -124,18 +123,6 @@ def _in_words(spent: Spent) -> str:
     return f"{counted(spent.rounds, 'round')}, {calls}, {_tokens(spent)}"
 
 
-def _wasted(wasted: Wasted) -> str:
-    if not wasted.rounds:
-        return "of that nothing was wasted on a round begun ahead"
-    whole, told = wasted.calls - wasted.cut, []
-    if whole:
-        tokens = "an unknown number of" if wasted.tokens is None else f"{wasted.tokens:,}"
-        told.append(f"{counted(whole, 'call')}, {tokens} tokens")
-    if wasted.cut:
-        told.append(f"{counted(wasted.cut, 'call')} cut before the reply, of unknown tokens")
-    return f"of that wasted on a round begun ahead: {'; '.join(told) or 'no call'}"
-
-
 def _tokens(spent: Spent, about: str = "") -> str:
     if spent.tokens is None:
         return "an unknown number of tokens"
@@ -162,8 +149,6 @@ def _print(answered: Answered, decline_below: float | None) -> None:
     usd = "" if answered.usd is None else f", {answered.usd:.6f} USD"
     put(f"spent {_in_words(answered.spent)}{usd}")
     budget = counted(rounds + answered.saved.rounds, "round")
-    if answered.wasted is not None:
-        print_lines(_wasted(answered.wasted))
     if answered.unasked:
         put(
             "asked for no answer before the end, as nothing reads one: saved "

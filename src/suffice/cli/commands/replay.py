@@ -1,4 +1,4 @@
-"""``suffice replay``, ``diagnose``, ``measure``, ``search`` and ``choose``: what a record says."""
+"""``suffice replay``, ``diagnose``, ``search`` and ``choose``: what a record says."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from suffice.cli.options import (
     Compared,
-    Json,
-    Measuring,
     PolicyOut,
     ReportNaive,
     Sampling,
@@ -20,7 +18,7 @@ from suffice.cli.options import (
     tell_policy,
     write_policy,
 )
-from suffice.cli.output import Form, fit_progress, print_json, print_result, put, say, waiting
+from suffice.cli.output import Form, fit_progress, print_result, put, say, waiting
 from suffice.cli.parser import command
 from suffice.errors import UsageError
 from suffice.options import Option
@@ -118,35 +116,6 @@ def diagnose(traces: Traces, reading: Sampling, settings: DiagnosisSettings, for
     with waiting("diagnosing"):
         result = diagnosis(measures, settings)
     print_result(form, result.tables(), result.to_json, result.notes)
-
-
-@command()
-def measure(traces: Traces, *, reading: Measuring, json: Json = False) -> None:
-    """Measure every signal and score of a large record and keep the columns in RECORD.measures.
-
-    Other commands measure what they need and keep it there too.
-    """
-    from suffice.errors import BackendError
-    from suffice.scoring import F1_KINDS
-    from suffice.signals.table import given_signals
-
-    measures = reading.measures(traces)
-    names = given_signals(measures.traces)
-    with waiting("measuring"):
-        for kind in F1_KINDS:
-            measures.measure(names, kind)
-    questions, rounds = measures.traces.n_questions, measures.traces.table.num_rows
-    kept = measures.kept and measures.kept.place
-    if measures.kept is not None and kept is None:
-        places = " nor in ".join(map(str, measures.kept.folders))
-        raise BackendError(f"measured, but nothing can be kept in {places}; make room in one")
-    if json:
-        print_json(
-            {"questions": questions, "rounds": rounds, "signals": names, "kept": kept and str(kept)}
-        )
-        return
-    where = f"kept in {kept}" if kept else "a small record: nothing is kept"
-    put(f"measured {questions:,} questions, {rounds:,} rounds, {len(names)} signals; {where}")
 
 
 @command()

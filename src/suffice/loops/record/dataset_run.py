@@ -68,7 +68,6 @@ class Recording:
     sample: Mapping[str, int] | None = None
     source: str | None = None
     splits: Mapping[str, float] = field(default_factory=lambda: {"tune": 0.4, "eval": 0.6})
-    concurrency: int | None = None
     skip_invalid: bool = False
     shard: Shard | None = None
     keep_replies: bool = True
@@ -148,7 +147,7 @@ def _recorded(
             run=run,
             may_differ=_MAY_DIFFER,
             rounds=recording.settings.rounds,
-            concurrency=recording.concurrency or width_of(model),
+            concurrency=width_of(model),
             kept=model if isinstance(model, KeptReplies) else None,
             on_start=recording.on_start,
             on_progress=on_progress,

@@ -31,50 +31,6 @@ def written(records: Sequence[PlanRecord], path: Path) -> str:
     return str(path)
 
 
-class TestQuestions:
-    def test_fit_replay_and_file_agree(self, record: str, tmp_path: Path) -> None:
-        out = str(tmp_path / "policy.json")
-        fitted = run_json("fit", "gate", record, "--out", out)["policy"]
-        assert (fitted["kind"], fitted["preset"], fitted["rounds"]) == ("gate", "corrected", 4)
-        assert fitted["settings"]["tau_low"] == 0.5
-        asked = ["--policy", out, "--policy", "gate-corrected", "--policy", "gate"]
-        found = run_json("replay", record, *asked)
-        first, second, third = found["policies"][:3]
-        names = [each["name"] for each in (first, second, third)]
-        assert names == ["gate-corrected", "gate-corrected#2", "gate"]
-        assert first["hash"] == second["hash"] != third["hash"]
-        assert first["stop_rounds"] == second["stop_rounds"]
-        assert first["auroc"] == second["auroc"] > 0.5
-        assert 0.0 <= third["auroc"] <= 1.0
-        assert 1 < first["mean_rounds"] < third["mean_rounds"] == 4.0
-
-    def test_costs_set_the_thresholds(self, record: str, tmp_path: Path) -> None:
-        out = str(tmp_path / "policy.json")
-        costs = ["--retrieval-cost", "2", "--failure-loss", "5"]
-        settings = run_json("fit", "gate", record, "--out", out, *costs)["policy"]["settings"]
-        assert settings["tau_low"] == settings["tau_high"] == pytest.approx(0.6)
-        published = run_json("fit", "gate", record, "--out", out, "--preset", "published", *costs)[
-            "policy"
-        ]
-        assert published["settings"]["intercept"] == 0.0
-        assert published["settings"]["tau_low"] == pytest.approx(0.6)
-
-    @pytest.mark.parametrize(
-        ("arguments", "expected"),
-        [
-            (["--ask-cost", "1"], "--ask-cost"),
-            (["--failure-loss", "0"], "failure"),
-            (["--alpha", "0.1"], "leave alpha out"),
-        ],
-    )
-    def test_what_it_cannot_do_is_said(
-        self, arguments: list[str], expected: str, record: str, tmp_path: Path
-    ) -> None:
-        out = tmp_path / "p.json"
-        refused(run("fit", "gate", record, "--out", str(out), *arguments), expected)
-        assert not out.exists()
-
-
 class TestPlans:
     def test_it_fits_a_planning_agents_gate(self, plans: str, record: str, tmp_path: Path) -> None:
         out = str(tmp_path / "gate.json")
@@ -95,3 +51,23 @@ class TestPlans:
 
     def test_another_method_refuses_plan_traces(self, plans: str, tmp_path: Path) -> None:
         refused(run("fit", "tasr", plans, "--out", str(tmp_path / "p.json")), "plan trace")
+
+
+def test_live_it_draws_two_samples_a_round_and_reads_them(record: str, tmp_path: Path) -> None:
+    out = str(tmp_path / "policy.json")
+    run_json("fit", "gate", record, "--out", out)
+    corpus = tmp_path / "notes.jsonl"
+    corpus.write_text('{"id": "a", "title": "Oslo", "text": "Oslo is a city."}\n')
+    asked = ["--corpus", str(corpus), "--policy", out, "--llm", "scripted"]
+    found = run_json("ask", "Where is Oslo?", *asked)
+    assert (found["stopped_by"], found["rounds"], found["usage"]["sample_calls"]) == (
+        "policy",
+        1,
+        2,
+    )
+    assert found["reason"].startswith("stops at round 1: confidence")
+    policy = load_policy(out).policy
+    assert isinstance(policy, GatePolicy)
+    assert found["confidence"] == policy.settings.risk.confidence(
+        policy.settings.risk.risk(agreement=1.0, contradiction=0.0, remaining=0.75)
+    )

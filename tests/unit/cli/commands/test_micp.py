@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.builders import written_traces
-from tests.commands import refused, run, run_json
+from tests.commands import run_json
 
 from suffice.cli.main import main
 from suffice.testing.traces import sampled_records
@@ -20,46 +20,14 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(written_traces(tmp_path_factory.mktemp("record"), sampled_records(300)))
 
 
-def test_fit_replay_and_bare_name_agree(record: str, tmp_path: Path) -> None:
-    out = tmp_path / "policy.json"
-    fitted = run_json("fit", "micp", record, "--out", out, "--alpha", "0.2", "--rounds", "3")
-    assert fitted["policy"]["kind"] == "micp"
-    assert fitted["policy"]["alpha"] == 0.2
-    assert fitted["policy"]["rounds"] == 3
-    found = run_json(
-        "replay", record, "--policy", out, "--policy", "micp-corrected", "--policy", "micp",
-        "--per-question",
-    )  # fmt: skip
-    given, corrected, published = found["policies"][:3]
-    assert (given["name"], corrected["name"], published["name"]) == (
-        "micp",
-        "micp-corrected",
-        "micp#2",
-    )
-    assert given["coverage"] >= 0.75
-    assert given["hash"] != corrected["hash"]  # alpha 0.2 and 0.1
-    assert set(given["sets"]) == set(given["rounds"])
-    assert given["answer_rate"] == pytest.approx(
-        sum(count for stop, count in given["stop_rounds"].items() if stop != "3") / 100
-    )
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--alpha", "1"], "alpha"),
-        (["--allocation", "0.9,0.9"], "--alpha"),
-        (["--rounds", "9"], "9 rounds asked for, 3 recorded"),
-        (["--clusters", "embedding"], "--encoder"),
-        (["--certainty", "token_probability"], "leave certainty out"),
-    ],
-)
-def test_bad_options_say_what_is_allowed(
-    record: str, tmp_path: Path, options: list[str], message: str
-) -> None:
-    out = str(tmp_path / "policy.json")
-    refused(run("fit", "micp", record, "--out", out, *options), message)
-    assert not Path(out).exists()
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    for name in ("Ardel", "Borel", "Cadel", "Dorel"):
+        page = f"# {name} Tower\n\n{name} Tower was founded by Mira {name}son.\n"
+        (folder / f"{name}.md").write_text(page, encoding="utf-8")
+    return folder
 
 
 def generated(out: Path, *more: str) -> list[str]:

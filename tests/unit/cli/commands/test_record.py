@@ -73,7 +73,7 @@ def test_each_pipeline_has_its_defaults(
         (["--certainty", "auto"], "--certainty"),
         (["--pipeline", "chain", "--certainty", "auto"], "--certainty"),
         (["--llm-stop"], "--llm-stop"),
-        (["--llm-stop", "--pipeline", "budgeted"], "--judge"),
+        (["--llm-stop", "--pipeline", "budgeted"], "--pipeline"),
         (["--retriever", "hybrid+rerank"], "--reranker PATH"),
         (["--retriever", "dense", "--encoder", "none"], "needs an encoder"),
         (["--encoder", "http://localhost:1"], "--encoder-model"),

@@ -92,7 +92,7 @@ def test_json_is_one_document(diagnosed: Path) -> None:
 
 def test_options_reach_the_diagnosis(diagnosed: Path) -> None:
     found = run_json(
-        "diagnose", diagnosed, "--tune-split", "eval", "--eval-split", "tune", "--seed", "7",
+        "diagnose", diagnosed, "--tune-split", "eval", "--split", "tune", "--seed", "7",
         "--stop-when", "answer_stable", "--confidence", "answer_token_margin",
         "--threshold", "0.5", "--f1", "squad", "--signals", "answer_stable", "--bootstrap", "20"
     )  # fmt: skip
@@ -112,7 +112,7 @@ def test_options_reach_the_diagnosis(diagnosed: Path) -> None:
         (["--signals", "self_consistency"], "needs column samples"),
         (["--policy", "fixed-0"], "fixed"),
         (["--confidence", "nothing"], "unknown signal 'nothing'"),
-        (["--eval-split", "tune"], "different"),
+        (["--split", "tune"], "different"),
     ],
 )
 def test_wrong_usage_is_one_line(diagnosed: Path, arguments: list[str], said: str) -> None:
@@ -125,6 +125,7 @@ def test_wrong_usage_is_one_line(diagnosed: Path, arguments: list[str], said: st
         ["replay", "--policy", "fixed-2", "--json"],
         ["diagnose", "--signals", "answer_stable", "--json"],
         ["search", "--signals", "answer_stable", "--json"],
+        ["sweep", "--json"],
     ],
 )
 def test_a_sample_is_the_same_for_every_command(

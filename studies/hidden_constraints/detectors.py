@@ -1,0 +1,46 @@
+"""Contradiction detectors by the names that a user types."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice.contracts import ContradictionDetector
+from suffice.errors import UsageError
+from suffice.loops.models import leads_nowhere
+from suffice.retrieval.contradiction import ContradictionHead
+from suffice.retrieval.networks import NliContradiction
+from suffice.signals.samples import MarkerDetector
+
+
+def connect_detector(name_or_path: str) -> ContradictionDetector:
+    """The contradiction detector a name stands for; safe to call from several threads."""
+    if name_or_path == "markers":
+        return MarkerDetector()
+    if name_or_path == "learned":
+        return ContradictionHead.load()
+    place = Path(name_or_path)
+    if place.is_file() and place.suffix == ".safetensors":
+        return ContradictionHead.load(place)
+    if leads_nowhere(place) or (place.suffix == ".safetensors" and not place.exists()):
+        raise UsageError(
+            f"no contradiction detector {name_or_path!r}; name markers, learned, a head's .safetensors "
+            "file, or an entailment cross-encoder by folder or as OWNER/NAME of the Hub"
+        )
+    return _OneAtATime(NliContradiction.load(place if place.exists() else name_or_path))
+
+
+class _OneAtATime:
+    """A detector that several threads may call."""
+
+    def __init__(self, model: ContradictionDetector) -> None:
+        self._model = model
+        self._lock = threading.Lock()
+
+    def contradictions(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
+        with self._lock:
+            return self._model.contradictions(pairs)
