@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from suffice.measures.measures import Measures
@@ -12,6 +14,13 @@ from suffice.replay.diagnose.signal_diagnostics import diagnose
 from suffice.replay.settings import DiagnosisSettings, DiagnosticsSettings
 from suffice.signals.table import signal_table
 from suffice.trace.rounds.reader import read_traces
+from suffice.trace.rounds.table import TraceSet
+
+DATA = os.environ.get("SUFFICE_DATA")
+TRACES = Path(DATA or "") / "traces"
+pytestmark = pytest.mark.skipif(
+    not DATA or not TRACES.is_dir(), reason="SUFFICE_DATA does not name the recorded traces"
+)
 
 # AUROC of S1, S2, S3 at round 1 against round-1 exact match (METHODS section 3)
 SINGLE_SIGNALS = {
@@ -20,13 +29,16 @@ SINGLE_SIGNALS = {
 }
 
 
+def traces_of(name: str) -> TraceSet:
+    return read_traces(TRACES / f"{name}.parquet")
+
+
 @pytest.mark.parametrize("log", ["ollama", "local"])
-def test_single_signals_of_ab_rag(log: str, data_folder: Path) -> None:
+def test_single_signals_of_ab_rag(log: str) -> None:
     published = SINGLE_SIGNALS[log]
-    traces = read_traces(data_folder / "traces" / f"abrag_hotpotqa_{log}.parquet")
-    for signal in diagnose(
-        traces, DiagnosticsSettings(signals=tuple(published), resamples=20)
-    ).signals:
+    settings = DiagnosticsSettings(signals=tuple(published), resamples=20)
+    found = diagnose(traces_of(f"abrag_hotpotqa_{log}"), settings)
+    for signal in found.signals:
         first = signal["parts"]["all"]["rounds"][0]
         assert first["auroc"].estimate == pytest.approx(published[signal["name"]], abs=0.0005)
         assert first["right"] + first["wrong"] == 200
@@ -60,10 +72,11 @@ def test_selective_prediction_of_ab_rag() -> None:
     assert found["below"]["em"].estimate == pytest.approx(0.222, abs=0.0005)
 
 
-def test_the_verbalized_confidence_of_a_small_model_has_collapsed(qwen_traces: Path) -> None:
+def test_the_verbalized_confidence_of_a_small_model_has_collapsed() -> None:
     settings = DiagnosticsSettings(signals=("verbalized_confidence",), resamples=20)
-    (signal,) = diagnose(read_traces(qwen_traces), settings).signals
+    (signal,) = diagnose(traces_of("hotpotqa_qwen1.5b"), settings).signals
     for part in signal["parts"].values():
         assert part["concentration"]["mode"] == 5.0
         assert part["concentration"]["mode_share"] > 0.99
+        assert part["concentration"]["entropy_nats"] < 0.05
     assert signal["parts"]["eval"]["auroc"].estimate is None

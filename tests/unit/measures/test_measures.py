@@ -6,9 +6,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+from suffice.contracts import PolicyTable
+from suffice.costs.prices import Prices
+from suffice.costs.usage import CostModel, CostReads
 from suffice.errors import UsageError
 from suffice.measures.measures import Measures
+from suffice.policies.rules.policy import RulePolicy
 from suffice.signals.registry import SIGNALS, SignalSpec
 from suffice.testing.traces import make_record, random_records, to_trace_set
 from suffice.trace.rounds.records import LoopView, Round
@@ -19,10 +24,16 @@ def measures() -> Measures:
     return Measures(to_trace_set(random_records(12)))
 
 
+def test_measures_are_handed_on_as_they_are(measures: Measures) -> None:
+    assert Measures.of(measures) is measures
+    assert Measures.of(measures.traces).traces is measures.traces
+    assert measures.only_split("tune") is measures.only_split("tune")
+    assert measures.take(np.ones(12, bool)) is measures
+
+
 def test_columns_are_kept_and_cannot_be_written(measures: Measures) -> None:
     first, again = (measures.signals(["overlap"]).signal("overlap") for _ in range(2))
     assert first is again
-    assert measures.only_split("tune") is measures.only_split("tune")
     for column in (first, measures.score("f1"), measures.only_split("eval").score("em")):
         with pytest.raises(ValueError, match="read-only"):
             column[0, 0] = 1.0
@@ -66,14 +77,42 @@ def test_of_two_signals_with_one_name_each_keeps_its_meaning(measures: Measures)
     assert set(measures.signals([usual, never]).signal("abstained").ravel()) == {0.5}
 
 
+def test_a_policy_decides_a_part_once(measures: Measures, monkeypatch: pytest.MonkeyPatch) -> None:
+    policy, tables = RulePolicy(rule="answer_stable"), []
+    fires = RulePolicy.fires
+
+    def counted(self: RulePolicy, table: PolicyTable) -> NDArray[np.bool_]:
+        tables.append(table.n_questions)
+        return fires(self, table)
+
+    monkeypatch.setattr(RulePolicy, "fires", counted)
+    for part in (measures, measures.only_split("eval"), measures):
+        assert (part.stop_rounds(policy) <= part.traces.last_rounds).all()
+    assert tables == [12, 6]
+
+
+def test_costs_are_summed_once_for_a_model(measures: Measures) -> None:
+    priced = CostModel(prices=Prices(input=1.0, cached=0.5, output=2.0))
+    assert measures.costs(CostModel()) is measures.costs(CostModel())
+    assert measures.costs(priced) is not measures.costs(CostModel())
+    book = measures.costs(CostModel())
+    assert book.at_stops(CostReads()) is book.at_stops(CostReads())
+
+
 def test_the_closed_book_is_a_record_of_its_own() -> None:
-    """It is scored by gold answers, or agrees with the full budget."""
-    record = make_record("a", ["Rome", "Oslo"], gold=["Rome"], closed_book=Round(answer="Oslo"))
+    record = replace(
+        make_record("a", ["Rome", "Oslo"], gold=["Oslo"]), closed_book=Round(answer="Oslo")
+    )
     measures = Measures(to_trace_set([record]))
     assert measures.closed_book() is measures.closed_book()
-    assert measures.closed_book().score("em").tolist() == [[0.0]]
-    assert measures.score("em").tolist() == [[1.0, 0.0]]
-    assert measures.by("agreement").closed_book().scores().em.tolist() == [[1]]
+    assert measures.closed_book().score("em").tolist() == [[1.0]]
+    assert measures.score("em").tolist() == [[0.0, 1.0]]
+
+
+def test_no_question_has_no_columns(measures: Measures) -> None:
+    nobody = measures.take(np.zeros(12, bool))
+    assert nobody.score("f1").shape == (0, 0)
+    assert nobody.signals(["answer_stable"]).signal("answer_stable").shape == (0, 0)
 
 
 class TestMetric:
@@ -94,6 +133,10 @@ class TestMetric:
         part = by_em.only_split("tune").take(np.array([True] * 3 + [False] * 3))
         assert part.metric.name == "em"
         np.testing.assert_array_equal(part.scores().compared, part.scores().em)
+        assert by_em.by("em") is by_em
+        assert (
+            measures.only_split("tune").scores().compared is measures.only_split("tune").scores().f1
+        )
 
     def test_each_question_agrees_with_its_own_last_round(self) -> None:
         """Rounds differ in number; "A" and "the" normalise to nothing and equal themselves."""
@@ -127,3 +170,11 @@ class TestMetric:
         assert by.scores().em[1:].tolist() == [[0, 1], [1, 1]]
         assert by.notes(None)[0].startswith("No question has gold answers.")
         assert by.notes(None)[1].startswith("1 of 3 questions have a blank answer")
+
+    def test_the_closed_book_agrees_with_the_full_budget(self) -> None:
+        record = [
+            make_record("a", ["x", "y"], gold=["q"], closed_book=Round(answer="y")),
+            make_record("b", ["x", "y"], gold=["q"], closed_book=Round(answer="q")),
+        ]
+        rounds = Measures(to_trace_set(record)).by("agreement").closed_book()
+        assert rounds.scores().em.tolist() == [[1], [0]]

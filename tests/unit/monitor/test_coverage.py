@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from suffice.contracts import Clusters
-from suffice.errors import DataError
+from suffice.errors import DataError, UsageError
 from suffice.monitor.coverage import Arrivals, Arrived, Promise, Watch, promise_of
 from suffice.policies.micp.policy import MiCPPolicy
+from suffice.policies.unfitted import FixedPolicy
 from suffice.scoring import Match
 from suffice.stats.conformal import Threshold
 
@@ -33,9 +34,6 @@ def policy(**fields: Any) -> MiCPPolicy:
         "fitted_on": fitted,
     }
     return MiCPPolicy(**{**given, **fields})
-
-
-TOO_MANY = {"values": [0.0], "counts": [6]}
 
 
 def watch(policy: MiCPPolicy, answers: Iterable[Arrived]) -> Watch:
@@ -61,9 +59,16 @@ def test_the_promise_of_a_policy() -> None:
         ({}, "fitted_on.calibration_questions"),
         ({"calibration_questions": 0}, "fitted_on.calibration_questions"),
         ({"calibration_questions": 5, "first_round_scores": []}, None),
-        *(
-            ({"calibration_questions": n, "first_round_scores": TOO_MANY}, "counts")
-            for n in (5, 10**12)
+        (
+            {
+                "calibration_questions": 10**12,
+                "first_round_scores": {"values": [0.0], "counts": [6]},
+            },
+            "counts",
+        ),
+        (
+            {"calibration_questions": 5, "first_round_scores": {"values": [0.0], "counts": [6]}},
+            "counts",
         ),
     ],
 )
@@ -71,6 +76,11 @@ def test_policies_that_do_not_say_on_what(fitted: dict[str, Any], column: str | 
     with pytest.raises(DataError) as caught:
         promise_of(policy(fitted_on=fitted))
     assert caught.value.column == column
+
+
+def test_policies_that_promise_nothing() -> None:
+    with pytest.raises(UsageError, match="promises no coverage"):
+        promise_of(FixedPolicy(2))
 
 
 @pytest.mark.parametrize(
@@ -116,6 +126,23 @@ def test_the_interval_is_exact_and_holds_the_undecided() -> None:
     assert same == high
     assert watch(policy(), []).coverage is None
     assert watch(policy(), []).interval is None
+
+
+def test_going_on_equals_going_through() -> None:
+    stream = [Arrived(covered=n % 3 > 0, score=(0.0, 0.3, 0.9, math.nan)[n % 4]) for n in range(80)]
+    promise = promise_of(policy())
+    through, part = Watch(promise, seed=7), Watch(promise, seed=7)
+    for each in stream:
+        through.take(each)
+    for number, each in enumerate(stream):
+        if number % 25 == 0:
+            state = json.loads(json.dumps(part.state(), allow_nan=False))
+            part = Watch(promise, seed=7).resume(state)
+        part.take(each)
+    assert part.text() == through.text()
+    assert part.to_json() == through.to_json()
+    assert part.state() == through.state()
+    assert through.alarmed
 
 
 @pytest.mark.parametrize(
@@ -167,6 +194,7 @@ def held(*answers: str, cannot_answer: bool = False) -> dict[str, Any]:
         ({"covered": None}, None, False),
         ({"covered": None, **GOLD, **held("tempest!")}, True, False),
         ({**GOLD, **held("Hamlet", "a tempest")}, True, False),
+        ({**GOLD, **held("Hamlet")}, False, False),
         ({**GOLD, **held()}, False, False),
         ({**GOLD, **held("Hamlet"), "samples": ["Lear"]}, False, False),
         ({"gold_answers": [], **held("Hamlet")}, None, False),
@@ -201,20 +229,35 @@ def test_clusters_by_meaning_may_hide_a_right_sample(
     assert (found.covered, found.undecided) == (covered, undecided)
 
 
+def test_scores() -> None:
+    assert PROMISE.read({"reasons": []}).score is None
+    assert PROMISE.read({"score": 0.5, "reasons": "not read"}).score == 0.5
+    undefined = PROMISE.read({"score": None}).score
+    assert undefined is not None
+    assert math.isnan(undefined)
+    reasons = [{"round": 1, "values": {"normalized_entropy": 0.3, "lot": None}}, {"round": 2}]
+    assert PROMISE.read({"reasons": reasons}).score == 0.3
+
+
 @pytest.mark.parametrize(
     ("document", "column"),
     [
         ([], None),
         ({"covered": 1}, "covered"),
+        ({"gold_answers": "Ada"}, "gold_answers"),
         ({"gold_answers": [1]}, "gold_answers"),
         (GOLD, "answer_set"),
+        ({**GOLD, "answer_set": None}, "answer_set"),
         ({**GOLD, "answer_set": {"answers": "Ada"}}, "answer_set.answers"),
         ({**GOLD, "answer_set": {"answers": [{}]}}, "answer_set.answers"),
         ({**GOLD, "answer_set": {"answers": []}}, "answer_set.cannot_answer"),
+        ({**GOLD, **held(cannot_answer=True), "samples": "Ada"}, "samples"),
         ({**GOLD, **held(cannot_answer=True), "samples": [["Ada"], "Bo"]}, "samples"),
         ({"score": "0.5"}, "score"),
+        ({"score": True}, "score"),
         ({"score": 1e999}, "score"),
         ({"score": 10**400}, "score"),
+        ({"reasons": {}}, "reasons"),
         ({"reasons": [{"values": 1}]}, "reasons"),
         ({"reasons": [{"values": {"a": "b"}}]}, "reasons[0].values.a"),
     ],

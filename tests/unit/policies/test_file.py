@@ -7,12 +7,14 @@ import hashlib
 import json
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
-from suffice.errors import DataError
+from suffice.errors import DataError, UsageError
+from suffice.policies.defaults import CalibratorKind
 from suffice.policies.file import load_policy, policy_document, policy_hash, save_policy
+from suffice.policies.fitting import fit_data, fitted_rule
 from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.unfitted import FixedPolicy
 from suffice.stats.maps import IsotonicMap, PerRoundCalibrator
@@ -111,6 +113,7 @@ def refused(tmp_path: Path, content: str | bytes) -> DataError:
         ('{"a":' * 50_000, "not JSON"),
         (b"\xff\xfe\x00", "not JSON"),
         ('{"suffice_policy": ' + "9" * 5000 + "}", "not JSON"),
+        ("[]", "not a policy file"),
         ("3", "not a policy file"),
         ("{}", "not a policy file"),
         ('{"kind": "fixed", "rounds": 3}', "not a policy file"),
@@ -127,19 +130,26 @@ GOOD: dict[str, Any] = json.loads(json.dumps(policy_document(FULL)))
     ("changes", "field"),
     [
         ({"suffice_policy": 2}, "suffice_policy"),
+        ({"suffice_policy": "1"}, "suffice_policy"),
         ({"suffice_policy": True}, "suffice_policy"),
+        ({"suffice_policy": 0}, "suffice_policy"),
         ({"kind": "tarot"}, "kind"),
+        ({"kind": None}, "kind"),
         ({"kind": ["rule"]}, "kind"),
         ({"max_rounds": 0}, "max_rounds"),
+        ({"max_rounds": "5"}, "max_rounds"),
         ({"max_rounds": True}, "max_rounds"),
         ({"rule": None}, "rule"),
+        ({"rule": 3}, "rule"),
         ({"rule": "answer_stable and"}, "rule"),
         ({"rule": "no_such_signal"}, "rule"),
         ({"rule": "overlap > 1"}, "rule"),
         ({"rule": "calibrated(margin_min) > 0.1"}, "rule"),
         ({"base_rates": []}, "rule"),
         ({"base_rates": 0.5}, "base_rates"),
+        ({"base_rates": [0.5, 1.5]}, "base_rates"),
         ({"base_rates": [math.nan]}, "base_rates"),
+        ({"base_rates": [True]}, "base_rates"),
         ({"preset": 1}, "preset"),
         ({"own_signals": "mine"}, "own_signals"),
         ({"own_signals": [1]}, "own_signals"),
@@ -207,14 +217,19 @@ def test_a_broken_field_of_micp_is_named(
     ("changes", "field"),
     [
         ({"x": [0.1]}, "y"),
+        ({"x": [0.5, 0.5]}, "x"),
         ({"x": [0.5, 0.1]}, "x"),
+        ({"x": [0.1, math.nan]}, "x"),
+        ({"x": [0.1, math.inf]}, "x"),
         ({"x": "01"}, "x"),
+        ({"x": None}, "x"),
         ({"x": [0.1, True]}, "x"),
         ({"x": [0.1, 10**400]}, "x"),
         ({"x": [-1.7e308, 1.7e308]}, "x"),
         ({"y": [0.7, 0.2]}, "y"),
         ({"y": [0.2, 1.2]}, "y"),
         ({"y": [0.2, math.nan]}, "y"),
+        ({"undefined": 2}, "undefined"),
         ({"undefined": "half"}, "undefined"),
         ({"z": 1}, "z"),
     ],
@@ -241,6 +256,14 @@ def test_places_without_a_file(tmp_path: Path) -> None:
     (tmp_path / "file.json").write_text("{}")
     with pytest.raises(DataError, match="cannot be read"):
         load_policy(tmp_path / "file.json" / "policy.json")
+
+
+def test_a_policy_without_a_format_is_refused(tmp_path: Path) -> None:
+    class Mine:
+        kind = "mine"
+
+    with pytest.raises(UsageError, match="'mine' has no file format"):
+        save_policy(Mine(), tmp_path / "p.json")  # type: ignore[arg-type]
 
 
 def test_what_was_noted_of_a_fit_may_be_infinite_or_undefined(tmp_path: Path) -> None:

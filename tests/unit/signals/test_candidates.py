@@ -2,9 +2,29 @@
 
 from __future__ import annotations
 
-import pytest
+import math
+import re
 
-from suffice.signals.samples import agreement, marker_conflict
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from suffice.contracts import ContradictionDetector
+from suffice.signals.samples import (
+    _STOP_WORDS,
+    CANDIDATE_AGREEMENT,
+    CONTRADICTION,
+    MARKER_PHRASES,
+    MARKER_WORDS,
+    MarkerDetector,
+    agreement,
+    marker_conflict,
+    token_set,
+)
+from suffice.trace.rounds.records import LoopView, Round
+
+texts = st.lists(st.sampled_from(["tls", "TLS", "port", "80", "deny,"]), max_size=5).map(" ".join)
 
 
 @pytest.mark.parametrize(
@@ -24,6 +44,35 @@ from suffice.signals.samples import agreement, marker_conflict
 )
 def test_by_hand(candidates: list[str], expected: float) -> None:
     assert agreement(candidates) == expected
+
+
+def test_tokens_are_upper_case_and_split_at_any_white_space() -> None:
+    assert token_set("a\tB\nb  ß") == {"A", "B", "SS"}
+
+
+@given(st.lists(texts, min_size=1, max_size=4))
+def test_range_order_and_more_candidates_never_agree_more(candidates: list[str]) -> None:
+    found = agreement(candidates)
+    assert 0.0 <= found <= 1.0
+    assert agreement(candidates[::-1]) == found
+    assert agreement(candidates * 2) == found
+    assert agreement([*candidates, "port deny"]) <= found
+
+
+def test_as_a_signal_it_reads_the_samples_of_the_last_round() -> None:
+    rounds = (Round(answer="x", samples=("a b", "a")), Round(answer="x", samples=("", "")))
+    assert CANDIDATE_AGREEMENT(LoopView("q", rounds[:1])) == 0.5
+    assert CANDIDATE_AGREEMENT(LoopView("q", rounds)) == 0.0
+    for missing in (None, ()):
+        view = LoopView("q", (*rounds, Round(answer="x", samples=missing)))
+        assert math.isnan(CANDIDATE_AGREEMENT(view))
+
+
+WORDS = [
+    *("open", "Port", "80", "the", "do", "NOT", "don't", "Can’t", "never", "conflicts", "with"),
+    *("mutually", "exclusive", "do_not_log_004", "x's", "step", ",", "."),
+]
+marked_texts = st.lists(st.sampled_from(WORDS), max_size=8).map(" ".join)
 
 
 @pytest.mark.parametrize(

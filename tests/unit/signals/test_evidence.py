@@ -47,9 +47,24 @@ def test_whole_words_in_order(answer: str, text: str, expected: float) -> None:
     assert value(answer, (text,)) == expected
 
 
+def test_passages_of_every_round_so_far_count_but_not_across_their_ends() -> None:
+    assert value("oslo", ("in Oslo",), ("nothing",)) == 1.0
+    assert value("new york", ("all new",), ("york",)) == 0.0
+    assert value("new york", ("all new", "york")) == 0.0
+
+
 @pytest.mark.parametrize("answer", ["yes", "No.", "", "the", "?"])
 def test_undefined_for_yes_no_and_empty_answers(answer: str) -> None:
     assert math.isnan(value(answer, ("yes no the know",)))
+
+
+def test_undefined_when_not_found_in_an_incomplete_record() -> None:
+    assert math.isnan(value("oslo", ("rome", None)))
+    assert math.isnan(value("oslo", None, ("rome",)))
+    assert math.isnan(value("oslo", None))
+    assert value("oslo", (None, "in oslo")) == 1.0
+    assert value("oslo", None, ("in oslo",)) == 1.0
+    assert value("oslo", ()) == 0.0
 
 
 def published(answer: str, *rounds: tuple[str | None, ...] | None) -> float:

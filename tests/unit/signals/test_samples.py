@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
+from collections import Counter
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from suffice.errors import DataError
 from suffice.signals.model_confidence import BLANKS
 from suffice.signals.samples import (
     NORMALIZED_ENTROPY,
@@ -18,7 +23,9 @@ from suffice.signals.samples import (
     sample_clusters,
     top_cluster_signal,
 )
-from suffice.trace.rounds.records import LoopView, Round
+from suffice.signals.table import signal_columns
+from suffice.testing.traces import to_trace_set
+from suffice.trace.rounds.records import Gold, LoopView, Question, QuestionRecord, Round
 
 
 def finished(*samples: str, clusters: tuple[int, ...] | None = None) -> Round:
@@ -43,6 +50,33 @@ def test_ends_are_exact() -> None:
         assert NORMALIZED_ENTROPY(view(*(f"w{i}" for i in range(size)))) == 1.0
 
 
+def test_equal_partitions_give_equal_bits() -> None:
+    orders = set(itertools.permutations(["x", "x", "x", "b", "b", "c", "d"]))
+    assert len({NORMALIZED_ENTROPY(view(*order)) for order in orders}) == 1
+    assert NORMALIZED_ENTROPY(view("w", "w", "b")) == NORMALIZED_ENTROPY(view("z", "y", "z"))
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=9).filter(lambda each: sum(each) > 1))
+def test_entropy_agrees_with_its_definition(counts: list[int]) -> None:
+    total = sum(counts)
+    shares = [count / total for count in counts]
+    slow = -sum(share * math.log(share) for share in shares) / math.log(total)
+    fast = entropy_of_counts(tuple(counts))
+    assert fast == pytest.approx(slow, abs=1e-12)
+    assert 0.0 <= fast <= 1.0
+
+
+@given(st.lists(st.sampled_from(["w", "b", "The W", "c", "", "!"]), max_size=8))
+def test_self_consistency_is_the_modal_share(samples: list[str]) -> None:
+    cluster = {"The W": "w", "!": ""}
+    plain = Counter(cluster.get(each, each) for each in samples)
+    value = SELF_CONSISTENCY(view(*samples))
+    if samples:
+        assert value == max(plain.values()) / len(samples)
+    else:
+        assert math.isnan(value)
+
+
 @pytest.mark.parametrize("samples", [(), ("w",), ("", ""), ("", "!", "the")])
 def test_one_sample_or_none_parsed_leaves_entropy_and_top_undefined(samples: tuple[str]) -> None:
     assert math.isnan(NORMALIZED_ENTROPY(view(*samples)))
@@ -54,6 +88,15 @@ def test_unparsed_samples_are_a_cluster_but_never_the_top_one() -> None:
     assert TOP_CLUSTER_CONFIDENCE(samples) == 0.25
     assert NORMALIZED_ENTROPY(samples) == entropy_of_counts((3, 1))
     assert SELF_CONSISTENCY(samples) == 0.75
+
+
+def test_not_recorded_and_single() -> None:
+    nothing = LoopView("q", (Round(answer="x"),))
+    for spec in (SELF_CONSISTENCY, NORMALIZED_ENTROPY, TOP_CLUSTER_CONFIDENCE):
+        assert math.isnan(spec(nothing))
+        assert spec.needs == ("samples",)
+    assert SELF_CONSISTENCY(view("w")) == 1.0
+    assert NORMALIZED_ENTROPY.direction == "low"
 
 
 def test_by_string_samples_that_normalise_alike_are_one() -> None:
@@ -91,3 +134,15 @@ def test_blanks_are_those_of_python() -> None:
     assert set(BLANKS) == {
         letter for letter in map(chr, range(sys.maxunicode + 1)) if letter.isspace()
     }
+
+
+def _record(*rounds: Round) -> QuestionRecord:
+    return QuestionRecord(question=Question(id="q", text="?"), gold=Gold(), rounds=rounds)
+
+
+def test_samples_that_were_not_clustered_are_refused() -> None:
+    traces = to_trace_set([_record(Round(answer="x", samples=("x",), sample_clusters=(0,)))])
+    assert len(signal_columns(traces, [entropy_signal("embedding")])) == 1
+    traces = to_trace_set([_record(Round(answer="x", samples=("x",)))])
+    with pytest.raises(DataError, match="not clustered by meaning"):
+        signal_columns(traces, [entropy_signal("embedding")])

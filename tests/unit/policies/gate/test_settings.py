@@ -14,10 +14,22 @@ from suffice.policies.gate.policy import read_settings
 from suffice.policies.gate.settings import (
     GateCosts,
     GateSettings,
+    PlanAction,
     RiskModel,
+    Unreachable,
     remaining_share,
     retrieval_depth,
 )
+
+
+def test_each_part_raises_risk_by_its_weight() -> None:
+    model = RiskModel(disagreement=0.3, contradiction=0.5, remaining=0.7, intercept=1.1)
+    assert model.risk(agreement=0.0, contradiction=0.0, remaining=0.0) == pytest.approx(0.3)
+    assert model.risk(agreement=1.0, contradiction=1.0, remaining=0.0) == pytest.approx(0.5)
+    assert model.risk(agreement=1.0, contradiction=0.0, remaining=1.0) == pytest.approx(0.7)
+    assert model.largest == pytest.approx(1.5)
+    assert model.confidence(1.1) == 0.5
+    assert math.isnan(model.confidence(math.nan))
 
 
 def test_the_remaining_share_falls_to_zero_and_stays() -> None:
@@ -75,6 +87,21 @@ class TestPresets:
 
 
 class TestWarnings:
+    def test_the_published_gate_says_that_execute_is_out_of_reach(self) -> None:
+        with pytest.warns(
+            SufficeWarning,
+            match="EXECUTE can never be chosen: in a run of at most 6 steps confidence lies in",
+        ) as found:
+            GateSettings.published()
+        assert len(found) == 1
+        assert "STOP can never be chosen: tau_stop is not set" in str(found[0].message)
+
+    def test_leaving_stop_out_is_no_reason_to_warn(self) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            chosen = GateSettings.corrected(FITTED, GateCosts(retrieval=1.0, failure=2.0))
+        assert chosen.unreachable == (Unreachable(PlanAction.STOP, "tau_stop is not set"),)
+
     def test_a_stop_that_was_asked_for_is(self) -> None:
         costs = GateCosts(retrieval=1.0, failure=2.0, stop=1.99)
         with pytest.warns(SufficeWarning, match="STOP can never be chosen"):

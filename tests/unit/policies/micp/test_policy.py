@@ -102,6 +102,14 @@ def test_the_answer_set_merges_rounds_and_knows_when_it_cannot_answer() -> None:
     assert {each.answer for each in everything.answers} == {"Rome", "Oslo", "Bergen", "x"}
 
 
+def test_a_penalty_lowers_the_confidence_of_disagreeing_rounds() -> None:
+    policy = replace(POLICY, penalty=0.5, final=-math.inf)
+    (member,) = policy.answer_set((sampled("x", "x", "x", "x"),), stopped=False).answers
+    assert member.confidence == 1.0
+    found = policy.answer_set((sampled("x", "x", "y", "y"),), stopped=False).answers
+    assert [each.confidence for each in found] == [0.25, 0.25]
+
+
 def test_clusters_by_meaning_come_from_the_record() -> None:
     policy = replace(POLICY, clusters=Clusters(by="embedding"), final=-math.inf)
     merged = Round(
@@ -113,6 +121,18 @@ def test_clusters_by_meaning_come_from_the_record() -> None:
     assert "= 0.4056 <" in controller.observe(merged).reason
     with pytest.raises(DataError, match="not clustered by meaning"):
         Controller(policy).start("q").observe(sampled("a", "b", "c", "d"))
+
+
+def test_equal_clusters_of_rounds_share_a_member() -> None:
+    policy = replace(POLICY, clusters=Clusters(by="embedding"), final=-math.inf)
+    rounds = (
+        Round(answer="", samples=("NYC", "x"), sample_clusters=(0, 1)),
+        Round(answer="", samples=("New York", "y"), sample_clusters=(0, 1)),
+        Round(answer="", samples=("nyc", "New York"), sample_clusters=(0, 0)),
+    )
+    found = policy.answer_set(rounds, stopped=False).answers
+    assert [each.answer for each in found] == ["nyc", "x", "y"]
+    assert found[0].confidence == 1.0
 
 
 def test_matching_by_f1() -> None:

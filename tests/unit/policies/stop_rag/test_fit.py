@@ -21,7 +21,7 @@ from suffice.policies.stop_rag.settings import StopRAGSettings
 from suffice.policies.stop_rag.training import TrainingProgress
 from suffice.signals.table import first_stops
 from suffice.testing.traces import to_trace_set
-from suffice.trace.rounds.records import Gold
+from suffice.trace.rounds.records import Gold, QuestionRecord
 from suffice.trace.rounds.table import TraceSet, TraceSetOrigin
 
 QUICK = StopRAGSettings(features="signals", min_steps=20, epochs=0.1)

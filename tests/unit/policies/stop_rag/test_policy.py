@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 pytest.importorskip("torch", reason="the extra 'learn' is missing")
 
-from tests.builders import with_rounds
 from tests.stop_rag_traces import stop_rag_records
 
 from suffice.errors import DataError, StorageError, UsageError
@@ -141,7 +140,8 @@ def test_weights_and_the_policy_that_names_them_are_replaced_together(
 
 def test_values_recorded_by_another_network_are_not_read(tiny: Path) -> None:
     policy = text_policy(tiny)
-    traces = to_trace_set([with_rounds(RECORDS[0], signals={"q_stop": 9.0, "q_cont": 0.0})])
+    foreign = [replace(each, signals={"q_stop": 9.0, "q_cont": 0.0}) for each in RECORDS[0].rounds]
+    traces = to_trace_set([replace(RECORDS[0], rounds=tuple(foreign))])
     stop, _ = policy.values(signal_table(traces, policy.specs))
     assert not (stop == 9.0).any()
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.maps import at
 
 from suffice.errors import UsageError
 from suffice.replay.diagnose.diagnosis import selective, selective_prediction
@@ -101,6 +102,19 @@ def test_only_policies_with_a_confidence_and_their_auroc_in_replay() -> None:
     assert rule.to_json()["auroc"] == rule.auroc == pytest.approx(result["auroc"].estimate)
     assert result["answers"]["em"].estimate == rule.em
     assert result["answers"]["f1"].estimate == pytest.approx(rule.f1)
+
+
+def test_the_confidence_of_a_rule_is_its_calibrated_value_at_the_stop() -> None:
+    found = comparison()
+    rule = found.result.policies[1]
+    assert rule.confidence is not None
+    for number, record in enumerate(found.traces.records()):
+        stop = int(rule.stops[number])
+        tokens = record.rounds[stop - 1].tokens or ()
+        margin = tokens[-1].top[0].logprob - tokens[-1].top[1].logprob
+        calibrators = getattr(rule.policy, "calibrators")  # noqa: B009 - only rules have them
+        expected = at(calibrators["answer_token_margin"], stop, margin)
+        assert rule.confidence[number] == pytest.approx(expected, nan_ok=True)
 
 
 def test_a_named_signal_serves_every_policy() -> None:

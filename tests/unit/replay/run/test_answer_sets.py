@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.builders import with_rounds
 
 from suffice.policies.file import save_policy
 from suffice.policies.micp.policy import MiCPPolicy
@@ -89,7 +88,10 @@ def test_the_filter_is_replayed_on_recorded_relevance(tmp_path: Path) -> None:
 
 
 def test_what_breaks_the_promise_is_noted(tmp_path: Path) -> None:
-    fewer = [with_rounds(each, samples=lambda one: (one.samples or ())[:3]) for each in RECORDS]
+    fewer = [
+        replace(each, rounds=tuple(replace(r, samples=(r.samples or ())[:3]) for r in each.rounds))
+        for each in RECORDS
+    ]
     found = replayed(fitted(), tmp_path, to_trace_set(fewer)).sets
     assert found is not None
     assert any("hold 3 samples and it was calibrated on 5" in note for note in found.notes)

@@ -18,18 +18,16 @@ from tests.properties import examples
 from suffice.contracts import PolicyTable
 from suffice.costs.usage import CostReads, cost_matrix
 from suffice.errors import UsageError
+from suffice.live.loop import answer_round
 from suffice.live.privacy import redact_traces
-from suffice.live.watching import answer_round
 from suffice.measures.costs import paid_together
 from suffice.measures.measures import Measures
-from suffice.policies.file import save_policy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.replay.choose.certified import CertifiedSettings, fit_certified
 from suffice.replay.choose.families import FamilySettings
 from suffice.replay.choose.search import search
 from suffice.replay.run.answers import answer_rounds
 from suffice.replay.run.compare import Comparison, compare
-from suffice.replay.run.macro import macro_means
 from suffice.replay.run.results import PolicyResult
 from suffice.replay.settings import ComparisonSettings, SearchSettings
 from suffice.scoring import AnswerChoice, answer_form
@@ -148,14 +146,6 @@ def test_a_redacted_record_tells_the_answer_given_most_often(tmp_path: Path) -> 
         assert policy(comparison, "fixed-1").score == 0.5
 
 
-def test_a_policy_that_returns_the_majority_says_so_in_its_file(tmp_path: Path) -> None:
-    traces = to_trace_set([make_record("a", ["Oslo", "Oslo", "x"], gold=["Oslo"])])
-    file = save_policy(RulePolicy(rule="round >= 3", answer="majority"), tmp_path / "p.json")
-    comparison = replayed(traces, "latest", str(file), "fixed-3")
-    assert policy(comparison, "rule").em == 1.0
-    assert policy(comparison, "fixed-3").em == 0.0
-
-
 def test_scores_are_those_of_the_answer_returned_and_rounds_those_of_the_stop() -> None:
     full = policy(replayed(recorded(), "lowest:error", "fixed-4"), "fixed-4")
     assert (full.stops.tolist(), full.answers.tolist()) == ([4, 2], [2, 2])  # of equals the latest
@@ -179,15 +169,6 @@ def test_a_choice_pays_for_every_answer_up_to_the_stop_and_says_so() -> None:
     entry = next(entry for entry in document["policies"] if entry["name"] == "fixed-4")
     assert entry["answer_rounds"] == {"a": 2, "b": 2}
     assert latest.result.to_json()["answer"] == "latest"
-
-
-def test_the_fixed_frontier_and_the_means_over_sets_return_chosen_answers_too() -> None:
-    comparison = replayed(recorded(), "lowest:error", "fixed-4")
-    frontier = comparison.result.frontier
-    assert frontier is not None
-    assert frontier.scores == (0.5, 0.5, 0.5, 0.5)
-    mean = macro_means([comparison, comparison]).policies
-    assert {one.name: one.score.estimate for one in mean}["fixed-4"] == 0.5
 
 
 def test_the_policys_own_confidence_chooses_and_a_policy_without_one_returns_the_latest() -> None:

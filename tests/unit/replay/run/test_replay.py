@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.builders import with_rounds
 from tests.properties import examples
 from tests.question_records import question_records
 
@@ -198,7 +197,13 @@ def with_usage(records: list[QuestionRecord], seed: int, complete: bool) -> list
         )
 
     return [
-        with_rounds(record, usage=lambda each: usage(len(each.samples or ()))) for record in records
+        dataclasses.replace(
+            record,
+            rounds=tuple(
+                dataclasses.replace(r, usage=usage(len(r.samples or ()))) for r in record.rounds
+            ),
+        )
+        for record in records
     ]
 
 
@@ -322,8 +327,9 @@ def test_the_gain_over_the_best_fixed_budget_draw_by_draw() -> None:
 
 
 def test_cost_is_read_in_rounds_where_calls_are_unknown() -> None:
-    record = with_rounds(make_record("a", ["x", "y"], gold=["y"]), usage=Usage())
-    _, result = run(to_trace_set([record]), ("fixed-2",), ())
+    record = make_record("a", ["x", "y"], gold=["y"])
+    rounds = tuple(dataclasses.replace(each, usage=Usage()) for each in record.rounds)
+    _, result = run(to_trace_set([dataclasses.replace(record, rounds=rounds)]), ("fixed-2",), ())
     assert result.frontier is not None
     assert (result.frontier.cost_name, result.frontier.costs) == ("rounds", (1.0, 2.0))
     unknown = [name for name, paid in result.policies[0].costs.items() if paid is None]

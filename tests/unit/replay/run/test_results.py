@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from tests.reports import build_report, oslo_records
 
 from suffice.replay.run.frontier import AgainstFixed
 from suffice.replay.run.results import looping_table, looping_verdict
 from suffice.stats.intervals import Interval
 from suffice.trace.rounds.records import Gold
+
+LONG_RULE = "answer_stable and not abstained and round >= 2 or round >= 3 and answer_stable"
 
 
 def cells(table: str, name: str) -> list[str]:
@@ -118,11 +121,14 @@ class TestLooping:
                 ]
             )
 
-        assert verdict(level, level).startswith("Not shown")
+        assert verdict(level, level) == (
+            "Not shown: no policy scores above the best fixed-k at equal cost beyond its interval."
+        )
         assert verdict(level, loses).endswith(f"; below it: {second.name}.")
         chosen_anew = replace(loses, held=level.gain)  # below the best of each resample alone
         assert verdict(level, chosen_anew).endswith("beyond its interval.")
         assert verdict(wins, wins).startswith("Shown for tasr +3.0 [1.0, 5.0] at equal price; ")
+        assert verdict(wins, wins).count("at equal price") == 2
         assert verdict(loses, wins).endswith("Not for the others.")
         assert verdict(loses, wins).startswith(f"Shown for {second.name} ")
         exact = against(

@@ -7,7 +7,6 @@ import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -32,18 +31,16 @@ from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import LoopView, Passage, Question, QuestionRecord, Round
 
 
-def view(
-    answer: str, *rounds: Sequence[str] | None, question: str = "q", title: str = "T"
-) -> LoopView:
+def view(answer: str, *rounds: Sequence[str] | None) -> LoopView:
     """Rounds that show passages by their text; a text is its own id."""
     return LoopView(
-        question,
+        "q",
         tuple(
             Round(
                 answer=answer,
                 passages=None
                 if texts is None
-                else tuple(Passage(id=text, title=title, text=text) for text in texts),
+                else tuple(Passage(id=text, title="T", text=text) for text in texts),
             )
             for texts in rounds
         ),
@@ -114,9 +111,6 @@ def test_the_round_keeps_what_it_has() -> None:
 # --- vectors as they come, checked; rows of length 1 --------------------------------------------------
 
 
-mill_view = partial(view, question="Who built it?", title="Mill")
-
-
 class Words:
     """Share of the conclusion's words in the premise."""
 
@@ -129,6 +123,21 @@ class Words:
         if self.given is not None:
             return self.given
         return np.array([len({*a.split()} & {*b.split()}) / len({*b.split()}) for a, b in pairs])
+
+
+def mill_view(answer: str, *rounds: Sequence[str] | None) -> LoopView:
+    return LoopView(
+        "Who built it?",
+        tuple(
+            Round(
+                answer=answer,
+                passages=None
+                if texts is None
+                else tuple(Passage(id=text, title="Mill", text=text) for text in texts),
+            )
+            for texts in rounds
+        ),
+    )
 
 
 def test_the_best_of_all_passages_so_far_each_asked_about_once() -> None:

@@ -64,6 +64,18 @@ def test_every_round_with_samples_gets_the_clusters_of_its_samples() -> None:
     assert found.stated == STATED == clustered_by(found.traces)
 
 
+def test_all_else_stays() -> None:
+    origin = replace(TRACES.origin, run={"model": "m"})
+    traces = replace(TRACES, origin=origin)
+    found = cluster_traces(traces, HashingEncoder(), 0.6).traces
+    assert found.origin.run == {"model": "m", "sample_clusters": STATED}
+    assert found.table.column_names == TRACES.table.column_names
+    name = "sample_clusters"
+    assert found.table.drop_columns([name]) == TRACES.table.drop_columns([name])
+    bare = replace(TRACES, table=TRACES.table.drop_columns([name]))
+    assert clusters(cluster_traces(bare, HashingEncoder(), 0.6).traces) == clusters(found)
+
+
 def test_a_failed_round_gets_none_and_is_asked_again() -> None:
     first = cluster_traces(TRACES, HashingEncoder(fail_on="bad"), 0.6)
     assert list(first.replies.failures) == [4, 9]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -77,6 +78,9 @@ def test_a_question_without_anything_to_score_is_not_asked_about() -> None:
         to_trace_set([with_passages("p", [SCORED], [BARE])]), reranker, ALL, lambda _: None
     )
     assert (reranker.asked, reranking.by_row, reranking.calls) == ([], {}, {})
+
+
+STATISTICS = (RERANK_TOP_SCORE, RERANK_MEAN, RERANK_VARIANCE, RERANK_VARIANCE_RAW)
 
 
 def view(*rounds: Mapping[str, float | None]) -> LoopView:
