@@ -91,9 +91,7 @@ def schema_of(path: str | Path) -> TableSchema:
                 schema = parquet.schema_arrow
         except (pa.ArrowException, UnicodeDecodeError, OSError, DataError):
             continue  # said by whoever reads it
-        stated = schema.metadata or {}
-        unstated_plan = QUESTIONS.key not in stated and {"task_id", "step"} <= {*schema.names}
-        if plans.key in stated or unstated_plan:
+        if plans.key in (schema.metadata or {}):
             return plans
     held = (rows for file in stores_at(root) for rows in recorded_rows(file, most=1))
     return plans if any(plans.key in rows.metadata for rows in held) else QUESTIONS
@@ -352,9 +350,9 @@ def stated_version(metadata: Mapping[bytes, bytes], file: Path, schema: TableSch
             "upgrade with: pip install -U suffice",
             file=str(file),
         )
-    if version < 1:
+    if version < schema.oldest:
         raise DataError(
-            f"{key} is {stated!r}; it must be a version number from 1 to {schema.version}",
+            f"{key} is {stated!r}; it must be a version number from {schema.oldest} to {schema.version}",
             file=str(file),
         )
     return version

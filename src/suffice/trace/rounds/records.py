@@ -541,13 +541,18 @@ def _defaults(kind: Any) -> tuple[tuple[str, Any], ...]:
 
 def round_of_document(document: Any) -> Round:
     """The round of which :func:`as_document` gave this, bit for bit."""
+    built: Round = record_of_document(Round, document, column="rounds")
+    return built
+
+
+def record_of_document(kind: Any, document: Any, *, column: str) -> Any:
+    """The record of this kind of which :func:`as_document` gave this."""
     try:
-        built: Round = _built(Round, document)
+        return _built(kind, document)
     except DataError:
         raise
     except (TypeError, ValueError, AttributeError) as error:
-        raise DataError(f"not a round: {error}", column="rounds") from error
-    return built
+        raise DataError(f"not a {kind.__name__.lower()}: {error}", column=column) from error
 
 
 def _built(record: Any, document: Any) -> Any:
