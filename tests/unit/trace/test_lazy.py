@@ -20,7 +20,6 @@ from suffice.testing.traces import make_record
 from suffice.trace.lazy import LazyTable, in_memory
 from suffice.trace.parquet import readable
 from suffice.trace.rounds.reader import read_traces
-from suffice.trace.rounds.schema import records_to_table
 from suffice.trace.rounds.table import in_words
 from suffice.trace.rounds.writer import write_traces
 
@@ -84,7 +83,7 @@ for above in (None, 0):
         if above is None:
             traces_info(sys.argv[1])
         else:
-            traces = read_traces(sys.argv[1], lazily_above=above, skip_invalid=True)
+            traces = read_traces(sys.argv[1], lazily_above=above)
             for name in traces.table.column_names:
                 traces.has(name)
     except DataError:
@@ -109,16 +108,6 @@ def test_a_footer_with_sizes_that_differ_is_refused(tmp_path: Path) -> None:
     file.write_bytes(damaged)
     ended = subprocess.run([sys.executable, "-c", _READS, str(file)], check=False)
     assert ended.returncode == 2
-
-
-def test_where_every_question_is_invalid_nothing_is_left_to_read(tmp_path: Path) -> None:
-    table = records_to_table([make_record("q1", ["Oslo"]), make_record("q2", ["Rome"])])
-    place = table.column_names.index("prompt_tokens")
-    negative = pa.array([-1, -1], pa.int32())
-    pq.write_table(table.set_column(place, "prompt_tokens", negative), tmp_path / "t.parquet")
-    with pytest.raises(DataError) as caught:
-        read_traces(tmp_path / "t.parquet", lazily_above=0, skip_invalid=True)
-    assert "nothing valid" in caught.value.message
 
 
 # --- parquet files carry checksums of their pages, which are verified -----------------------------
