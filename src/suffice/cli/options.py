@@ -124,7 +124,8 @@ class Measuring(Reading):
 
     def executor(self) -> Executor | None:
         """Who measures shards side by side; ``None``: this process alone."""
-        from suffice.measures.shards import Workers, usable_cores
+        from suffice.concurrency import usable_cores
+        from suffice.measures.shards import Workers
 
         only_one({"--workers": self.workers, "--ray": self.ray})
         if self.ray is not None:

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
+from suffice.concurrency import usable_cores
 from suffice.errors import DataError, UsageError
-from suffice.measures.shards import usable_cores
 from suffice.policies.rules.language import parse
 from suffice.replay.diagnose.report_data import stop_reason
 from suffice.replay.run.named_policies import NamedPolicy

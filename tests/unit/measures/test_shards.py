@@ -116,29 +116,22 @@ def test_a_signal_that_cannot_travel_is_computed_here(folder: Path) -> None:
     assert table.signal("own")[0].tolist() == [1.0, 2.0, 3.0]
 
 
-_FLAG = "SUFFICE_TEST_FLAG"
+def _killed(_: TraceSet) -> int:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return 0
 
 
-def _killed(traces: TraceSet) -> int:
-    """Kills its process, once or always."""
-    flag = Path(os.environ[_FLAG])
-    if flag.name == "always" or not flag.exists():
-        flag.touch()
-        os.kill(os.getpid(), signal.SIGKILL)
+def _counted(traces: TraceSet) -> int:
     return traces.n_questions
 
 
 @pytest.mark.slow
-def test_a_killed_process_is_replaced_and_ones_that_always_die_are_given_up(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_that_dies_is_told_and_others_begin_anew(folder: Path) -> None:
     shards = shards_of(lazily(folder))
-    monkeypatch.setenv(_FLAG, str(tmp_path / "once"))
     with Workers(2) as workers:
-        assert sum(count for _, count in map_shards(_killed, shards, workers)) == 40
-    monkeypatch.setenv(_FLAG, str(tmp_path / "always"))
-    with Workers(2) as workers, pytest.raises(BackendError, match="--workers 1"):
-        list(map_shards(_killed, shards, workers))
+        with pytest.raises(BackendError, match="--workers 1"):
+            list(map_shards(_killed, shards, workers))
+        assert len(list(map_shards(_counted, shards, workers))) == len(shards)
 
 
 # --- what is wrong with a large record -------------------------------------------------------------

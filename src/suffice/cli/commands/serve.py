@@ -256,8 +256,9 @@ def view(
     """
     for module in ("fastapi", "uvicorn"):
         require(module, purpose="suffice view", extra="view")
+    from suffice.concurrency import usable_cores
     from suffice.measures.measures import Measures
-    from suffice.measures.shards import Workers, usable_cores
+    from suffice.measures.shards import Workers
     from suffice.serve.listen import Listening, run
     from suffice.trace.engines import as_place
     from suffice.trace.reader import parquet_files
