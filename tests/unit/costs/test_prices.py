@@ -226,10 +226,3 @@ def test_energy_of_another_form_is_refused(text: str, said: str) -> None:
 def test_negative_constants_are_refused_when_built() -> None:
     with pytest.raises(UsageError, match="found -1"):
         EnergyModel(joules_per_completion_token=-1.0)
-
-
-def test_the_summary_says_whether_the_constants_are_the_defaults() -> None:
-    assert "defaults" in EnergyModel().summary
-    stated = parse_energy("prompt=0.5,retrieval=2,rerank=3").summary
-    assert "defaults" not in stated
-    assert all(f"{number} J" in stated for number in (0.5, 0, 0.35, 2, 3))

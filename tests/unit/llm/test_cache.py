@@ -2,13 +2,9 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import signal
 import sqlite3
-import subprocess
-import sys
 import tempfile
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -234,61 +230,11 @@ def test_a_child_after_fork_opens_its_own_connection(tmp_path: Path) -> None:
         assert len(inner.requests) == 1
 
 
-WRITER = """
-import sys
-from suffice.llm.connect import CachedModel
-from suffice.contracts import GenerationRequest
-from suffice.testing.models import ScriptedModel
-model = CachedModel(ScriptedModel(), sys.argv[1])
-for i in range(10**9):
-    model.generate(GenerationRequest(prompt=f"Ann {i}", n=3, top_logprobs=5))
-    print(i, flush=True)
-"""
-
-
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
-def test_a_kill_in_the_middle_leaves_a_readable_file(tmp_path: Path) -> None:
-    path = tmp_path / "c"
-    total = 0
-    for attempt in range(3):
-        process = subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True
-        )
-        assert process.stdout is not None
-        for _ in range(total + 20):
-            process.stdout.readline()
-        time.sleep(0.003 * attempt)
-        process.kill()
-        rest = process.stdout.read().split()
-        process.stdout.close()
-        process.wait()
-        total = int(rest[-1]) + 1 if rest and rest[-1].isdigit() else total + 20
-        inner = ScriptedModel()
-        with CachedModel(inner, path) as model:
-            for i in range(total - 1):
-                request = GenerationRequest(prompt=f"Ann {i}", n=3, top_logprobs=5)
-                assert model.generate(request) == ScriptedModel().generate(request)
-        assert inner.requests == ()
-
-
 def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     path = tmp_path / "c"
     path.write_bytes(b"this is no database at all" * 100)
     with pytest.raises(DataError, match=rf"damaged.*rm '{path}' '{path}-wal' '{path}-shm'"):
         CachedModel(ScriptedModel(), path)
-
-
-def test_damage_in_the_middle(tmp_path: Path) -> None:
-    path = tmp_path / "c"
-    with CachedModel(ScriptedModel(), path) as model:
-        for i in range(50):
-            model.generate(replace(REQUEST, prompt=f"p {i}", top_logprobs=5))
-    data = bytearray(path.read_bytes())
-    data[8192:] = b"\x5a" * (len(data) - 8192)
-    path.write_bytes(data)
-    requests = [replace(REQUEST, prompt=f"p {i}", top_logprobs=5) for i in range(50)]
-    with CachedModel(ScriptedModel(), path) as model, pytest.raises(DataError, match="damaged"):
-        list(map(model.generate, requests))
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"text": "a"}', '{"text": 1, "tokens": [1]}'])
@@ -329,31 +275,6 @@ def test_places_that_cannot_be_written(tmp_path: Path) -> None:
         CachedModel(ScriptedModel(), tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("request_", "key"),
-    [
-        (
-            GenerationRequest(prompt="Evidence", temperature=0.9, seed=5, stop=("\n",)),
-            "3c177c60c4aead6ab7f71392e8c087cd34aa7db6dfa1cd64a05d6f34893ae750",
-        ),
-        (
-            GenerationRequest(prompt=(Message(role="user", content="Hi"),), n=3, top_logprobs=5),
-            "1de817a86ca6f933ea1d40f0bfde2e5d6e7400d1a3e4b301b12ed3da3124f6f4",
-        ),
-    ],
-)
-def test_requests_without_a_schema_keep_the_keys_of_caches_made_before(
-    request_: GenerationRequest, key: str
-) -> None:
-    chat = not isinstance(request_.prompt, str)
-    where = (
-        {"api": "chat", "endpoint": ""}
-        if chat
-        else {"api": "completion", "endpoint": "http://x/v1"}
-    )
-    assert request_key(request_, model="m", **where) == key
-
-
 def test_a_schema_and_the_order_of_its_keys_enter_the_key() -> None:
     def key(schema: Any) -> str:
         asked = replace(REQUEST, json_schema=schema)
@@ -366,15 +287,6 @@ def test_a_schema_and_the_order_of_its_keys_enter_the_key() -> None:
     assert key(MappingProxyType(first)) == key(dict(first)) == keys[2]
     with pytest.raises(UsageError, match="json_schema"):
         key({"enum": {1}})
-
-
-def test_replies_with_a_schema_are_kept_apart(tmp_path: Path) -> None:
-    inner = ScriptedModel(["free", "{}"])
-    shaped = replace(REQUEST, json_schema={"type": "object"})
-    with CachedModel(inner, tmp_path / "c") as model:
-        assert texts(model.generate(REQUEST)) == ["free"]
-        assert texts(model.generate(shaped)) == texts(model.generate(shaped)) == ["{}"]
-    assert inner.requests == (REQUEST, shaped)
 
 
 # --- connect --------------------------------------------------------------------------------------
@@ -390,15 +302,6 @@ def test_a_cache_wraps(tmp_path: Path) -> None:
     assert isinstance(model, CachedModel)
     model.close()
     assert (tmp_path / "c").is_file()
-
-
-def test_embedded_takes_a_path(tmp_path: Path) -> None:
-    path = tmp_path / "not.gguf"
-    path.write_text("text")
-    with pytest.raises(DataError, match="not a GGUF file"):
-        connect("embedded", str(path))
-    with pytest.raises(UsageError, match="no model 'nothing'"):
-        connect("embedded", "nothing")
 
 
 def test_several_servers_are_a_proxys() -> None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -107,20 +106,6 @@ def test_samples_are_distinct_seeded_and_counted(model: EmbeddedModel) -> None:
     assert reply.prompt_tokens == singles[0].prompt_tokens
     assert singles[1].cached_tokens == (singles[1].prompt_tokens or 0) - 1
     assert all(completion.tokens is None for completion in reply.completions)
-
-
-@pytest.mark.slow
-@pytest.mark.model
-def test_eight_samples_with_tokens_in_three_slots(model: EmbeddedModel) -> None:
-    eight = replace(SAMPLES, n=8, max_tokens=4, top_logprobs=2)
-    reply = model.generate(eight)
-    assert len({completion.text for completion in reply.completions}) > 4
-    for completion in reply.completions:
-        assert completion.tokens is not None
-        assert all(len(token.top) == 2 for token in completion.tokens)
-    assert reply.completion_tokens == sum(len(it.tokens or ()) for it in reply.completions)
-    again = model.generate(eight)
-    assert [it.text for it in again.completions] == [it.text for it in reply.completions]
 
 
 @pytest.mark.model
@@ -257,17 +242,6 @@ def test_settings_are_checked(values: dict[str, int]) -> None:
         EmbeddedSettings(**values)  # type: ignore[arg-type]
 
 
-def test_importing_loads_no_package() -> None:
-    code = (
-        "import sys, suffice.llm.connect; "
-        "print([m for m in ('openai', 'xllamacpp', 'httpx2', 'httpx') if m in sys.modules])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ
-    )
-    assert done.stdout.strip() == "[]"
-
-
 PLAN = {
     "type": "object",
     "properties": {
@@ -297,19 +271,6 @@ def test_a_reply_is_held_to_a_schema_and_seeded(model: EmbeddedModel) -> None:
     first, second = (completion.text for completion in reply.completions)
     assert first != second
     assert model.generate(replace(SHAPED, n=1, seed=4)).completions[0].text == second
-
-
-@pytest.mark.slow
-@pytest.mark.model
-def test_a_shaped_reply_that_is_cut_is_no_json(model: EmbeddedModel) -> None:
-    (whole,) = model.generate(replace(SHAPED, n=1)).completions
-    (cut,) = model.generate(replace(SHAPED, n=1, max_tokens=6, top_logprobs=2)).completions
-    assert cut.finish_reason == "length"
-    assert whole.text.startswith(cut.text)
-    assert cut.tokens is not None
-    assert "".join(token.token for token in cut.tokens) == cut.text
-    with pytest.raises(ValueError, match=r"Expecting|Unterminated"):
-        json.loads(cut.text)
 
 
 @pytest.mark.model

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -184,13 +183,6 @@ def test_a_model_that_ranks_nothing_is_refused(network: Any, file: Path, tmp_pat
         EmbeddedReranker(file, threads=0)
 
 
-def test_a_file_that_is_cut_short(file: Path, tmp_path: Path) -> None:
-    cut = tmp_path / "cut.gguf"
-    cut.write_bytes(file.read_bytes()[:-4000])
-    with pytest.raises(BackendError, match=r"llama\.cpp could not load"):
-        EmbeddedReranker(cut)
-
-
 def test_a_closed_one_says_so(file: Path) -> None:
     reranker = EmbeddedReranker(file, threads=1)
     assert reranker.rerank(QUERY, []) == ()
@@ -222,11 +214,3 @@ def test_odd_replies_are_backend_errors(
     monkeypatch.setattr(reranker, "_server", Odd())
     with pytest.raises(BackendError, match=message):
         reranker.rerank(QUERY, PASSAGES)
-
-
-def test_without_the_extra_the_install_line_is_told(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "xllamacpp", None)
-    with pytest.raises(ImportError, match=r"suffice\[embedded\]"):
-        EmbeddedReranker(file)

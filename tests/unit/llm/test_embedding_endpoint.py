@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -145,14 +144,6 @@ def test_a_dimension_that_changes(server: Server, encoder: EndpointEncoder) -> N
     server.contents(lambda body: rows(*[[1.0] * 5] * len(body["input"])))
     with pytest.raises(BackendError, match="vectors of 3 numbers before and of 5 now"):
         encoder.encode(["a"])
-
-
-def test_several_threads(server: Server, encoder: EndpointEncoder) -> None:
-    texts = ["a", "bc", "def", "gh"]
-    wanted = encoder.encode(texts)
-    with ThreadPoolExecutor(6) as pool:
-        for found in pool.map(lambda _: encoder.encode(texts), range(20)):
-            np.testing.assert_array_equal(found, wanted)
 
 
 def test_names(server: Server) -> None:

@@ -99,13 +99,6 @@ def test_a_completion_with_legacy_logprobs(server: Server) -> None:
     assert (reply.prompt_tokens, reply.cached_tokens, reply.completion_tokens) == (None,) * 3
 
 
-@pytest.mark.parametrize("status", [408, 503])
-def test_passing_failures_are_retried(server: Server, status: int) -> None:
-    server.answers(refuse(status), refuse(status), chat_reply)
-    assert ask(server).completions[0].text == "ok 0"
-    assert len(server.bodies) == 3
-
-
 def test_the_servers_pause_is_kept(server: Server) -> None:
     server.answers((429, {"retry-after": "1"}, {}), chat_reply)
     start = time.perf_counter()
@@ -308,22 +301,6 @@ def test_a_rejected_schema_is_asked_for_as_an_object_and_then_not_at_all(
             for _ in range(2):
                 assert model.generate(SHAPED).completions[0].text == "ok 0"
         assert [body.get("response_format") for body in server.bodies] == asked
-
-
-def test_a_completion_server_that_knows_none_of_the_fields(server: Server) -> None:
-    def strict(body: Body) -> Answer:
-        for name in ("json_schema", "structured_outputs", "response_format"):
-            if name in body:
-                return refuse(400, f"Unrecognized request argument supplied: {name}")
-        return 200, {}, {"choices": [{"index": 0, "text": "free"}]}
-
-    server.answers(strict)
-    settings = OpenAISettings(api="completion")
-    with OpenAICompatibleModel(server.url, "m", settings=settings) as model:
-        for _ in range(2):
-            assert model.generate(SHAPED_PLAIN).completions[0].text == "free"
-    fields = [sorted(body.keys() - server.bodies[-1].keys()) for body in server.bodies]
-    assert fields == [["json_schema", "structured_outputs"], ["response_format"], [], []]
 
 
 def test_a_refusal_that_quotes_the_request_teaches_nothing(server: Server) -> None:

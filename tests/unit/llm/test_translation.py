@@ -17,34 +17,6 @@ def answer(status: int) -> Any:
     return SimpleNamespace(status_code=status, headers={}, request=SimpleNamespace(url=URL))
 
 
-def tree(root: type[openai.OpenAIError]) -> list[type[openai.OpenAIError]]:
-    return [root, *(found for child in root.__subclasses__() for found in tree(child))]
-
-
-def build(kind: Any) -> Any:
-    """An instance by the constructor the class has, or without one where it wants other things."""
-    if issubclass(kind, openai.APIStatusError):
-        status = getattr(kind, "status_code", 418)
-        response = answer(status if isinstance(status, int) else 418)
-        try:
-            return kind("said", response=response, body={"message": "said"})
-        except TypeError:
-            error = kind.__new__(kind)
-            Exception.__init__(error, "said")
-            error.status_code, error.body = response.status_code, None
-            return error
-    error_ = kind.__new__(kind)
-    Exception.__init__(error_, "said")
-    return error_
-
-
-@pytest.mark.parametrize("kind", tree(openai.OpenAIError), ids=lambda kind: kind.__name__)
-def test_every_error_of_the_package_is_translated(kind: type[openai.OpenAIError]) -> None:
-    found = translate(build(kind), url=URL, model="m")
-    assert isinstance(found, UsageError | BackendError)
-    assert URL in str(found)
-
-
 @pytest.mark.parametrize(
     ("status", "kind", "words"),
     [
@@ -69,20 +41,6 @@ def test_who_must_act(status: int, kind: type[SufficeError], words: str) -> None
     assert type(found) is kind
     assert words in str(found)
     assert f"answered {status}: The reason" in str(found)
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        {"message": "too long", "type": "exceed_context_size_error"},
-        {"message": "too long", "code": "context_length_exceeded"},
-        {"message": "no", "code": "content_filter"},
-    ],
-)
-def test_a_refused_prompt_is_not_a_wrong_setting(body: dict[str, Any]) -> None:
-    response = answer(400)
-    error = openai.BadRequestError(f"Error code: 400 - {body}", response=response, body=body)
-    assert isinstance(translate(error, url=URL, model="m"), BackendError)
 
 
 TOO_LONG = {

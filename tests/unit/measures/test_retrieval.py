@@ -42,34 +42,6 @@ def test_by_hand() -> None:
     same(found.recall, [[1 / 3, 2 / 3, 2 / 3], [0.0, 1.0, NAN]])
 
 
-def test_what_is_named_twice_counts_once() -> None:
-    found = retrieval_quality(
-        to_trace_set([retrieved_record("a", ["aax", "ax", "b"], ["a", "b", "a", "b"])])
-    )
-    same(found.precision, [[1 / 2, 1 / 2, 2 / 3]])
-    same(found.recall, [[1 / 2, 1 / 2, 1.0]])
-
-
-def test_nothing_retrieved_has_recall_and_no_precision() -> None:
-    found = retrieval_quality(to_trace_set([retrieved_record("a", ["", "", "a"], "ab")]))
-    same(found.recall, [[0.0, 0.0, 0.5]])
-    same(found.precision, [[NAN, NAN, 1.0]])
-
-
-def test_an_unrecorded_round_leaves_later_ones_undefined() -> None:
-    found = retrieval_quality(to_trace_set([retrieved_record("a", ["a", None, "b"], "ab")]))
-    same(found.recall, [[0.5, NAN, NAN]])
-    same(found.precision, [[1.0, NAN, NAN]])
-
-
-def test_without_gold_passages_nothing_is_defined() -> None:
-    found = retrieval_quality(
-        to_trace_set([retrieved_record("a", ["a"], ""), retrieved_record("b", ["a"], "a")])
-    )
-    same(found.recall, [[NAN], [1.0]])
-    same(found.precision, [[NAN], [1.0]])
-
-
 def test_without_the_column_nothing_is_defined() -> None:
     traces = to_trace_set([retrieved_record("a", [None, None], "a")])
     assert not traces.has("passages")

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +25,7 @@ from suffice.signals.registry import SignalSpec
 from suffice.signals.table import given_signals
 from suffice.testing.traces import sampled_records
 from suffice.trace.rounds.reader import read_traces
-from suffice.trace.rounds.records import Passage, QuestionRecord
+from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.rounds.schema import records_to_table
 from suffice.trace.rounds.table import TraceSet
 from suffice.trace.rounds.writer import write_traces
@@ -182,37 +180,3 @@ def test_ids_repeated_over_files_are_refused(tmp_path: Path) -> None:
         write_traces(RECORDS[:5], tmp_path / f"{name}.parquet")
     with pytest.raises(DataError, match=r"b\.parquet, row 0, .* has round 1 twice"):
         lazily(tmp_path)
-
-
-@pytest.mark.parametrize("change", ["dictionary", "large"])
-def test_dictionary_and_large_types_are_read(folder: Path, change: str) -> None:
-    for file in folder.glob("*.parquet"):
-        rows = pq.read_table(file)
-        for name in ("answer", "question"):
-            kind = (
-                pa.dictionary(pa.int32(), pa.string())
-                if change == "dictionary"
-                else pa.large_string()
-            )
-            cells = rows.column(name)
-            cells = cells.dictionary_encode() if change == "dictionary" else cells.cast(kind)
-            rows = rows.set_column(rows.column_names.index(name), name, cells)
-        pq.write_table(rows, file)
-    assert_alike(Measures(read_traces(folder)), Measures(lazily(folder)))
-
-
-@pytest.fixture
-def huge(tmp_path: Path) -> Iterator[Path]:
-    """A passage of 50 MB among short ones."""
-    first, *others = RECORDS
-    passage = Passage(id="huge", title="", text="wide word " * 5_000_000)
-    rounds = (replace(first.rounds[0], passages=(passage,)), *first.rounds[1:])
-    file = tmp_path / "huge.parquet"
-    write_traces([replace(first, rounds=rounds), *others], file)
-    yield file
-    file.unlink()
-
-
-@pytest.mark.slow
-def test_one_huge_row_is_read(huge: Path) -> None:
-    assert_alike(Measures(read_traces(huge)), Measures(lazily(huge)))

@@ -16,12 +16,7 @@ from tests.tiny_encoder import save_scorer
 from suffice.contracts import Reranker
 from suffice.errors import BackendError, UsageError
 from suffice.retrieval import networks as pair_networks
-from suffice.retrieval.networks import (
-    CrossEncoderReranker,
-    NliContradiction,
-    NliCrossEncoder,
-    without_bars,
-)
+from suffice.retrieval.networks import CrossEncoderReranker, NliContradiction, NliCrossEncoder
 from suffice.trace.rounds.records import Passage
 
 PASSAGES = [
@@ -198,21 +193,3 @@ def test_random_weights_through_the_real_library(tmp_path: Path) -> None:
     config["label2id"] = {"entailment": 0, "neutral": 1, "contradiction": 2}
     (folder / "config.json").write_text(json.dumps(config))
     assert np.abs(NliCrossEncoder.load(folder).entailed(pairs) - found).max() > 1e-3
-
-
-@pytest.mark.parametrize("before", [True, False])
-def test_bars_are_off_inside_and_as_before_after(*, before: bool) -> None:
-    pytest.importorskip("transformers", reason="the extra 'rerank' is missing")
-    from transformers.utils import logging
-
-    was = logging.is_progress_bar_enabled()
-    try:
-        (logging.enable_progress_bar if before else logging.disable_progress_bar)()
-        with without_bars():
-            assert not logging.is_progress_bar_enabled()
-        assert logging.is_progress_bar_enabled() is before
-        with pytest.raises(ValueError, match="inside"), without_bars():
-            raise ValueError("inside")
-        assert logging.is_progress_bar_enabled() is before
-    finally:
-        (logging.enable_progress_bar if was else logging.disable_progress_bar)()

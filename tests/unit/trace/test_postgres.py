@@ -25,9 +25,7 @@ from suffice.live.watch import Watch
 from suffice.policies.unfitted import FixedPolicy
 from suffice.serve.settings import RecordSettings
 from suffice.trace.engines import VERSION, Address, Connection, as_place
-from suffice.trace.recording import prune
 from suffice.trace.rounds.records import QuestionRecord
-from suffice.trace.store import Store
 
 
 def record(place: str, *names: str) -> None:
@@ -174,21 +172,6 @@ def test_texts_that_postgresql_cannot_hold_are_kept_but_for_one_letter(database:
     assert held.question.text == "a�b"
     assert held.rounds[0].answer_text[:2] == "c\0"
     assert held.gold.answers == ("x",)
-
-
-@pytest.mark.parametrize(("durable", "commit"), [(False, "off"), (True, "on")])
-def test_durable_is_what_a_commit_waits_for(database: str, *, durable: bool, commit: str) -> None:
-    with Store(database, durable=durable).transaction() as connection:
-        assert connection.execute("SHOW synchronous_commit").fetchone() == (commit,)
-
-
-def test_the_oldest_go_and_the_last_stays(database: str) -> None:
-    record(database, "q0", "q1", "q2")
-    done = prune(database, gigabytes=1e-9)
-    assert (done.questions, done.bytes > 0) == (2, True)
-    assert kept(database).keys() == {"q2"}
-    record(database, "q3")
-    assert kept(database).keys() == {"q2", "q3"}
 
 
 # --- a server that goes away ---------------------------------------------------------------------------

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from suffice.errors import DataError, SufficeWarning
-from suffice.trace.reader import coerce_column, coerce_table
+from suffice.errors import SufficeWarning
+from suffice.trace.reader import coerce_table
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.schema import SCHEMA, SCHEMA_KEY
 from suffice.trace.rounds.table import TraceSet
@@ -163,27 +161,6 @@ def test_a_key_given_twice_means_the_same_live_and_in_replay(tmp_path: Path) -> 
     assert next(iter(traces.records())).rounds[0].signals == {"x": 2.0}
 
 
-def test_chunks_are_converted_one_by_one() -> None:
-    large = [pa.array([f"a{n}", None], pa.large_string()) for n in range(3)]
-    expected = ["a0", None, "a1", None, "a2", None]
-    assert coerced("query", pa.chunked_array(large)) == expected
-    assert coerced("query", pa.chunked_array([], type=pa.large_string())) == []
-
-
-def test_the_first_bad_row_is_found_across_chunks() -> None:
-    values = pa.chunked_array([pa.array([1, 2]), pa.array([3, 99_999, 4, 99_999])])
-    table = pa.table(
-        {"round": values, **{n: [""] * 6 for n in ("question_id", "question", "answer")}}
-    )
-    with pytest.raises(DataError) as caught:
-        coerce_table(table, "some.parquet")
-    assert (caught.value.row, caught.value.column, caught.value.file) == (
-        3,
-        "round",
-        "some.parquet",
-    )
-
-
 # --- files of other libraries ---------------------------------------------------------------------
 ROWS: list[dict[str, Any]] = [
     {
@@ -245,22 +222,3 @@ def test_a_file_written_by_pandas(tmp_path: Path) -> None:
     frame.to_parquet(tmp_path / "t.parquet")
     with pytest.warns(SufficeWarning, match=r"does not state suffice\.schema"):
         same(read_traces(tmp_path / "t.parquet"), ours(tmp_path))
-
-
-def test_missing_values_of_pandas_are_null(tmp_path: Path) -> None:
-    pd = pytest.importorskip("pandas")
-    frame = pd.DataFrame(ROWS)
-    frame["prompt_tokens"] = [10.0, math.nan, 30.0, 40.0]
-    frame.to_parquet(tmp_path / "t.parquet")
-    with pytest.warns(SufficeWarning):
-        first = next(iter(read_traces(tmp_path / "t.parquet").records()))
-    assert [each.usage.prompt_tokens for each in first.rounds] == [10, None]
-
-
-def test_columns_encoded_by_runs_are_decoded() -> None:
-    """As some readers give them; what is no text is refused, whatever its encoding."""
-    runs = pc.run_end_encode(pa.array(["a", "a", None]))
-    assert coerce_column(pa.chunked_array([runs]), pa.string()).to_pylist() == ["a", "a", None]
-    for other in (pa.array([b"a"], pa.binary_view()), pc.run_end_encode(pa.array([1, 1]))):
-        with pytest.raises(pa.ArrowTypeError, match="is not text"):
-            coerce_column(pa.chunked_array([other]), pa.string())

@@ -339,28 +339,6 @@ def test_a_lock_that_is_held_too_long_is_told_with_the_file(
 
 
 # --- places that refuse -----------------------------------------------------------------------------------
-def test_a_clock_set_back_changes_nothing_but_the_times(
-    place: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with Watch(record=place) as watch:
-        for number, moment in enumerate((2e9, 1e9, 1.5e9)):
-            monkeypatch.setattr(time, "time", lambda now=moment: now)
-            with watch.question("?", question_id=f"q{number}") as loop:
-                loop.observe(answer="Oslo")
-    (run,) = Store(place).runs()
-    assert [one.question.id for one in run.records] == ["q0", "q1", "q2"]
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_place_that_may_not_be_written_breaks_no_loop(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-    watch = Watch(record=tmp_path / "live.db")
-    with pytest.warns(SufficeWarning, match="not recorded"), watch.question("?") as loop:
-        loop.observe(answer="Oslo")
-    tmp_path.chmod(0o700)
-    assert loop.answer == "Oslo"
-
-
 def test_a_disk_that_fills_between_two_rounds_loses_nothing_once_there_is_room(file: Path) -> None:
     watch = Watch(record=file)
     with watch.question("?", question_id="q") as loop:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -91,14 +91,13 @@ def inspect_plans(path: str | Path) -> PlanSet:
             warnings.warn(f"{part.file}: {remark}", SufficeWarning, stacklevel=3)
         for index, row in enumerate(table.to_pylist()):
             try:
-                record = _record(row)
-                if record.key in records:
-                    raise DataError(f"run {record.key} is there twice", column="task_id")
-                records[record.key] = record
+                record = _record(row, records)
             except DataError as error:
                 errors.append(
                     DataError(error.message, file=str(part.file), row=index, column=error.column)
                 )
+            else:
+                records[record.key] = record
     ordered = sorted(records, key=lambda key: (key[0], key[1], key[2] or "", key[3]))
     return PlanSet(
         records=tuple(records[key] for key in ordered),
@@ -109,7 +108,7 @@ def inspect_plans(path: str | Path) -> PlanSet:
     )
 
 
-def _record(row: Mapping[str, Any]) -> PlanRecord:
+def _record(row: Mapping[str, Any], others: Container[PlanKey]) -> PlanRecord:
     try:
         document = strict_json(row["run"])
     except (TypeError, ValueError, RecursionError) as error:
@@ -118,6 +117,8 @@ def _record(row: Mapping[str, Any]) -> PlanRecord:
     for name, value in zip(_KEY_COLUMNS, record.key, strict=True):
         if row.get(name) != value:
             raise DataError(f"found {row.get(name)!r}, the run says {value!r}", column=name)
+    if record.key in others:
+        raise DataError(f"run {record.key} is there twice", column="task_id")
     return record
 
 

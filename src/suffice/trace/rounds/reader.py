@@ -164,10 +164,7 @@ _KEYS = ("question_id", "round", "split", "group", "propensity", "policy_hash", 
 
 
 def _opened(
-    root: Path,
-    wanted: _Wanted,
-    above: int,
-    progress: Callable[[float], object] | None,
+    root: Path, wanted: _Wanted, above: int, progress: Callable[[float], object] | None
 ) -> TraceSet | None:
     """The trace set, of which the keys are read and the other columns when they are asked for."""
     listed = parquet_files(root)

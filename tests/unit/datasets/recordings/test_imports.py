@@ -14,7 +14,7 @@ import suffice
 from suffice.datasets import files
 from suffice.datasets.columns import parse_roles
 from suffice.datasets.recordings import import_traces
-from suffice.errors import DataError, StorageError, UsageError
+from suffice.errors import DataError, UsageError
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.rounds.writer import write_traces
@@ -286,24 +286,3 @@ def test_a_loopgain_error_that_counts_is_scored_by_its_target(tmp_path: Path) ->
     (record,) = imported(path, kind="loopgain")
     assert record.scores == {1: 0.0, 2: 1.0}
     assert [round_.answer for round_ in record.rounds] == [None, "y"]
-
-
-@pytest.mark.parametrize("out", ["new", "new.parquet"])
-def test_a_full_disk_leaves_nothing_and_the_same_import_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: str
-) -> None:
-    rows = jsonl(
-        tmp_path / "rows.jsonl",
-        {"question_id": "a", "round": 1, "question": "Where?", "answer": "Oslo"},
-    )
-    before = sorted(tmp_path.iterdir())
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patched:
-        patched.setattr("os.fsync", full)
-        with pytest.raises(StorageError):
-            import_traces(rows, tmp_path / out, format="columns")
-    assert sorted(tmp_path.iterdir()) == before
-    assert import_traces(rows, tmp_path / out, format="columns").questions == 1

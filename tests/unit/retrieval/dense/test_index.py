@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -208,30 +204,3 @@ class Bad(HashingEncoder):
 def test_what_are_no_unit_vectors_is_refused(result: Any) -> None:
     with pytest.raises(BackendError):
         run(None, Bad(result))
-
-
-BUILD = """
-import sys, time
-from pathlib import Path
-from suffice.retrieval.dense import encode_passages
-from suffice.testing.encoders import HashingEncoder
-def slowly(done, total):
-    print(done, flush=True)
-    time.sleep(0.3)
-texts = [f"text {number} of many" for number in range(522)]
-encode_passages(texts, HashingEncoder(8), Path(sys.argv[1]), slowly)
-"""
-
-
-def test_a_killed_build_goes_on_where_it_stopped(tmp_path: Path) -> None:
-    work = tmp_path / "work"
-    running = subprocess.Popen([sys.executable, "-c", BUILD, str(work)], stdout=subprocess.PIPE)
-    assert running.stdout is not None
-    with running.stdout:
-        assert running.stdout.readline() == b"256\n"
-        os.kill(running.pid, signal.SIGKILL)
-    assert running.wait() == -signal.SIGKILL
-    (work / ".vectors-0000001.npy.7.tmp").write_bytes(b"half")  # what a kill while writing leaves
-    encoder = HashingEncoder(8)
-    assert (run(work, encoder) == run(None)).all()
-    assert sum(len(call) for call in encoder.calls) == 522 - BLOCK

@@ -29,10 +29,12 @@ from suffice.trace.rounds.reader import inspect_traces, read_traces
 from suffice.trace.rounds.records import Passage, Usage, as_document
 from suffice.trace.rounds.writer import write_traces
 
+
 def write_runs(file: Path, *runs: Any, version: bytes | None = b"2") -> Path:
     """Runs as JSON texts, as somebody else's program may have written them."""
     rows = [
-        {"task_id": "a", "agent": "gate", "retriever": "bm25", "seed": 0, "run": run} for run in runs
+        {"task_id": "a", "agent": "gate", "retriever": "bm25", "seed": 0, "run": run}
+        for run in runs
     ]
     table = pa.Table.from_pylist(rows, schema=PLANS.arrow)
     stated = {} if version is None else {PLANS.key: version}
@@ -138,7 +140,7 @@ def test_nothing_valid_is_an_error(tmp_path: Path) -> None:
 
 def test_files_of_other_versions_and_empty_ones(tmp_path: Path) -> None:
     for version in (b"1", b"3"):
-        with pytest.raises(DataError, match="version|newer"):
+        with pytest.raises(DataError, match=r"version|newer"):
             read_plans(write_runs(tmp_path / "p.parquet", as_json(), version=version))
     with pytest.warns(SufficeWarning, match=r"does not state suffice\.plan_schema"):
         assert read_plans(write_runs(tmp_path / "p.parquet", as_json(), version=None)).records

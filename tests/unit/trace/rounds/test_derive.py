@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -288,28 +286,6 @@ def test_a_full_disk_leaves_nothing(
     with pytest.raises(BackendError, match="No space left"):
         split_traces(folder, tmp_path / out)
     assert sorted(tmp_path.iterdir()) == before
-
-
-def test_a_kill_leaves_nothing_at_the_place(folder: Path, tmp_path: Path) -> None:
-    out = tmp_path / "new"
-    program = (
-        "import os, signal, sys\n"
-        "from suffice.trace.rounds import derive\n"
-        "put = derive._in_schema\n"
-        "seen = []\n"
-        "def die(table, schema):\n"
-        "    seen.append(1)\n"
-        "    if len(seen) == 2: os.kill(os.getpid(), signal.SIGKILL)\n"
-        "    return put(table, schema)\n"
-        "derive._in_schema = die\n"
-        "derive.split_traces(sys.argv[1], sys.argv[2])\n"
-    )
-    done = subprocess.run([sys.executable, "-c", program, str(folder), str(out)], check=False)
-    assert done.returncode == -9
-    assert not out.exists()
-    assert list(tmp_path.glob(".new.*.tmp"))
-    assert split_traces(folder, out).questions == 5
-    assert not list(tmp_path.glob(".new.*.tmp"))
 
 
 def test_invalid_questions_are_refused_or_left_out(folder: Path, tmp_path: Path) -> None:

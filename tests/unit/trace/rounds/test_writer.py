@@ -97,26 +97,6 @@ def test_any_text_and_number_comes_back(
     assert [bits(each) for each in read_traces(tmp_path / "t.parquet").records()] == [bits(record)]
 
 
-JUDGED = Usage(
-    judge_calls=2, judge_prompt_tokens=90, judge_cached_tokens=40, judge_completion_tokens=3
-)
-
-
-def test_columns_that_came_later_come_back_and_old_files_have_none(tmp_path: Path) -> None:
-    record = make_record("q", ["Oslo", "Rome"])
-    refound = (Passage(id="a", score=2.5), Passage(id="b", rerank_score=-1.0))
-    later = dataclasses.replace(record.rounds[1], usage=JUDGED, refound=refound)
-    new = tmp_path / "new.parquet"
-    write_traces([dataclasses.replace(record, rounds=(record.rounds[0], later))], new)
-    (found,) = read_traces(new).records()
-    assert found.rounds == (record.rounds[0], later)
-    table = pq.read_table(new)
-    names = [name for name in table.column_names if not name.startswith(("judge_", "refound"))]
-    pq.write_table(table.select(names), tmp_path / "old.parquet")
-    (old,) = read_traces(tmp_path / "old.parquet").records()
-    assert (old.rounds[1].usage, old.rounds[1].refound) == (Usage(), None)
-
-
 def test_an_undefined_stored_signal_keeps_its_key(tmp_path: Path) -> None:
     record = make_record("q", ["Oslo"])
     finished = dataclasses.replace(record.rounds[0], signals={"overlap": math.nan})
