@@ -237,18 +237,6 @@ def test_a_file_that_is_no_database(tmp_path: Path) -> None:
         CachedModel(ScriptedModel(), path)
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"text": "a"}', '{"text": 1, "tokens": [1]}'])
-def test_a_row_that_is_no_completion(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "c"
-    with CachedModel(ScriptedModel(), path) as model:
-        model.generate(REQUEST)
-        with sqlite3.connect(path) as database:
-            database.execute("UPDATE samples SET completion = ?", (text,))
-        database.close()
-        with pytest.raises(DataError, match="damaged"):
-            model.generate(REQUEST)
-
-
 def test_newer_and_foreign_files(tmp_path: Path) -> None:
     path = tmp_path / "c"
     CachedModel(ScriptedModel(), path).close()

@@ -7,6 +7,8 @@ import sys
 import threading
 import time
 import tracemalloc
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from email.utils import formatdate
 
@@ -15,7 +17,7 @@ from tests.faulty_server import ABSURD_USAGE, FAULTS, Amounts, FaultyServer, Mis
 
 from suffice.concurrency import Aside
 from suffice.contracts import Generation, GenerationRequest, Message
-from suffice.llm.endpoint import EndpointEncoder, OpenAISettings
+from suffice.llm.endpoint import Endpoint, EndpointEncoder, OpenAISettings
 from suffice.llm.openai_compatible import OpenAICompatibleModel
 from suffice.llm.wire import BrokenReply, NoReply
 
@@ -180,6 +182,27 @@ def test_where_nobody_ever_listened_it_is_told_sooner(answered: bool, attempts: 
             model.generate(SAMPLES)
         (tally,) = model.tallies
     assert tally.total.failed == attempts
+
+
+def test_a_time_out_does_not_reach_into_the_closing_of_connections() -> None:
+    closed = []
+
+    class Response:
+        async def iter_bytes(self) -> AsyncIterator[bytes]:
+            yield b"{}"
+
+    @asynccontextmanager
+    async def opening(_: object) -> AsyncIterator[Response]:
+        yield Response()
+        with anyio.CancelScope(shield=True):  # as the client does
+            for number in range(3):
+                await anyio.sleep(0.5)
+                closed.append(number)
+
+    endpoint = Endpoint("http://127.0.0.1:9/v1", settings(timeout_s=0.5, max_retries=0))
+    assert endpoint.ask(opening, lambda reply: reply, model="m") == {}
+    assert closed == [0, 1, 2]
+    endpoint.close()
 
 
 ASKING = """

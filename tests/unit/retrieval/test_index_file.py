@@ -20,7 +20,7 @@ PASSAGES = [
     Passage(id="c", text=None),
     Passage(id="d", title="Tree", text="an old tree"),
 ]
-VARIANTS: tuple[BM25Variant, ...] = ("okapi", "robertson", "lucene")
+VARIANTS: tuple[BM25Variant, ...] = ("okapi", "lucene")
 
 
 def saved(folder: Path, variant: BM25Variant = "lucene") -> BM25Index:
@@ -49,26 +49,6 @@ def test_saving_again_replaces_and_leaves_nothing_behind(tmp_path: Path) -> None
     BM25Index.build(PASSAGES[:1]).save(tmp_path)
     assert len(BM25Index.load(tmp_path).passages) == 1
     assert [path.name for path in tmp_path.iterdir()] == ["index.npz"]
-
-
-@pytest.mark.filterwarnings("ignore")  # NumPy on odd headers
-def test_a_flipped_bit_is_refused_or_of_no_meaning(tmp_path: Path) -> None:
-    index = saved(tmp_path)
-    path = tmp_path / "index.npz"
-    content = path.read_bytes()
-    refused = 0
-    for place in range(0, 8 * len(content), 97):
-        damaged = bytearray(content)
-        damaged[place // 8] ^= 1 << place % 8
-        path.write_bytes(damaged)
-        try:
-            loaded = BM25Index.load(tmp_path)
-        except DataError:
-            refused += 1
-        else:
-            assert loaded.passages == index.passages
-            np.testing.assert_array_equal(loaded.scores("red boat"), index.scores("red boat"))
-    assert refused > 100
 
 
 @pytest.mark.parametrize("content", [b"", b"x" * 100, b"PK\x05\x06" + bytes(18)])

@@ -360,16 +360,6 @@ def test_a_disk_that_fills_between_two_rounds_loses_nothing_once_there_is_room(f
     assert [held.answer_text[:6] for held in kept(file)["q"].rounds] == ["Oslo", "Bergen", "Skien"]
 
 
-def test_a_store_that_is_removed_is_made_anew_with_what_is_under_way(tmp_path: Path) -> None:
-    file = tmp_path / "folder" / "live.db"
-    with Watch(record=file) as watch, watch.question("?", question_id="q") as loop:
-        loop.observe(answer="Oslo")
-        shutil.rmtree(file.parent)
-        loop.observe(answer="Bergen")
-    assert [held.answer for held in kept(file)["q"].rounds] == ["Oslo", "Bergen"]
-    assert watch.counts.lost_rounds == 0
-
-
 # --- labels, export, import ---------------------------------------------------------------------------------
 def test_a_file_of_labels_goes_into_the_store_once(place: str, tmp_path: Path) -> None:
     record(place)
