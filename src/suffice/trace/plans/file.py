@@ -39,7 +39,7 @@ PLANS = TableSchema(
             PlanRecord,
             "run",
             TEXT,
-            "the run as JSON: a `suffice.PlanRecord` by its fields, defaults left out",
+            "the run as JSON, by the fields of its record: task, steps, outcome, gold; defaults left out",
             required=True,
         ),
     ),
