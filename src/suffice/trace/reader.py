@@ -172,13 +172,12 @@ class StoredFile:
         """How many rows it has."""
         return sum(self.row_groups)
 
-    def as_stored(self) -> pa.Table:
-        """All its columns as they stand."""
+    def whole(self) -> pa.Table:
+        """All its columns, those of the schema in its types."""
         if self.held is not None:
             return self.held
         with readable(self.file), opened(self.file) as parquet:
-            table = complete(parquet, self.stored.names)
-            return pa.table({name: plain_column(table.column(name)) for name in table.column_names})
+            return coerce_table(complete(parquet, self.stored.names), str(self.file), self.kind)
 
     def batches(
         self, names: Sequence[str], rows: Rows, fields: tuple[str, ...] = ()
@@ -496,8 +495,6 @@ def _array(array: pa.Array, target: pa.DataType) -> pa.Array:
         return array
     if isinstance(array, pa.DictionaryArray):
         return _array(array.dictionary_decode(), target)
-    if isinstance(array, pa.RunEndEncodedArray):
-        return _array(pc.run_end_decode(array), target)
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), target)
     if pa.types.is_map(target):

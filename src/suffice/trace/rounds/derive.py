@@ -21,7 +21,7 @@ from suffice.options import Option, as_share
 from suffice.trace.durable import check_free, replace_file, written_aside
 from suffice.trace.lazy import in_memory
 from suffice.trace.parquet import parquet_writer, part_name
-from suffice.trace.reader import StoredFile, agreed, coerce_column
+from suffice.trace.reader import StoredFile, agreed
 from suffice.trace.recording import failures_file, failures_of
 from suffice.trace.rounds.labels import labelled
 from suffice.trace.rounds.reader import (
@@ -100,10 +100,9 @@ def split_traces(
         labels[index] = label
     step = {"by": "split", "from": Path(read.name).name, "splits": shares, "seed": seed}
 
-    def labelled(table: pa.Table, which: pa.ChunkedArray) -> pa.Table:
-        cells = pa.chunked_array([pa.array(labels, pa.string())]).take(
-            pc.index_in(which, pa.array(ids))
-        )
+    def labelled(table: pa.Table) -> pa.Table:
+        places = pc.index_in(table.column("question_id"), pa.array(ids))
+        cells = pa.chunked_array([pa.array(labels, pa.string())]).take(places)
         return with_column(table, "split", cells)
 
     return write_copy(
@@ -291,7 +290,7 @@ def read_source(path: str | Path, *, skip_invalid: bool = False) -> TraceInspect
     return inspection
 
 
-Change = Callable[[pa.Table, pa.ChunkedArray], pa.Table]
+Change = Callable[[pa.Table], pa.Table]
 
 
 def write_copy(
@@ -301,7 +300,7 @@ def write_copy(
     step: Mapping[str, Any],
     splits: Mapping[str, int] | None = None,
     stated: Mapping[str, Any] | None = None,
-    change: Change = lambda table, _: table,
+    change: Change = lambda table: table,
     fills: Sequence[str] = (),
     max_rounds: int | None = None,
     failures: bool = False,
@@ -365,13 +364,11 @@ def _tables(
     for source in sources:
         ids = pa.array(source.traces.question_ids, pa.string())
         for part in source.parts:
-            table = part.as_stored()
-            which = coerce_column(table.column("question_id"), pa.string())
-            kept = pc.is_in(which, value_set=ids)
+            table = part.whole()
+            kept = pc.is_in(table.column("question_id"), value_set=ids)
             if max_rounds is not None:
-                rounds = coerce_column(table.column("round"), _KNOWN["round"])
-                kept = pc.and_(kept, pc.less_equal(rounds, max_rounds))
-            table = change(source.labels.onto(table.filter(kept)), which.filter(kept))
+                kept = pc.and_(kept, pc.less_equal(table.column("round"), max_rounds))
+            table = change(source.labels.onto(table.filter(kept)))
             for name in apart:
                 if name not in table.column_names and part.run.get(name) is not None:
                     value = pa.scalar(str(part.run[name]), pa.string())
@@ -429,16 +426,13 @@ def _told_apart(parts: Sequence[StoredFile]) -> tuple[str, ...]:
 
 
 def _joint_schema(parts: Sequence[StoredFile], added: Mapping[str, pa.DataType]) -> pa.Schema:
-    """Every column of the files in its own type, in the schema's where they differ, and those added."""
-    types: dict[str, dict[pa.DataType, None]] = {}
-    for part in parts:
-        for column in part.stored:
-            types.setdefault(column.name, {})[column.type] = None
-    types |= {name: {kind: None} for name, kind in added.items()}
-    types |= {
-        name: {_KNOWN[name]: None} for name in types if name in _KNOWN and len(types[name]) > 1
-    }
-    each = [pa.schema([(name, kind)]) for name, kinds in types.items() for kind in kinds]
+    """Every column of the files, in the schema's type or its own, and those added."""
+    types = [
+        (column.name, _KNOWN.get(column.name, column.type))
+        for part in parts
+        for column in part.stored
+    ]
+    each = [pa.schema([one]) for one in dict.fromkeys([*types, *added.items()])]
     try:
         return pa.unify_schemas(each, promote_options="permissive")
     except pa.ArrowException as error:
@@ -448,9 +442,6 @@ def _joint_schema(parts: Sequence[StoredFile], added: Mapping[str, pa.DataType])
 
 
 def _in_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    for name in {*table.column_names} & {*_KNOWN}:
-        cells = coerce_column(table.column(name), schema.field(name).type)
-        table = table.set_column(table.column_names.index(name), name, cells)
     whole = pa.concat_tables([schema.empty_table(), table], promote_options="permissive")
     return whole.select(schema.names).cast(schema)
 
