@@ -46,7 +46,7 @@ class Words:
 @pytest.fixture
 def library(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Torch and sentence-transformers, as far as they are used; models by name."""
-    models = {"three": SimpleNamespace(num_labels=3), "fine": SimpleNamespace(num_labels=1)}
+    models = {"three": SimpleNamespace(num_labels=3)}
 
     def load(name: str, *, model_kwargs: object) -> Any:
         assert model_kwargs == {"use_safetensors": True}
@@ -66,7 +66,7 @@ def library(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 @pytest.mark.usefixtures("library")
 def test_passages_come_back_best_first_with_raw_scores() -> None:
     model = Words()
-    reranker = CrossEncoderReranker(model, batch_size=2)
+    reranker = CrossEncoderReranker(model)
     assert isinstance(reranker, Reranker)
     found = reranker.rerank("which?", PASSAGES)
     assert [(each.id, each.rerank_score) for each in found] == [
@@ -75,7 +75,7 @@ def test_passages_come_back_best_first_with_raw_scores() -> None:
     assert (found[2].title, found[2].score) == ("only a title", 2.0)
     ((pairs, options),) = model.asked
     assert pairs[0] == ("which?", "Mill one two")
-    assert options == {"batch_size": 2, "activation_fn": "identity", "show_progress_bar": False}
+    assert options == {"activation_fn": "identity", "show_progress_bar": False}
 
 
 @pytest.mark.usefixtures("library")
@@ -89,8 +89,6 @@ def test_a_failing_network_is_a_backend_error() -> None:
 def test_what_is_no_reranker_is_refused(name: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         CrossEncoderReranker.load(name)
-    with pytest.raises(UsageError, match="batch_size"):
-        CrossEncoderReranker.load("fine", batch_size=0)
 
 
 def test_an_untrained_network_saved_to_a_folder(tmp_path: Path) -> None:
@@ -112,8 +110,8 @@ def test_an_untrained_network_saved_to_a_folder(tmp_path: Path) -> None:
         score = found[name].rerank_score
         assert score is not None
         assert 1 / (1 + math.exp(-score)) == pytest.approx(float(share), abs=1e-6)
-    alone = CrossEncoderReranker.load(folder, batch_size=1).rerank("mill?", PASSAGES)
-    for each in alone:
+    reranker = CrossEncoderReranker.load(folder)
+    for (each,) in (reranker.rerank("mill?", [passage]) for passage in PASSAGES):
         assert each.rerank_score == pytest.approx(found[each.id].rerank_score, abs=1e-4)
 
 
@@ -185,7 +183,8 @@ def test_random_weights_through_the_real_library(tmp_path: Path) -> None:
             ]
         higher = max(float(each.logits.softmax(-1)[0, 0]) for each in both)
         assert probability == pytest.approx(higher, abs=5e-5)
-    one_by_one = NliCrossEncoder.load(folder, batch_size=1).entailed(pairs)
+    network_ = NliCrossEncoder.load(folder)
+    one_by_one = [network_.entailed([pair])[0] for pair in pairs]
     np.testing.assert_allclose(one_by_one, found, atol=5e-5)
     # the same weights under other names for the labels
     config = json.loads((folder / "config.json").read_text())
