@@ -113,7 +113,7 @@ def _record(row: Mapping[str, Any], others: Container[PlanKey]) -> PlanRecord:
         document = strict_json(row["run"])
     except (TypeError, ValueError, RecursionError) as error:
         raise DataError(f"not JSON ({error})", column="run") from error
-    record: PlanRecord = record_of_document(PlanRecord, document, column="run")
+    record = record_of_document(PlanRecord, document, column="run")
     for name, value in zip(_KEY_COLUMNS, record.key, strict=True):
         if row.get(name) != value:
             raise DataError(f"found {row.get(name)!r}, the run says {value!r}", column=name)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, MISSING, dataclass, field, fields, is_dataclass, replace
 from datetime import datetime
 from functools import cache, partial
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, TypeVar, get_args
 
 import numpy as np
 
@@ -527,6 +527,7 @@ def as_document(value: Any) -> Any:
     return value.isoformat() if isinstance(value, datetime) else value
 
 
+_Record = TypeVar("_Record")
 _ATOMS = frozenset({str, int, bool, type(None)})
 
 
@@ -541,18 +542,18 @@ def _defaults(kind: Any) -> tuple[tuple[str, Any], ...]:
 
 def round_of_document(document: Any) -> Round:
     """The round of which :func:`as_document` gave this, bit for bit."""
-    built: Round = record_of_document(Round, document, column="rounds")
-    return built
+    return record_of_document(Round, document, column="rounds")
 
 
-def record_of_document(kind: Any, document: Any, *, column: str) -> Any:
+def record_of_document(kind: type[_Record], document: Any, *, column: str) -> _Record:
     """The record of this kind of which :func:`as_document` gave this."""
     try:
-        return _built(kind, document)
+        built: _Record = _built(kind, document)
     except DataError:
         raise
     except (TypeError, ValueError, AttributeError) as error:
         raise DataError(f"not a {kind.__name__.lower()}: {error}", column=column) from error
+    return built
 
 
 def _built(record: Any, document: Any) -> Any:
