@@ -21,7 +21,7 @@ from suffice.llm.openai_compatible import OpenAICompatibleModel
 from suffice.llm.wire import Closable, schema_text
 from suffice.trace.durable import Shard
 from suffice.trace.engines import FileKind
-from suffice.trace.rounds.records import Token, TopToken
+from suffice.trace.rounds.records import Token, record_of_document
 from suffice.trace.store import Store
 
 _REPLIES = ".replies"
@@ -207,11 +207,8 @@ def _write(database: sqlite3.Connection, key: str, first: int, drawn: Generation
 def _completion(data: dict[str, Any]) -> Completion:
     tokens = data["tokens"]
     if tokens is not None:
-        tokens = tuple(
-            Token(t["token"], t["logprob"], tuple(TopToken(**top) for top in t["top"]))
-            for t in tokens
-        )
-    return Completion(text=data["text"], tokens=tokens, finish_reason=data["finish_reason"])
+        tokens = tuple(record_of_document(Token, one, column="tokens") for one in tokens)
+    return Completion(**data | {"tokens": tokens})
 
 
 def _sum(values: list[Any]) -> Any:

@@ -101,12 +101,12 @@ def exported(files: Iterable[Path]) -> Callable[[str], int]:
     return lambda token: turns.get(token, 0)
 
 
-def free_id(wanted: str, taken: Callable[[str], object]) -> str:
+def free_id(wanted: str, taken: Callable[[str], object], *, mark: str = "#") -> str:
     """The id, or with a number where it is taken: nothing recorded is dropped for its name."""
     number, name = 1, wanted
     while taken(name):
         number += 1
-        name = f"{wanted}#{number}"
+        name = f"{wanted}{mark}{number}"
     return name
 
 
