@@ -33,7 +33,7 @@ from suffice.trace.rounds.records import (
     QuestionRecord,
     Round,
     as_document,
-    record_of_document,
+    of_document,
     round_of_document,
 )
 from suffice.trace.rounds.schema import COLUMNS, record_to_rows, records_to_table
@@ -314,7 +314,7 @@ def record_of_spans(question: str, rounds: Sequence[tuple[str, Any]]) -> Questio
         scores = held.get("scores", {})
         held["scores"] = {int(number): score for number, score in scores.items()}
         held["rounds"] = [_joined(strict_json(rest), documents) for rest, documents in rounds]
-        record = record_of_document(QuestionRecord, held, column=QUESTION)
+        record = of_document(QuestionRecord, held)
     except DataError:
         raise
     except (TypeError, ValueError, AttributeError, KeyError, RecursionError) as error:

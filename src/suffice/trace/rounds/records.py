@@ -548,16 +548,15 @@ def round_of_document(document: Any) -> Round:
 def record_of_document(kind: type[_Record], document: Any, *, column: str) -> _Record:
     """The record of this kind of which :func:`as_document` gave this."""
     try:
-        built: _Record = _built(kind, document)
+        return of_document(kind, document)
     except DataError:
         raise
     except (TypeError, ValueError, AttributeError) as error:
         raise DataError(f"not a {kind.__name__.lower()}: {error}", column=column) from error
-    return built
 
 
-def _built(record: Any, document: Any) -> Any:
-    """A null is what is left out, where the field may not be null."""
+def of_document(record: type[_Record], document: Any) -> _Record:
+    """The same, with Python's own errors; a null is what is left out, where the field may not be null."""
     types = types_of(record)
     parts = {}
     for name, held in document.items():
@@ -575,7 +574,7 @@ def _of_json(kind: Any, value: Any) -> Any:
         return float(value)
     if kind is datetime and isinstance(value, str):
         return datetime.fromisoformat(value)
-    return _built(kind, value) if is_dataclass(kind) and value is not None else value
+    return of_document(kind, value) if is_dataclass(kind) and value is not None else value
 
 
 def best_reranked(passages: Sequence[Passage], scores: Iterable[float]) -> tuple[Passage, ...]:
