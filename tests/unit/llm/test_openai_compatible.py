@@ -88,17 +88,6 @@ def test_a_chat_with_everything(server: Server) -> None:
     }  # fmt: skip
 
 
-def test_a_completion_with_legacy_logprobs(server: Server) -> None:
-    logprobs = {"tokens": [" x"], "token_logprobs": [-0.5], "top_logprobs": [{" x": -0.5}]}
-    choice = {"index": 0, "text": " x", "finish_reason": "length", "logprobs": logprobs}
-    server.answers((200, {}, {"choices": [choice]}))
-    reply = ask(server, with_(PLAIN, top_logprobs=5), extra_body={"cache_prompt": False})
-    assert server.paths == ["/v1/completions"]
-    assert server.bodies[0]["cache_prompt"] is False
-    assert reply.completions[0].tokens is not None
-    assert (reply.prompt_tokens, reply.cached_tokens, reply.completion_tokens) == (None,) * 3
-
-
 def test_the_servers_pause_is_kept(server: Server) -> None:
     server.answers((429, {"retry-after": "1"}, {}), chat_reply)
     start = time.perf_counter()
@@ -272,6 +261,7 @@ OBJECT = {"type": "json_object"}
 
 def test_a_schema_for_a_completion_in_the_words_of_llama_cpp_and_vllm(server: Server) -> None:
     ask(server, SHAPED_PLAIN, extra_body={"top_k": 1})
+    assert server.paths == ["/v1/completions"]
     (body,) = server.bodies
     assert body["json_schema"].items() >= SCHEMA.items()
     assert body["structured_outputs"] == {"json": SCHEMA}

@@ -83,13 +83,6 @@ def test_signals_are_given_or_lacking_with_the_reason(folder: Path) -> None:
         assert said in text
 
 
-def test_names_of_signals_are_not_broken(folder: Path) -> None:
-    contents = traces_info(folder)
-    lacking = next(table for table in contents.tables() if table.name == "lacking").text()
-    assert max(map(len, lacking.splitlines())) <= 80
-    assert all(name in lacking for name in contents.lacking)
-
-
 def test_what_to_know_is_said_with_what_to_type(tmp_path: Path) -> None:
     file = tmp_path / "t.parquet"
     write_traces([make_record("q", ["", ""])], file)

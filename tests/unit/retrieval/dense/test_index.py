@@ -140,18 +140,6 @@ def run(work: Path | None, encoder: Any = None) -> NDArray[np.float32]:
     return encode_passages(TEXTS_OF_BLOCKS, encoder or HashingEncoder(8), work)
 
 
-def test_kept_blocks_are_not_made_again(tmp_path: Path) -> None:
-    seen: list[tuple[int, int]] = []
-    first = encode_passages(
-        TEXTS_OF_BLOCKS, HashingEncoder(8), tmp_path, lambda *done: seen.append(done)
-    )
-    assert seen == [(BLOCK, 522), (2 * BLOCK, 522), (522, 522)]
-    second = HashingEncoder(8)
-    assert (run(tmp_path, second) == first).all()
-    assert second.calls == ()
-    assert (run(None) == first).all()
-
-
 @pytest.mark.parametrize("damage", ["cut", "empty", "other", "nan"])
 def test_a_damaged_block_is_made_again(tmp_path: Path, damage: str) -> None:
     first = run(tmp_path)

@@ -64,14 +64,6 @@ def test_what_is_made_of_a_record_keeps_groups(tmp_path: Path, record: Path) -> 
     assert groups(tmp_path / "both") == groups(tmp_path / "split") == GROUPS
 
 
-def test_a_column_of_a_log_is_taken_for_the_group(tmp_path: Path) -> None:
-    log = tmp_path / "log.csv"
-    log.write_text("q,reply,chat\nWho?,Ada,c1\nWho?,Bo,c1\nWhere?,Oslo,c2\n")
-    columns = {"question": "q", "answer": "reply", "group": "chat"}
-    suffice.import_traces(log, tmp_path / "out", format="columns", columns=columns)
-    assert sorted(filter(None, groups(tmp_path / "out").values())) == ["c1", "c2"]
-
-
 def test_a_label_says_what_a_question_belongs_to(tmp_path: Path, record: Path) -> None:
     labels = tmp_path / "labels.csv"
     labels.write_text("question_id,group\nc,doc3\n")

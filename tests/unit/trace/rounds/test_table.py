@@ -87,16 +87,6 @@ def test_only_named_questions() -> None:
     assert traces.only_questions([]).n_questions == 0
 
 
-def test_taking_questions_keeps_closed_book_rows_with_them() -> None:
-    traces = sample()
-    kept = traces.take(np.array([True, False, True]))
-    assert [each.question.id for each in kept.records()] == ["a", "c"]
-    assert [each.closed_book is not None for each in kept.records()] == [False, True]
-    assert kept.n_rounds == 2
-    none_left = traces.take(np.array([False, True, False]))
-    assert none_left.closed_book.num_rows == 0
-
-
 @settings(deadline=None, max_examples=examples(60), suppress_health_check=[HealthCheck.too_slow])
 @given(records=question_records())
 def test_columns_say_what_the_records_say(records: list[QuestionRecord]) -> None:
