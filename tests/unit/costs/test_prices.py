@@ -157,35 +157,6 @@ def test_impossible_prices_are_refused_when_built() -> None:
         Prices(input=1.0, cached=1.0, output=1.0, tiers=(tier, tier))
 
 
-def test_words_and_json_state_every_price() -> None:
-    tier = PriceTier(above=200_000, input=2.5, cached=0.25, output=15.0)
-    found = Prices(
-        input=1.25,
-        cached=0.125,
-        output=10.0,
-        rerank=0.002,
-        tiers=(tier,),
-        source="a list",
-        date=DAY,
-    )
-    assert found.summary == (
-        "USD per million tokens: input 1.25, cached 0.125, output 10; above 200,000 prompt tokens 2.5, "
-        "0.25, 15; 0.002 USD a reranker call (a list, 2026-06-01)"
-    )
-    assert as_json(found) == {
-        "input": 1.25,
-        "cached": 0.125,
-        "output": 10.0,
-        "call": 0.0,
-        "retrieval": 0.0,
-        "rerank": 0.002,
-        "tiers": [{"above": 200_000, "input": 2.5, "cached": 0.25, "output": 15.0}],
-        "source": "a list",
-        "date": "2026-06-01",
-    }
-    assert as_json(parse_prices("input=1,output=2"))["date"] is None
-
-
 def test_the_defaults_follow_from_what_is_stated() -> None:
     """8e9 parameters on one H100 SXM: 989 TFLOP/s, 3.35 TB/s, 700 W, by its data sheet."""
     watts, parameters = 700.0, 8e9

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import suffice
 from suffice.errors import DataError, SufficeWarning
 from suffice.testing.traces import make_record
 from suffice.trace.rounds.reader import inspect_traces, read_traces
@@ -83,6 +82,7 @@ def tokens(logprob: float | None, top: float | None = -0.1) -> list[Any]:
         ({"latency_s": [0.5, -0.5, 1.0, 1.0]}, 1, "latency_s"),
         ({"tokens": [None, tokens(float("nan")), None, None]}, 1, "tokens.logprob"),
         ({"tokens": [None, [], tokens(float("inf")), None]}, 2, "tokens.logprob"),
+        ({"tokens": [None, tokens(0.001), None, None]}, 1, "tokens.logprob"),
         ({"tokens": [None, None, None, tokens(None)]}, 3, "tokens.logprob"),
         ({"tokens": [tokens(-1), tokens(-1, float("nan"))] * 2}, 1, "tokens.top.logprob"),
         ({"tokens": [[], None, tokens(-1), tokens(-1, float("inf"))]}, 3, "tokens.top.logprob"),
@@ -107,6 +107,15 @@ def test_a_bad_value_is_named(
     error = refused(write(tmp_path / "bad.parquet", **columns))
     assert (error.row, error.column) == (row, column)
     assert f"row {row}, column {column}" in str(error)
+
+
+def test_a_bad_value_is_named_when_its_column_is_read(tmp_path: Path) -> None:
+    file = write(tmp_path / "bad.parquet", tokens=[None, None, None, tokens(0.001)])
+    with pytest.raises(DataError, match="'b', round 2") as caught:
+        read_traces(file, lazily_above=0).table.column("tokens")
+    error = caught.value
+    assert (error.file, error.row, error.column) == (str(file), 3, "tokens.logprob")
+    assert Token("Oslo", 1e-7).logprob == pytest.approx(1e-7)  # what rounding leaves stands
 
 
 @pytest.mark.parametrize(
@@ -386,40 +395,3 @@ def test_the_run_document_comes_with_the_set(tmp_path: Path) -> None:
     assert read_traces(tmp_path / "t.parquet").origin.run == {"model": "m", "n": 3}
     write(tmp_path / "odd.parquet", metadata={SCHEMA_KEY: b"1", b"suffice.run": b"{broken"})
     assert read_traces(tmp_path / "odd.parquet").origin.run == {}
-
-
-# --- log-probabilities above 0 are refused wherever they come in ----------------------------------
-WRONG = [0.001, float("nan")]
-
-
-def _record(file: Path, column: str, value: float) -> None:
-    """A record of two questions, of which the second round of one holds the value."""
-    records = [make_record(name, ["x", "y"], margins=[1.0, 2.0]) for name in ("a", "b")]
-    suffice.write_traces(records, file)
-    table = pq.read_table(file)
-    rows = table.to_pylist()
-    token = rows[3]["tokens"][0]
-    if column == "tokens.logprob":
-        token["logprob"] = value
-    else:
-        token["top"][-1]["logprob"] = value
-    pq.write_table(pa.Table.from_pylist(rows, table.schema), file)
-
-
-@pytest.mark.parametrize("lazily_above", [0, 1 << 30])
-@pytest.mark.parametrize("column", ["tokens.logprob", "tokens.top.logprob"])
-@pytest.mark.parametrize("value", WRONG)
-def test_of_a_record(column: str, value: float, lazily_above: int, tmp_path: Path) -> None:
-    file = tmp_path / "r.parquet"
-    _record(file, column, value)
-    with pytest.raises(DataError) as caught:
-        suffice.read_traces(file, lazily_above=lazily_above).table.column("tokens")
-    error = caught.value
-    assert (error.file, error.row, error.column) == (str(file), 3, column)
-    assert "'b'" in error.message
-    assert "round 2" in error.message
-
-
-def test_what_rounding_leaves_above_0_stands() -> None:
-    assert Token("Oslo", 1e-7).logprob == pytest.approx(1e-7)
-    assert Token("Oslo", 0.0).logprob == 0.0
