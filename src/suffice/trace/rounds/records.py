@@ -442,9 +442,8 @@ class QuestionRecord:
                 raise DataError(said, column="score")
 
 
-LEAST_PROPENSITY = (
-    9.99999997e-07  # a millionth in single precision; a question of 1/1e-38 would be all
-)
+# a millionth in single precision; a question of 1/1e-38 would be all
+LEAST_PROPENSITY = 9.99999997e-07
 
 
 def not_a_propensity(value: object) -> str:
@@ -474,14 +473,6 @@ def score_of(value: Any) -> float:
     if score is None or not 0.0 <= score <= 1.0:
         raise DataError(not_a_score(value), column="score")
     return score
-
-
-def not_a_stop(value: object) -> str:
-    """What is wrong with it."""
-    return (
-        f"must be one of {', '.join(STOPPED_BY)}, found {value!r}; null where the question ran to its "
-        "full budget"
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -579,17 +570,9 @@ def _of_json(kind: Any, value: Any) -> Any:
 
 def best_reranked(passages: Sequence[Passage], scores: Iterable[float]) -> tuple[Passage, ...]:
     """The passages with their raw scores of a reranker, best first; NaN last, ties keep order."""
-    scored = [
-        replace(passage, rerank_score=float(score))
-        for passage, score in zip(passages, scores, strict=True)
-    ]
-    return tuple(sorted(scored, key=_worse))
-
-
-def _worse(passage: Passage) -> tuple[bool, float]:
-    score = passage.rerank_score
-    undefined = score is None or math.isnan(score)
-    return undefined, 0.0 if score is None or undefined else -score
+    held = [float(score) for score in scores]
+    best = np.argsort(-np.array(held, np.float32), kind="stable")
+    return tuple(replace(passages[place], rerank_score=held[place]) for place in best.tolist())
 
 
 # --- words of a passage ---------------------------------------------------------------------------
