@@ -159,7 +159,7 @@ class Sampling(Measuring):
         """The records pooled, or what ``--sample`` leaves of them."""
         traces, *more = [self.open(path) for path in paths]
         if more:
-            from suffice.trace.rounds.derive import pool_traces
+            from suffice.trace.rounds.reader import pool_traces
 
             traces = pool_traces([traces, *more])
             say(f"pooled {len(paths)} records of one loop: {traces.n_questions:,} questions")

@@ -1,4 +1,4 @@
-"""Trace sets made of trace sets: split by a seed, joined, pooled, narrowed to questions and rounds."""
+"""Trace sets made of trace sets: split by a seed, joined, narrowed to questions and rounds."""
 
 from __future__ import annotations
 
@@ -19,30 +19,14 @@ from numpy.typing import NDArray
 from suffice.errors import DataError, UsageError, did_you_mean, plain_file
 from suffice.options import Option, as_share
 from suffice.trace.durable import check_free, replace_file, written_aside
-from suffice.trace.lazy import in_memory
 from suffice.trace.parquet import parquet_writer, part_name
 from suffice.trace.reader import StoredFile, agreed
 from suffice.trace.recording import failures_file, failures_of
 from suffice.trace.rounds.labels import labelled
-from suffice.trace.rounds.reader import (
-    ATTRIBUTES,
-    TraceInspection,
-    as_trace_set,
-    inspect_traces,
-    one_table,
-    read_traces,
-)
+from suffice.trace.rounds.reader import ATTRIBUTES, TraceInspection, inspect_traces, read_traces
 from suffice.trace.rounds.records import sampled_ids
 from suffice.trace.rounds.schema import QUESTION_ROWS, SCHEMA
-from suffice.trace.rounds.table import (
-    TraceSet,
-    differences,
-    in_words,
-    of_loops,
-    unit_keys,
-    with_column,
-)
-from suffice.trace.store import free_id
+from suffice.trace.rounds.table import TraceSet, unit_keys, with_column
 
 
 # --- split ----------------------------------------------------------------------------------------
@@ -202,51 +186,6 @@ def merge_traces(
         )
     step = {"by": "merge", "from": [Path(source.name).name for source in read]}
     return write_copy(read, out, step=step, failures=True)
-
-
-# --- pool -----------------------------------------------------------------------------------------
-def pool_traces(sets: Sequence[TraceSet]) -> TraceSet:
-    """Several records of one loop as one, in memory.
-
-    A question whose id an earlier record holds is kept under a new id, ``q1#2``. Questions of one text
-    still count once in proofs and intervals.
-
-    Raises
-    ------
-    UsageError
-        Where the records say that they are of different loops, or for none.
-    DataError
-        For columns of one's own whose types do not go together.
-    """
-    if len(sets) == 1:
-        return sets[0]
-    if not sets:
-        raise UsageError("name at least one record")
-    if loops := of_loops(differences((traces.origin.source, traces.origin.run) for traces in sets)):
-        raise UsageError(
-            f"the records are of different loops, {in_words(loops)}; pool records of one loop, or "
-            "take each by itself (where one policy shall serve several loops, join them first: suffice "
-            "traces merge FILE FILE --out NEW)"
-        )
-    held: set[str] = set()
-    tables = []
-    for traces in sets:
-        renamed = {name: free_id(name, held.__contains__) for name in traces.question_ids}
-        held.update(renamed.values())
-        for rows in (traces.table, traces.closed_book):
-            table = in_memory(rows)
-            at = table.schema.get_field_index("question_id")
-            names = [renamed[name] for name in table.column(at).to_pylist()]
-            tables.append(table.set_column(at, "question_id", pa.array(names, pa.string())))
-    first = sets[0].origin
-    origin = replace(
-        first,
-        source=" + ".join(traces.origin.source for traces in sets),
-        run=agreed([traces.origin.run for traces in sets]),
-        skipped=tuple(error for traces in sets for error in traces.origin.skipped),
-        failures=sum(traces.origin.failures for traces in sets),
-    )
-    return as_trace_set(one_table(tables), origin)
 
 
 # --- written again --------------------------------------------------------------------------------

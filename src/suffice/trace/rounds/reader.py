@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from suffice.errors import DataError, SufficeWarning
+from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.trace.engines import as_place
-from suffice.trace.lazy import LazyTable, Span
+from suffice.trace.lazy import LazyTable, Span, in_memory
 from suffice.trace.parquet import TableSchema, footer_of
 from suffice.trace.reader import (
     BATCH,
@@ -44,7 +44,7 @@ from suffice.trace.rounds.table import (
     in_words,
     of_loops,
 )
-from suffice.trace.store import ALL, Store, exported
+from suffice.trace.store import ALL, Store, exported, free_id
 
 READ_WHOLE = 32_000_000
 """Up to how many bytes a record is read, and checked, at once."""
@@ -487,3 +487,47 @@ def as_trace_set(table: pa.Table, origin: TraceSetOrigin) -> TraceSet:
     return TraceSet(
         table=table.filter(is_round), closed_book=table.filter(pc.invert(is_round)), origin=origin
     )
+
+
+def pool_traces(sets: Sequence[TraceSet]) -> TraceSet:
+    """Several records of one loop as one, in memory.
+
+    A question whose id an earlier record holds is kept under a new id, ``q1#2``. Questions of one text
+    still count once in proofs and intervals.
+
+    Raises
+    ------
+    UsageError
+        Where the records say that they are of different loops, or for none.
+    DataError
+        For columns of one's own whose types do not go together.
+    """
+    if len(sets) == 1:
+        return sets[0]
+    if not sets:
+        raise UsageError("name at least one record")
+    if loops := of_loops(differences((traces.origin.source, traces.origin.run) for traces in sets)):
+        raise UsageError(
+            f"the records are of different loops, {in_words(loops)}; pool records of one loop, or "
+            "take each by itself (where one policy shall serve several loops, join them first: suffice "
+            "traces merge FILE FILE --out NEW)"
+        )
+    held: set[str] = set()
+    tables = []
+    for traces in sets:
+        renamed = {name: free_id(name, held.__contains__) for name in traces.question_ids}
+        held.update(renamed.values())
+        for rows in (traces.table, traces.closed_book):
+            table = in_memory(rows)
+            at = table.schema.get_field_index("question_id")
+            names = [renamed[name] for name in table.column(at).to_pylist()]
+            tables.append(table.set_column(at, "question_id", pa.array(names, pa.string())))
+    first = sets[0].origin
+    origin = replace(
+        first,
+        source=" + ".join(traces.origin.source for traces in sets),
+        run=agreed([traces.origin.run for traces in sets]),
+        skipped=tuple(error for traces in sets for error in traces.origin.skipped),
+        failures=sum(traces.origin.failures for traces in sets),
+    )
+    return as_trace_set(one_table(tables), origin)

@@ -25,10 +25,9 @@ from suffice.trace.rounds.derive import (
     filter_traces,
     merge_traces,
     parse_splits,
-    pool_traces,
     split_traces,
 )
-from suffice.trace.rounds.reader import inspect_traces, read_traces
+from suffice.trace.rounds.reader import inspect_traces, pool_traces, read_traces
 from suffice.trace.rounds.records import QuestionRecord, Round
 from suffice.trace.rounds.writer import question_writer, write_traces
 
