@@ -135,15 +135,15 @@ def fit_certified(traces: Traces, settings: CertifiedSettings | None = None) -> 
     asked = Measures.of(traces).by(settings.metric).only_split(settings.split)
     questions, incomplete = without_gaps(asked, "certified choice", settings.f1_kind)
     chosen, metric = questions.traces, questions.metric
-    labelled = np.flatnonzero(questions.scores(settings.f1_kind).labelled)
-    if len(labelled) < _FEWEST:
+    is_labelled = questions.scores(settings.f1_kind).labelled
+    labelled = int(is_labelled.sum())
+    if labelled < _FEWEST:
         raise UsageError(
             f"certified choice needs at least {_FEWEST} questions {metric.scored} in split "
-            f"{settings.split!r} of {chosen.origin.source}, found {len(labelled)}"
+            f"{settings.split!r} of {chosen.origin.source}, found {labelled}"
         )
-    units = np.unique(questions.units[labelled])
+    units = np.unique(questions.units[is_labelled])
     shuffled = np.random.default_rng(settings.seed).permutation(units)
-    is_labelled = np.isin(np.arange(chosen.n_questions), labelled)
     learn, test = questions.divided(
         is_labelled & np.isin(questions.units, part)
         for part in (shuffled[: len(units) // 2], shuffled[len(units) // 2 :])
@@ -154,7 +154,7 @@ def fit_certified(traces: Traces, settings: CertifiedSettings | None = None) -> 
     refuse_caps(halves[0], promise, axis.label)
     along = None
     if settings.family.with_paths and promise.max_cost is None:
-        everyone = questions.take(labelled)
+        everyone = questions.take(is_labelled)
         # the paths of the labelled questions, scored and charged as the family is
         asked_of_paths = ChoiceSettings(
             metric=settings.metric,
@@ -204,7 +204,7 @@ def fit_certified(traces: Traces, settings: CertifiedSettings | None = None) -> 
             fitted_on={
                 "source": chosen.origin.source,
                 "split": settings.split,
-                "labelled": len(labelled),
+                "labelled": labelled,
                 **({} if metric.gold else {LABELS: metric.name}),
                 **left_out,
             },
@@ -215,9 +215,9 @@ def fit_certified(traces: Traces, settings: CertifiedSettings | None = None) -> 
         members=tuple(_members(family.rules, halves[1], tests, passed, promise)),
         cost=axis,
         notes=(
-            *_notes(questions, len(labelled), tests.duplicates, settings),
+            *_notes(questions, labelled, tests.duplicates, settings),
             *([] if incomplete is None else [incomplete]),
-            *questions.take(labelled).unit_notes,
+            *questions.take(is_labelled).unit_notes,
             *fit_notes(left_out),
             *family.notes,
         ),

@@ -99,6 +99,7 @@ def read_traces(
     skip_invalid: bool = False,
     keep_unknown: bool = False,
     lazily_above: int = READ_WHOLE,
+    progress: Callable[[float], object] = lambda _: None,
 ) -> TraceSet:
     """Read a Parquet file, or a directory of them, or a store of live loops, as one trace set.
 
@@ -117,6 +118,8 @@ def read_traces(
     lazily_above
         Of a record of more bytes (encoded, not compressed) only the keys are read and checked at once, and
         other columns when they are first asked for; one in a store, or with labels beside it, is read whole.
+    progress
+        Told which share of the keys of such a record has been read, while they are.
 
     Raises
     ------
@@ -131,7 +134,7 @@ def read_traces(
     """
     if not (keep_unknown or skip_invalid):
         wanted = _Wanted(columns, False)
-        traces = _opened(as_place(path), wanted, lazily_above)
+        traces = _opened(as_place(path), wanted, lazily_above, progress)
         if traces is not None:
             return traces
     inspection = inspect_traces(path, columns=columns, keep_unknown=keep_unknown)
@@ -160,7 +163,9 @@ def example_record() -> TraceSet:
 _KEYS = ("question_id", "round", "split", "group", "propensity", "policy_hash", "stopped_by")
 
 
-def _opened(root: Path, wanted: _Wanted, above: int) -> TraceSet | None:
+def _opened(
+    root: Path, wanted: _Wanted, above: int, progress: Callable[[float], object]
+) -> TraceSet | None:
     """The trace set, of which the keys are read and the other columns when they are asked for."""
     listed = parquet_files(root)
     stored = not listed or not is_exported(root, listed)
@@ -193,6 +198,9 @@ def _opened(root: Path, wanted: _Wanted, above: int) -> TraceSet | None:
     )
     table = LazyTable(spans)
     names = [name for name in _KEYS if name in table.column_names]
+    for number, name in enumerate(names, start=1):
+        table.column(name)
+        progress(number / len(names))
     read, keys = table.select(names), Keys.of(table)
     placed = _placed((file.file, file.rows) for file in files)
     if problems := [*map(placed, key_problems(read, keys))]:

@@ -539,14 +539,15 @@ def round_of_document(document: Any) -> Round:
 def record_of_document(kind: type[_Record], document: Any, *, column: str) -> _Record:
     """The record of this kind of which :func:`as_document` gave this."""
     try:
-        return of_document(kind, document)
+        record: _Record = of_document(kind, document)
     except DataError:
         raise
     except (TypeError, ValueError, AttributeError) as error:
         raise DataError(f"not a {kind.__name__.lower()}: {error}", column=column) from error
+    return record
 
 
-def of_document(record: type[_Record], document: Any) -> _Record:
+def of_document(record: Any, document: Any) -> Any:
     """The same, with Python's own errors; a null is what is left out, where the field may not be null."""
     types = types_of(record)
     parts = {}
