@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any, Self
 
 from suffice._optional import require
-from suffice.concurrency import pause, usable_cores
+from suffice.concurrency import pause
 from suffice.contracts import Completion, Generation, GenerationRequest
 from suffice.errors import BackendError, DataError, UsageError
 from suffice.llm.endpoint import OpenAISettings
 from suffice.llm.openai_compatible import OpenAICompatibleModel
 from suffice.llm.wire import Api, Closable, check_request
+from suffice.trace.durable import usable_cores
 from suffice.trace.rounds.records import Passage, best_reranked, passage_text
 
 DEFAULT_MODEL = "gemma-3-270m"

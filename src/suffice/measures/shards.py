@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from suffice._version import VERSION
 from suffice.errors import BackendError, plain_file
-from suffice.trace.durable import replace_file
+from suffice.trace.durable import replace_file, usable_cores
 from suffice.trace.lazy import LazyTable, Span
 from suffice.trace.parquet import opened, parquet_writer
 from suffice.trace.reader import Rows, parquet_files
@@ -103,10 +103,13 @@ def _cuts(lengths: NDArray[np.int64], size: int) -> NDArray[np.intp]:
 
 
 class Workers(Executor):
-    """Processes that share nothing, started when work is sent, and anew after :meth:`shutdown`."""
+    """Processes that share nothing, started when work is sent, and anew after :meth:`shutdown`.
 
-    def __init__(self, count: int, *, behind: bool = False) -> None:
-        self.count = count
+    ``count`` of them; ``None``: one a core, or one core left free where they work ``behind`` others.
+    """
+
+    def __init__(self, count: int | None, *, behind: bool = False) -> None:
+        self.count = count or max(1, usable_cores() - behind)
         self._initializer = partial(os.nice, 10) if behind and hasattr(os, "nice") else None
         self._pool: ProcessPoolExecutor | None = None
 

@@ -197,6 +197,13 @@ def process_of(number: int) -> str:
     return str(number)
 
 
+def usable_cores() -> int:
+    """How many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def _remove(leftover: Path) -> None:
     """What was written aside and is not needed."""
     if leftover.is_dir():

@@ -314,7 +314,7 @@ def record_of_spans(question: str, rounds: Sequence[tuple[str, Any]]) -> Questio
         scores = held.get("scores", {})
         held["scores"] = {int(number): score for number, score in scores.items()}
         held["rounds"] = [_joined(strict_json(rest), documents) for rest, documents in rounds]
-        record = of_document(QuestionRecord, held)
+        record: QuestionRecord = of_document(QuestionRecord, held)
     except DataError:
         raise
     except (TypeError, ValueError, AttributeError, KeyError, RecursionError) as error:
