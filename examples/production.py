@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> Comparison:
         explore=explore,
         answer=choice.chosen.answer,
     ) as watch:
-        serve(watch, list(generate(chosen.questions, start=chosen.questions)), model)
+        serve(watch, list(generate(2 * chosen.questions))[chosen.questions :], model)
 
     # 5. what stopping costs since then, unbiased although most questions were cut
     suffice.probe_traces(out / "live", out / "live-probed", model)

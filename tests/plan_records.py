@@ -12,7 +12,6 @@ from suffice.trace.plans.records import (
     BLOCKS,
     ENDS,
     PARSES,
-    STEP_VALUES,
     Candidate,
     ConstraintDecision,
     PlanGold,
@@ -83,7 +82,7 @@ def _outcome(task_id: str, ended: str) -> PlanOutcome:
     )
 
 
-def plan_records(*, max_runs: int = 5, max_steps: int = 4) -> st.SearchStrategy[list[PlanRecord]]:
+def plan_records() -> st.SearchStrategy[list[PlanRecord]]:
     """Lists of runs with distinct keys and everything a plan trace may hold.
 
     Runs without a step, without a retriever and without gold, empty texts, undefined values, repeated
@@ -112,7 +111,7 @@ def plan_records(*, max_runs: int = 5, max_steps: int = 4) -> st.SearchStrategy[
             "candidates": st.lists(st.builds(Candidate, text, maybe), max_size=3),
             "redrawn": st.lists(st.builds(Candidate, text, maybe), max_size=2),
             "reason": text,
-            "values": st.dictionaries(st.sampled_from((*STEP_VALUES, "mine")), number, max_size=3),
+            "values": st.dictionaries(st.sampled_from(("risk", "mine")), number, max_size=3),
             "k": st.integers(0, 6),
             "passages": st.lists(passage, max_size=3),
             "sampled_again": st.integers(0, 2),
@@ -123,11 +122,11 @@ def plan_records(*, max_runs: int = 5, max_steps: int = 4) -> st.SearchStrategy[
     )
     gold = st.builds(PlanGold, constraints=st.lists(text, max_size=2), passage_ids=st.just(("a",)))
     run = st.tuples(
-        st.lists(step, max_size=max_steps),
+        st.lists(step, max_size=4),
         _outcomes(text, usage),
         st.one_of(st.none(), st.just(PlanGold()), gold),
     )
-    return st.lists(run, min_size=1, max_size=max_runs).map(_with_keys)
+    return st.lists(run, min_size=1, max_size=5).map(_with_keys)
 
 
 def _outcomes(text: Any, usage: Any) -> Any:

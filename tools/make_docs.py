@@ -148,12 +148,10 @@ def schema_page() -> str:
         "are marked `probed` ([how](questions/answers-at-the-end.md)).\n\n"
     )
     plans = (
-        "\n# Plan trace schema, version 1\n\nWhat planning agents did: one row per run and step, a run being "
-        "one agent with one retriever and one seed on one task. File metadata carries "
-        "`suffice.plan_schema` in place of `suffice.schema`; files and types are as above. What a run ended "
-        "with, from `plan` on, stands in the row of its last step and is null before. The columns of the "
-        "task and its gold say the same in every row of a run. "
-        "`suffice traces validate` checks both kinds, and neither is read as the other.\n\n"
+        "\n# Plan trace schema, version 2\n\nWhat planning agents did: one row per run, a run being one agent "
+        "with one retriever and one seed on one task. File metadata carries `suffice.plan_schema` in place "
+        "of `suffice.schema`. `suffice traces validate` checks both kinds, and neither is read as the "
+        "other.\n\n"
     )
     return NOTE + "\n" + head + _columns(QUESTIONS) + plans + _columns(PLANS)
 

@@ -95,10 +95,10 @@ if TYPE_CHECKING:
     from suffice.trace.rounds.derive import TraceFilter as TraceFilter
     from suffice.trace.rounds.derive import filter_traces as filter_traces
     from suffice.trace.rounds.derive import merge_traces as merge_traces
-    from suffice.trace.rounds.derive import pool_traces as pool_traces
     from suffice.trace.rounds.derive import split_traces as split_traces
     from suffice.trace.rounds.labels import Label as Label
     from suffice.trace.rounds.reader import example_record as example_record
+    from suffice.trace.rounds.reader import pool_traces as pool_traces
     from suffice.trace.rounds.reader import read_traces as read_traces
     from suffice.trace.rounds.records import Draft as Draft
     from suffice.trace.rounds.records import Gold as Gold
@@ -176,7 +176,7 @@ _HOMES = {
     "load_policy": "policies.file",
     "macro_means": "replay.run.macro",
     "merge_traces": "trace.rounds.derive",
-    "pool_traces": "trace.rounds.derive",
+    "pool_traces": "trace.rounds.reader",
     "prices_of": "costs.prices",
     "probe_traces": "loops.record.probe",
     "read_plans": "trace.plans.file",

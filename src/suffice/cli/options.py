@@ -124,13 +124,13 @@ class Measuring(Reading):
 
     def executor(self) -> Executor | None:
         """Who measures shards side by side; ``None``: this process alone."""
-        from suffice.measures.shards import Workers, usable_cores
+        from suffice.measures.shards import Workers
 
         only_one({"--workers": self.workers, "--ray": self.ray})
         if self.ray is not None:
             return ray_workers(self.ray)
-        count = self.workers or usable_cores()
-        return Workers(count) if count > 1 else None
+        workers = Workers(self.workers)
+        return workers if workers.count > 1 else None
 
     def measures(self, path: str) -> Measures:
         """The record, to be measured by as many workers as asked."""
@@ -158,7 +158,7 @@ class Sampling(Measuring):
         """The records pooled, or what ``--sample`` leaves of them."""
         traces, *more = [self.open(path) for path in paths]
         if more:
-            from suffice.trace.rounds.derive import pool_traces
+            from suffice.trace.rounds.reader import pool_traces
 
             traces = pool_traces([traces, *more])
             say(f"pooled {len(paths)} records of one loop: {traces.n_questions:,} questions")

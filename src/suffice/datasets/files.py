@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from suffice.contracts import strict_json
 from suffice.errors import DataError, SufficeWarning, UsageError, did_you_mean, plain_file
 from suffice.trace.rounds.records import Gold, Passage, Question
+from suffice.trace.store import free_id
 
 T = TypeVar("T")
 MOST_BYTES = 2 << 30  # of text that are read of a file at once
@@ -391,16 +392,10 @@ def unique_ids(names: Iterable[str]) -> list[str]:
     >>> unique_ids(["Ardel", "Caldra", "Ardel"])
     ['Ardel', 'Caldra', 'Ardel#2']
     """
-    taken: set[str] = set()
-    ids = []
+    taken: dict[str, None] = {}
     for name in names:
-        own, count = name, 1
-        while own in taken:
-            count += 1
-            own = f"{name}#{count}"
-        taken.add(own)
-        ids.append(own)
-    return ids
+        taken[free_id(name, taken.__contains__)] = None
+    return [*taken]
 
 
 def drop_empty(answers: Iterable[str], row: Row) -> tuple[str, ...]:

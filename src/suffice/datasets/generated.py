@@ -483,8 +483,8 @@ def _examples(seed: int, place: int) -> tuple[Example, ...]:
     return tuple(examples)
 
 
-def generate(limit: int, *, seed: int = 42, start: int = 0) -> Iterator[Example]:
-    """Questions ``start`` to ``start + limit - 1`` of the world ``seed``, one at a time."""
-    for number in range(start, start + limit):
+def generate(limit: int, *, seed: int = 42) -> Iterator[Example]:
+    """The first questions of the world ``seed``, one at a time."""
+    for number in range(limit):
         region, place = divmod(number, len(_MIX))
         yield _examples(seed, region)[place]

@@ -467,7 +467,7 @@ def label_traces(
         [read],
         str(out),
         step=step,
-        change=lambda table, _: fitted.onto(table),
+        change=fitted.onto,
         fills=fitted.columns(),
         failures=True,
         notes=notes,

@@ -5,34 +5,36 @@ from __future__ import annotations
 import glob
 import hashlib
 import json
-import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from suffice.contracts import ChatModel, Completion, Generation, GenerationRequest
-from suffice.errors import BackendError, DataError, StorageError, UsageError
+from suffice.errors import BackendError, DataError, UsageError
 from suffice.llm.embedded import EmbeddedModel, EmbeddedSettings
 from suffice.llm.endpoint import OpenAISettings
 from suffice.llm.openai_compatible import OpenAICompatibleModel
 from suffice.llm.wire import Closable, schema_text
 from suffice.trace.durable import Shard
-from suffice.trace.rounds.records import Token, TopToken
+from suffice.trace.engines import FileKind
+from suffice.trace.rounds.records import Token, record_of_document
+from suffice.trace.store import Store
 
-_VERSION = 1
-_APPLICATION = 0x53554646  # "SUFF", marks the file as ours
-_BUSY_S = 30.0
 _REPLIES = ".replies"
-_SET_UP = (
-    "CREATE TABLE calls (id INTEGER PRIMARY KEY, cost TEXT NOT NULL)",
-    "CREATE TABLE samples (key TEXT NOT NULL, sample INTEGER NOT NULL, call INTEGER NOT NULL, "
-    "completion TEXT NOT NULL, PRIMARY KEY (key, sample)) WITHOUT ROWID",
-    f"PRAGMA application_id={_APPLICATION}",
-    f"PRAGMA user_version={_VERSION}",
+_KIND = FileKind(
+    name="cache of replies",
+    tables="""
+CREATE TABLE calls (id INTEGER PRIMARY KEY, cost TEXT NOT NULL);
+CREATE TABLE samples (
+    key TEXT NOT NULL, sample INTEGER NOT NULL, call INTEGER NOT NULL, completion TEXT NOT NULL,
+    PRIMARY KEY (key, sample)) WITHOUT ROWID
+""",
+    application=0x53554646,  # SUFF
+    remedy="delete it: it holds nothing that cannot be asked for again",
 )
 _COUNTS = ("prompt_tokens", "cached_tokens", "completion_tokens", "latency_s")
 _Row = tuple[int, str]
@@ -49,12 +51,6 @@ def request_key(request: GenerationRequest, *, model: str, endpoint: str, api: s
     identity = {"api": api, "endpoint": endpoint, "model": model, "request": asked}
     canonical = json.dumps(identity, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()
-
-
-@dataclass(slots=True)
-class _Opened:
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    connection: sqlite3.Connection | None = None
 
 
 class CachedModel(Closable):
@@ -75,16 +71,8 @@ class CachedModel(Closable):
     api: Literal["chat", "completion"]
 
     def __init__(self, model: ChatModel, path: str | Path) -> None:
-        self._model = model
-        self._path = Path(path)
-        self._opened: dict[int, _Opened] = {}
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise UsageError(
-                f"the folder of the cache {self._path} cannot be made: {error}"
-            ) from error
-        with self._database():
+        self._model, self._store = model, Store(path, stays=True, kind=_KIND)
+        with self._store.transaction():
             pass
 
     def __getattr__(self, name: str) -> Any:
@@ -104,11 +92,10 @@ class CachedModel(Closable):
     def generate(self, request: GenerationRequest) -> Generation:
         """Draw the completions, from the file where it has them."""
         key = request_key(request, model=self.name, endpoint=self.endpoint, api=self.api)
-        with self._database() as database:
+        with self._store.transaction() as database:
             rows = _rows(database, key, request.n)
-            reply = self._reply(database, rows) if len(rows) == request.n else None
-        if reply is not None:
-            return reply
+            if len(rows) == request.n:
+                return _reply(database, rows)
         have = len(rows)
         seed = None if request.seed is None else request.seed + have
         drawn = self._model.generate(replace(request, n=request.n - have, seed=seed))
@@ -117,117 +104,29 @@ class CachedModel(Closable):
                 f"model {self.name!r} gave {len(drawn.completions)} texts where {request.n - have} "
                 "were asked for"
             )
-        with self._database() as database:
+        with self._store.transaction() as database:
             _write(database, key, have, drawn)
-            return self._reply(database, _rows(database, key, request.n))
+            return _reply(database, _rows(database, key, request.n))
 
     def close(self) -> None:
         """Close the file and the wrapped model, where that can be closed."""
-        self._close_file()
+        self._store.disconnect()
         close = getattr(self._model, "close", None)
         if callable(close):
             close()
-
-    def _close_file(self) -> None:
-        opened = self._here()
-        with opened.lock:
-            if opened.connection is not None:
-                opened.connection.close()
-                opened.connection = None
-
-    def _reply(self, database: sqlite3.Connection, rows: list[_Row]) -> Generation:
-        try:
-            completions = tuple(_completion(json.loads(text)) for _, text in rows)
-            calls = sorted({call for call, _ in rows})
-            ask = "SELECT cost FROM calls WHERE id = ?"
-            costs = [json.loads(database.execute(ask, (call,)).fetchone()[0]) for call in calls]
-            sums = {name: _sum([cost[name] for cost in costs]) for name in _COUNTS}
-            return Generation(completions=completions, model=costs[0]["model"], **sums)
-        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-            raise self._damaged(error) from error
-
-    def _here(self) -> _Opened:
-        """The connection of the current process: after a fork the parent's must not be used."""
-        return self._opened.setdefault(os.getpid(), _Opened())
-
-    @contextmanager
-    def _database(self) -> Iterator[sqlite3.Connection]:
-        """The connection, for this thread alone; what is begun is committed, or undone on an error."""
-        opened = self._here()
-        with opened.lock:
-            try:
-                if opened.connection is None:
-                    opened.connection = self._connect()
-                with opened.connection:
-                    yield opened.connection
-            except sqlite3.OperationalError as error:
-                raise StorageError(
-                    f"the cache {self._path} cannot be used: {error}. Check the folder's permissions and "
-                    "free space, and that no other program holds the file, then run the same command "
-                    "again: what is finished is kept"
-                ) from error
-            except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-                raise self._damaged(error) from error
-
-    def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(
-            self._path, timeout=_BUSY_S, check_same_thread=False, isolation_level=None
-        )
-        try:
-            with connection:
-                # looked at and set up under one lock: another process may be doing the same
-                connection.execute("BEGIN IMMEDIATE")
-                self._set_up(connection)
-            connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute("PRAGMA synchronous=NORMAL")
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-
-    def _set_up(self, connection: sqlite3.Connection) -> None:
-        application = connection.execute("PRAGMA application_id").fetchone()[0]
-        version = connection.execute("PRAGMA user_version").fetchone()[0]
-        tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-        if tables and application != _APPLICATION:
-            raise DataError(
-                "this SQLite file is not a cache of replies; name another file for the cache",
-                file=str(self._path),
-            )
-        if version > _VERSION:
-            raise DataError(
-                f"the cache has version {version}, this program reads up to {_VERSION}; upgrade, or "
-                f"start anew: {self._delete_line()}",
-                file=str(self._path),
-            )
-        if not tables:
-            for statement in _SET_UP:
-                connection.execute(statement)
-
-    def _damaged(self, error: Exception) -> DataError:
-        return DataError(
-            f"the cache of replies is damaged ({error}); it holds nothing that cannot be asked for "
-            f"again: {self._delete_line()}",
-            file=str(self._path),
-        )
-
-    def _delete_line(self) -> str:
-        path = self._path
-        return f"rm '{path}' '{path}-wal' '{path}-shm'"
 
 
 class KeptReplies(CachedModel):
     """The replies of a recording that is not whole yet, in its own folder."""
 
     def __init__(self, model: ChatModel, out: Path, shard: Shard | None = None) -> None:
-        self._model = model
         one_file = out.suffix == ".parquet"
-        self._path = (
+        place = (
             out.with_name(f".{out.name}{_REPLIES}")
             if one_file
             else out / f"{_REPLIES}{'' if shard is None else f'-{shard.name}'}"
         )
-        self._opened = {}
+        self._model, self._store = model, Store(place, stays=True, kind=_KIND)
         self._here_asked = threading.local()
 
     @contextmanager
@@ -236,7 +135,7 @@ class KeptReplies(CachedModel):
         try:
             yield self
         finally:
-            self._close_file()
+            self._store.disconnect()
             if whole():
                 self._delete()
 
@@ -247,7 +146,7 @@ class KeptReplies(CachedModel):
         try:
             return super().generate(request)
         except DataError:
-            self._close_file()
+            self._store.disconnect()
             self._delete()
             return super().generate(request)
 
@@ -260,8 +159,7 @@ class KeptReplies(CachedModel):
         each = [(key,) for key in keys]
         if not each:
             return
-        with self._database() as database:
-            database.execute("BEGIN IMMEDIATE")
+        with self._store.transaction() as database:
             database.executemany(
                 "DELETE FROM calls WHERE id IN (SELECT call FROM samples WHERE key = ?)", each
             )
@@ -269,12 +167,9 @@ class KeptReplies(CachedModel):
 
     def _delete(self) -> None:
         """Without a shard those of all shards, since none is at work now."""
-        for file in self._path.parent.glob(f"{glob.escape(self._path.name)}*"):
+        place = self._store.file
+        for file in place.parent.glob(f"{glob.escape(place.name)}*"):
             file.unlink(missing_ok=True)
-
-    def _connect(self) -> sqlite3.Connection:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        return super()._connect()
 
 
 def _rows(database: sqlite3.Connection, key: str, n: int) -> list[_Row]:
@@ -286,9 +181,17 @@ def _rows(database: sqlite3.Connection, key: str, n: int) -> list[_Row]:
     return [(call, text) for at, (sample, call, text) in enumerate(rows) if at == sample]
 
 
+def _reply(database: sqlite3.Connection, rows: list[_Row]) -> Generation:
+    completions = tuple(_completion(json.loads(text)) for _, text in rows)
+    calls = sorted({call for call, _ in rows})
+    ask = "SELECT cost FROM calls WHERE id = ?"
+    costs = [json.loads(database.execute(ask, (call,)).fetchone()[0]) for call in calls]
+    sums = {name: _sum([cost[name] for cost in costs]) for name in _COUNTS}
+    return Generation(completions=completions, model=costs[0]["model"], **sums)
+
+
 def _write(database: sqlite3.Connection, key: str, first: int, drawn: Generation) -> None:
     """Keep the samples nobody kept before."""
-    database.execute("BEGIN IMMEDIATE")
     cost = {"model": drawn.model} | {name: getattr(drawn, name) for name in _COUNTS}
     call = database.execute("INSERT INTO calls (cost) VALUES (?)", (json.dumps(cost),)).lastrowid
     kept = 0
@@ -304,11 +207,8 @@ def _write(database: sqlite3.Connection, key: str, first: int, drawn: Generation
 def _completion(data: dict[str, Any]) -> Completion:
     tokens = data["tokens"]
     if tokens is not None:
-        tokens = tuple(
-            Token(t["token"], t["logprob"], tuple(TopToken(**top) for top in t["top"]))
-            for t in tokens
-        )
-    return Completion(text=data["text"], tokens=tokens, finish_reason=data["finish_reason"])
+        tokens = tuple(record_of_document(Token, one, column="tokens") for one in tokens)
+    return Completion(**data | {"tokens": tokens})
 
 
 def _sum(values: list[Any]) -> Any:

@@ -22,6 +22,7 @@ from suffice.errors import BackendError, DataError, UsageError
 from suffice.llm.endpoint import OpenAISettings
 from suffice.llm.openai_compatible import OpenAICompatibleModel
 from suffice.llm.wire import Api, Closable, check_request
+from suffice.trace.durable import usable_cores
 from suffice.trace.rounds.records import Passage, best_reranked, passage_text
 
 DEFAULT_MODEL = "gemma-3-270m"
@@ -98,13 +99,6 @@ def header_value(path: Path, key: bytes) -> bytes | None:
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         at = data.find(key, 0, _HEADER)
         return None if at < 0 else data[at + len(key) : at + len(key) + 8]
-
-
-def processors() -> int:
-    """Processors this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 _loading = threading.Lock()
@@ -254,7 +248,7 @@ class EmbeddedModel(Closable):
         self.api: Api = settings.api or (
             "chat" if header_value(path, b"tokenizer.chat_template") else "completion"
         )
-        available = processors()
+        available = usable_cores()
         small = path.stat().st_size < _SMALL_FILE
         count = settings.replicas or (min(available, 2) if small else 1)
         self._replicas = _Replicas()
@@ -396,7 +390,7 @@ class EmbeddedReranker(Closable):
             raise UsageError(f"threads must be at least 1 or None, found {threads}")
         self._path = Path(gguf_path)
         self.name = self._path.stem
-        self._server: Any = _start(self._path, threads or processors())
+        self._server: Any = _start(self._path, threads or usable_cores())
         # a server that is freed before its loop runs never ends; and a bad model fails here
         self._scores("a", ["a"])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from suffice.measures.measures import Measures
 from suffice.measures.seen import Seen, record_banners, seen_of
 from suffice.results.formats import p_value, percent
-from suffice.results.table import Column, Table, Value
+from suffice.results.table import Column, Described, Table, Value, table_of
 from suffice.results.tabular import Tabular
 from suffice.signals.registry import SIGNALS
 from suffice.signals.table import given_signals, lack
@@ -24,42 +25,39 @@ from suffice.trace.rounds.reader import ATTRIBUTES, TraceInspection, inspect_tra
 from suffice.trace.rounds.schema import COLUMNS, SCHEMA
 from suffice.trace.rounds.table import TraceSet
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
-    """Questions that share something: a split, a type, a data set, a model or a loop (``what``)."""
-
-    what: str
-    name: str | None
-    questions: int
-    labelled: int
-    rounds: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeldColumn:
-    """A column of the files; ``empty`` is the share of its rows that are null."""
-
-    name: str
-    type: str
-    known: bool
-    empty: float
-    meaning: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeldSignal:
-    """A signal that the record gives; ``undefined`` is the share of rounds where it has no value."""
-
-    name: str
-    stored: bool
-    undefined: float
-    undefined_after_1: float | None
+_GROUPS = (
+    Column(name="what", once=True),
+    Column(name="name"),
+    Column(name="questions", kind="count"),
+    Column(name="labelled", kind="count"),
+    Column(name="rounds", kind="count"),
+)
+_COLUMNS: Sequence[Described] = (
+    ("name", Column(name="column")),
+    ("empty", Column(name="empty", kind="percent", head="empty %")),
+    ("type", Column(name="type", in_text=False)),
+    ("meaning", Column(name="meaning")),
+)
+_SIGNALS: Sequence[Described] = (
+    ("name", Column(name="signal")),
+    (lambda one: "stored" if one["stored"] else "computed", Column(name="stored")),
+    ("undefined", Column(name="undefined", kind="percent", head="undefined\n% of rounds")),
+    (
+        "undefined_after_1",
+        Column(name="undefined_after_1", kind="percent", head="undefined\n% after round 1"),
+    ),
+)
+Entry = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Contents(Tabular):
-    """What a record holds."""
+    """What a record holds.
+
+    ``groups`` counts questions that share a split, a type, a data set, a model or a loop (``what``). Of
+    ``columns``, ``empty`` is the share of rows that are null; of ``signals``, ``undefined`` that of rounds
+    without a value.
+    """
 
     source: str
     files: int
@@ -71,16 +69,31 @@ class Contents(Tabular):
     with_gold_passages: int
     ending: Mapping[int, int]
     failures: int
-    groups: tuple[Group, ...]
-    columns: tuple[HeldColumn, ...]
-    signals: tuple[HeldSignal, ...]
+    groups: tuple[Entry, ...]
+    columns: tuple[Entry, ...]
+    signals: tuple[Entry, ...]
     lacking: Mapping[str, str]
     run: Mapping[str, Any]
     notes: tuple[str, ...]
 
     def tables(self) -> Sequence[Table]:
         """The record, its groups, its columns and its signals, as far as there are any."""
-        parts = (self._groups(), self._columns(), self._signals(), self._lacking())
+        groups = [
+            (one["what"], one["name"] or "(none)", one["questions"], one["labelled"], one["rounds"])
+            for one in self.groups
+        ]
+        why = (Column(name="signal"), Column(name="why"))
+        parts = (
+            Table(name="groups", title="Questions by", columns=_GROUPS, rows=groups, names=2),
+            table_of("columns", self.columns, _COLUMNS, "Columns"),
+            table_of("signals", self.signals, _SIGNALS, "Signals it gives without a model"),
+            Table(
+                name="lacking",
+                title="Signals it does not give",
+                columns=why,
+                rows=sorted(self.lacking.items()),
+            ),
+        )
         return (self._record(), *(table for table in parts if table.rows))
 
     def _record(self) -> Table:
@@ -97,57 +110,6 @@ class Contents(Tabular):
         ]
         columns = (Column(name="what", head="record"), Column(name="value", head=""))
         return Table(name="record", title=self.source, columns=columns, rows=rows, notes=self.notes)
-
-    def _groups(self) -> Table:
-        columns = (
-            Column(name="what", once=True),
-            Column(name="name"),
-            Column(name="questions", kind="count"),
-            Column(name="labelled", kind="count"),
-            Column(name="rounds", kind="count"),
-        )
-        rows = [
-            (group.what, group.name or "(none)", group.questions, group.labelled, group.rounds)
-            for group in self.groups
-        ]
-        return Table(name="groups", title="Questions by", columns=columns, rows=rows, names=2)
-
-    def _columns(self) -> Table:
-        columns = (
-            Column(name="column"),
-            Column(name="empty", kind="percent", head="empty %"),
-            Column(name="type", in_text=False),
-            Column(name="meaning"),
-        )
-        rows = [(column.name, column.empty, column.type, column.meaning) for column in self.columns]
-        return Table(name="columns", title="Columns", columns=columns, rows=rows)
-
-    def _signals(self) -> Table:
-        columns = (
-            Column(name="signal"),
-            Column(name="stored"),
-            Column(name="undefined", kind="percent", head="undefined\n% of rounds"),
-            Column(name="undefined_after_1", kind="percent", head="undefined\n% after round 1"),
-        )
-        rows = [
-            (
-                signal.name,
-                "stored" if signal.stored else "computed",
-                signal.undefined,
-                signal.undefined_after_1,
-            )
-            for signal in self.signals
-        ]
-        return Table(
-            name="signals", title="Signals it gives without a model", columns=columns, rows=rows
-        )
-
-    def _lacking(self) -> Table:
-        columns = (Column(name="signal"), Column(name="why"))
-        title = "Signals it does not give"
-        return Table(
-            name="lacking", title=title, columns=columns, rows=sorted(self.lacking.items())
-        )
 
 
 def traces_info(path: str | Path, *, skip_invalid: bool = False) -> Contents:
@@ -183,7 +145,7 @@ def traces_info(path: str | Path, *, skip_invalid: bool = False) -> Contents:
         failures=traces.origin.failures,
         groups=tuple(_groups(source)),
         columns=tuple(_columns(source)),
-        signals=tuple(signal for signal in signals if signal.undefined < 1.0),
+        signals=tuple(signal for signal in signals if signal["undefined"] < 1.0),
         lacking={
             **{
                 name: why.why
@@ -191,9 +153,9 @@ def traces_info(path: str | Path, *, skip_invalid: bool = False) -> Contents:
                 if name not in given and (why := lack(spec, traces)) is not None
             },
             **{
-                signal.name: "it is undefined in every round"
+                signal["name"]: "it is undefined in every round"
                 for signal in signals
-                if signal.undefined == 1.0
+                if signal["undefined"] == 1.0
             },
         },
         run=traces.origin.run,
@@ -205,7 +167,7 @@ def traces_info(path: str | Path, *, skip_invalid: bool = False) -> Contents:
     )
 
 
-def _groups(source: TraceInspection) -> Iterator[Group]:
+def _groups(source: TraceInspection) -> Iterator[Entry]:
     traces = source.traces
     has_gold = labelled(traces)
     values: dict[str, Sequence[str | None]] = {
@@ -218,42 +180,42 @@ def _groups(source: TraceInspection) -> Iterator[Group]:
             continue
         for name in sorted({value or "" for value in names}):
             member = np.array([(value or "") == name for value in names], bool)
-            yield Group(
-                what=what,
-                name=name or None,
-                questions=int(member.sum()),
-                labelled=int(member[has_gold].sum()),
-                rounds=int(traces.last_rounds[member].sum()),
-            )
+            yield {
+                "what": what,
+                "name": name or None,
+                "questions": int(member.sum()),
+                "labelled": int(member[has_gold].sum()),
+                "rounds": int(traces.last_rounds[member].sum()),
+            }
 
 
-def _columns(source: TraceInspection) -> Iterator[HeldColumn]:
+def _columns(source: TraceInspection) -> Iterator[Entry]:
     """Those of the schema first, as they stand in the first file that has them."""
     rows = sum(part.rows for part in source.parts)
     types = {column.name: column.type for part in reversed(source.parts) for column in part.stored}
     meanings = {column.name: column.meaning for column in COLUMNS}
     for name in sorted(types, key=[*meanings, *types].index):
-        yield HeldColumn(
-            name=name,
-            type=str(types[name]),
-            known=name in meanings,
-            empty=1 - source.filled[name] / rows,
-            meaning=meanings.get(name, "(not of the schema: kept, not read)"),
-        )
+        yield {
+            "name": name,
+            "type": str(types[name]),
+            "known": name in meanings,
+            "empty": 1 - source.filled[name] / rows,
+            "meaning": meanings.get(name, "(not of the schema: kept, not read)"),
+        }
 
 
-def _signals(traces: TraceSet, names: Sequence[str]) -> Iterator[HeldSignal]:
+def _signals(traces: TraceSet, names: Sequence[str]) -> Iterator[Entry]:
     table = Measures(traces).signals(names)
     stored = set(traces.signal_names)
     for name in names:
         undefined = np.isnan(table.signal(name)) & traces.exists
         later = int(traces.exists[:, 1:].sum())
-        yield HeldSignal(
-            name=name,
-            stored=name in stored,
-            undefined=float(undefined.sum() / traces.exists.sum()),
-            undefined_after_1=float(undefined[:, 1:].sum() / later) if later else None,
-        )
+        yield {
+            "name": name,
+            "stored": name in stored,
+            "undefined": float(undefined.sum() / traces.exists.sum()),
+            "undefined_after_1": float(undefined[:, 1:].sum() / later) if later else None,
+        }
 
 
 def _notes(traces: TraceSet) -> Iterator[str]:
@@ -285,44 +247,9 @@ _FEWEST = 5
 _MOST_TOLD = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExplorationShare:
-    """Of ``stopped`` questions whose policy said stop how many ran on, drawn with one ``propensity``.
-
-    ``p_value`` is that of the exact binomial test, two-sided.
-    """
-
-    propensity: float
-    stopped: int
-    explored: int
-    p_value: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Labelling:
-    """How many of the ``explored`` and of the ``cut`` questions are labelled, and how many there are.
-
-    ``p_value`` is that of Fisher's exact test, two-sided, that both are labelled at one rate.
-    """
-
-    explored: tuple[int, int]
-    cut: tuple[int, int]
-    p_value: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unlike:
-    """A number whose mean differs between some questions and the others."""
-
-    name: str
-    some: float
-    others: float
-    p_value: float
-
-
 def unlike(
     numbers: Mapping[str, NDArray[np.float64]], some: NDArray[np.bool_], others: NDArray[np.bool_]
-) -> tuple[Unlike, ...]:
+) -> tuple[Entry, ...]:
     """Numbers of questions, (n_questions,) each, whose means differ; the surest first. NaN is left out."""
     found = []
     for name, values in numbers.items():
@@ -332,37 +259,38 @@ def unlike(
         p = min(1.0, welch_p_value(*sides) * len(numbers))
         if p < _ALARM:
             means = [float(side.mean()) for side in sides]
-            found.append(Unlike(name=name, some=means[0], others=means[1], p_value=p))
-    return tuple(sorted(found, key=lambda one: one.p_value))
+            found.append({"name": name, "some": means[0], "others": means[1], "p_value": p})
+    return tuple(sorted(found, key=itemgetter("p_value")))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exploration:
     """How the draws of a record came out.
 
-    ``shares`` has one entry a propensity. ``types_p_value`` is that of the hypothesis that explored
-    questions are of the same types as those cut: the chi-square statistic among 999 draws as many of each
-    propensity; ``None``: fewer than two types, or nothing explored. ``types`` counts, by type, the explored
-    questions and all whose policy said stop. ``labels`` says how those were labelled (``None``: all alike),
-    ``unlike`` where the labelled ones differ from the others.
+    ``shares`` has one entry a ``propensity``: of ``stopped`` questions whose policy said stop how many ran on
+    (``explored``), with the ``p_value`` of the exact binomial test, two-sided. ``types_p_value`` is that of
+    the hypothesis that explored questions are of the same types as those cut: the chi-square statistic
+    among 999 draws as many of each propensity; ``None``: fewer than two types, or nothing explored.
+    ``types`` counts, by type, the explored questions and all whose policy said stop. ``labels`` says how
+    those were labelled (``None``: all alike), ``unlike`` where the labelled ones differ from the others.
     """
 
-    shares: tuple[ExplorationShare, ...]
+    shares: tuple[Entry, ...]
     types: dict[str, tuple[int, int]]
     types_p_value: float | None
-    labels: Labelling | None = None
-    unlike: tuple[Unlike, ...] = ()
+    labels: Entry | None = None
+    unlike: tuple[Entry, ...] = ()
 
     def notes(self) -> list[str]:
         """A sentence on each check, with its numbers."""
         notes = []
         for share in self.shares:
-            fits = "as promised" if share.p_value >= _ALARM else "NOT AS PROMISED"
+            fits = "as promised" if share["p_value"] >= _ALARM else "NOT AS PROMISED"
             notes.append(
-                f"exploration {fits}: {share.explored:,} of {share.stopped:,} questions whose policy said "
-                f"stop ran on ({percent(share.explored / share.stopped)}%, promised "
-                f"{percent(share.propensity)}%, exact binomial p {p_value(share.p_value)})"
-                + (_WRONG if share.p_value < _ALARM else "")
+                f"exploration {fits}: {share['explored']:,} of {share['stopped']:,} questions whose policy "
+                f"said stop ran on ({percent(share['explored'] / share['stopped'])}%, promised "
+                f"{percent(share['propensity'])}%, exact binomial p {p_value(share['p_value'])})"
+                + (_WRONG if share["p_value"] < _ALARM else "")
             )
         if self.types_p_value is not None and self.types_p_value < _ALARM:
             counted = ", ".join(
@@ -374,16 +302,16 @@ class Exploration:
                 "question, and no weight repairs that"
             )
         if (labels := self.labels) is not None:
-            (some, ran), (others, cut) = labels.explored, labels.cut
-            alike = "alike" if labels.p_value >= _ALARM else "NOT ALIKE"
+            (some, ran), (others, cut) = labels["explored"], labels["cut"]
+            alike = "alike" if labels["p_value"] >= _ALARM else "NOT ALIKE"
             notes.append(
                 f"labelled {alike}: {some:,} of {ran:,} explored questions, {others:,} of {cut:,} that their "
-                f"policy cut (Fisher's exact test p {p_value(labels.p_value)}); each label counts 1 over the "
-                "rate of its kind"
+                f"policy cut (Fisher's exact test p {p_value(labels['p_value'])}); each label counts 1 over "
+                "the rate of its kind"
             )
         if self.unlike:
             told = ", ".join(
-                f"{one.name} {one.some:.3g} and {one.others:.3g} (p {p_value(one.p_value)})"
+                f"{one['name']} {one['some']:.3g} and {one['others']:.3g} (p {p_value(one['p_value'])})"
                 for one in self.unlike[:_MOST_TOLD]
             )
             notes.append(
@@ -440,25 +368,21 @@ def exploration(
     )
 
 
-def _labelling(seen: Seen, labelled: NDArray[np.bool_]) -> Labelling | None:
+def _labelling(seen: Seen, labelled: NDArray[np.bool_]) -> Entry | None:
     arms = [(int(labelled[arm].sum()), int(arm.sum())) for arm in (seen.explored, seen.stood_for)]
     if not all(size for _, size in arms) or sum(some for some, _ in arms) in (
         0,
         sum(n for _, n in arms),
     ):
         return None
-    return Labelling(explored=arms[0], cut=arms[1], p_value=fisher_p_value(*arms))
+    return {"explored": arms[0], "cut": arms[1], "p_value": fisher_p_value(*arms)}
 
 
-def _share(propensity: float, stopped: int, explored: int) -> ExplorationShare:
+def _share(propensity: float, stopped: int, explored: int) -> Entry:
     low = float(binomial_cdf(explored, stopped, propensity))
     high = 1.0 - (float(binomial_cdf(explored - 1, stopped, propensity)) if explored else 0.0)
-    return ExplorationShare(
-        propensity=propensity,
-        stopped=stopped,
-        explored=explored,
-        p_value=min(1.0, 2 * min(low, high)),
-    )
+    both = min(1.0, 2 * min(low, high))
+    return {"propensity": propensity, "stopped": stopped, "explored": explored, "p_value": both}
 
 
 def _types_p_value(counts: Sequence[np.ndarray]) -> float:

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from suffice.contracts import StopPolicy
 from suffice.costs.usage import CostModel, CostReads
@@ -275,10 +275,11 @@ class Measures:
         wanted = frozenset(ids)
         return self.take(np.array([name in wanted for name in self.traces.question_ids], bool))
 
-    def take(self, which: ArrayLike) -> Measures:
-        """The measures of some questions, in the order of the record."""
-        chosen = self.traces.chosen(which)
-        return self if chosen.all() else self._part(self.traces.take(chosen), chosen)
+    def take(self, chosen: NDArray[np.bool_]) -> Measures:
+        """The measures of the questions that a mask (n_questions,) chooses, in the order of the record."""
+        if chosen.shape == (self.traces.n_questions,) and chosen.all():
+            return self
+        return self._part(self.traces.take(chosen), chosen)
 
     def in_splits(self, splits: Sequence[str | None]) -> Measures:
         """The same questions, each in the split named, (n_questions,)."""

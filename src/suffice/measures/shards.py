@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 
 from suffice._version import VERSION
 from suffice.errors import BackendError, plain_file
-from suffice.trace.durable import replace_file
+from suffice.trace.durable import replace_file, usable_cores
 from suffice.trace.lazy import LazyTable, Span
 from suffice.trace.parquet import opened, parquet_writer
 from suffice.trace.reader import Rows, parquet_files
@@ -30,7 +31,6 @@ SHARD_ROWS = 65_536
 """How many rounds a shard has, about; fewer where they are large."""
 _SHARD_BYTES = 64_000_000
 _FEW = 4  # shards that are measured before other processes have started
-_TRIES = 3
 _AHEAD = 3  # shards a worker that wait for it
 
 _Given = TypeVar("_Given")
@@ -102,18 +102,14 @@ def _cuts(lengths: NDArray[np.int64], size: int) -> NDArray[np.intp]:
     return np.flatnonzero(np.diff(before // size)) + 1
 
 
-def usable_cores() -> int:
-    """How many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 class Workers(Executor):
-    """Processes that share nothing, started when work is sent, and anew after :meth:`shutdown`."""
+    """Processes that share nothing, started when work is sent, and anew after :meth:`shutdown`.
 
-    def __init__(self, count: int, *, behind: bool = False) -> None:
-        self.count = count
+    ``count`` of them; ``None``: one a core, or one core left free where they work ``behind`` others.
+    """
+
+    def __init__(self, count: int | None, *, behind: bool = False) -> None:
+        self.count = count or max(1, usable_cores() - behind)
         self._initializer = partial(os.nice, 10) if behind and hasattr(os, "nice") else None
         self._pool: ProcessPoolExecutor | None = None
 
@@ -140,33 +136,28 @@ def map_shards(
     work: Callable[[TraceSet], _Given], shards: Sequence[Shard], executor: Executor | None = None
 ) -> Iterator[tuple[Shard, _Given]]:
     """What ``work`` gives of every shard's questions, in the order of the shards."""
-    own = isinstance(executor, Workers)
-    here = own and (len(shards) <= _FEW or not _travels(work))
+    here = isinstance(executor, Workers) and (len(shards) <= _FEW or not _travels(work))
     if executor is None or here or not shards:
         yield from ((shard, work(shard.traces())) for shard in shards)
         return
     ahead = _AHEAD * int(getattr(executor, "count", 16))
-    left, waiting, deaths = deque(shards), deque[tuple[Shard, Future[_Given]]](), 0
+    left, waiting = iter(shards), deque[tuple[Shard, Future[_Given]]]()
     try:
-        while left or waiting:
-            try:
-                while left and len(waiting) < ahead:
-                    waiting.append((left[0], executor.submit(_read, work, left[0])))
-                    left.popleft()
-                given = waiting[0][1].result()
-            except BrokenExecutor as error:
-                deaths += 1
-                executor.shutdown(wait=False, cancel_futures=True)
-                left = deque([*(shard for shard, _ in waiting), *left])
-                waiting.clear()
-                if not own or deaths == _TRIES:
-                    raise BackendError(
-                        f"workers died {deaths} times over {left[0].place} and the shards after it "
-                        f"({error}): killed, or out of memory; type --workers 1, which needs the least"
-                    ) from error
-                continue
-            deaths = 0
-            yield waiting.popleft()[0], given
+        for shard in islice(left, ahead):
+            waiting.append((shard, executor.submit(_read, work, shard)))
+        while waiting:
+            shard, future = waiting[0]
+            given = future.result()
+            waiting.popleft()
+            for following in islice(left, 1):
+                waiting.append((following, executor.submit(_read, work, following)))
+            yield shard, given
+    except BrokenExecutor as error:
+        executor.shutdown(wait=False, cancel_futures=True)
+        raise BackendError(
+            f"a worker died over {shard.place} or a shard after it ({error}): killed, or out of memory; type "
+            "--workers 1, which needs the least"
+        ) from error
     finally:
         for _, future in waiting:
             future.cancel()

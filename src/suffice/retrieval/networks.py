@@ -54,18 +54,16 @@ class _PairNetwork:
 
     _what: str
 
-    def __init__(self, model: Any, *, index: int = 0, batch_size: int = 32) -> None:
-        if batch_size < 1:
-            raise UsageError(f"batch_size must be at least 1, found {batch_size}")
-        self._model, self._index, self._batch_size = model, index, batch_size
+    def __init__(self, model: Any, *, index: int = 0) -> None:
+        self._model, self._index = model, index
 
     @classmethod
-    def load(cls, name_or_path: str | Path, *, batch_size: int = 32) -> Self:
+    def load(cls, name_or_path: str | Path) -> Self:
         """Load a folder that sentence-transformers saved, or a model by its name on the Hub."""
         name = str(name_or_path)
         with _loading(cls._what, name) as module:
             model = module.CrossEncoder(name, model_kwargs=SAFE)
-        return cls(model, index=cls._output(model, name), batch_size=batch_size)
+        return cls(model, index=cls._output(model, name))
 
     @classmethod
     def _output(cls, model: Any, source: str) -> int:
@@ -76,10 +74,7 @@ class _PairNetwork:
         torch = require("torch", extra="rerank", purpose=f"The {self._what}")
         try:
             return self._model.predict(
-                list(pairs),
-                batch_size=self._batch_size,
-                activation_fn=torch.nn.Identity(),
-                show_progress_bar=False,
+                list(pairs), activation_fn=torch.nn.Identity(), show_progress_bar=False
             )
         except RuntimeError as error:
             raise BackendError(f"the {self._what} failed: {first_line(error)}") from error
@@ -191,11 +186,8 @@ class SentenceEncoder:
     modules' settings, the tokenizer, prompts and greatest length, wherever the folder stands.
     """
 
-    def __init__(self, model: Any, label: str, *, batch_size: int = 32) -> None:
-        if batch_size < 1:
-            raise UsageError(f"batch_size must be at least 1, found {batch_size}")
+    def __init__(self, model: Any, label: str) -> None:
         self._model = model
-        self._batch_size = batch_size
         self.dimension = int(model.get_embedding_dimension())
         self.name = f"sentence-transformers:{label}:{_identity(model)[:16]}"
         self._lock = threading.Lock()  # the tokenizer is set anew for every call
@@ -205,7 +197,6 @@ class SentenceEncoder:
         cls,
         name_or_path: str | Path,
         *,
-        batch_size: int = 32,
         query_prompt: str | None = None,
         passage_prompt: str | None = None,
     ) -> Self:
@@ -224,9 +215,7 @@ class SentenceEncoder:
         if passage_prompt is not None:
             prompts["document"] = passage_prompt
         folder = Path(label)
-        return cls(
-            model, folder.resolve().name if folder.exists() else label, batch_size=batch_size
-        )
+        return cls(model, folder.resolve().name if folder.exists() else label)
 
     def encode(
         self, texts: Sequence[str], *, role: Literal["query", "passage"] = "passage"
@@ -240,7 +229,7 @@ class SentenceEncoder:
         call = self._model.encode_query if role == "query" else self._model.encode_document
         try:
             with self._lock:
-                encoded = call(list(texts), batch_size=self._batch_size, show_progress_bar=False)
+                encoded = call(list(texts), show_progress_bar=False)
         except RuntimeError as error:
             raise BackendError(f"the encoder {self.name!r} failed: {first_line(error)}") from error
         vectors = np.asarray(encoded, dtype=np.float32)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -25,6 +25,7 @@ from suffice.retrieval.ranking import (
     prepare_folder,
 )
 from suffice.trace.rounds.records import Passage
+from suffice.trace.store import free_id
 
 IndexKind = Literal["bm25", "dense"]
 INDEX_KINDS: tuple[IndexKind, ...] = get_args(IndexKind)
@@ -217,14 +218,6 @@ def check_reranking(name: str, *, reranker: bool, pool: int | None) -> None:
             )
 
 
-def retriever_name(text: str) -> RetrieverName:
-    """A name that is known."""
-    for name in RETRIEVERS:
-        if name == text:
-            return name
-    raise UsageError(unknown_name("retriever", text, RETRIEVERS))
-
-
 def reranks(name: str) -> bool:
     """Whether a retriever's passages carry a ``rerank_score``."""
     return name.endswith(_RERANKED)
@@ -255,7 +248,8 @@ class Retrieval:
 
     def __post_init__(self) -> None:
         if self.source is None:
-            retriever_name(self.name)
+            if self.name not in RETRIEVERS:
+                raise UsageError(unknown_name("retriever", self.name, RETRIEVERS))
         elif first_stage(self.name) in _PARTS:
             raise UsageError(
                 f"a retriever of one's own must not be called {self.name!r}, as one over an index is; give "
@@ -343,17 +337,11 @@ def pooled_passages(groups: Iterable[Sequence[Passage]]) -> tuple[Passage, ...]:
         seen = texts.setdefault(passage.id, set())
         if passage.text in seen:
             continue
-        name = passage.id if not seen else _free(passage.id, len(seen) + 1, taken)
+        name = passage.id if not seen else free_id(passage.id, taken.__contains__, mark="~")
         taken.add(name)
         seen.add(passage.text)
         pooled.append(Passage(id=name, title=passage.title, text=passage.text))
     return tuple(pooled)
-
-
-def _free(name: str, number: int, taken: Set[str]) -> str:
-    while f"{name}~{number}" in taken:
-        number += 1
-    return f"{name}~{number}"
 
 
 def pooled_retriever(

@@ -80,32 +80,32 @@ def replaced_together(folder: Path, names: Sequence[str]) -> Iterator[Path]:
     """An empty folder for files of these names, which then stand in ``folder`` in place of all so called.
 
     Nobody finds files of both runs: all old ones go first, then the new ones come. Whatever ends the block
-    before leaves the old ones. After a kill between two renames files of one run are missing, which the next
-    run puts back. Everything else in ``folder`` stays.
+    before leaves the old ones; after a kill between two renames files are missing. Everything else in
+    ``folder`` stays.
     """
     made = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         aside = _free_aside(folder / names[0])
-        new, old = aside / _NEW, aside / _OLD
+        new, old = aside / "new", aside / "old"
         try:
             new.mkdir(parents=True)
             yield new
             _flush(new)
-            with _alone(folder):
-                old.mkdir()  # from here on _remove puts back what it holds
-                for name in names:
-                    if (folder / name).is_dir():
-                        raise IsADirectoryError(errno.EISDIR, f"{name} is a directory")
-                    try:
-                        (folder / name).rename(old / name)
-                    except FileNotFoundError:
-                        (old / name).mkdir()  # nothing stood there
+            old.mkdir()
+            written = [name for name in names if (new / name).exists()]
+            try:
+                _move(names, folder, old)
+                _move(names, new, folder)
+            except BaseException:
+                for name in written:
+                    if not (new / name).exists():
+                        (folder / name).unlink(missing_ok=True)
                 for name in names:
                     with suppress(FileNotFoundError):
-                        (new / name).rename(folder / name)
-                _sync_directory(folder)
-                old.rename(aside / "replaced")
+                        (old / name).replace(folder / name)
+                raise
+            _sync_directory(folder)
         finally:
             _remove(aside)
             if made:
@@ -113,6 +113,15 @@ def replaced_together(folder: Path, names: Sequence[str]) -> Iterator[Path]:
                     folder.rmdir()
     except (OSError, StorageError) as error:
         raise _not_written(folder, error) from error
+
+
+def _move(names: Sequence[str], source: Path, target: Path) -> None:
+    """Move the files of these names that are there."""
+    for name in names:
+        if (source / name).is_dir():
+            raise IsADirectoryError(errno.EISDIR, f"{name} is a directory")
+        with suppress(FileNotFoundError):
+            (source / name).rename(target / name)
 
 
 def _not_written(
@@ -152,9 +161,6 @@ def written_aside(target: Path) -> Iterator[Path]:
     _sync_directory(target.parent)
 
 
-_NEW, _OLD = "new", "old"  # of what is replaced together, aside
-
-
 def _free_aside(target: Path) -> Path:
     """Where this process writes aside; what processes that are gone left there is removed."""
     for leftover in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
@@ -191,36 +197,19 @@ def process_of(number: int) -> str:
     return str(number)
 
 
+def usable_cores() -> int:
+    """How many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def _remove(leftover: Path) -> None:
-    """What was written aside and is not needed; of a replacement that was cut the old files stand again."""
-    if not leftover.is_dir():
+    """What was written aside and is not needed."""
+    if leftover.is_dir():
+        shutil.rmtree(leftover, ignore_errors=True)
+    else:
         leftover.unlink(missing_ok=True)
-        return
-    if (leftover / _OLD).is_dir():
-        with _alone(leftover.parent):
-            for kept in (leftover / _OLD).iterdir():
-                place = leftover.with_name(kept.name)
-                if kept.is_dir():
-                    place.unlink(missing_ok=True)
-                    kept.rmdir()
-                else:
-                    kept.replace(place)
-    shutil.rmtree(leftover, ignore_errors=True)
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """One process after the other, where the system locks directories."""
-    if fcntl is None:
-        yield
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        with suppress(OSError):
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
 
 
 def _flush(written: Path) -> None:

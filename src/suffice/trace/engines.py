@@ -8,6 +8,7 @@ import sqlite3
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PosixPath, WindowsPath
 from typing import TYPE_CHECKING, Any
@@ -49,11 +50,25 @@ class NothingThere(DataError):  # noqa: N818
     """Nothing was recorded there yet."""
 
 
-def refuse_newer(version: int, place: Path) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileKind:
+    """What an SQLite file holds, and what to do about one that holds something else."""
+
+    name: str
+    tables: str
+    application: int
+    version: int = VERSION
+    remedy: str = "name another file"
+
+
+STORE = FileKind(name="record of suffice", tables=SCHEMA, application=_APPLICATION)
+
+
+def refuse_newer(version: int, place: Path, newest: int = VERSION) -> None:
     """Refuse a store of a later version."""
-    if version > VERSION:
+    if version > newest:
         raise DataError(
-            f"is a store of version {version}, newer than {VERSION}, the newest this version reads; "
+            f"is a store of version {version}, newer than {newest}, the newest this version reads; "
             "upgrade with: pip install -U suffice",
             file=str(place),
         )
@@ -66,8 +81,8 @@ class SQLite:
     silent_s = 86_400.0
     """After how long without a round a process elsewhere counts as gone."""
 
-    def __init__(self, file: Path, *, durable: bool) -> None:
-        self.file, self._durable = file, durable
+    def __init__(self, file: Path, *, durable: bool, kind: FileKind = STORE) -> None:
+        self.file, self._durable, self._kind = file, durable, kind
         self.connection: sqlite3.Connection | None = None
         self._wait_s = self._waits = 0.0
         self._identity = (0, 0)
@@ -127,7 +142,7 @@ class SQLite:
             raise Refused(f"refuses a row: {error}", file=str(self.file)) from error
         except sqlite3.DatabaseError as error:
             raise DataError(
-                f"is no record of suffice, or damaged: {error}; name another file",
+                f"is no {self._kind.name}, or damaged: {error}; {self._kind.remedy}",
                 file=str(self.file),
             ) from error
 
@@ -175,13 +190,13 @@ class SQLite:
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         if not tables:
             self._create(connection)
-            version = VERSION
+            version = self._kind.version
         (application,) = connection.execute("PRAGMA application_id").fetchone()
-        if tables and application != _APPLICATION:
+        if tables and application != self._kind.application:
             raise DataError(
-                "is a database, but no record of suffice; name another file", file=str(self.file)
+                f"is a database, but no {self._kind.name}; name another file", file=str(self.file)
             )
-        refuse_newer(version, self.file)
+        refuse_newer(version, self.file, self._kind.version)
         # seldom, since a loop waits for it: 16 MB
         connection.execute("PRAGMA wal_autocheckpoint = 4000")
         connection.execute(f"PRAGMA synchronous = {'FULL' if self._durable else 'NORMAL'}")
@@ -199,10 +214,10 @@ class SQLite:
                 time.sleep(0.01)
         connection.execute("BEGIN IMMEDIATE")
         if connection.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,):
-            for statement in SCHEMA.split(";"):
+            for statement in self._kind.tables.split(";"):
                 connection.execute(statement)
-            connection.execute(f"PRAGMA application_id = {_APPLICATION}")
-            connection.execute(f"PRAGMA user_version = {VERSION}")
+            connection.execute(f"PRAGMA application_id = {self._kind.application}")
+            connection.execute(f"PRAGMA user_version = {self._kind.version}")
         connection.execute("COMMIT")
 
 

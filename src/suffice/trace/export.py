@@ -33,6 +33,7 @@ from suffice.trace.rounds.records import (
     QuestionRecord,
     Round,
     as_document,
+    of_document,
     round_of_document,
 )
 from suffice.trace.rounds.schema import COLUMNS, record_to_rows, records_to_table
@@ -310,15 +311,10 @@ def record_of_spans(question: str, rounds: Sequence[tuple[str, Any]]) -> Questio
     """The record of which :func:`spans_of` gave these attributes."""
     try:
         held = strict_json(question)
-        closed = held.pop("closed_book", None)
-        return QuestionRecord(
-            question=Question(**held.pop("question")),
-            gold=Gold(**{name: tuple(v) for name, v in held.pop("gold", {}).items()}),
-            rounds=tuple(_round(strict_json(rest), documents) for rest, documents in rounds),
-            closed_book=None if closed is None else round_of_document(closed),
-            scores={int(number): score for number, score in held.pop("scores", {}).items()},
-            **held,
-        )
+        scores = held.get("scores", {})
+        held["scores"] = {int(number): score for number, score in scores.items()}
+        held["rounds"] = [_joined(strict_json(rest), documents) for rest, documents in rounds]
+        record: QuestionRecord = of_document(QuestionRecord, held)
     except DataError:
         raise
     except (TypeError, ValueError, AttributeError, KeyError, RecursionError) as error:
@@ -326,9 +322,11 @@ def record_of_spans(question: str, rounds: Sequence[tuple[str, Any]]) -> Questio
             f"{QUESTION} and {ROUND} are not what an export writes ({error}); take them out of the spans to "
             "read these by the names of the conventions alone"
         ) from error
+    return record
 
 
-def _round(rest: dict[str, Any], documents: Any) -> Round:
+def _joined(rest: dict[str, Any], documents: Any) -> dict[str, Any]:
+    """A round with its documents again."""
     found = [
         {"text" if name == "content" else name: value for name, value in document.items()}
         for document in documents or ()
@@ -339,7 +337,7 @@ def _round(rest: dict[str, Any], documents: Any) -> Round:
             rest[name] = found[at : at + rest[name]]
     if len(found) != sum(len(rest.get(name, ())) for name in ("passages", "refound")):
         raise ValueError(f"{len(found)} documents")
-    return round_of_document(rest)
+    return rest
 
 
 # --- journals of earlier versions -----------------------------------------------------------------

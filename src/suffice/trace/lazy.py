@@ -27,13 +27,6 @@ class Span:
         """How many."""
         return self.stop - self.start
 
-    def groups(self) -> Iterator[Span]:
-        """The same rows by row group."""
-        ends = np.cumsum(self.file.row_groups).tolist()
-        for first, last in zip([0, *ends], ends, strict=False):
-            if max(first, self.start) < min(last, self.stop):
-                yield Span(self.file, max(first, self.start), min(last, self.stop))
-
 
 class LazyTable:
     """Rows of spans, in any order, whose columns are read when first asked for, and kept."""

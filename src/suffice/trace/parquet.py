@@ -164,6 +164,7 @@ class TableSchema:
     key: bytes
     version: int
     columns: tuple[Column, ...]
+    oldest: int = 1
 
     @property
     def required(self) -> tuple[str, ...]:

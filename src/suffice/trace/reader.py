@@ -91,9 +91,7 @@ def schema_of(path: str | Path) -> TableSchema:
                 schema = parquet.schema_arrow
         except (pa.ArrowException, UnicodeDecodeError, OSError, DataError):
             continue  # said by whoever reads it
-        stated = schema.metadata or {}
-        unstated_plan = QUESTIONS.key not in stated and {"task_id", "step"} <= {*schema.names}
-        if plans.key in stated or unstated_plan:
+        if plans.key in (schema.metadata or {}):
             return plans
     held = (rows for file in stores_at(root) for rows in recorded_rows(file, most=1))
     return plans if any(plans.key in rows.metadata for rows in held) else QUESTIONS
@@ -174,13 +172,12 @@ class StoredFile:
         """How many rows it has."""
         return sum(self.row_groups)
 
-    def as_stored(self) -> pa.Table:
-        """All its columns as they stand."""
+    def whole(self) -> pa.Table:
+        """All its columns, those of the schema in its types."""
         if self.held is not None:
             return self.held
         with readable(self.file), opened(self.file) as parquet:
-            table = complete(parquet, self.stored.names)
-            return pa.table({name: plain_column(table.column(name)) for name in table.column_names})
+            return coerce_table(complete(parquet, self.stored.names), str(self.file), self.kind)
 
     def batches(
         self, names: Sequence[str], rows: Rows, fields: tuple[str, ...] = ()
@@ -352,9 +349,9 @@ def stated_version(metadata: Mapping[bytes, bytes], file: Path, schema: TableSch
             "upgrade with: pip install -U suffice",
             file=str(file),
         )
-    if version < 1:
+    if version < schema.oldest:
         raise DataError(
-            f"{key} is {stated!r}; it must be a version number from 1 to {schema.version}",
+            f"{key} is {stated!r}; it must be a version number from {schema.oldest} to {schema.version}",
             file=str(file),
         )
     return version
@@ -498,8 +495,6 @@ def _array(array: pa.Array, target: pa.DataType) -> pa.Array:
         return array
     if isinstance(array, pa.DictionaryArray):
         return _array(array.dictionary_decode(), target)
-    if isinstance(array, pa.RunEndEncodedArray):
-        return _array(pc.run_end_decode(array), target)
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), target)
     if pa.types.is_map(target):

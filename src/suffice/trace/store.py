@@ -18,7 +18,15 @@ from typing import TYPE_CHECKING, Any
 
 from suffice.errors import DataError, StorageError, UsageError
 from suffice.trace.durable import process_of
-from suffice.trace.engines import Address, NothingThere, PostgreSQL, SQLite, as_place
+from suffice.trace.engines import (
+    STORE,
+    Address,
+    FileKind,
+    NothingThere,
+    PostgreSQL,
+    SQLite,
+    as_place,
+)
 from suffice.trace.rounds.records import (
     Gold,
     Question,
@@ -93,12 +101,12 @@ def exported(files: Iterable[Path]) -> Callable[[str], int]:
     return lambda token: turns.get(token, 0)
 
 
-def free_id(wanted: str, taken: Callable[[str], object]) -> str:
+def free_id(wanted: str, taken: Callable[[str], object], *, mark: str = "#") -> str:
     """The id, or with a number where it is taken: nothing recorded is dropped for its name."""
     number, name = 1, wanted
     while taken(name):
         number += 1
-        name = f"{wanted}#{number}"
+        name = f"{wanted}{mark}{number}"
     return name
 
 
@@ -134,7 +142,14 @@ def _hook_forks() -> None:
 class Store:
     """A database of questions, rounds and labels for many threads and processes; threads take turns."""
 
-    def __init__(self, file: str | Path, *, durable: bool = False, stays: bool = False) -> None:
+    def __init__(
+        self,
+        file: str | Path,
+        *,
+        durable: bool = False,
+        stays: bool = False,
+        kind: FileKind = STORE,
+    ) -> None:
         self.file = as_place(file)
         self.lock = threading.RLock()
         self.wait_s = BUSY_S
@@ -142,7 +157,7 @@ class Store:
         self.engine: SQLite | PostgreSQL = (
             PostgreSQL(self.file, durable=durable)
             if isinstance(self.file, Address)
-            else SQLite(self.file, durable=durable)
+            else SQLite(self.file, durable=durable, kind=kind)
         )
         _hook_forks()
         _OPEN.add(self)
@@ -184,7 +199,7 @@ class Store:
             if error.file is not None:
                 raise
             raise DataError(error.message, file=str(self.file), column=error.column) from error
-        except (ValueError, TypeError, LookupError, RecursionError) as error:
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
             raise DataError(f"is damaged: {error!r:.200}", file=str(self.file)) from error
         except OSError as error:
             raise StorageError(f"{self.file}: {error.strerror or error}") from error

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from suffice.errors import DataError, UsageError
-from suffice.measures.shards import usable_cores
 from suffice.policies.rules.language import parse
 from suffice.replay.diagnose.report_data import stop_reason
 from suffice.replay.run.named_policies import NamedPolicy
@@ -25,6 +24,7 @@ from suffice.report.svg import Family
 from suffice.results.formats import amount, percent
 from suffice.results.markup import Html, shorten, visible
 from suffice.signals.columns.arrays import Texts
+from suffice.trace.durable import usable_cores
 from suffice.trace.rounds.records import Passage, QuestionRecord
 from suffice.view.data import MOST_WATCHED, NotReadyError, PolicyColumns, RecordView
 

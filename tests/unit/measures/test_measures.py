@@ -6,15 +6,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
-from suffice.contracts import PolicyTable
-from suffice.costs.prices import Prices
-from suffice.costs.usage import CostModel, CostReads
+from suffice.contracts import Absence, Charge
 from suffice.errors import UsageError
 from suffice.measures.measures import Measures
-from suffice.policies.rules.policy import RulePolicy
-from suffice.signals.registry import SIGNALS, SignalSpec
+from suffice.signals.registry import SIGNALS
 from suffice.testing.traces import make_record, random_records, to_trace_set
 from suffice.trace.rounds.records import LoopView, Round
 
@@ -50,9 +46,19 @@ def test_a_signal_is_refused_where_a_part_lacks_its_input() -> None:
 
 @dataclass
 class Lengths:
-    """How long an answer is; not hashable."""
+    """A signal of somebody else, not hashable."""
 
     calls: int = 0
+    name: str = "length"
+    needs: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ()
+    absences: tuple[Absence, ...] = ()
+    instead: str = ""
+    own_settings: bool = False
+    recorded_only: bool = False
+    answers: bool = True
+    charges: tuple[Charge, ...] = ()
+    asks: str = ""
 
     def __call__(self, view: LoopView) -> float:
         self.calls += 1
@@ -60,13 +66,12 @@ class Lengths:
 
 
 def test_a_signal_that_cannot_be_compared_is_told_by_identity(measures: Measures) -> None:
-    counts = Lengths(), Lengths()
-    one, other = (SignalSpec(name="length", summary="", compute=each) for each in counts)
+    one, other = Lengths(), Lengths()
     for _ in range(2):
         measures.only_split("eval").signals([one])
         measures.signals([one])
     measures.signals([other])
-    assert [each.calls for each in counts] == [36, 36]
+    assert (one.calls, other.calls) == (36, 36)
 
 
 def test_of_two_signals_with_one_name_each_keeps_its_meaning(measures: Measures) -> None:
@@ -75,28 +80,6 @@ def test_of_two_signals_with_one_name_each_keeps_its_meaning(measures: Measures)
     assert set(measures.signals([never]).signal("abstained").ravel()) == {0.5}
     assert set(measures.signals([usual]).signal("abstained").ravel()) == {0.0}
     assert set(measures.signals([usual, never]).signal("abstained").ravel()) == {0.5}
-
-
-def test_a_policy_decides_a_part_once(measures: Measures, monkeypatch: pytest.MonkeyPatch) -> None:
-    policy, tables = RulePolicy(rule="answer_stable"), []
-    fires = RulePolicy.fires
-
-    def counted(self: RulePolicy, table: PolicyTable) -> NDArray[np.bool_]:
-        tables.append(table.n_questions)
-        return fires(self, table)
-
-    monkeypatch.setattr(RulePolicy, "fires", counted)
-    for part in (measures, measures.only_split("eval"), measures):
-        assert (part.stop_rounds(policy) <= part.traces.last_rounds).all()
-    assert tables == [12, 6]
-
-
-def test_costs_are_summed_once_for_a_model(measures: Measures) -> None:
-    priced = CostModel(prices=Prices(input=1.0, cached=0.5, output=2.0))
-    assert measures.costs(CostModel()) is measures.costs(CostModel())
-    assert measures.costs(priced) is not measures.costs(CostModel())
-    book = measures.costs(CostModel())
-    assert book.at_stops(CostReads()) is book.at_stops(CostReads())
 
 
 def test_the_closed_book_is_a_record_of_its_own() -> None:

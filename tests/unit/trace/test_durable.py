@@ -111,12 +111,11 @@ def test_files_are_replaced_together_and_nothing_else_is_touched(
     replace(folder)
     assert stands(folder) == NEWER
     assert all(len(values) <= 1 for values in seen)  # never some of both
-    assert len(seen) == 2 * len(NAMES) + 1
     assert not list(folder.rglob("*.tmp"))
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(28, "No space left on device")])
-@pytest.mark.parametrize("step", range(2 * len(NAMES) + 1))
+@pytest.mark.parametrize("step", range(2 * len(NAMES)))
 def test_files_that_are_not_all_replaced_are_all_the_old_ones(
     folder: Path, step: int, error: BaseException, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,8 +132,8 @@ def test_files_that_are_not_all_replaced_are_all_the_old_ones(
 
 
 @pytest.mark.skipif(os.name != "posix", reason="the process forks")
-@pytest.mark.parametrize("step", range(2 * len(NAMES) + 1))
-def test_killed_between_two_renames_no_two_runs_are_mixed_and_the_next_run_mends_it(
+@pytest.mark.parametrize("step", range(2 * len(NAMES)))
+def test_killed_between_two_renames_no_two_runs_are_mixed(
     folder: Path, step: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def die(number: int) -> None:
@@ -148,9 +147,6 @@ def test_killed_between_two_renames_no_two_runs_are_mixed_and_the_next_run_mends
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
     assert len(set(stands(folder).values())) <= 1
-    (left,) = folder.glob(".policy.json.*.tmp")
-    with pytest.raises(KeyboardInterrupt), replaced_together(folder, NAMES):
-        interrupt(stands(folder) == OLDER and not left.exists())
     replace(folder)
     assert stands(folder) == NEWER
     assert not list(folder.rglob("*.tmp"))

@@ -257,7 +257,7 @@ def view(
     for module in ("fastapi", "uvicorn"):
         require(module, purpose="suffice view", extra="view")
     from suffice.measures.measures import Measures
-    from suffice.measures.shards import Workers, usable_cores
+    from suffice.measures.shards import Workers
     from suffice.serve.listen import Listening, run
     from suffice.trace.engines import as_place
     from suffice.trace.reader import parquet_files
@@ -268,8 +268,7 @@ def view(
         policies=policy, rules=stop_when, metric=metric, cost=cost, fit_on=elsewhere.fit_on
     )
     # measured in processes of their own, however few, so that the page is answered meanwhile
-    count = reading.workers or max(1, usable_cores() - 1)
-    workers = Workers(count, behind=True) if reading.ray is None else reading.executor()
+    workers = Workers(reading.workers, behind=True) if reading.ray is None else reading.executor()
 
     def opened() -> RecordView:
         read = reading.open(traces, progress=shown.reading)

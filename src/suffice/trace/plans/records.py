@@ -29,8 +29,6 @@ ACTIONS = ("EXECUTE", "RETRIEVE", "REPLAN", "ASK", "STOP")
 BLOCKS = ("budget", "cool-down")
 ENDS = ("complete", "stop", "max-steps")
 PARSES = ("json", "repaired", "salvaged")
-# what a gate computes; a step may carry values of other names
-STEP_VALUES = ("candidate_agreement", "contradiction", "remaining_share", "risk", "confidence")
 
 # task id, agent, retriever, seed
 PlanKey = tuple[str, str, str | None, int]

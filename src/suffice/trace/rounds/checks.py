@@ -21,7 +21,6 @@ from suffice.trace.rounds.records import (
     not_a_logprob,
     not_a_propensity,
     not_a_score,
-    not_a_stop,
     wrong_logprob,
 )
 from suffice.trace.rounds.schema import QUESTIONS, REQUIRED, USAGE_COLUMNS
@@ -118,7 +117,10 @@ _WRONG_CELLS: Mapping[
     "score": (lambda cells: pc.or_(_negative(cells), pc.greater(cells, 1)), not_a_score),
     "stopped_by": (
         lambda cells: pc.invert(pc.is_in(cells, pa.array([*STOPPED_BY, None], pa.string()))),
-        not_a_stop,
+        lambda value: (
+            f"must be one of {', '.join(STOPPED_BY)}, found {value!r}; null where the question ran to its "
+            "full budget"
+        ),
     ),
     "answer_starts": (_negative, lambda number: f"token {number}: tokens count from 0"),
     **{column.name: (_negative, lambda _: "a negative amount") for column in USAGE_COLUMNS},

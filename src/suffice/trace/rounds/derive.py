@@ -1,4 +1,4 @@
-"""Trace sets made of trace sets: split by a seed, joined, pooled, narrowed to questions and rounds."""
+"""Trace sets made of trace sets: split by a seed, joined, narrowed to questions and rounds."""
 
 from __future__ import annotations
 
@@ -19,30 +19,14 @@ from numpy.typing import NDArray
 from suffice.errors import DataError, UsageError, did_you_mean, plain_file
 from suffice.options import Option, as_share
 from suffice.trace.durable import check_free, replace_file, written_aside
-from suffice.trace.lazy import in_memory
 from suffice.trace.parquet import parquet_writer, part_name
-from suffice.trace.reader import StoredFile, agreed, coerce_column
+from suffice.trace.reader import StoredFile, agreed
 from suffice.trace.recording import failures_file, failures_of
 from suffice.trace.rounds.labels import labelled
-from suffice.trace.rounds.reader import (
-    ATTRIBUTES,
-    TraceInspection,
-    as_trace_set,
-    inspect_traces,
-    one_table,
-    read_traces,
-)
+from suffice.trace.rounds.reader import ATTRIBUTES, TraceInspection, inspect_traces, read_traces
 from suffice.trace.rounds.records import sampled_ids
 from suffice.trace.rounds.schema import QUESTION_ROWS, SCHEMA
-from suffice.trace.rounds.table import (
-    TraceSet,
-    differences,
-    in_words,
-    of_loops,
-    unit_keys,
-    with_column,
-)
-from suffice.trace.store import free_id
+from suffice.trace.rounds.table import TraceSet, unit_keys, with_column
 
 
 # --- split ----------------------------------------------------------------------------------------
@@ -100,10 +84,9 @@ def split_traces(
         labels[index] = label
     step = {"by": "split", "from": Path(read.name).name, "splits": shares, "seed": seed}
 
-    def labelled(table: pa.Table, which: pa.ChunkedArray) -> pa.Table:
-        cells = pa.chunked_array([pa.array(labels, pa.string())]).take(
-            pc.index_in(which, pa.array(ids))
-        )
+    def labelled(table: pa.Table) -> pa.Table:
+        places = pc.index_in(table.column("question_id"), pa.array(ids))
+        cells = pa.chunked_array([pa.array(labels, pa.string())]).take(places)
         return with_column(table, "split", cells)
 
     return write_copy(
@@ -205,51 +188,6 @@ def merge_traces(
     return write_copy(read, out, step=step, failures=True)
 
 
-# --- pool -----------------------------------------------------------------------------------------
-def pool_traces(sets: Sequence[TraceSet]) -> TraceSet:
-    """Several records of one loop as one, in memory.
-
-    A question whose id an earlier record holds is kept under a new id, ``q1#2``. Questions of one text
-    still count once in proofs and intervals.
-
-    Raises
-    ------
-    UsageError
-        Where the records say that they are of different loops, or for none.
-    DataError
-        For columns of one's own whose types do not go together.
-    """
-    if len(sets) == 1:
-        return sets[0]
-    if not sets:
-        raise UsageError("name at least one record")
-    if loops := of_loops(differences((traces.origin.source, traces.origin.run) for traces in sets)):
-        raise UsageError(
-            f"the records are of different loops, {in_words(loops)}; pool records of one loop, or "
-            "take each by itself (where one policy shall serve several loops, join them first: suffice "
-            "traces merge FILE FILE --out NEW)"
-        )
-    held: set[str] = set()
-    tables = []
-    for traces in sets:
-        renamed = {name: free_id(name, held.__contains__) for name in traces.question_ids}
-        held.update(renamed.values())
-        for rows in (traces.table, traces.closed_book):
-            table = in_memory(rows)
-            at = table.schema.get_field_index("question_id")
-            names = [renamed[name] for name in table.column(at).to_pylist()]
-            tables.append(table.set_column(at, "question_id", pa.array(names, pa.string())))
-    first = sets[0].origin
-    origin = replace(
-        first,
-        source=" + ".join(traces.origin.source for traces in sets),
-        run=agreed([traces.origin.run for traces in sets]),
-        skipped=tuple(error for traces in sets for error in traces.origin.skipped),
-        failures=sum(traces.origin.failures for traces in sets),
-    )
-    return as_trace_set(one_table(tables), origin)
-
-
 # --- written again --------------------------------------------------------------------------------
 _KEPT = (
     "split",
@@ -291,7 +229,7 @@ def read_source(path: str | Path, *, skip_invalid: bool = False) -> TraceInspect
     return inspection
 
 
-Change = Callable[[pa.Table, pa.ChunkedArray], pa.Table]
+Change = Callable[[pa.Table], pa.Table]
 
 
 def write_copy(
@@ -301,7 +239,7 @@ def write_copy(
     step: Mapping[str, Any],
     splits: Mapping[str, int] | None = None,
     stated: Mapping[str, Any] | None = None,
-    change: Change = lambda table, _: table,
+    change: Change = lambda table: table,
     fills: Sequence[str] = (),
     max_rounds: int | None = None,
     failures: bool = False,
@@ -365,13 +303,11 @@ def _tables(
     for source in sources:
         ids = pa.array(source.traces.question_ids, pa.string())
         for part in source.parts:
-            table = part.as_stored()
-            which = coerce_column(table.column("question_id"), pa.string())
-            kept = pc.is_in(which, value_set=ids)
+            table = part.whole()
+            kept = pc.is_in(table.column("question_id"), value_set=ids)
             if max_rounds is not None:
-                rounds = coerce_column(table.column("round"), _KNOWN["round"])
-                kept = pc.and_(kept, pc.less_equal(rounds, max_rounds))
-            table = change(source.labels.onto(table.filter(kept)), which.filter(kept))
+                kept = pc.and_(kept, pc.less_equal(table.column("round"), max_rounds))
+            table = change(source.labels.onto(table.filter(kept)))
             for name in apart:
                 if name not in table.column_names and part.run.get(name) is not None:
                     value = pa.scalar(str(part.run[name]), pa.string())
@@ -429,16 +365,13 @@ def _told_apart(parts: Sequence[StoredFile]) -> tuple[str, ...]:
 
 
 def _joint_schema(parts: Sequence[StoredFile], added: Mapping[str, pa.DataType]) -> pa.Schema:
-    """Every column of the files in its own type, in the schema's where they differ, and those added."""
-    types: dict[str, dict[pa.DataType, None]] = {}
-    for part in parts:
-        for column in part.stored:
-            types.setdefault(column.name, {})[column.type] = None
-    types |= {name: {kind: None} for name, kind in added.items()}
-    types |= {
-        name: {_KNOWN[name]: None} for name in types if name in _KNOWN and len(types[name]) > 1
-    }
-    each = [pa.schema([(name, kind)]) for name, kinds in types.items() for kind in kinds]
+    """Every column of the files, in the schema's type or its own, and those added."""
+    types = [
+        (column.name, _KNOWN.get(column.name, column.type))
+        for part in parts
+        for column in part.stored
+    ]
+    each = [pa.schema([one]) for one in dict.fromkeys([*types, *added.items()])]
     try:
         return pa.unify_schemas(each, promote_options="permissive")
     except pa.ArrowException as error:
@@ -448,9 +381,6 @@ def _joint_schema(parts: Sequence[StoredFile], added: Mapping[str, pa.DataType])
 
 
 def _in_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    for name in {*table.column_names} & {*_KNOWN}:
-        cells = coerce_column(table.column(name), schema.field(name).type)
-        table = table.set_column(table.column_names.index(name), name, cells)
     whole = pa.concat_tables([schema.empty_table(), table], promote_options="permissive")
     return whole.select(schema.names).cast(schema)
 

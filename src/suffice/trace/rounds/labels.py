@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from suffice.contracts import strict_json
 from suffice.errors import DataError, plain_file
-from suffice.trace.reader import coerce_column
 from suffice.trace.recording import live_store
 from suffice.trace.rounds.records import score_of
 from suffice.trace.rounds.schema import SCHEMA
@@ -222,7 +221,7 @@ class Labels:
             values = [cell and self.entries[cell].value for cell in taken]
             new = pa.chunked_array([pa.array(values, kind)])
             if name in table.column_names:
-                new = pc.coalesce(new, coerce_column(table.column(name), kind))
+                new = pc.coalesce(new, table.column(name))
             table = with_column(table, name, new)
         return table
 

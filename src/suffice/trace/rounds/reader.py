@@ -11,11 +11,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-from suffice.errors import DataError, SufficeWarning
+from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.trace.engines import as_place
-from suffice.trace.lazy import LazyTable, Span
+from suffice.trace.lazy import LazyTable, Span, in_memory
 from suffice.trace.parquet import TableSchema, footer_of
 from suffice.trace.reader import (
     BATCH,
@@ -34,7 +33,7 @@ from suffice.trace.recording import (
     recorded_rows,
     stores_at,
 )
-from suffice.trace.rounds.checks import CHECKED_WITH, Keys, Problem, key_problems, row_problems
+from suffice.trace.rounds.checks import Keys, Problem, key_problems, row_problems
 from suffice.trace.rounds.labels import LABELS_FILE, Labels, labels_beside
 from suffice.trace.rounds.schema import COLUMNS, QUESTIONS, REQUIRED, records_to_table
 from suffice.trace.rounds.table import (
@@ -45,7 +44,7 @@ from suffice.trace.rounds.table import (
     in_words,
     of_loops,
 )
-from suffice.trace.store import ALL, Store, exported
+from suffice.trace.store import ALL, Store, exported, free_id
 
 READ_WHOLE = 32_000_000
 """Up to how many bytes a record is read, and checked, at once."""
@@ -100,7 +99,7 @@ def read_traces(
     skip_invalid: bool = False,
     keep_unknown: bool = False,
     lazily_above: int = READ_WHOLE,
-    progress: Callable[[float], object] | None = None,
+    progress: Callable[[float], object] = lambda _: None,
 ) -> TraceSet:
     """Read a Parquet file, or a directory of them, or a store of live loops, as one trace set.
 
@@ -115,7 +114,7 @@ def read_traces(
         Also load columns the schema does not know, as they are.
     skip_invalid
         Leave out files that cannot be read and questions with an invalid row, and report them in
-        ``TraceSet.skipped``, instead of raising.
+        ``TraceSet.skipped``, instead of raising; the record is then read whole.
     lazily_above
         Of a record of more bytes (encoded, not compressed) only the keys are read and checked at once, and
         other columns when they are first asked for; one in a store, or with labels beside it, is read whole.
@@ -133,11 +132,9 @@ def read_traces(
         Where something was read, but perhaps not as it was meant: a column near a name of the schema,
         rounds that count from 0.
     """
-    if not keep_unknown:
+    if not (keep_unknown or skip_invalid):
         wanted = _Wanted(columns, False)
-        traces = _opened(
-            as_place(path), wanted, lazily_above, skip_invalid=skip_invalid, progress=progress
-        )
+        traces = _opened(as_place(path), wanted, lazily_above, progress)
         if traces is not None:
             return traces
     inspection = inspect_traces(path, columns=columns, keep_unknown=keep_unknown)
@@ -167,12 +164,7 @@ _KEYS = ("question_id", "round", "split", "group", "propensity", "policy_hash", 
 
 
 def _opened(
-    root: Path,
-    wanted: _Wanted,
-    above: int,
-    *,
-    skip_invalid: bool,
-    progress: Callable[[float], object] | None = None,
+    root: Path, wanted: _Wanted, above: int, progress: Callable[[float], object]
 ) -> TraceSet | None:
     """The trace set, of which the keys are read and the other columns when they are asked for."""
     listed = parquet_files(root)
@@ -190,8 +182,10 @@ def _opened(
             files.append(StoredFile.open(file, wanted, QUESTIONS))
         except DataError as error:
             errors.append(error)
-    if errors and not skip_invalid:
+    if errors:
         raise first_error(errors)
+    if not any(file.rows for file in files):
+        raise nothing_read(root, (), "the trace set is empty: no question to read")
     for text, file in {text: one.file for one in reversed(files) for text in one.remarks}.items():
         warnings.warn(f"{file}: {text}", SufficeWarning, stacklevel=3)
     spans = [Span(file, 0, file.rows) for file in files]
@@ -202,17 +196,27 @@ def _opened(
         failures=count_failures(root),
         loops=of_loops(runs),
     )
-    if skip_invalid:
-        table, problems = _screened(spans, runs)
-        errors += problems
-        if table is None:
-            raise nothing_read(root, errors, "no row can be read")
-    else:
-        table = LazyTable(spans)
-    origin = replace(origin, skipped=tuple(errors))
-    traces = questions_of(table, origin, progress)
-    if traces.n_questions == 0:
-        raise nothing_read(root, errors, "the trace set is empty: no question to read")
+    table = LazyTable(spans)
+    names = [name for name in _KEYS if name in table.column_names]
+    for number, name in enumerate(names, start=1):
+        table.column(name)
+        progress(number / len(names))
+    read, keys = table.select(names), Keys.of(table)
+    placed = _placed((file.file, file.rows) for file in files)
+    if problems := [*map(placed, key_problems(read, keys))]:
+        raise first_error(_apart(problems, runs))
+    rows = keys.by_question
+    is_round = keys.rounds[rows] > 0
+    known_starts = None
+    if keys.in_order:
+        lasts = keys.rounds[keys.starts[1:] - 1]  # how many rounds each question has
+        known_starts = np.append(0, np.cumsum(lasts[np.argsort(keys.rank)], dtype=np.int64))
+    traces = TraceSet(
+        table=table.taken(rows[is_round]),
+        closed_book=table.taken(rows[~is_round]),
+        origin=origin,
+        known_starts=known_starts,
+    )
     if wanted.everything:
         for text in _rounds_from_0(traces):
             warnings.warn(f"{root}: {text}", SufficeWarning, stacklevel=3)
@@ -239,76 +243,6 @@ def _size(file: Path) -> tuple[int, int]:
         return 0, 0
     groups = (known.row_group(i) for i in range(known.num_row_groups))
     return sum(group.total_byte_size for group in groups), known.num_rows
-
-
-def _screened(
-    spans: Sequence[Span], runs: Sequence[Difference]
-) -> tuple[LazyTable | None, list[DataError]]:
-    """The rows of questions without an invalid one, and what is wrong with others; ``None``: none is left."""
-    errors: list[DataError] = []
-    problems: dict[tuple[Path, int, str, str], None] = {}
-    kept: list[Span] = []
-    bad: list[NDArray[np.int64]] = []
-    for span in (group for one in spans for group in one.groups()):
-        found: dict[tuple[Path, int, str, str], None] = {}
-        file, rows = span.file, np.arange(span.start, span.stop)
-        try:
-            for name in file.names:
-                beside = [*CHECKED_WITH.get(name, ())]
-                names = [name, *(one for one in beside if one != name and one in file.names)]
-                for start, table in file.batches(names, rows):
-                    for problem in row_problems(table, file.version):
-                        row = start + problem.position
-                        found[file.file, row, problem.column, problem.message] = None
-        except DataError as error:
-            lost = f"rows {span.start:,} to {span.stop - 1:,} are left out: {error.message}"
-            errors.append(DataError(lost, file=error.file, row=error.row, column=error.column))
-        else:
-            before = sum(one.rows for one in kept) - span.start
-            bad.append(np.array([before + row for _, row, *_ in found], np.int64))
-            kept.append(span)
-            problems |= found
-    errors += [
-        DataError(message, file=str(file), row=row, column=column)
-        for file, row, column, message in problems
-    ]
-    if not kept:
-        return None, errors
-    table = LazyTable(kept)
-    read = table.select([name for name in _KEYS if name in table.column_names])
-    keys = Keys.of(read)
-    wrong = list(key_problems(read, keys))
-    errors += _apart(list(map(_placed(_pieces(table)), wrong)), runs)
-    rows = np.concatenate([*bad, np.array([problem.position for problem in wrong], np.int64)])
-    return table.filter(~np.isin(keys.codes, keys.codes[rows])), errors
-
-
-def questions_of(
-    table: LazyTable, origin: TraceSetOrigin, progress: Callable[[float], object] | None = None
-) -> TraceSet:
-    """The questions of some rows of files; ``progress`` is told which share of their keys is read."""
-    names = [name for name in _KEYS if name in table.column_names]
-    for number, name in enumerate(names, start=1):
-        table.column(name)
-        if progress is not None:
-            progress(number / len(names))
-    keys = Keys.of(table)
-    problems = [*map(_placed(_pieces(table)), key_problems(table.select(names), keys))]
-    if problems:
-        files = {span.file.file.name: span.file.run for span in table.spans}
-        raise first_error(_apart(problems, differences(files.items())))
-    rows = keys.by_question
-    is_round = keys.rounds[rows] > 0
-    known_starts = None
-    if keys.in_order:
-        lasts = keys.rounds[keys.starts[1:] - 1]  # how many rounds each question has
-        known_starts = np.append(0, np.cumsum(lasts[np.argsort(keys.rank)], dtype=np.int64))
-    return TraceSet(
-        table=table.taken(rows[is_round]),
-        closed_book=table.taken(rows[~is_round]),
-        origin=origin,
-        known_starts=known_starts,
-    )
 
 
 def inspect_traces(
@@ -344,7 +278,7 @@ def inspect_traces(
     remarks |= dict.fromkeys(_empty_gold(combined), str(root))
     problems = list(key_problems(combined))
     runs = differences((part.file.name, part.run) for part in parts)
-    placed = _placed((part.file, 0, part.rows) for part in parts)
+    placed = _placed((part.file, part.rows) for part in parts)
     errors.extend(_apart(list(map(placed, problems)), runs))
     if problems := problems + broken:
         codes = Keys.of(combined).codes
@@ -461,20 +395,15 @@ def one_table(tables: Iterable[pa.Table]) -> pa.Table:
         ) from error
 
 
-def _pieces(table: LazyTable) -> list[tuple[Path, int, int]]:
-    """Of which file its rows are, from which one on, and how many."""
-    return [(span.file.file, span.start, span.rows) for span in table.spans]
-
-
-def _placed(pieces: Iterable[tuple[Path, int, int]]) -> Callable[[Problem], DataError]:
-    """Problems of a table that came from these pieces of files, as errors at their places there."""
-    held = list(pieces)
-    ends = np.cumsum([rows for _, _, rows in held])
+def _placed(files: Iterable[tuple[Path, int]]) -> Callable[[Problem], DataError]:
+    """Problems of a table of these files' rows, as errors at their places there."""
+    held = list(files)
+    ends = np.cumsum([rows for _, rows in held])
 
     def error(problem: Problem) -> DataError:
         index = int(np.searchsorted(ends, problem.position, side="right"))
-        file, first, rows = held[index]
-        return problem.error(str(file), first + problem.position - int(ends[index]) + rows)
+        file, rows = held[index]
+        return problem.error(str(file), problem.position - int(ends[index]) + rows)
 
     return error
 
@@ -566,3 +495,47 @@ def as_trace_set(table: pa.Table, origin: TraceSetOrigin) -> TraceSet:
     return TraceSet(
         table=table.filter(is_round), closed_book=table.filter(pc.invert(is_round)), origin=origin
     )
+
+
+def pool_traces(sets: Sequence[TraceSet]) -> TraceSet:
+    """Several records of one loop as one, in memory.
+
+    A question whose id an earlier record holds is kept under a new id, ``q1#2``. Questions of one text
+    still count once in proofs and intervals.
+
+    Raises
+    ------
+    UsageError
+        Where the records say that they are of different loops, or for none.
+    DataError
+        For columns of one's own whose types do not go together.
+    """
+    if len(sets) == 1:
+        return sets[0]
+    if not sets:
+        raise UsageError("name at least one record")
+    if loops := of_loops(differences((traces.origin.source, traces.origin.run) for traces in sets)):
+        raise UsageError(
+            f"the records are of different loops, {in_words(loops)}; pool records of one loop, or "
+            "take each by itself (where one policy shall serve several loops, join them first: suffice "
+            "traces merge FILE FILE --out NEW)"
+        )
+    held: set[str] = set()
+    tables = []
+    for traces in sets:
+        renamed = {name: free_id(name, held.__contains__) for name in traces.question_ids}
+        held.update(renamed.values())
+        for rows in (traces.table, traces.closed_book):
+            table = in_memory(rows)
+            at = table.schema.get_field_index("question_id")
+            names = [renamed[name] for name in table.column(at).to_pylist()]
+            tables.append(table.set_column(at, "question_id", pa.array(names, pa.string())))
+    first = sets[0].origin
+    origin = replace(
+        first,
+        source=" + ".join(traces.origin.source for traces in sets),
+        run=agreed([traces.origin.run for traces in sets]),
+        skipped=tuple(error for traces in sets for error in traces.origin.skipped),
+        failures=sum(traces.origin.failures for traces in sets),
+    )
+    return as_trace_set(one_table(tables), origin)

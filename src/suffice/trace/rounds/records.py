@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, MISSING, dataclass, field, fields, is_dataclass, replace
 from datetime import datetime
 from functools import cache, partial
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, TypeVar, get_args
 
 import numpy as np
 
@@ -442,9 +442,8 @@ class QuestionRecord:
                 raise DataError(said, column="score")
 
 
-LEAST_PROPENSITY = (
-    9.99999997e-07  # a millionth in single precision; a question of 1/1e-38 would be all
-)
+# a millionth in single precision; a question of 1/1e-38 would be all
+LEAST_PROPENSITY = 9.99999997e-07
 
 
 def not_a_propensity(value: object) -> str:
@@ -474,14 +473,6 @@ def score_of(value: Any) -> float:
     if score is None or not 0.0 <= score <= 1.0:
         raise DataError(not_a_score(value), column="score")
     return score
-
-
-def not_a_stop(value: object) -> str:
-    """What is wrong with it."""
-    return (
-        f"must be one of {', '.join(STOPPED_BY)}, found {value!r}; null where the question ran to its "
-        "full budget"
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -527,6 +518,7 @@ def as_document(value: Any) -> Any:
     return value.isoformat() if isinstance(value, datetime) else value
 
 
+_Record = TypeVar("_Record")
 _ATOMS = frozenset({str, int, bool, type(None)})
 
 
@@ -541,17 +533,22 @@ def _defaults(kind: Any) -> tuple[tuple[str, Any], ...]:
 
 def round_of_document(document: Any) -> Round:
     """The round of which :func:`as_document` gave this, bit for bit."""
+    return record_of_document(Round, document, column="rounds")
+
+
+def record_of_document(kind: type[_Record], document: Any, *, column: str) -> _Record:
+    """The record of this kind of which :func:`as_document` gave this."""
     try:
-        built: Round = _built(Round, document)
+        record: _Record = of_document(kind, document)
     except DataError:
         raise
     except (TypeError, ValueError, AttributeError) as error:
-        raise DataError(f"not a round: {error}", column="rounds") from error
-    return built
+        raise DataError(f"not a {kind.__name__.lower()}: {error}", column=column) from error
+    return record
 
 
-def _built(record: Any, document: Any) -> Any:
-    """A null is what is left out, where the field may not be null."""
+def of_document(record: Any, document: Any) -> Any:
+    """The same, with Python's own errors; a null is what is left out, where the field may not be null."""
     types = types_of(record)
     parts = {}
     for name, held in document.items():
@@ -569,22 +566,14 @@ def _of_json(kind: Any, value: Any) -> Any:
         return float(value)
     if kind is datetime and isinstance(value, str):
         return datetime.fromisoformat(value)
-    return _built(kind, value) if is_dataclass(kind) and value is not None else value
+    return of_document(kind, value) if is_dataclass(kind) and value is not None else value
 
 
 def best_reranked(passages: Sequence[Passage], scores: Iterable[float]) -> tuple[Passage, ...]:
     """The passages with their raw scores of a reranker, best first; NaN last, ties keep order."""
-    scored = [
-        replace(passage, rerank_score=float(score))
-        for passage, score in zip(passages, scores, strict=True)
-    ]
-    return tuple(sorted(scored, key=_worse))
-
-
-def _worse(passage: Passage) -> tuple[bool, float]:
-    score = passage.rerank_score
-    undefined = score is None or math.isnan(score)
-    return undefined, 0.0 if score is None or undefined else -score
+    held = [float(score) for score in scores]
+    best = np.argsort(-np.array(held, np.float32), kind="stable")
+    return tuple(replace(passages[place], rerank_score=held[place]) for place in best.tolist())
 
 
 # --- words of a passage ---------------------------------------------------------------------------

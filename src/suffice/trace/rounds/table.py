@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from suffice.errors import DataError, UsageError, did_you_mean
 from suffice.trace.lazy import LazyTable, in_memory
@@ -295,26 +295,13 @@ class TraceSet:
         source = f"{self.origin.source} (a sample of {said})"
         return replace(drawn, origin=replace(self.origin, source=source))
 
-    def chosen(self, which: ArrayLike) -> NDArray[np.bool_]:
-        """Questions that a mask (n_questions,), or whole numbers from 0 each once, choose, (n_questions,)."""
-        given: NDArray[Any] = np.asarray(which)
-        count = self.n_questions
-        if given.dtype == bool and given.shape == (count,):
-            return given
-        if given.ndim == 1 and (np.issubdtype(given.dtype, np.integer) or not given.size):
-            times = np.bincount(
-                given[(given >= 0) & (given < count)].astype(np.intp), minlength=count
+    def take(self, chosen: NDArray[np.bool_]) -> TraceSet:
+        """The questions that a mask (n_questions,) chooses, in the order of the record."""
+        if chosen.dtype != bool or chosen.shape != (self.n_questions,):
+            raise UsageError(
+                f"questions are chosen by a mask of shape ({self.n_questions},), found {chosen.dtype} of "
+                f"shape {chosen.shape}"
             )
-            if times.sum() == given.size and times.max(initial=0) <= 1:
-                return np.asarray(times == 1)
-        raise UsageError(
-            f"questions are chosen by a mask of shape ({count},), or by different whole numbers from 0 to "
-            f"{count - 1}; found {given.dtype} of shape {given.shape}"
-        )
-
-    def take(self, which: ArrayLike) -> TraceSet:
-        """The questions of :meth:`chosen`, in the order of the record."""
-        chosen = self.chosen(which)
         rows = pa.array(np.repeat(chosen, self.last_rounds))
         closed_book = self.closed_book
         if closed_book.num_rows:

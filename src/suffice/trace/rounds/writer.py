@@ -83,10 +83,7 @@ def write_new(records: Iterable[QuestionRecord], out: Path, run: Mapping[str, An
     rows = records_to_table(records, run)
     _check_rows(rows)
     with written_aside(out) as aside:
-        if out.suffix == ".parquet":
-            write_table(rows, aside)
-        else:
-            write_set(rows, aside)
+        write_table(rows, aside if out.suffix == ".parquet" else aside / part_name(0))
 
 
 def _check_rows(rows: pa.Table) -> None:

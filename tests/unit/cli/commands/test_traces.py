@@ -8,7 +8,6 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.builders import keep
@@ -17,18 +16,9 @@ from tests.plan_records import make_plan
 
 from suffice.cli.main import main
 from suffice.testing.traces import make_record
-from suffice.trace.plans.file import PLANS, plan_to_rows, plan_writer
+from suffice.trace.plans.file import plan_writer, write_plans
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.writer import write_traces
-
-
-def write_rows(file: Path, *, stated: dict[bytes, bytes], **changed: Any) -> Path:
-    """Two runs of three steps each, row 1 changed."""
-    rows = [row for name in "ab" for row in plan_to_rows(make_plan(name))]
-    rows[1].update(changed)
-    table = pa.Table.from_pylist(rows, schema=PLANS.arrow)
-    pq.write_table(table.replace_schema_metadata(stated), file)
-    return file
 
 
 def test_validate_checks_a_trace_of_questions(
@@ -44,7 +34,12 @@ def test_validate_checks_a_plan_trace(tmp_path: Path, capsys: pytest.CaptureFixt
         keep(writer, [make_plan("a"), make_plan("b", ("EXECUTE",))])
         writer.fail(("c", "gate", None, 0), "no reply")
     assert main(["traces", "validate", str(tmp_path / "p")]) == 0
-    file = write_rows(tmp_path / "bad.parquet", stated={PLANS.key: b"1"}, action="WAIT")
+    file = tmp_path / "bad.parquet"
+    write_plans([make_plan("a"), make_plan("b")], file)
+    table = pq.read_table(file)
+    runs = table.column("run").to_pylist()
+    runs[1] = runs[1].replace("EXECUTE", "WAIT")
+    pq.write_table(table.set_column(table.column_names.index("run"), "run", [runs]), file)
     capsys.readouterr()
     assert main(["traces", "validate", str(file), "--json"]) == 2
     document = json.loads(capsys.readouterr().out)

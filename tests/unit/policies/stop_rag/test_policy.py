@@ -113,7 +113,7 @@ def signal_policy(seed: int = 0) -> StopRAGPolicy:
     return StopRAGPolicy(model=network, threshold=0.1, rounds=5)
 
 
-@pytest.mark.parametrize("step", range(5))
+@pytest.mark.parametrize("step", range(4))
 def test_weights_and_the_policy_that_names_them_are_replaced_together(
     step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

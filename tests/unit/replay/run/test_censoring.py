@@ -268,9 +268,9 @@ def test_label_rates_are_compared_and_told() -> None:
     assert apart.result.cut is not None
     labels = apart.result.cut.exploration.labels
     assert labels is not None
-    assert labels.p_value < 1e-6
-    assert labels.explored[0] / labels.explored[1] == pytest.approx(0.9, abs=0.1)
-    assert labels.cut[0] / labels.cut[1] == pytest.approx(0.3, abs=0.1)
+    assert labels["p_value"] < 1e-6
+    assert labels["explored"][0] / labels["explored"][1] == pytest.approx(0.9, abs=0.1)
+    assert labels["cut"][0] / labels["cut"][1] == pytest.approx(0.3, abs=0.1)
     assert any("labelled NOT ALIKE" in note for note in apart.result.notes)
     assert any("labelled alike" in note for note in alike.result.notes)
     whole = compared(live(scores), policies=("fixed-2",), resamples=2)
@@ -293,7 +293,7 @@ def test_labels_that_hang_on_what_was_recorded_are_warned_of() -> None:
         assert bool(cut.exploration.unlike) == any(
             "UNLIKE" in note for note in cut.exploration.notes()
         )
-        return tuple(one.name for one in cut.exploration.unlike)
+        return tuple(one["name"] for one in cut.exploration.unlike)
 
     assert unlike(0.2) == ("sure",)
     assert unlike(0.6) == ()
