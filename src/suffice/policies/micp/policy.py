@@ -197,8 +197,6 @@ class MiCPPolicy:
                 alpha=self.alpha,
                 match=self.match,
                 shows_all=self.clusters.by == "string",
-                stop_on=self.stop_on,
-                penalty=self.penalty,
             ),
             max_rounds=self.rounds,
             earliest=next(
