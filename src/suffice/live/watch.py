@@ -312,11 +312,6 @@ class Watch:
         writer = self._watching.writer
         return writer is None or writer.closed
 
-
-    @property
-    def busy(self) -> bool:
-        """Whether a loop is under way."""
-        return bool(self._watching.under_way)
     @property
     def counts(self) -> WatchCounts:
         """What was seen so far, in this process."""

@@ -24,6 +24,7 @@ from suffice.serve.forms import (
 from suffice.serve.guard import Door, application
 from suffice.serve.loops import Loops
 from suffice.serve.service import Served, Service
+from suffice.serve.settings import SecuritySettings
 
 _DRAINED_S = 2.0  # at least, whatever a request may take
 
@@ -36,7 +37,7 @@ def make_app(
     beside: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
     clock: Callable[[], float] = time.monotonic,
 ) -> FastAPI:
-    """The application of a service; ``app.state.loops`` are the loops that are followed."""
+    """The application of a service, open to anybody without a door; ``app.state.loops`` are followed."""
     loops = Loops(service, clock)
 
     @asynccontextmanager
@@ -47,11 +48,13 @@ def make_app(
             await service.drain(max(service.limits.seconds, _DRAINED_S))
             service.close()
 
+    anybody = Door(
+        settings=SecuritySettings(hosts=("*",)), body_bytes=service.limits.body_bytes
+    )
     app = application(
         [answer_router(service), decision_router(service), loops.router, *routers],
-        door,
+        door or anybody,
         lifespan=lifespan,
-        body_bytes=service.limits.body_bytes,
     )
     app.state.loops = loops
     return app

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from fastapi import Depends, Header, Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from suffice.contracts import Message
 from suffice.errors import unknown_name
@@ -53,6 +53,21 @@ class Turn(Open):
     type: Literal["message"] = "message"
     role: Literal["system", "developer", "user", "assistant"]
     content: str | list[Part] | None = None
+
+
+class PlainText(Open):
+    """A form of the answer."""
+
+    type: Literal["text"]
+
+
+def _empty(value: Any) -> Any:
+    if value:
+        raise ValueError("must be left out: answers are texts from what is searched here")
+    return value
+
+
+Empty = Annotated[Any, AfterValidator(_empty)]
 
 
 class Asking(Open):
@@ -164,20 +179,9 @@ def _text_of(content: str | list[Part] | None, where: str, kinds: tuple[str, ...
     return "\n".join(part.text or "" for part in content or ())
 
 
-def check_extras(
-    extras: Mapping[str, Any], allowed: Mapping[str, tuple[Any, ...]]
-) -> tuple[str, ...]:
-    """A note of fields without effect; refused are those that change an answer's form or source."""
-    for name, values in allowed.items():
-        if extras.get(name) is not None and extras[name] not in values:
-            raise Refusal(
-                400,
-                f"{name} cannot be honoured: questions are answered in text from what is searched here; "
-                "leave it out",
-                code="unsupported_parameter",
-                param=name,
-            )
-    further = sorted(extras.keys() - allowed.keys())
+def _unread(asking: Asking) -> tuple[str, ...]:
+    """A note of the fields without effect."""
+    further = sorted(asking.model_extra or ())
     return (f"without effect: {', '.join(further)[:200]}",) if further else ()
 
 
@@ -322,23 +326,6 @@ class Form:
 
 
 # --- /v1/chat/completions -------------------------------------------------------------------------
-_CHAT_ALLOWED: Mapping[str, tuple[Any, ...]] = {
-    "n": (1,),
-    "tools": ([],),
-    "functions": ([],),
-    "tool_choice": ("none", "auto"),
-    "logprobs": (False,),
-    "top_logprobs": (0,),
-    "response_format": ({"type": "text"},),
-    "stop": ([], ""),
-    "logit_bias": ({},),
-    "audio": (),
-    "modalities": (["text"],),
-    "prediction": (),
-    "web_search_options": (),
-}
-
-
 class StreamOptions(Open):
     """What a stream ends with."""
 
@@ -346,7 +333,7 @@ class StreamOptions(Open):
 
 
 class ChatRequest(Asking):
-    """Messages of which the user's last is the question."""
+    """Messages of which the user's last is the question; an answer is text from what is searched here."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -356,11 +343,23 @@ class ChatRequest(Asking):
 
     messages: list[Turn] = Field(min_length=1)
     stream_options: StreamOptions | None = None
+    n: Literal[1] | None = None
+    tools: Empty = None
+    functions: Empty = None
+    tool_choice: Literal["none", "auto"] | None = None
+    logprobs: Literal[False] | None = None
+    top_logprobs: Literal[0] | None = None
+    response_format: PlainText | None = None
+    stop: Empty = None
+    logit_bias: Empty = None
+    audio: None = None
+    modalities: list[Literal["text"]] | None = None
+    prediction: None = None
+    web_search_options: None = None
 
     def asked(self) -> Asked:
-        """The question; an answer in another form than text is refused."""
-        notes = check_extras(self.model_extra or {}, _CHAT_ALLOWED)
-        return conversation_of(self.messages, "messages", ("text",), notes)
+        """The question."""
+        return conversation_of(self.messages, "messages", ("text",), _unread(self))
 
 
 class Completion(Form):
@@ -420,21 +419,13 @@ class Completion(Form):
 
 
 # --- /v1/responses --------------------------------------------------------------------------------
-_RESPONSE_ALLOWED: Mapping[str, tuple[Any, ...]] = {
-    "previous_response_id": (),
-    "conversation": (),
-    "prompt": (),
-    "background": (False,),
-    "top_logprobs": (0,),
-    "text.format": ({"type": "text"},),
-}
 _RESULTS = "file_search_call.results"
 
 
 class TextForm(Open):
     """In which form the answer is wanted: as text."""
 
-    format: dict[str, Any] | None = None
+    format: PlainText | None = None
 
 
 class Search(Open):
@@ -459,11 +450,15 @@ class ResponseRequest(Asking):
     include: list[str] | None = None
     tools: list[Tool] | None = None
     text: TextForm | None = None
+    previous_response_id: None = None
+    conversation: None = None
+    prompt: None = None
+    background: Literal[False] | None = None
+    top_logprobs: Literal[0] | None = None
 
     def asked(self) -> Asked:
-        """The question; an answer of another source or form is refused."""
-        form = None if self.text is None else self.text.format
-        notes = check_extras({**(self.model_extra or {}), "text.format": form}, _RESPONSE_ALLOWED)
+        """The question."""
+        notes = _unread(self)
         if self.instructions:
             notes = (SYSTEM_UNREAD, *notes)
         if isinstance(self.input, str):

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import to_json
 from typing_extensions import Required
 
-from suffice.errors import DataError, SufficeError
+from suffice.errors import DataError
 from suffice.live.loop import Loop
 from suffice.live.watch import Watch
 from suffice.serve.decisions import (

@@ -277,7 +277,8 @@ class Service:
         """Close what policies that are in force no more left behind, at the second look without a question."""
         with self._lock:
             used = [watch for one in self.policies.values() for watch in (one.watch, one.follows)]
-            idle = [one for one in self._watches if not (one in used or one.busy or one.closed)]
+            open_ones = [one for one in self._watches if not (one in used or one.closed)]
+        idle = [one for one in open_ones if not one._watching.under_way]  # noqa: SLF001
         for watch in self._idle:
             if watch in idle:
                 watch.close()
