@@ -21,7 +21,6 @@ from suffice.errors import SufficeError, UsageError
 from suffice.measures.costs import CostAxis
 from suffice.measures.measures import Measures
 from suffice.measures.seen import record_banners
-from suffice.monitor.following import EARLIEST
 from suffice.monitor.production import Production, ProductionSettings
 from suffice.policies.defaults import EVAL_SPLIT
 from suffice.policies.file import policy_hash
@@ -250,10 +249,7 @@ class RecordView:
         production = Production(
             candidate.policy, ProductionSettings(max_rounds=candidate.max_rounds)
         )
-        asked = list(production.reading.questions(self.traces))
-        for question in sorted(asked, key=lambda one: one.time or EARLIEST):
-            production.take(question)
-        production.counts["others"] += self.n_questions - len(asked)
+        production.read([(self.traces, self.traces.question_ids)])
         self.columns.watched[candidate.hash] = production
 
     def _build_policies(self) -> None:
