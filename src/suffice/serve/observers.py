@@ -128,6 +128,9 @@ class Metrics:
 
 
 # --- spans ---------------------------------------------------------------------------------------
+_Begun = tuple[int, QuestionBegun, list[tuple[int, RoundEnded]]]  # with the nanoseconds of each
+
+
 class Spans:
     """An observer that makes the spans of a question when it ends, for ``exporter`` or the collector.
 
@@ -151,41 +154,37 @@ class Spans:
         self._tracer = self._provider.get_tracer("suffice")
         self._api = require("opentelemetry.trace", **wanted)
         self._privacy = None if texts else Privacy("no-texts")
-        self._open: dict[str, list[tuple[int, QuestionBegun | RoundEnded]]] = {}  # when, and what
+        self._open: dict[str, _Begun] = {}
 
     def on(self, event: Event) -> None:
         """Keep what happens to a question, and export it at its end."""
         if isinstance(event, QuestionBegun):
-            self._open[event.trace_id] = [(time.time_ns(), event)]
+            self._open[event.trace_id] = time.time_ns(), event, []
         elif isinstance(event, RoundEnded):
-            self._open.get(event.trace_id, []).append((time.time_ns(), event))
-        elif (told := self._open.pop(event.trace_id, None)) is not None:
-            self._export(told, event)
+            if event.trace_id in self._open:
+                self._open[event.trace_id][2].append((time.time_ns(), event))
+        elif event.trace_id in self._open:
+            self._export(self._open.pop(event.trace_id), event)
 
     def close(self) -> None:
         """Export what is finished."""
         self._provider.shutdown()
 
-    def _export(
-        self, told: Sequence[tuple[int, QuestionBegun | RoundEnded]], ended: QuestionEnded
-    ) -> None:
-        now, begun = told[0]
-        if not isinstance(begun, QuestionBegun):
-            return
+    def _export(self, held: _Begun, ended: QuestionEnded) -> None:
+        now, begun, ran = held
         question = Question(id=begun.trace_id, text=begun.text)
         veiled = None if self._privacy is None else self._privacy.question(question, Gold())
         root = self._tracer.start_span("invoke_agent", start_time=now)
         within = self._api.set_span_in_context(root)
         rounds: list[Round] = []
-        for moment, event in told[1:]:
-            if isinstance(event, RoundEnded):
-                began, now = max(now, moment - int(event.took_s * _SECOND)), moment
-                rounds.append(event.round if veiled is None else veiled.named(event.round))
-                for step in steps_of(rounds[-1], began, now, model=begun.model or None):
-                    span = self._tracer.start_span(
-                        step.name, within, start_time=step.start, attributes=dict(step.attributes)
-                    )
-                    span.end(step.end)
+        for moment, event in ran:
+            began, now = max(now, moment - int(event.took_s * _SECOND)), moment
+            rounds.append(event.round if veiled is None else veiled.named(event.round))
+            for step in steps_of(rounds[-1], began, now, model=begun.model or None):
+                span = self._tracer.start_span(
+                    step.name, within, start_time=step.start, attributes=dict(step.attributes)
+                )
+                span.end(step.end)
         if rounds:
             record = QuestionRecord(
                 question=question if veiled is None else veiled.question,
