@@ -842,22 +842,10 @@ def record_reading_cases() -> Iterator[Case]:
 
 
 def monitor_cases() -> Iterator[Case]:
-    """Kept and broken promises, states, stdin."""
-    for answers in ("good", "fallen", "labelled", "plain", "invalid"):
-        command = f"monitor in/policies/watched.json in/{answers}.jsonl"
-        yield case(
-            f"monitor/{answers}", command, f"{command} --json --fail-on-alarm --skip-invalid"
-        )
-    watch = "monitor in/policies/watched.json"
-    yield case(
-        "monitor/state",
-        f"{watch} in/good.jsonl --state s.json --json",
-        f"{watch} in/fallen.jsonl --state s.json --level 0.2 --seed 1",
-        f"{watch} in/fallen.jsonl --state s.json",
-    )
-    yield case("monitor/micp", "monitor in/policies/micp.json in/good.jsonl --json")
-    text = "".join(json.dumps({"covered": n % 3 > 0}) + "\n" for n in range(60))
-    yield case("monitor/stdin", f"{watch} - --fail-on-alarm", stdin=text)
+    """A record under a policy, with and without a record that is the past."""
+    watch = "monitor in/rich.parquet --policy in/policies/fixed.json"
+    yield case("monitor/record", watch, f"{watch} --first 2 --json --fail-on-alarm")
+    yield case("monitor/reference", f"{watch} --reference in/rich.parquet --alarms - --json")
 
 
 # --- cases: running ------------------------------------------------------------------------------
@@ -1256,11 +1244,8 @@ def wrong_reading_cases() -> Iterator[Case]:
     )  # fmt: skip
     yield case("wrong/monitor", *(
         f"monitor {options}" for options in (
-            "in/policies/fixed.json in/good.jsonl", "missing.json in/good.jsonl", "in/policies/watched.json missing.jsonl",
-            "in/policies/watched.json in", "in/policies/watched.json in/good.jsonl --level 0",
-            "in/policies/watched.json in/good.jsonl --level 1", "in/policies/watched.json in/invalid.jsonl",
-            "in/policies/watched.json in/good.jsonl --state in/invalid.jsonl", "in/policies/watched.json",
-            "in/policies/micp-published.json in/plain.jsonl", "in/policies/gate.json in/good.jsonl",
+            "in/rich.parquet", "missing --policy in/policies/fixed.json", "in/rich.parquet --policy missing.json",
+            "in/rich.parquet --policy in/policies/fixed.json --level 0", "in/rich.parquet --policy in/policies/fixed.json --metric best",
         )
     ))  # fmt: skip
 
@@ -1558,12 +1543,10 @@ def api_monitors() -> object:
     scores = suffice.ExchangeabilityMonitor([0.1 * (n % 7) for n in range(50)], seed=3)
     said = [repr(coverage.update(n % 3 > 0)) for n in range(40)]
     told = [repr(scores.update(0.6 + 0.01 * n)) for n in range(40)]
-    again = [type(one).from_json(one.to_json()).to_json() for one in (coverage, scores)]
     return {
         "coverage": said,
         "scores": told,
-        "state": [coverage.to_json(), scores.to_json()],
-        "again": again,
+        "capital": [coverage.capital, scores.capital],
     }
 
 
