@@ -8,32 +8,10 @@ from typing import Any
 from tests.html_reader import Page
 
 from suffice.report.searches import search_section
-from suffice.results.formats import bracket, decimal, p_value, percent, signed
+from suffice.results.formats import bracket, percent
 from suffice.stats.intervals import Interval
 
 TABLE = "Rules found, best on tune first"
-FRONT = "Pareto front, cheapest first"
-
-
-def test_every_rule_shown_has_the_searchs_numbers(gathered: Any) -> None:
-    found = gathered.parts["search"]
-    tables = Page.of(search_section(found).html()).tables
-    for number, (each, row) in enumerate(zip(found.listed[:15], tables[TABLE][1:], strict=True), 1):
-        assert row[0] == f"{number}{each.rule}{' front' if each.pareto else ''}"
-        assert row[1:] == [
-            percent(each.tune_score),
-            f"{percent(each.f1)} {bracket(each.interval)}",
-            percent(each.em),
-            decimal(each.mean_rounds),
-            decimal(each.cost),
-            f"{signed(each.delta.estimate)} {bracket(each.delta)}",
-            p_value(each.p_holm),
-            str(each.ways),
-        ]
-    front = sorted((each for each in found.rules if each.pareto), key=lambda each: each.tune_cost)
-    assert [row[0][1:] for row in tables[FRONT][1:]] == [each.rule for each in front]
-    costs = [each.tune_cost for each in front]
-    assert costs == sorted(costs)
 
 
 def test_naive_intervals_only_when_asked(gathered: Any) -> None:

@@ -7,44 +7,9 @@ from typing import Any
 
 from tests.html_reader import Page
 
-from suffice.report.section import marked
 from suffice.report.worth import signals_section
-from suffice.results.formats import decimal, estimated, percent, points
 
-TITLES = ("What are the signals worth here?", "Cohen's d")
 HOSTILE = "<img src=x onerror=alert(1)>"
-
-
-def test_every_figure_is_the_diagnostics(gathered: Any) -> None:
-    parts = gathered.parts
-    policies = marked(gathered.comparison.result)
-    section = signals_section(parts["diagnostics"], parts["types"], policies)
-    tables = Page.of(section.html()).tables
-    areas, distances = (
-        {row[0]: row for caption in tables if caption.startswith(title) for row in tables[caption]}
-        for title in TITLES
-    )
-    assert len(areas) == len(distances) == len(parts["diagnostics"].signals) + 1
-    low = any(signal["direction"] == "low" for signal in parts["diagnostics"].signals)
-    for signal in parts["diagnostics"].signals:
-        on_parts = [signal["parts"][name] for name in ("tune", "eval")]
-        assert areas[signal["name"]][1 + low :] == [
-            "" if signal["use"] == "unknown" else signal["use"],
-            *(estimated(on["auroc"]) for on in on_parts),
-            estimated(signal["drift_auroc"], sign=True),
-            *(f"{100 * on['defined']:.0f}" for on in on_parts),
-        ]
-        assert areas[signal["name"]][1 : 1 + low] == ["low" * (signal["direction"] == "low")][:low]
-        assert distances[signal["name"]][1:] == [
-            *(estimated(on["d_signed"], sign=True) for on in on_parts),
-            estimated(signal["drift_d"], sign=True),
-        ]
-    for part in ("tune", "eval"):
-        by_round = {row[0]: row[1:] for row in tables[f"AUROC by round on {part}."]}
-        for signal in parts["diagnostics"].signals:
-            assert by_round[signal["name"]] == [
-                decimal(on["auroc"].estimate) for on in signal["parts"][part]["rounds"]
-            ]
 
 
 def test_correlations_are_the_lower_triangle(gathered: Any) -> None:
@@ -57,27 +22,6 @@ def test_correlations_are_the_lower_triangle(gathered: Any) -> None:
         shown = ["-" if each is None else f"{100 * each:z.0f}" for each in rho[:row]]
         assert cells[2 : 2 + row] == shown
         assert not any(cells[2 + row :])
-
-
-def test_types_and_policies(gathered: Any) -> None:
-    parts = gathered.parts
-    html = signals_section(
-        parts["diagnostics"], parts["types"], marked(gathered.comparison.result)
-    ).html()
-    tables = Page.of(html).tables
-    (rows,) = (tables[name][1:] for name in tables if name.startswith("Policies by question type"))
-    assert len(rows) == sum(len(kind["policies"]) for kind in parts["types"])
-    kind, each = parts["types"][0], parts["types"][0]["policies"][1]
-    assert rows[1] == [
-        "bridge",
-        "1fixed-1",
-        str(kind["labelled"]),
-        percent(each["em"]),
-        percent(each["f1"]),
-        decimal(each["mean_rounds"]),
-        points(each["delta_f1"]),
-    ]
-    assert rows[0][-1] == "baseline"
 
 
 def test_hostile_names_stay_text(gathered: Any) -> None:

@@ -5,29 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from tests.html_reader import Page
 
 from suffice.report.searches import thresholds_section
-from suffice.results.formats import decimal, percent, signed
-
-
-def test_every_threshold_stands_in_the_table(gathered: Any) -> None:
-    sweep = gathered.parts["sweep"]
-    rows = Page.of(thresholds_section(sweep).html()).tables[sweep.settings.rule]
-    for each, row in zip(sweep.points, rows[1:], strict=True):
-        assert row[0] == f"{each['threshold']:g}"
-        assert ("chosen" in row[-1]) == (each["threshold"] == sweep.chosen)
-        assert row[1:-1] == [
-            percent(each["tune_f1"]),
-            percent(each["tune_standard_error"]),
-            decimal(each["tune_rounds"]),
-            decimal(each["tune_cost"]),
-            signed(each["gain_per_round"]),
-            percent(each["eval_f1"]),
-            percent(each["eval_em"]),
-            decimal(each["eval_rounds"]),
-            decimal(each["eval_cost"]),
-        ]
 
 
 def test_the_band_encloses_tune_f1(gathered: Any) -> None:
