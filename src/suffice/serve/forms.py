@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from fastapi import Depends, Header, Request, Response
+from fastapi import Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from suffice.contracts import Message
-from suffice.errors import unknown_name
 from suffice.live.ask import Answered
 from suffice.serve.guard import Refusal
-from suffice.serve.service import Served, Service, Wanted
+from suffice.serve.service import PREFIX, Served, Service, Wanted
 from suffice.serve.under_way import (
     Done,
     Endpoint,
@@ -29,7 +28,6 @@ from suffice.serve.under_way import (
 )
 from suffice.trace.rounds.records import Passage, Round
 
-PREFIX = "suffice/"
 _MOST_HEADER = 400  # letters of a value
 SYSTEM_UNREAD = "system messages and instructions were not read"
 
@@ -84,32 +82,6 @@ class Asking(Open):
         raise NotImplementedError
 
 
-class AnswerReply(Open):
-    """An answer in OpenAI's form; ``suffice`` says how it came about."""
-
-    id: str
-    object: str
-    model: str
-    suffice: dict[str, Any]
-
-
-async def _of_headers(
-    x_suffice_policy: Annotated[str | None, Header(description="which policy decides")] = None,
-    x_suffice_max_rounds: Annotated[
-        int | None, Header(ge=1, description="at most so many rounds")
-    ] = None,
-    x_suffice_budget_usd: Annotated[
-        float | None, Header(gt=0, lt=1e9, description="at most so many US dollars")
-    ] = None,
-) -> Wanted:
-    return Wanted(
-        policy=x_suffice_policy, max_rounds=x_suffice_max_rounds, budget_usd=x_suffice_budget_usd
-    )
-
-
-OfHeaders = Annotated[Wanted, Depends(_of_headers)]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     """A question read from a request, and what of the request was not taken into account."""
@@ -122,23 +94,6 @@ class Asked:
 def model_id(served: Served) -> str:
     """What a client names a policy by."""
     return f"{PREFIX}{served.name}"
-
-
-def wanted_of(asking: Asking, headers: Wanted, service: Service) -> Wanted:
-    """Policy and limits that a request asks for: headers hold before ``suffice``, both before the model."""
-    name = None
-    if asking.model not in (None, "", PREFIX.rstrip("/")):
-        name = str(asking.model).removeprefix(PREFIX)
-        if name not in service.policies:
-            known = [f"{PREFIX}{policy}" for policy in service.policies]
-            said = unknown_name("model", str(asking.model)[:100], known)
-            raise Refusal(404, said, code="model_not_found", param="model")
-    stated: dict[str, Any] = {"policy": name}
-    for wanted in (asking.suffice, headers):
-        stated |= {} if wanted is None else wanted.model_dump(exclude_none=True)
-    if stated["policy"] is not None:
-        stated["policy"] = stated["policy"].removeprefix(PREFIX)
-    return Wanted.model_validate(stated)
 
 
 def conversation_of(
@@ -231,13 +186,10 @@ def suffice_object(under_way: UnderWay, answered: Answered, asked: Asked) -> dic
     }
 
 
-def usage_object(
-    tokens: Tokens, names: tuple[str, str] = ("prompt", "completion")
-) -> dict[str, Any] | None:
+def usage_object(tokens: Tokens, read: str = "prompt", made: str = "completion") -> Any:
     """Usage of all rounds; ``None``: not all is known."""
     if tokens.prompt is None or tokens.completion is None:
         return None
-    read, made = names
     return {
         f"{read}_tokens": tokens.prompt,
         f"{read}_tokens_details": {"cached_tokens": tokens.cached or 0},
@@ -246,9 +198,7 @@ def usage_object(
     }
 
 
-as_line: Callable[[Mapping[str, Any]], str] = json.JSONEncoder(
-    ensure_ascii=False, separators=(",", ":")
-).encode
+as_line = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 """JSON in a line."""
 
 
@@ -274,7 +224,7 @@ class Form:
         asked = body.asked()
         under_way = await service.ask(
             asked.question,
-            wanted_of(body, headers, service),
+            service.wanted(body.model, body.suffice, headers),
             endpoint=cls.endpoint,
             earlier=asked.earlier,
             streams=bool(body.stream),
@@ -511,8 +461,7 @@ class SearchedResponse(Form):
             "usage": None if done is None else _usage(done.tokens),
         }
         if done is not None:
-            said = suffice_object(self.under_way, done.answered, self.asked)
-            document["suffice"] = said
+            document["suffice"] = suffice_object(self.under_way, done.answered, self.asked)
         return document
 
     def _search(self, number: int, found: Round | None, status: str) -> dict[str, Any]:

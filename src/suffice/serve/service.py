@@ -31,6 +31,7 @@ from suffice.serve.under_way import Endpoint, Event, Observer, UnderWay
 from suffice.trace.rounds.records import Question
 
 DEFAULT_POLICY = "default"
+PREFIX = "suffice/"  # of policies, where clients name them as models
 _LOG = logging.getLogger("suffice.serve")
 _LONGEST_RETRY_S = 60
 _REMEMBERED = 64
@@ -179,6 +180,21 @@ class Service:
             said = unknown_name("policy", name[:100], policies)
             raise Refusal(404, said, code=code, param="policy")
         return policies[name]
+
+    def wanted(self, model: str | None, *asked: Wanted | None) -> Wanted:
+        """What a request asks for: of several the last holds, and all hold before the model's name."""
+        stated: dict[str, Any] = {"policy": None}
+        if model not in (None, "", PREFIX.rstrip("/")):
+            stated["policy"] = str(model).removeprefix(PREFIX)
+            if stated["policy"] not in self.policies:
+                known = [f"{PREFIX}{policy}" for policy in self.policies]
+                said = unknown_name("model", str(model)[:100], known)
+                raise Refusal(404, said, code="model_not_found", param="model")
+        for wanted in asked:
+            stated |= {} if wanted is None else wanted.model_dump(exclude_none=True)
+        if stated["policy"] is not None:
+            stated["policy"] = stated["policy"].removeprefix(PREFIX)
+        return Wanted.model_validate(stated)
 
     def _made(self, name: str, source: StopPolicy | str | Path | None) -> Served:
         ground, notes, live = self.ground, list[str](), None
