@@ -20,7 +20,7 @@ from suffice.options import Option, as_share
 from suffice.policies.file import policy_hash
 from suffice.results.as_json import as_json, fields_as_json
 from suffice.results.formats import counted, percent
-from suffice.results.table import Cell, Column, Table, Value
+from suffice.results.table import Cell, Column, Described, Table, Value, table_of
 from suffice.results.tabular import Tabular
 from suffice.scoring import exact_match
 from suffice.stats.betting import MeanSequence, Monitor
@@ -44,6 +44,27 @@ _SAYS = {
 }
 KINDS = tuple(_SAYS)
 """Of alarms."""
+
+
+def _alarm_cell(test: Mapping[str, Any]) -> Cell:
+    at = test["alarmed_at"]
+    return Cell(None, "no") if at is None else Cell(at, f"at {at:,}", "bad")
+
+
+_TESTS: Sequence[Described] = (
+    ("kind", Column(name="watched")),
+    ("of", Column(name="of", head="")),
+    ("taken", Column(name="taken", kind="count")),
+    ("capital", Column(name="capital", kind="significant", digits=4)),
+    ("p_value", Column(name="p_value", kind="significant", digits=3, head="p-value")),
+    (_alarm_cell, Column(name="alarm", kind="count")),
+)
+_RELIABILITY: Sequence[Described] = (
+    (lambda part: f"{part['low']:.1f}-{part['high']:.1f}", Column(name="confidence")),
+    ("right.count", Column(name="labelled", kind="count")),
+    ("confidence", Column(name="stated", kind="percent", head="stated, %")),
+    ("right", Column(name="right", kind="percent", interval=True, head="right, %")),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -324,8 +345,8 @@ class Production(Tabular):
         raised = {alarm.kind for alarm in self.alarms}
         return {kind: float(kind in raised) for kind in KINDS}
 
-    def _tests(self) -> list[tuple[str, str, Monitor]]:
-        """Every test by betting: its kind, what it is of, and the monitor."""
+    def _tests(self) -> list[dict[str, Any]]:
+        """Where each test by betting stands; ``alarmed_at`` counts what it took, from 1."""
         tests: list[tuple[str, str, Monitor]] = [
             ("drift", name, monitor) for name, monitor in self._drift.items()
         ]
@@ -334,7 +355,17 @@ class Production(Tabular):
         tests.append(("exploration", "", self._stopping.draws))
         if self._coverage is not None:
             tests += [(kind, "", monitor) for kind, monitor in self._coverage.monitors.items()]
-        return tests
+        return [
+            {
+                "kind": kind,
+                "of": of,
+                "taken": monitor.seen,
+                "capital": monitor.capital,
+                "p_value": monitor.p_value,
+                "alarmed_at": monitor.alarmed_at,
+            }
+            for kind, of, monitor in tests
+        ]
 
     @property
     def rounds_saved(self) -> float | None:
@@ -365,17 +396,7 @@ class Production(Tabular):
             **self.counts,
             "waiting_for_labels": len(self._waiting),
             "alarm": bool(self.alarms),
-            "tests": [
-                {
-                    "kind": kind,
-                    "of": of,
-                    "taken": monitor.seen,
-                    "capital": monitor.capital,
-                    "p_value": monitor.p_value,
-                    "alarmed_at": monitor.alarmed_at,
-                }
-                for kind, of, monitor in self._tests()
-            ],
+            "tests": self._tests(),
             "stopped_early": self._stopping.means["early"].at(self.settings.level),
             "loss": self._stopping.loss,
             "saved": self._stopping.saved,
@@ -390,40 +411,16 @@ class Production(Tabular):
         """The tests, what stopping loses and saves, and reliability where there are labels."""
         tables = [self._tests_table(), self._stopping_table()]
         if reliability := self._reliability():
-            columns = (
-                Column(name="confidence"),
-                Column(name="labelled", kind="count"),
-                Column(name="stated", kind="percent", head="stated, %"),
-                Column(name="right", kind="percent", interval=True, head="right, %"),
-            )
-            rows: list[list[Value]] = [
-                [
-                    f"{part['low']:.1f}-{part['high']:.1f}",
-                    part["right"].count,
-                    part["confidence"],
-                    part["right"],
-                ]
-                for part in reliability
-            ]
             title = "How often labelled answers are right, by the policy's confidence."
-            tables.append(Table(name="reliability", title=title, columns=columns, rows=rows))
+            tables.append(table_of("reliability", reliability, _RELIABILITY, title))
         return tuple(tables)
 
     def _tests_table(self) -> Table:
-        columns = (
-            Column(name="watched"),
-            Column(name="of", head=""),
-            Column(name="taken", kind="count"),
-            Column(name="capital", kind="significant", digits=4),
-            Column(name="p_value", kind="significant", digits=3, head="p-value"),
-            Column(name="alarm", kind="count"),
-        )
-        rows: list[list[Value]] = []
-        for kind, of, monitor in self._tests():
-            if monitor.seen or kind not in ("calibration", "exploration"):
-                at = monitor.alarmed_at
-                told = Cell(None, "no") if at is None else Cell(at, f"at {at:,}", "bad")
-                rows.append([kind, of, monitor.seen, monitor.capital, monitor.p_value, told])
+        told = [
+            test
+            for test in self._tests()
+            if test["taken"] or test["kind"] not in ("calibration", "exploration")
+        ]
         notes = []
         if self._lacking:
             notes.append(
@@ -448,7 +445,7 @@ class Production(Tabular):
         )
         if counts["others"]:
             title += f"\n{counted(counts['others'], 'question')} of another policy passed over."
-        return Table(name="tests", title=title, columns=columns, rows=rows, notes=notes, names=2)
+        return replace(table_of("tests", told, _TESTS, title, notes), names=2)
 
     def _stopping_table(self) -> Table:
         columns = (
