@@ -76,6 +76,7 @@ class Operation:
         self._service = service
         self._ends = threading.Event()
         self._reloading = threading.Lock()
+        self._refused = ""  # why tokens were not taken up when they were last read
         self._held = ExitStack()
         service.observers = (self.metrics,)
         own = settings.operation
@@ -172,17 +173,25 @@ class Operation:
                 _LOG.warning("policy %s is taken up anew", name)
             for name, why in refused.items():
                 _LOG.error("policy %s stays as it was: %s", name, why)
-            if self.settings.security.tokens is not None:
-                self._read_tokens(Path(self.settings.security.tokens))
+            refusal = self._read_tokens()
+            if refusal and refusal != self._refused:
+                _LOG.error("tokens stay as they were: %s", refusal)
+            self._refused = refusal
 
-    def _read_tokens(self, file: Path) -> None:
-        """Those that were made or taken out hold at once; a file of none, or a broken one, opens nothing."""
-        tokens = read_tokens(file)
+    def _read_tokens(self) -> str:
+        """Take up tokens that were made or taken out; why not: a broken file, or one of none, opens nothing."""
+        if self.settings.security.tokens is None:
+            return ""
+        try:
+            tokens = read_tokens(Path(self.settings.security.tokens))
+        except SufficeError as error:
+            return str(error)
         if self.door.tokens and not tokens:
-            raise UsageError(f"tokens stay as they were: {file} holds none")
+            return "the file holds none"
         if tokens != self.door.tokens:
             self.door.tokens = tokens
             _LOG.warning("tokens are taken up anew: %s", ", ".join(tokens))
+        return ""
 
     # --- while it runs -------------------------------------------------------------------------------
     @asynccontextmanager

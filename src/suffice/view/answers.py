@@ -207,13 +207,11 @@ def rows_shown(view: RecordView, rows: Rows, policies: Sequence[PolicyColumns]) 
                 "type": kind and visible(kind),
                 "split": split_names[view.splits.codes[row]],
                 "rounds": int(traces.last_rounds[row]),
-                "right": None
-                if em is None
-                else [_flag(v) for v in em[number][: traces.last_rounds[row]]],
+                "right": None if em is None else em[number][: traces.last_rounds[row]],
                 "stops": [
                     [
                         int(one.stops[row]),
-                        _flag(one.em[row]),
+                        one.em[row],
                         one.score[row],
                         None if one.cost is None else one.cost[row],
                     ]
@@ -228,10 +226,6 @@ def _texts(held: Texts, rows: Rows) -> list[str | None]:
     codes = held.codes[rows]
     shown: list[str | None] = held.distinct.take(pa.array(codes, mask=codes < 0)).to_pylist()
     return shown
-
-
-def _flag(value: float) -> int | None:
-    return None if np.isnan(value) else int(value)
 
 
 _LONGEST = 100_000  # characters of a text that is shown
