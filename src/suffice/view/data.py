@@ -170,8 +170,8 @@ class RecordView:
         """Measure nothing more after what is under way."""
         self._ended = True
 
-    def work(self, only_signals: Sequence[str] | None = None) -> None:
-        """Measure everything, the most needed first; ``only_signals``: no others."""
+    def work(self) -> None:
+        """Measure everything, the most needed first."""
         steps: list[_Task] = [
             ("scoring answers", self._score),
             ("building policies", self._build_policies),
@@ -189,13 +189,12 @@ class RecordView:
                 trouble.append(f"{doing}: {error}")
             done += 1
             if done == 3:
-                steps += self._later(only_signals)
+                steps += self._later()
         self.progress = Progress(done=done, of=done, doing="", trouble=tuple(trouble))
 
-    def _later(self, only: Sequence[str] | None) -> list[_Task]:
+    def _later(self) -> list[_Task]:
         """Signals that policies do not read, then what a watch of those that ran says."""
-        names = given_signals(self.traces) if only is None else only
-        names = [name for name in names if name not in self.signals]
+        names = [name for name in given_signals(self.traces) if name not in self.signals]
         step = _AT_A_TIME if self.n_questions > SUMS_ABOVE else max(1, len(names))
         parts = [tuple(names[start : start + step]) for start in range(0, len(names), step)]
         ran = self.ran() if self.watches else []
