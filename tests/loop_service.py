@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -11,8 +9,8 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
-import uvicorn
 from fastapi import FastAPI
+from tests.serving import running
 
 from suffice.contracts import StopPolicy
 from suffice.policies.file import save_policy
@@ -56,15 +54,5 @@ def loop_app(
 @contextmanager
 def listening(record: Path | None = None) -> Iterator[int]:
     """A port at which the routes of loops are served in this process."""
-    server = uvicorn.Server(uvicorn.Config(loop_app(record), port=0, log_level="warning"))
-    opened = socket.create_server(("127.0.0.1", 0))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [opened]})
-    thread.start()
-    try:
-        while not server.started:
-            time.sleep(0.005)
-        yield opened.getsockname()[1]
-    finally:
-        server.should_exit = True
-        thread.join(20)
-        opened.close()
+    with running(loop_app(record)) as port:
+        yield port

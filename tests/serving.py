@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from suffice.contracts import ChatModel, Retriever, StopPolicy
 from suffice.live.ask import AskSettings
@@ -78,17 +78,24 @@ def chat(asked: Any, **fields: Any) -> Any:
 
 
 @contextmanager
-def listening(served: Service) -> Iterator[str]:
-    """The base URL of a service that listens in a thread."""
+def running(app: Any, lifespan: Literal["on", "off"] = "on") -> Iterator[int]:
+    """The port of an application that a thread of this process runs."""
     import uvicorn
 
-    config = uvicorn.Config(make_app(served), port=0, log_level="warning")
-    server = uvicorn.Server(config)
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", lifespan=lifespan))
     thread = threading.Thread(target=server.run)
     thread.start()
     while not server.started:
         time.sleep(0.005)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    yield f"http://127.0.0.1:{port}/v1"
-    server.should_exit = True
-    thread.join()
+    try:
+        yield server.servers[0].sockets[0].getsockname()[1]
+    finally:
+        server.should_exit = True
+        thread.join(20)
+
+
+@contextmanager
+def listening(served: Service) -> Iterator[str]:
+    """The base URL of a service that listens in a thread."""
+    with running(make_app(served)) as port:
+        yield f"http://127.0.0.1:{port}/v1"

@@ -13,9 +13,9 @@ import pytest
 
 pytest.importorskip("uvicorn", reason="the extra 'serve' is missing")
 
-import uvicorn
 from tests.browser.visits import CHECK, DESK, OPEN, PHONE
 from tests.looked_at import HOSTILE, make_hostile, make_records
+from tests.serving import running
 
 from suffice.measures.measures import Measures
 from suffice.testing.traces import to_trace_set
@@ -53,16 +53,9 @@ def view() -> RecordView:
 @pytest.fixture(scope="module")
 def address(view: RecordView) -> Iterator[str]:
     shown = Shown(view)
-    config = uvicorn.Config(viewer_app(shown), port=0, log_level="error", lifespan="off")
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    yield f"http://127.0.0.1:{port}/"
-    shown.ended = server.should_exit = True
-    thread.join(5)
+    with running(viewer_app(shown), lifespan="off") as port:
+        yield f"http://127.0.0.1:{port}/"
+        shown.ended = True
 
 
 class Visitor:
