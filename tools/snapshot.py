@@ -1543,11 +1543,7 @@ def api_monitors() -> object:
     scores = suffice.ExchangeabilityMonitor([0.1 * (n % 7) for n in range(50)], seed=3)
     said = [repr(coverage.update(n % 3 > 0)) for n in range(40)]
     told = [repr(scores.update(0.6 + 0.01 * n)) for n in range(40)]
-    return {
-        "coverage": said,
-        "scores": told,
-        "capital": [coverage.capital, scores.capital],
-    }
+    return {"coverage": said, "scores": told, "capital": [coverage.capital, scores.capital]}
 
 
 def api_gate() -> object:

@@ -70,7 +70,6 @@ def test_a_run_document(tmp_path: Path) -> None:
     assert (caught.value.file, caught.value.column) == (str(file), "suffice.run")
 
 
-
 def test_what_an_imported_tool_said_stays_a_text() -> None:
     """A model's call with a name twice is kept as it was written, so that nothing is lost."""
     text = '{"query": "one", "query": "two"}'

@@ -168,8 +168,6 @@ def _bytes(value: object) -> int:
     return len(json_for_script(value).encode()) + 1
 
 
-
-
 def questions_section(material: Material) -> Shown:
     """Every question, round by round."""
     document, cuts = explorer(material.data, material.policies)

@@ -72,9 +72,7 @@ def make_app(
             await service.drain(max(service.limits.seconds, _DRAINED_S))
             service.close()
 
-    anybody = Door(
-        settings=SecuritySettings(hosts=("*",)), body_bytes=service.limits.body_bytes
-    )
+    anybody = Door(settings=SecuritySettings(hosts=("*",)), body_bytes=service.limits.body_bytes)
     app = application(
         [answer_router(service), decision_router(service), loops.router, *routers],
         door or anybody,

@@ -12,13 +12,12 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, Required
 
 from fastapi import APIRouter, Header, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import to_json
-from typing_extensions import Required
 
 from suffice.errors import DataError
 from suffice.live.loop import Loop
@@ -270,7 +269,8 @@ class Loops:
         request: Request,
         response: Response,
         idempotency_key: Annotated[
-            str, Header(max_length=200, description="a random text; repeated, it begins no second loop")
+            str,
+            Header(max_length=200, description="a random text; repeated, it begins no second loop"),
         ] = "",
         x_suffice_policy: PolicyHeader = None,
     ) -> LoopState:

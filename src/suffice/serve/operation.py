@@ -179,7 +179,7 @@ class Operation:
             self._refused = refusal
 
     def _read_tokens(self) -> str:
-        """Take up tokens that were made or taken out; why not: a broken file, or one of none, opens nothing."""
+        """Take up tokens that were made or taken out; why not: a broken file and one of none open nothing."""
         if self.settings.security.tokens is None:
             return ""
         try:

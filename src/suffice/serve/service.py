@@ -290,7 +290,7 @@ class Service:
         return tuple(changed), refused
 
     def _close_unused(self) -> None:
-        """Close what policies that are in force no more left behind, at the second look without a question."""
+        """Close what policies not in force any more left behind, at the second look without a question."""
         with self._lock:
             used = [watch for one in self.policies.values() for watch in (one.watch, one.follows)]
             open_ones = [one for one in self._watches if not (one in used or one.closed)]

@@ -173,8 +173,9 @@ def test_no_past_to_compare_with(scores: list[float], seed: Any) -> None:
 
 
 def test_scores_may_be_counted() -> None:
-    one, other = ExchangeabilityMonitor(PAST), ExchangeabilityMonitor(
-        {0.0: 6, 0.25: 3, 0.5: 1, 1.0: 1, math.nan: 1}
+    one, other = (
+        ExchangeabilityMonitor(PAST),
+        ExchangeabilityMonitor({0.0: 6, 0.25: 3, 0.5: 1, 1.0: 1, math.nan: 1}),
     )
     for score in (0.5, math.nan, 0.75):
         one.update(score)

@@ -84,12 +84,7 @@ def test_when_a_set_covers(
     seen = coverage(**({"clusters": MEANING} if by_meaning else {}))
     seen.take(given)
     seen.label(given, GOLD)
-    assert seen.counts == {
-        "answers": 1,
-        "labelled": 1,
-        "undecided": undecided,
-        "misses": misses,
-    }
+    assert seen.counts == {"answers": 1, "labelled": 1, "undecided": undecided, "misses": misses}
 
 
 def test_what_reaches_which_monitor() -> None:

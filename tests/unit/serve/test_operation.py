@@ -247,8 +247,6 @@ def alarms(client: TestClient) -> dict[str, float]:
     }
 
 
-
-
 def raised(client: TestClient) -> bool:
     """Whether an alarm is shown."""
     return any(alarms(client).values())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-
 from suffice.report.searches import thresholds_section
 
 
