@@ -585,7 +585,7 @@ def _result(passage: Passage, number: int) -> dict[str, Any]:
 
 def _usage(tokens: Tokens) -> dict[str, Any] | None:
     """Usage of all rounds; ``None``: not all is known."""
-    usage = usage_object(tokens, ("input", "output"))
+    usage = usage_object(tokens, "input", "output")
     if usage is not None:
         usage["input_tokens_details"]["cache_write_tokens"] = 0
         usage["output_tokens_details"] = {"reasoning_tokens": 0}
