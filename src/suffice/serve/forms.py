@@ -186,7 +186,9 @@ def suffice_object(under_way: UnderWay, answered: Answered, asked: Asked) -> dic
     }
 
 
-def usage_object(tokens: Tokens, read: str = "prompt", made: str = "completion") -> Any:
+def usage_object(
+    tokens: Tokens, read: str = "prompt", made: str = "completion"
+) -> dict[str, Any] | None:
     """Usage of all rounds; ``None``: not all is known."""
     if tokens.prompt is None or tokens.completion is None:
         return None

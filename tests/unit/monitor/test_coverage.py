@@ -81,7 +81,7 @@ def test_policies_that_do_not_say_on_what(fitted: dict[str, Any], column: str | 
 def test_when_a_set_covers(
     given: SetReturned, by_meaning: bool, misses: int, undecided: int
 ) -> None:
-    seen = coverage(**({"clusters": MEANING} if by_meaning else {}))
+    seen = coverage(clusters=MEANING) if by_meaning else coverage()
     seen.take(given)
     seen.label(given, GOLD)
     assert seen.counts == {"answers": 1, "labelled": 1, "undecided": undecided, "misses": misses}
