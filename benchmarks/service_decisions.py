@@ -55,10 +55,10 @@ def serve(listening: socket.socket) -> None:
     import uvicorn
 
     from suffice.serve.decisions import decision_router
-    from suffice.serve.guard import application
+    from suffice.serve.guard import Door, application
     from suffice.serve.service import Service
 
-    app = application([decision_router(Service(None, {"rule": POLICY}))])
+    app = application([decision_router(Service(None, {"rule": POLICY}))], Door())
     config = uvicorn.Config(app, log_level="warning", access_log=False)
     uvicorn.Server(config).run(sockets=[listening])
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
 from fastapi import FastAPI
-from tests.serving import port_of
+from tests.serving import running
 
 from suffice.contracts import StopPolicy
 from suffice.policies.file import save_policy
@@ -51,6 +51,8 @@ def loop_app(
     return make_app(loop_service(record, **further), clock=clock)
 
 
-def listening(record: Path | None = None) -> AbstractContextManager[int]:
+@contextmanager
+def listening(record: Path | None = None) -> Iterator[int]:
     """A port at which the routes of loops are served in this process."""
-    return port_of(loop_app(record))
+    with running(loop_app(record)) as port:
+        yield port

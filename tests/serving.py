@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from suffice.contracts import ChatModel, Retriever, StopPolicy
 from suffice.live.ask import AskSettings
@@ -78,16 +78,16 @@ def chat(asked: Any, **fields: Any) -> Any:
 
 
 @contextmanager
-def port_of(app: Any, **config: Any) -> Iterator[int]:
-    """The port at which an application is served in a thread."""
+def running(app: Any, lifespan: Literal["on", "off"] = "on") -> Iterator[int]:
+    """The port of an application that a thread of this process runs."""
     import uvicorn
 
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", **config))
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", lifespan=lifespan))
     thread = threading.Thread(target=server.run)
     thread.start()
+    while not server.started:
+        time.sleep(0.005)
     try:
-        while not server.started:
-            time.sleep(0.005)
         yield server.servers[0].sockets[0].getsockname()[1]
     finally:
         server.should_exit = True
@@ -97,5 +97,5 @@ def port_of(app: Any, **config: Any) -> Iterator[int]:
 @contextmanager
 def listening(served: Service) -> Iterator[str]:
     """The base URL of a service that listens in a thread."""
-    with port_of(make_app(served)) as port:
+    with running(make_app(served)) as port:
         yield f"http://127.0.0.1:{port}/v1"

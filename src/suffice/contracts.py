@@ -415,16 +415,11 @@ class CoveragePromise:
         When an answer is right.
     shows_all
         Whether each answer of a set stands for equal ones only; clusters by meaning may hold others.
-    stop_on, penalty
-        The score of a round: ``entropy`` (normalised, of its samples) or ``top-confidence`` (minus
-        the share of the largest cluster, less ``penalty`` times the entropy). Low: samples agree.
     """
 
     alpha: float
     match: Match = field(default_factory=Match)
     shows_all: bool = True
-    stop_on: str = "entropy"
-    penalty: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -659,6 +654,9 @@ class RecordedSets:
 @runtime_checkable
 class CoveragePolicy(SetPolicy, Protocol):
     """A policy whose answer sets are promised to hold the right answer: ``facts.coverage`` is set."""
+
+    def scores(self, table: PolicyTable) -> NDArray[np.float64]:
+        """What tells when its samples agree, (n_questions, n_rounds); low: they do, NaN: undefined."""
 
     def recorded_sets(
         self, traces: TraceSet, table: PolicyTable, stops: NDArray[np.int16]

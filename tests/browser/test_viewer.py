@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ pytest.importorskip("uvicorn", reason="the extra 'serve' is missing")
 
 from tests.browser.visits import CHECK, DESK, OPEN, PHONE
 from tests.looked_at import HOSTILE, make_hostile, make_records
-from tests.serving import port_of
+from tests.serving import running
 
 from suffice.measures.measures import Measures
 from suffice.testing.traces import to_trace_set
@@ -52,7 +53,7 @@ def view() -> RecordView:
 @pytest.fixture(scope="module")
 def address(view: RecordView) -> Iterator[str]:
     shown = Shown(view)
-    with port_of(viewer_app(shown), lifespan="off") as port:
+    with running(viewer_app(shown), lifespan="off") as port:
         yield f"http://127.0.0.1:{port}/"
         shown.ended = True
 
@@ -131,6 +132,29 @@ def test_a_rule_is_tried_while_it_is_typed(visitor: Visitor) -> None:
     link.click(delay=400)  # as long as a person's: nothing under the pointer may be replaced then
     page.locator(".found", has_text=f"{number} question").wait_for()
     assert "policy=what-if" in page.url
+
+
+def slowly(route: Any) -> None:
+    """Let the page wait for longer than a typed word does."""
+    time.sleep(0.5)
+    route.continue_()
+
+
+def test_a_word_half_typed_does_not_call_a_reader_back(visitor: Visitor) -> None:
+    page = visitor.go("?view=questions")
+    link = page.locator(".rows a").first
+    link.wait_for()
+    page.route("**/api/question/**", slowly)
+    page.evaluate("""() => {
+        const field = document.querySelector("#f-text");
+        field.value = "q01";
+        field.dispatchEvent(new Event("input", { bubbles: true }));
+        document.querySelector(".rows a").click();
+    }""")
+    page.locator(".timeline").wait_for()
+    page.wait_for_timeout(400)
+    assert page.locator(".timeline").count() == 1
+    assert "view=question&" in page.url
 
 
 def test_hostile_texts_are_shown_as_text(visitor: Visitor) -> None:

@@ -66,7 +66,7 @@ OTHERS = (
     "view own.parquet --bundle bundle",
     "sweep own.parquet --bootstrap 20",
     "choose own.parquet --out chosen --max-signals 1 --bootstrap 20",
-    "monitor policy.json answers.jsonl",
+    "monitor own.parquet --policy policy.json",
 )
 """What asks no server, and so should know nothing of a key."""
 

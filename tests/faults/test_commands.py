@@ -101,8 +101,7 @@ def test_under_conditions(fault: str, name: str, given: Path, clean: Clean, tmp_
         check_told(ended, *how.told)
     if ended.code not in ABORTED:
         assert not list(tmp_path.rglob("*.tmp"))
-    if name != "monitor":  # which goes on from its state
-        goes_on(words, given, tmp_path, whole)
+    goes_on(words, given, tmp_path, whole)
 
 
 @pytest.mark.slow
@@ -173,8 +172,7 @@ def test_twice_at_once(name: str, given: Path, clean: Clean, tmp_path: Path) -> 
     for end in ended:
         if end.code:
             check_told(end, "another recorder", "exists already", "is at it")
-    if name != "monitor":
-        goes_on(words, given, tmp_path, whole)
+    goes_on(words, given, tmp_path, whole)
 
 
 @pytest.mark.slow

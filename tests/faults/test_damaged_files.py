@@ -26,7 +26,6 @@ from suffice.contracts import GenerationRequest, StopPolicy
 from suffice.errors import SufficeError
 from suffice.live.controller import Controller
 from suffice.llm.connect import CachedModel
-from suffice.monitor.coverage import Watch, promise_of
 from suffice.policies.ab_rag.policy import ABRagPolicy
 from suffice.policies.file import load_policy, save_policy
 from suffice.policies.method import Weighted, weights_beside
@@ -243,26 +242,20 @@ def caches(folder: Path) -> Case:
 
 
 def states(folder: Path) -> Case:
-    """A loop's checkpoint, and what a monitor has seen."""
+    """A loop's checkpoint."""
     del folder
     controller = Controller(RulePolicy(rule="answer_stable and overlap > 0.9"), max_rounds=5)
     controller.start("Who?")
     for answer in ("Ann", "Bob"):
         controller.observe(Round(answer=answer, passages=(Passage(id=answer, text=answer),)))
-    promise = promise_of(fit_method("micp", read_traces(EXAMPLE), split="tune"))
-    watch = Watch(promise)
 
     def case(draw: random.Random) -> None:
-        which = draw.randrange(2)
-        text = damaged_json(watch.state() if which else controller.to_dict(), draw)
+        text = damaged_json(controller.to_dict(), draw)
         try:
             state = json.loads(text)
         except (ValueError, RecursionError):
             return  # its reader's to say
-        if which:
-            watch.resume(state)
-        else:
-            Controller.from_dict(state).observe(Round(answer="Bob"))
+        Controller.from_dict(state).observe(Round(answer="Bob"))
 
     return case
 

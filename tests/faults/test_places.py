@@ -18,7 +18,6 @@ from tests.faults.work import ALL, SHORT, WORKS, Clean, line, result
 
 import suffice
 from suffice.errors import SufficeError
-from suffice.monitor.coverage import read_state
 from suffice.testing.traces import make_record
 
 OBEYING = Conditions(permissions=True)
@@ -179,6 +178,6 @@ def test_what_is_no_file_is_refused_by_its_name(kind: str, name: str, tmp_path: 
 def test_python_refuses_what_is_no_file(kind: str, tmp_path: Path) -> None:
     place = tmp_path / "p.json"
     put(kind, place)
-    for read in (suffice.read_traces, suffice.Watch, read_state):
+    for read in (suffice.read_traces, suffice.Watch):
         with pytest.raises(SufficeError, match=place.name):
             read(place)

@@ -62,7 +62,6 @@ WORKS: Mapping[str, str] = {
     "choose": f"choose {_DRAWN} --bootstrap 20 --signals answer_stable,overlap --workers 1 "
     "--out OUT/chosen",
     "view-bundle": f"view {_DRAWN} --bundle OUT/site",
-    "monitor": "monitor GIVEN/micp.json GIVEN/arrived.jsonl --state OUT/state.json",
     "ask-index": "ask Who~founded~Ardel~Tower? --corpus GIVEN/notes --llm scripted "
     f"--policy fixed-2 --index OUT/index {_CACHED}",
 }
@@ -76,6 +75,8 @@ READS: Mapping[str, str] = {
     "serve-check": "serve --check --llm scripted --corpus GIVEN/notes",
     "signals-list": "signals --list",
     "info": "traces info GIVEN/recorded",
+    "measure": f"measure {_DRAWN}",
+    "monitor": "monitor GIVEN/sampled.parquet --policy GIVEN/micp.json",
     "prune": "traces prune GIVEN/live.db --keep-days 10000 --dry-run --json",
     "validate": f"traces validate {_DRAWN} --json",
     "diagnose": f"diagnose {_DRAWN} --json",
@@ -125,7 +126,6 @@ def make_given(folder: Path) -> Path:
     row = {"round": 1, "question": "Where?", "answer": "Oslo"}
     lines: dict[str, list[dict[str, Any]]] = {
         "labels": [{"question_id": f"q{n:03d}", "gold_answers": ["Rome"]} for n in range(40)],
-        "arrived": [{"covered": number % 10 > 0, "score": 0.5} for number in range(60)],
         "rows": [{"question_id": f"i{number}", **row} for number in range(6)],
     }
     for name, documents in lines.items():

@@ -12,7 +12,6 @@ import suffice
 from suffice.contracts import strict_json
 from suffice.datasets.runs import loaded
 from suffice.errors import DataError
-from suffice.monitor.coverage import read_state
 from suffice.retrieval.corpus import read_corpus
 from suffice.testing.traces import make_record
 
@@ -69,13 +68,6 @@ def test_a_run_document(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="'model'") as caught:
         suffice.read_traces(file)
     assert (caught.value.file, caught.value.column) == (str(file), "suffice.run")
-
-
-def test_a_monitor_state(tmp_path: Path) -> None:
-    file = tmp_path / "state.json"
-    file.write_text('{"a": 1, "a": 2}')
-    with pytest.raises(DataError, match="'a'"):
-        read_state(file)
 
 
 def test_what_an_imported_tool_said_stays_a_text() -> None:

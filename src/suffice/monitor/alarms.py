@@ -10,21 +10,19 @@ import hashlib
 import math
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.errors import DataError, UsageError
-from suffice.stats.betting import Monitor, built, saved_fields
+from suffice.errors import UsageError
+from suffice.stats.betting import Monitor
 from suffice.stats.conformal import exact_level, lower_rank
-from suffice.stats.fields import number, whole
 from suffice.stats.p_values import beta_quantile
 
 _UNDEFINED = math.inf  # where NaN stands among scores: above every number
 _WORSE = (0.05, 0.1, 0.2, 0.4)  # miss rates bet on, as shares of the way from the limit to 1
-_MOST_SCORES = 50_000_000  # a wrong count may not take all memory
 _STAKES = (-0.9, -0.5, -0.2, 0.2, 0.5, 0.9)
 _SHIFTS = (-1.6, -0.8, -0.4, 0.4, 0.8, 1.6)  # of log-odds, for all probabilities alike
 _SLOPES = (-0.5, 0.5)  # log-odds times one plus this: less sure than stated, or surer
@@ -87,8 +85,7 @@ class CoverageMonitor(Monitor):
     10
     """
 
-    kind = "coverage"
-    __slots__ = ("_alpha", "_n", "limit", "misses")
+    __slots__ = ("limit", "misses")
 
     def __init__(self, alpha: float, n_calibration: int, level: float = 0.05) -> None:
         super().__init__(level, len(_WORSE))
@@ -97,8 +94,7 @@ class CoverageMonitor(Monitor):
             raise UsageError(f"n_calibration must be a whole number, found {n_calibration!r}")
         if n_calibration < 1:
             raise UsageError(f"n_calibration must be at least 1, found {n_calibration}")
-        self._alpha, self._n = float(alpha), int(n_calibration)
-        self.limit = miss_rate_limit(self._alpha, self._n, 1.0 - self._level / 2.0)
+        self.limit = miss_rate_limit(float(alpha), int(n_calibration), 1.0 - self._level / 2.0)
         self.misses = 0
 
     def update(self, covered: bool | np.bool_) -> bool:  # noqa: FBT001 - an observation, no switch
@@ -117,35 +113,13 @@ class CoverageMonitor(Monitor):
         self.misses += not covered
         rates = [self.limit + share * (1.0 - self.limit) for share in _WORSE]
         if covered:
-            return self._settle([(1.0 - rate) / (1.0 - self.limit) for rate in rates])
-        return self._settle([rate / self.limit for rate in rates])
+            return self.settle([(1.0 - rate) / (1.0 - self.limit) for rate in rates])
+        return self.settle([rate / self.limit for rate in rates])
 
     @property
     def p_value(self) -> float:
         """A bound on the chance of as much evidence by now or ever, were all well; in (0, 1]."""
-        return min(1.0, self._level / 2.0 + 1.0 / self._capital.greatest)
-
-    def to_json(self) -> dict[str, Any]:
-        """All it needs to go on, as strict JSON."""
-        own = {"alpha": self._alpha, "n_calibration": self._n, "misses": self.misses}
-        return self._document(self.kind, own)
-
-    @classmethod
-    def from_json(cls, document: object) -> CoverageMonitor:
-        """What :meth:`to_json` gave; it goes on bit for bit as if never interrupted.
-
-        Raises
-        ------
-        DataError
-            Naming the field that is not what it must be, or for a newer version.
-        """
-        fields = saved_fields(document, cls.kind, ("alpha", "n_calibration", "misses"))
-        alpha, n_calibration = number(fields.get("alpha"), "alpha"), fields.get("n_calibration")
-        n = whole(n_calibration, "n_calibration", 1)
-        monitor = built(lambda: cls(alpha, n, number(fields.get("level"), "level")))
-        monitor._resume(fields, len(_WORSE))  # noqa: SLF001 - its own class
-        monitor.misses = whole(fields.get("misses"), "misses")
-        return monitor
+        return min(1.0, self._level / 2.0 + super().p_value)
 
 
 class ExchangeabilityMonitor(Monitor):
@@ -159,8 +133,9 @@ class ExchangeabilityMonitor(Monitor):
     Parameters
     ----------
     calibration_scores
-        (n_calibration,), from 1, in any order. NaN is undefined: a value of its own, above all
-        numbers, so that undefined scores that become more frequent are a change too.
+        (n_calibration,), from 1, in any order; or how often each came, by score. NaN is undefined: a
+        value of its own, above all numbers, so that undefined scores that become more frequent are a
+        change too.
     level
         The probability of a false alarm, ever; in (0, 1).
     seed
@@ -183,12 +158,11 @@ class ExchangeabilityMonitor(Monitor):
     18
     """
 
-    kind = "exchangeability"
     __slots__ = ("_counts", "_seed", "_total", "_values", "n_calibration", "undefined")
 
     def __init__(
         self,
-        calibration_scores: Sequence[float] | NDArray[np.float64],
+        calibration_scores: Sequence[float] | NDArray[np.float64] | Mapping[float, int],
         level: float = 0.05,
         *,
         seed: int = 0,
@@ -197,9 +171,11 @@ class ExchangeabilityMonitor(Monitor):
         if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
             raise UsageError(f"seed must be a whole number, found {seed!r}")
         self._seed = int(seed)
-        counted = Counter(sorted(_score(score) for score in calibration_scores))
-        self._values = list(counted)
-        self._counts = np.array(list(counted.values()), np.int64)
+        counted: Counter[float] = Counter()
+        for score, times in Counter(calibration_scores).items():
+            counted[_score(score)] += times
+        self._values = sorted(counted)
+        self._counts = np.array([counted[value] for value in self._values], np.int64)
         self.n_calibration = self._total = counted.total()
         if self._total == 0:
             raise UsageError("needs at least one calibration score to compare with")
@@ -219,7 +195,7 @@ class ExchangeabilityMonitor(Monitor):
         self._total += 1
         self.undefined += value == _UNDEFINED
         once, twice = math.cos(math.pi * p), math.cos(2.0 * math.pi * p)
-        return self._settle([1.0 + stake * wave for wave in (once, twice) for stake in _STAKES])
+        return self.settle([1.0 + stake * wave for wave in (once, twice) for stake in _STAKES])
 
     def _p_value_of(self, value: float) -> float:
         """The rank of a score among those so far, from above, in [0, 1]; the score has its place after."""
@@ -231,41 +207,9 @@ class ExchangeabilityMonitor(Monitor):
         return (above + self._draw() * (equal + 1)) / (self._total + 1)
 
     def _draw(self) -> float:
-        """Uniform in [0, 1), by seed and number of the answer, so that there is no state to keep."""
+        """Uniform in [0, 1), by seed and number of the answer, so that a second reading draws the same."""
         digest = hashlib.blake2b(f"{self._seed} {self.seen}".encode(), digest_size=8).digest()
         return (int.from_bytes(digest, "big") >> 11) * 2.0**-53
-
-    def to_json(self) -> dict[str, Any]:
-        """All it needs to go on, as strict JSON; as long as there are distinct scores."""
-        own = {
-            "seed": self._seed,
-            "n_calibration": self.n_calibration,
-            "undefined": self.undefined,
-            "values": [None if value == _UNDEFINED else value for value in self._values],
-            "counts": self._counts.tolist(),
-        }
-        return self._document(self.kind, own)
-
-    @classmethod
-    def from_json(cls, document: object) -> ExchangeabilityMonitor:
-        """What :meth:`to_json` gave; it goes on bit for bit as if never interrupted.
-
-        Raises
-        ------
-        DataError
-            Naming the field that is not what it must be, or for a newer version.
-        """
-        own = ("seed", "n_calibration", "undefined", "values", "counts")
-        fields = saved_fields(document, cls.kind, own)
-        level, seed = number(fields.get("level"), "level"), fields.get("seed")
-        if isinstance(seed, bool) or not isinstance(seed, int):
-            raise DataError(f"must be a whole number, found {seed!r}", column="seed")
-        scores = scores_by_count(fields.get("values"), fields.get("counts"))
-        monitor = built(lambda: cls(scores, level, seed=seed))
-        monitor._resume(fields, 2 * len(_STAKES))  # noqa: SLF001 - its own class
-        monitor.n_calibration = whole(fields.get("n_calibration"), "n_calibration", 1)
-        monitor.undefined = whole(fields.get("undefined"), "undefined")
-        return monitor
 
 
 class ProbabilityMonitor(Monitor):
@@ -276,37 +220,19 @@ class ProbabilityMonitor(Monitor):
     probability stated. Outcomes that are shares between 0 and 1 are taken as such.
     """
 
-    kind = "calibration"
     __slots__ = ()
-    _GAMBLERS = len(_SHIFTS) + len(_SLOPES) + BINS * len(_BIN_SHIFTS)
 
     def __init__(self, level: float = 0.05) -> None:
-        super().__init__(level, self._GAMBLERS)
+        super().__init__(level, len(_SHIFTS) + len(_SLOPES) + BINS * len(_BIN_SHIFTS))
 
     def update(self, probability: float, right: float) -> bool:
         """Take what was stated and what came of it, in [0, 1]; whether there is or was an alarm."""
-        if not (0.0 <= probability <= 1.0 and 0.0 <= right <= 1.0):
-            raise UsageError(
-                f"a probability and an outcome lie in [0, 1], found {probability!r} and {right!r}"
-            )
         near = min(max(probability, _NEAREST), 1.0 - _NEAREST)
         odds = math.log(near / (1.0 - near))
         shifts = [*_SHIFTS, *(slope * odds for slope in _SLOPES)]
         for place in range(BINS):
             shifts += _BIN_SHIFTS if place == bin_of(probability) else [0.0] * len(_BIN_SHIFTS)
-        return self._settle([_odds_bet(probability, right, shift) for shift in shifts])
-
-    def to_json(self) -> dict[str, Any]:
-        """All it needs to go on, as strict JSON."""
-        return self._document(self.kind, {})
-
-    @classmethod
-    def from_json(cls, document: object) -> ProbabilityMonitor:
-        """What :meth:`to_json` gave; it goes on bit for bit as if never interrupted."""
-        fields = saved_fields(document, cls.kind, ())
-        monitor = built(lambda: cls(number(fields.get("level"), "level")))
-        monitor._resume(fields, cls._GAMBLERS)  # noqa: SLF001 - its own class
-        return monitor
+        return self.settle([_odds_bet(probability, right, shift) for shift in shifts])
 
 
 def bin_of(probability: float) -> int:
@@ -322,23 +248,6 @@ def _odds_bet(probability: float, right: float, shift: float) -> float:
     scale = math.exp(shift)
     other = base * scale / (1.0 - base + base * scale)
     return right * other / base + (1.0 - right) * (1.0 - other) / (1.0 - base)
-
-
-def scores_by_count(values: object, counts: object) -> list[float]:
-    """Scores from distinct values, null for undefined, and how often each occurs; NaN is undefined."""
-    if not isinstance(values, list) or not isinstance(counts, list) or len(values) != len(counts):
-        raise DataError("values and counts must be lists of one length", column="counts")
-    scores: list[float] = []
-    total = 0
-    for stated, count in zip(values, counts, strict=True):
-        value = math.nan if stated is None else number(stated, "values")
-        if stated is not None and not math.isfinite(value):
-            raise DataError(f"must be finite or null, found {stated!r}", column="values")
-        total += whole(count, "counts", 1)
-        if total > _MOST_SCORES:
-            raise DataError(f"add up to more than {_MOST_SCORES} scores", column="counts")
-        scores.extend([value] * count)
-    return scores
 
 
 def _score(value: object) -> float:

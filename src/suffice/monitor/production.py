@@ -7,22 +7,23 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from datetime import UTC, datetime
+from typing import Annotated, Any
 
-from suffice.contracts import ConfidentPolicy, StopPolicy
+from suffice.contracts import ConfidentPolicy, CoveragePolicy, StopPolicy
 from suffice.costs.usage import find_cost
-from suffice.errors import DataError, UsageError
+from suffice.errors import UsageError
 from suffice.monitor.alarms import BINS, ExchangeabilityMonitor, ProbabilityMonitor, bin_of
-from suffice.monitor.coverage import ALARMS, VERSION, Watch, opened, promise_of, standing, undamaged
-from suffice.monitor.questions import Asked, Promised, Reading, Returned, Stopping
+from suffice.monitor.coverage import Coverage
+from suffice.monitor.questions import Asked, Promised, Reading, Stopping
+from suffice.options import Option, as_share
 from suffice.policies.file import policy_hash
 from suffice.results.as_json import as_json, fields_as_json
 from suffice.results.formats import counted, percent
-from suffice.results.table import Cell, Column, Table, Value
+from suffice.results.table import Cell, Column, Described, Table, Value, table_of
 from suffice.results.tabular import Tabular
 from suffice.scoring import exact_match
 from suffice.stats.betting import MeanSequence, Monitor
-from suffice.stats.fields import number, numbers, whole
 from suffice.trace.rounds.labels import Label
 from suffice.trace.rounds.table import TraceSet
 
@@ -31,10 +32,12 @@ _COUNTS = (
     *("unanswered", "forgotten", "others"),
 )
 _MOST_WAITING = 100_000  # questions whose labels may still come
+_EARLIEST = datetime.min.replace(tzinfo=UTC)  # when a question ended of which no time is recorded
 _SAYS = {
     "drift": "no longer looks as before; questions, retriever or model changed, not that answers are worse",
     "calibration": "labelled answers are not right as often as the policy's confidence says",
-    **ALARMS,
+    "coverage": "answers miss more often than the promise and the luck of calibration explain",
+    "exchangeability": "answers no longer look like those calibrated on; not that coverage fell",
     "loss": "stopping loses more than was promised",
     "exploration": "the share of questions that ran on past their stop is not the one drawn with: losses "
     "and savings are not to be relied on",
@@ -43,16 +46,56 @@ KINDS = tuple(_SAYS)
 """Of alarms."""
 
 
+def _alarm_cell(test: Mapping[str, Any]) -> Cell:
+    at = test["alarmed_at"]
+    return Cell(None, "no") if at is None else Cell(at, f"at {at:,}", "bad")
+
+
+_TESTS: Sequence[Described] = (
+    ("kind", Column(name="watched")),
+    ("of", Column(name="of", head="")),
+    ("taken", Column(name="taken", kind="count")),
+    ("capital", Column(name="capital", kind="significant", digits=4)),
+    ("p_value", Column(name="p_value", kind="significant", digits=3, head="p-value")),
+    (_alarm_cell, Column(name="alarm", kind="count")),
+)
+_RELIABILITY: Sequence[Described] = (
+    (lambda part: f"{part['low']:.1f}-{part['high']:.1f}", Column(name="confidence")),
+    ("right.count", Column(name="labelled", kind="count")),
+    ("confidence", Column(name="stated", kind="percent", head="stated, %")),
+    ("right", Column(name="right", kind="percent", interval=True, head="right, %")),
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProductionSettings:
     """How to watch."""
 
-    level: float = 0.05
-    seed: int = 42
-    first: int = 200
-    metric: str | None = None
-    max_loss: float | None = None
-    max_rounds: int | None = None
+    first: Annotated[
+        int, Option(at_least=1, help="so many questions are the past without --reference")
+    ] = 200
+    metric: Annotated[
+        str | None, Option(help="what scores answers (default: as certified, else f1)")
+    ] = None
+    max_loss: Annotated[
+        float | None,
+        Option(
+            metavar="LOSS",
+            parse=as_share,
+            help="loss a question that raises an alarm (default: as certified)",
+        ),
+    ] = None
+    max_rounds: Annotated[
+        int | None,
+        Option(at_least=1, help="the full budget (default: the policy file's or the record's)"),
+    ] = None
+    level: Annotated[
+        float,
+        Option(
+            metavar="P", parse=as_share, help="the probability of a false alarm of each kind, ever"
+        ),
+    ] = 0.05
+    seed: Annotated[int, Option(at_least=0, help="of all that is drawn")] = 42
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,23 +108,17 @@ class Alarm:
     question_id: str
     policy: str
     text: str
-    evidence: Mapping[str, float | None]
+    evidence: Mapping[str, float]
 
     @property
     def id(self) -> str:
-        """The same where an alarm is told again after a crash."""
-        told = f"{self.policy} {self.kind} {self.of} {self.question} {self.question_id}"
-        return hashlib.sha256(told.encode(errors="replace")).hexdigest()[:12]
+        """The same where the alarm is raised again by another reading of the record."""
+        named = [self.policy, self.kind, self.of, self.evidence.get("promised")]
+        return hashlib.sha256(json.dumps(named).encode()).hexdigest()[:12]
 
     def to_json(self) -> dict[str, Any]:
         """Strict JSON."""
         return {**fields_as_json(self), "id": self.id}
-
-    @classmethod
-    def from_json(cls, held: Mapping[str, Any]) -> Alarm:
-        """What :meth:`to_json` gave."""
-        names = ("of", "question", "question_id", "policy", "text", "evidence")
-        return cls(kind=held["alarm"], **{name: held[name] for name in names})
 
 
 class Production(Tabular):
@@ -114,12 +151,11 @@ class Production(Tabular):
         self._policy = policy_hash(policy)
         self._promised = Promised.by(policy, settings.metric, settings.max_loss)
         self._stopping = Stopping(self._promised, settings.level)
-        self._waiting: dict[str, dict[str, Any]] = {}
+        self._waiting: dict[str, Asked] = {}
         self.alarms: list[Alarm] = []
         """All that were raised, in order."""
         self._past: dict[str, list[float]] = {name: [] for name in self.reading.names}
         self._drift: dict[str, ExchangeabilityMonitor] = {}
-        self._reference = ""  # a digest of the past; empty: the first questions are the past
         if past is not None:
             asked = [question.values for question in self.reading.questions(past)]
             if not asked:
@@ -127,18 +163,15 @@ class Production(Tabular):
                     "no question of the record that stands for the past was run by this policy, or by none"
                 )
             self._past = {name: [held[name] for held in asked] for name in self._past}
-            told = json.dumps(as_json(list(self._past.values())))
-            self._reference = hashlib.sha256(told.encode()).hexdigest()[:12]
             self._begin_drift()
         self._calibration: ProbabilityMonitor | None = None
         if isinstance(policy, ConfidentPolicy):
             self._calibration = ProbabilityMonitor(settings.level)
         self._right = [MeanSequence(0.0, 1.0) for _ in range(BINS)]
         self._stated = [0.0] * BINS
-        self._coverage: Watch | None = None
-        if policy.facts.coverage is not None:
-            self._promise = promise_of(policy)
-            self._coverage = Watch(self._promise, settings.level, settings.seed)
+        self._coverage: Coverage | None = None
+        if isinstance(policy, CoveragePolicy):
+            self._coverage = Coverage(policy, settings.level, settings.seed)
 
     def _begin_drift(self) -> None:
         level, seed = self.settings.level / len(self._past), self.settings.seed
@@ -154,9 +187,31 @@ class Production(Tabular):
         return 0 if self._drift else self.settings.first - len(next(iter(self._past.values())))
 
     # --- taking in -------------------------------------------------------------------------------
-    def take(self, asked: Asked) -> list[Alarm]:
-        """A question that ended; the alarms raised by it."""
-        counts, before = self.counts, len(self.alarms)
+    def read(
+        self, parts: Iterable[tuple[TraceSet, Sequence[str]]], labels: Sequence[Label] = ()
+    ) -> list[Asked]:
+        """Take in new questions and labels; the questions of this policy, in the order of their ends.
+
+        Each part of a record comes with its questions' ids in the order in which they stand there, which
+        holds for those that ended at the same time, or at an unknown one.
+        """
+        found: list[Asked] = []
+        for traces, order in parts:
+            asked = {one.id: one for one in self.reading.questions(traces)}
+            found += [asked[name] for name in order if name in asked]
+            self.counts["others"] += len(order) - len(asked)
+        found.sort(key=lambda question: question.time or _EARLIEST)
+        for question in found:
+            self.take(question)
+        # of one look, labels come in the order of their questions: a file sorted by outcome is no alarm
+        place = {question.id: number for number, question in enumerate(found)}
+        for label in sorted(labels, key=lambda one: place.get(one.question_id, len(place))):
+            self.label(label)
+        return found
+
+    def take(self, asked: Asked) -> None:
+        """Take in a question that ended."""
+        counts = self.counts
         counts["questions"] += 1
         counts["rounds"] += asked.rounds
         counts["early"] += asked.early
@@ -166,75 +221,61 @@ class Production(Tabular):
             counts["budgeted"] += asked.rounds
             counts["full_rounds"] += asked.budget
         for name, monitor in self._drift.items():
-            raised = monitor.alarmed
-            if monitor.update(asked.values[name]) and not raised:
-                self._bets_won("drift", asked.id, monitor, of=name)
+            monitor.update(asked.values[name])
+            self._bets_won("drift", asked.id, monitor, of=name)
         for name, held in self._past.items():
             held.append(asked.values[name])
         if not (self._drift or self._lacking):
             self._begin_drift()
-        if self._stopping.take(asked):
-            self._bets_won("exploration", asked.id, self._stopping.draws)
-        if self._coverage is not None:
-            kinds = self._coverage.take(self._promise.read(asked.answers))
-            self._coverage_fell(self._coverage, asked.id, kinds)
+        self._stopping.take(asked)
+        self._bets_won("exploration", asked.id, self._stopping.draws)
+        if self._coverage is not None and asked.answer_set is not None:
+            self._coverage.take(asked.answer_set)
+            self._coverage_fell(asked.id)
         agreement = self._promised.metric.agreement
         if asked.explored and agreement:
-            self._settle_loss(asked.id, asked.at_stop, asked.at_end, ())
+            self._settle_loss(asked, ())
         sure = self._calibration is not None and asked.confidence is not None
         if (asked.explored and not agreement) or sure or self._coverage is not None:
-            self._waiting.setdefault(
-                asked.id,
-                {
-                    "rounds": [asked.stop or asked.rounds, asked.rounds],
-                    "explored": asked.explored,
-                    "confidence": asked.confidence,
-                    "stop": as_json(asked.at_stop),
-                    "end": as_json(asked.at_end),
-                    "answers": dict(asked.answers),
-                },
-            )
+            self._waiting.setdefault(asked.id, asked)
             if asked.gold or asked.at_stop.score is not None:
                 self.label(Label(question_id=asked.id, gold_answers=asked.gold))
             while len(self._waiting) > _MOST_WAITING:
                 self._waiting.pop(next(iter(self._waiting)))
                 counts["forgotten"] += 1
-        return self.alarms[before:]
 
-    def label(self, label: Label) -> list[Alarm]:
-        """What became known of a question that was taken; the alarms raised by it.
+    def label(self, label: Label) -> None:
+        """Take in what became known of a question that was taken.
 
         A label of a question that was not taken, or that has one, counts for nothing.
         """
-        name, gold, before = label.question_id, label.gold_answers, len(self.alarms)
-        held = self._waiting.get(name)
-        if held is None:
-            return []
-        stop, end = Returned(**held["stop"]), Returned(**held["end"])
+        gold, asked = label.gold_answers, self._waiting.get(label.question_id)
+        if asked is None:
+            return
         if label.score is not None:
-            stopped_in, ended_in = held["rounds"]
-            scored_round = ended_in if label.round is None else label.round
-            if scored_round == stopped_in:
-                stop = replace(stop, score=label.score)
-            if scored_round == ended_in:
-                end = replace(end, score=label.score)
-            held["stop"], held["end"] = as_json(stop), as_json(end)
+            scored_round = asked.rounds if label.round is None else label.round
+            if scored_round == (asked.stop or asked.rounds):
+                asked = replace(asked, at_stop=replace(asked.at_stop, score=label.score))
+            if scored_round == asked.rounds:
+                asked = replace(asked, at_end=replace(asked.at_end, score=label.score))
+            self._waiting[asked.id] = asked
         scored = self._promised.metric.against == "scores"
-        if not (gold or (scored and stop.score is not None)):
-            return []
-        del self._waiting[name]
+        if not (gold or (scored and asked.at_stop.score is not None)):
+            return
+        del self._waiting[asked.id]
         self.counts["labelled"] += 1
-        if (sure := held["confidence"]) is not None and self._calibration is not None:
-            self._calibrate(name, sure, stop, gold)
-        if held["explored"] and not self._promised.metric.agreement:
-            self._settle_loss(name, stop, end, gold)
-        if self._coverage is not None and gold:
-            arrived = self._promise.read({**held["answers"], "gold_answers": list(gold)})
-            self._coverage_fell(self._coverage, name, self._coverage.label(arrived))
-        return self.alarms[before:]
+        self._calibrate(asked, gold)
+        if asked.explored and not self._promised.metric.agreement:
+            self._settle_loss(asked, gold)
+        if self._coverage is not None and asked.answer_set is not None and gold:
+            self._coverage.label(asked.answer_set, gold)
+            self._coverage_fell(asked.id)
 
-    def _calibrate(self, name: str, sure: float, stop: Returned, gold: Sequence[str]) -> None:
+    def _calibrate(self, asked: Asked, gold: Sequence[str]) -> None:
         """Whether an answer is right: equal to a gold answer, or of score 1; else it is unknown."""
+        sure, stop, monitor = asked.confidence, asked.at_stop, self._calibration
+        if sure is None or monitor is None:
+            return
         if gold and stop.answer is not None:
             right = exact_match(stop.answer, gold)
         elif not gold and stop.score is not None:
@@ -243,13 +284,11 @@ class Production(Tabular):
             return
         self._right[bin_of(sure)].take(right)
         self._stated[bin_of(sure)] += sure
-        if (monitor := self._calibration) is not None:
-            before = monitor.alarmed
-            if monitor.update(sure, right) and not before:
-                self._bets_won("calibration", name, monitor)
+        monitor.update(sure, right)
+        self._bets_won("calibration", asked.id, monitor)
 
-    def _settle_loss(self, name: str, stop: Returned, end: Returned, gold: Sequence[str]) -> None:
-        lost = self._promised.lost(stop, end, gold)
+    def _settle_loss(self, asked: Asked, gold: Sequence[str]) -> None:
+        lost = self._promised.lost(asked.at_stop, asked.at_end, gold)
         if math.isnan(lost):
             self.counts["unanswered"] += 1
         elif self._stopping.lose(lost):
@@ -258,24 +297,34 @@ class Production(Tabular):
             evidence |= {"promised": most, "explored": float(loss.explored)}
             low, mean, high = (percent(part) for part in (loss.low, loss.estimate, loss.high))
             said = f"{mean}% [{low}, {high}] per question, promised at most {percent(most)}%"
-            self._raise("loss", name, evidence, text=f"{_SAYS['loss']}: {said}")
+            self._raise("loss", asked.id, evidence, text=f"{_SAYS['loss']}: {said}")
 
-    def _coverage_fell(self, watch: Watch, name: str, kinds: Iterable[str]) -> None:
-        for kind in kinds:
-            self._bets_won(kind, name, watch.monitors[kind])
+    def _coverage_fell(self, question_id: str) -> None:
+        for kind, monitor in () if self._coverage is None else self._coverage.monitors.items():
+            self._bets_won(kind, question_id, monitor)
 
-    def _bets_won(self, kind: str, name: str, monitor: Monitor, *, of: str = "") -> None:
-        evidence = {"capital": monitor.capital, "p_value": monitor.p_value}
-        self._raise(kind, name, evidence | {"taken": float(monitor.seen)}, of=of)
+    def _bets_won(self, kind: str, question_id: str, monitor: Monitor, *, of: str = "") -> None:
+        if monitor.alarmed:
+            evidence = {"capital": monitor.capital, "p_value": monitor.p_value}
+            evidence["taken"] = float(monitor.seen)
+            self._raise(kind, question_id, evidence, of=of)
 
     def _raise(
-        self, kind: str, name: str, evidence: dict[str, float], *, of: str = "", text: str = ""
+        self,
+        kind: str,
+        question_id: str,
+        evidence: Mapping[str, float],
+        *,
+        of: str = "",
+        text: str = "",
     ) -> None:
+        if any((alarm.kind, alarm.of) == (kind, of) for alarm in self.alarms):
+            return
         alarm = Alarm(
             kind=kind,
             of=of,
             question=self.counts["questions"],
-            question_id=name,
+            question_id=question_id,
             policy=self._policy,
             text=text or f"{of} {_SAYS[kind]}".lstrip(),
             evidence=evidence,
@@ -296,15 +345,27 @@ class Production(Tabular):
         raised = {alarm.kind for alarm in self.alarms}
         return {kind: float(kind in raised) for kind in KINDS}
 
-    def _standing(self) -> list[dict[str, Any]]:
-        """Where each test stands."""
-        tests = [standing(monitor, "drift", name) for name, monitor in self._drift.items()]
+    def _tests(self) -> list[dict[str, Any]]:
+        """Where each test by betting stands; ``alarmed_at`` counts what it took, from 1."""
+        tests: list[tuple[str, str, Monitor]] = [
+            ("drift", name, monitor) for name, monitor in self._drift.items()
+        ]
         if self._calibration is not None:
-            tests.append(standing(self._calibration, "calibration"))
-        tests.append(standing(self._stopping.draws, "exploration"))
+            tests.append(("calibration", "", self._calibration))
+        tests.append(("exploration", "", self._stopping.draws))
         if self._coverage is not None:
-            tests += [standing(held, kind) for kind, held in self._coverage.monitors.items()]
-        return tests
+            tests += [(kind, "", monitor) for kind, monitor in self._coverage.monitors.items()]
+        return [
+            {
+                "kind": kind,
+                "of": of,
+                "taken": monitor.seen,
+                "capital": monitor.capital,
+                "p_value": monitor.p_value,
+                "alarmed_at": monitor.alarmed_at,
+            }
+            for kind, of, monitor in tests
+        ]
 
     @property
     def rounds_saved(self) -> float | None:
@@ -326,7 +387,7 @@ class Production(Tabular):
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """Where everything stands, as strict JSON."""
+        """Where everything stands, as strict JSON; ``alarmed_at`` counts what a test took, from 1."""
         told = {
             "policy": self._policy,
             "level": self.settings.level,
@@ -335,7 +396,7 @@ class Production(Tabular):
             **self.counts,
             "waiting_for_labels": len(self._waiting),
             "alarm": bool(self.alarms),
-            "tests": self._standing(),
+            "tests": self._tests(),
             "stopped_early": self._stopping.means["early"].at(self.settings.level),
             "loss": self._stopping.loss,
             "saved": self._stopping.saved,
@@ -350,42 +411,16 @@ class Production(Tabular):
         """The tests, what stopping loses and saves, and reliability where there are labels."""
         tables = [self._tests_table(), self._stopping_table()]
         if reliability := self._reliability():
-            columns = (
-                Column(name="confidence"),
-                Column(name="labelled", kind="count"),
-                Column(name="stated", kind="percent", head="stated, %"),
-                Column(name="right", kind="percent", interval=True, head="right, %"),
-            )
-            rows: list[list[Value]] = [
-                [
-                    f"{part['low']:.1f}-{part['high']:.1f}",
-                    part["right"].count,
-                    part["confidence"],
-                    part["right"],
-                ]
-                for part in reliability
-            ]
             title = "How often labelled answers are right, by the policy's confidence."
-            tables.append(Table(name="reliability", title=title, columns=columns, rows=rows))
-        if self._coverage is not None:
-            tables.extend(self._coverage.tables())
+            tables.append(table_of("reliability", reliability, _RELIABILITY, title))
         return tuple(tables)
 
     def _tests_table(self) -> Table:
-        columns = (
-            Column(name="watched"),
-            Column(name="of", head=""),
-            Column(name="taken", kind="count"),
-            Column(name="capital", kind="significant", digits=4),
-            Column(name="p_value", kind="significant", digits=3, head="p-value"),
-            Column(name="alarm", kind="count"),
-        )
-        rows: list[list[Value]] = []
-        for test in self._standing():
-            kind, of, taken, capital, p_value, at = test.values()
-            if taken or kind not in ("calibration", "exploration"):
-                told = Cell(None, "no") if at is None else Cell(at, f"at {at:,}", "bad")
-                rows.append([kind, of, taken, capital, p_value, told])
+        told = [
+            test
+            for test in self._tests()
+            if test["taken"] or test["kind"] not in ("calibration", "exploration")
+        ]
         notes = []
         if self._lacking:
             notes.append(
@@ -398,6 +433,8 @@ class Production(Tabular):
                 f"Each kind raises a false alarm with probability at most {level:g}, ever; the "
                 f"{drifts} numbers whose drift is watched have {level / drifts:.2g} each."
             )
+        if self._coverage is not None:
+            notes += self._coverage.notes
         notes += self.alarm_notes
         counts = self.counts
         title = (
@@ -408,7 +445,7 @@ class Production(Tabular):
         )
         if counts["others"]:
             title += f"\n{counted(counts['others'], 'question')} of another policy passed over."
-        return Table(name="tests", title=title, columns=columns, rows=rows, notes=notes, names=2)
+        return replace(table_of("tests", told, _TESTS, title, notes), names=2)
 
     def _stopping_table(self) -> Table:
         columns = (
@@ -454,68 +491,3 @@ class Production(Tabular):
             )
         title = "What stopping early loses and saves."
         return Table(name="stopping", title=title, columns=columns, rows=rows, notes=notes)
-
-    # --- state -----------------------------------------------------------------------------------
-    def state(self) -> dict[str, Any]:
-        """All it needs to go on, as strict JSON."""
-        drift = {
-            "reference": self._reference,
-            "waiting": self._past,
-            "monitors": list(self._drift.values()),
-        }
-        calibration = None
-        if self._calibration is not None:
-            held = {"monitor": self._calibration, "right": self._right}
-            calibration = {**held, "stated": self._stated}
-        own = {
-            "settings": self._kept_for(),
-            "counts": self.counts,
-            "drift": drift,
-            "calibration": calibration,
-            "stopping": self._stopping.state(),
-            "coverage": None if self._coverage is None else self._coverage.state(),
-            "waiting": self._waiting,
-            "alarms": self.alarms,
-        }
-        return {"suffice_production": VERSION, "policy": self._policy, **as_json(own)}
-
-    def _kept_for(self) -> dict[str, Any]:
-        settings, promised = self.settings, self._promised
-        return {
-            "level": settings.level,
-            "seed": settings.seed,
-            "first": settings.first,
-            "metric": promised.metric.key(promised.score),
-            "loss": promised.loss,
-            "max_loss": promised.most,
-        }
-
-    def resume(self, state: object) -> None:
-        """Go on from what :meth:`state` gave; nothing may have been taken before."""
-        kept_for = {"policy": self._policy, **as_json(self._kept_for())}
-        held = opened(state, "suffice_production", kept_for)
-        with undamaged():
-            self.counts = {name: whole(held["counts"][name], name) for name in _COUNTS}
-            drift = held["drift"]
-            if drift.get("reference", self._reference) != self._reference:
-                raise DataError(
-                    "the state was kept for another --reference; begin another state file",
-                    column="reference",
-                )
-            monitors = [ExchangeabilityMonitor.from_json(one) for one in drift["monitors"]]
-            names = self.reading.names
-            self._drift = dict(zip(names, monitors, strict=True)) if monitors else {}
-            self._past = {
-                name: [math.nan if value is None else number(value, "waiting") for value in values]
-                for name, values in drift["waiting"].items()
-            }
-            self._stopping.resume(held["stopping"])
-            if self._calibration is not None:
-                kept = held["calibration"]
-                self._calibration = ProbabilityMonitor.from_json(kept["monitor"])
-                self._right = [MeanSequence.from_json(right, 0.0, 1.0) for right in kept["right"]]
-                self._stated = list(numbers(kept["stated"], "stated"))
-            if self._coverage is not None:
-                self._coverage.resume(held["coverage"])
-            self._waiting = {name: dict(waiting) for name, waiting in held["waiting"].items()}
-            self.alarms = [Alarm.from_json(alarm) for alarm in held["alarms"]]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.contracts import ConfidentPolicy, SetPolicy, StopPolicy
+from suffice.contracts import AnswerSet, ConfidentPolicy, CoveragePolicy, StopPolicy
 from suffice.costs.usage import stop_costs
 from suffice.errors import UsageError
 from suffice.measures.costs import policy_reads
@@ -52,6 +52,15 @@ class Returned:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SetReturned:
+    """An answer set, every sampled answer of its rounds, and the policy's score in round 1."""
+
+    held: AnswerSet
+    samples: tuple[str, ...]
+    first_score: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     """A question that ended."""
 
@@ -70,7 +79,7 @@ class Asked:
     at_end: Returned = field(default_factory=Returned)
     gold: tuple[str, ...] = ()
     saved: Mapping[str, float] = field(default_factory=dict)
-    answers: Mapping[str, Any] = field(default_factory=dict)
+    answer_set: SetReturned | None = None
 
 
 class Reading:
@@ -84,7 +93,7 @@ class Reading:
     @property
     def columns(self) -> tuple[str, ...] | None:
         """The optional columns that are read; ``None``: all."""
-        if isinstance(self._policy, SetPolicy):
+        if isinstance(self._policy, CoveragePolicy):
             return None
         read = {c for spec in self._policy.specs for c in (*spec.needs, *spec.reads)}
         return tuple({*_READ, *(column.name for column in USAGE_COLUMNS), *read})
@@ -126,7 +135,9 @@ def _asked(policy: StopPolicy, traces: TraceSet, full: int | None) -> Iterator[A
     times, gold = _of_last_rounds(traces, "time"), traces.of_questions("gold_answers")
     propensity = traces.of_questions("propensity")
     saved = _saved(policy, traces, at, last - 1)
-    sets = _sets(policy, traces, table, ended, stops) if isinstance(policy, SetPolicy) else None
+    sets = None
+    if isinstance(policy, CoveragePolicy):
+        sets = _sets(policy, traces, table, ended, stops)
 
     def returned(number: int, round_number: int) -> Returned:
         column = int(chosen[number, round_number - 1]) - 1
@@ -160,7 +171,7 @@ def _asked(policy: StopPolicy, traces: TraceSet, full: int | None) -> Iterator[A
                 for cost, share in saved.items()
                 if explored and not math.isnan(share[number])
             },
-            answers=sets[number] if sets else {},
+            answer_set=sets[number] if sets else None,
         )
 
 
@@ -237,26 +248,22 @@ def _saved(
 
 
 def _sets(
-    policy: SetPolicy,
+    policy: CoveragePolicy,
     traces: TraceSet,
     table: SignalTable,
     ended: Sequence[int],
     stops: Sequence[int | None],
-) -> list[Mapping[str, Any]]:
-    """The answer set of each stop, the samples of its rounds and the values of round 1."""
-    first = {name: table.signal(name)[:, 0] for name in policy.signals}
-    sets: list[Mapping[str, Any]] = []
+) -> list[SetReturned]:
+    first = policy.scores(table)[:, 0].tolist()
+    sets = []
     for number, record in enumerate(traces.records()):
         rounds = record.rounds[: ended[number]]
-        held = policy.answer_set(rounds, stopped=stops[number] is not None)
-        told = {name: known(values[number]) for name, values in first.items()}
-        sets.append(
-            {
-                "answer_set": held.to_json(),
-                "samples": [list(one.samples or ()) for one in rounds],
-                "reasons": [{"values": told}],
-            }
+        returned = SetReturned(
+            held=policy.answer_set(rounds, stopped=stops[number] is not None),
+            samples=tuple(sample for one in rounds for sample in one.samples or ()),
+            first_score=first[number],
         )
+        sets.append(returned)
     return sets
 
 
@@ -377,28 +384,22 @@ class Stopping:
         self.means = {name: MeanSequence(0.0, 1.0) for name in ("early", *SAVED)}
         self.means["loss"] = MeanSequence(promised.least, 1.0)
         self.draws = ProbabilityMonitor(level)
-        self.alarmed = False
 
-    def take(self, asked: Asked) -> bool:
-        """A question that ended; whether the draws are shown not to be what was promised by it."""
+    def take(self, asked: Asked) -> None:
+        """Take in a question that ended."""
         if asked.stop is not None:
             self.means["early"].take(float(asked.early))
         for name, share in asked.saved.items():
             self.means[name].take(share)
-        if not asked.early or asked.propensity is None:
-            return False
-        before = self.draws.alarmed
-        return self.draws.update(asked.propensity, float(asked.explored)) and not before
+        if asked.early and asked.propensity is not None:
+            self.draws.update(asked.propensity, float(asked.explored))
 
     def lose(self, loss: float) -> bool:
-        """What a question that ran on would have lost by stopping; whether that raised the alarm."""
+        """What a question that ran on would have lost by stopping; whether too much is lost by now."""
         self.means["loss"].take(loss)
         most = self._promised.most
         mean = self.means["early"].mean * self.means["loss"].mean
-        if self.alarmed or most is None or mean <= most:
-            return False
-        self.alarmed = self.loss.low > most
-        return self.alarmed
+        return most is not None and mean > most and self.loss.low > most
 
     @property
     def loss(self) -> PerQuestion:
@@ -423,17 +424,3 @@ class Stopping:
             low=min(ends),
             high=max(ends),
         )
-
-    def state(self) -> dict[str, Any]:
-        """All it needs to go on."""
-        saved = {name: self.means[name].to_json() for name in SAVED}
-        held = {name: self.means[name].to_json() for name in ("early", "loss")}
-        return {**held, "saved": saved, "draws": self.draws.to_json(), "alarmed": self.alarmed}
-
-    def resume(self, held: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`state` gave."""
-        kept = {**held["saved"], "early": held["early"]}
-        self.means = {name: MeanSequence.from_json(one, 0.0, 1.0) for name, one in kept.items()}
-        self.means["loss"] = MeanSequence.from_json(held["loss"], self._promised.least, 1.0)
-        self.draws = ProbabilityMonitor.from_json(held["draws"])
-        self.alarmed = bool(held["alarmed"])

@@ -15,11 +15,9 @@ from suffice.trace.rounds.records import Passage, Round, Usage
 
 # Most characters of a text, most entries of a list, most bytes of the data: a report stays below 5 MB.
 _NOT_ASKED = "(not asked for in this round)"
-_QUESTION, _ANSWER, _TITLE, _REASON, _GOLD = 1_000, 400, 200, 600, 200
+_QUESTION, _ANSWER, _TITLE, _REASON, _GOLD, _PASSAGE = 1_000, 400, 200, 600, 200, 2_000
 _PASSAGES, _ROUNDS, _SIGNALS, _GOLDS, _MEMBERS = 20, 50, 60, 10, 20
-_TEXT_CAPS = (2_000, 1_200, 800, 500, 300, 150, 60, 0)
-_MOST_BYTES = 4_200_000
-_MOST_BYTES_WITHOUT_TEXTS = 3_000_000
+_MOST_BYTES = 4_000_000
 
 _USAGE_NAMES = {"llm_calls": "model calls", "latency_s": "seconds"}
 
@@ -27,16 +25,12 @@ _USAGE_NAMES = {"llm_calls": "model calls", "latency_s": "seconds"}
 def explorer(data: ReportData, policies: Sequence[Marked]) -> tuple[dict[str, Any], list[str]]:
     """What the page embeds of the stories, ready for JSON, and in sentences what was cut from it."""
     packer = _Packer(data)
-    questions = [packer.question(story) for story in data.stories]
-    sizes = [*map(_bytes, questions)]
-    room = _MOST_BYTES_WITHOUT_TEXTS - packer.bytes_of_reasons
-    if sum(sizes) > room:
-        kept = _first_turns(data.stories, sizes, room)
-        packer = _Packer(data)
-        questions = [packer.question(data.stories[index]) for index in kept]
-        sizes = [sizes[index] for index in kept]
-    size = sum(sizes)
-    cap = _text_cap(packer.passages, _MOST_BYTES - size - packer.bytes_of_reasons)
+    packed: dict[int, list[Any]] = {}
+    for index in sorted(range(len(data.stories)), key=lambda index: data.stories[index].turn):
+        if packer.size > _MOST_BYTES:
+            break
+        packed[index] = packer.question(data.stories[index])
+    questions = [packed[index] for index in sorted(packed)]
     document = {
         "policies": [[policy.mark, policy.family, short_name(policy)] for policy in policies],
         "main": _main(policies),
@@ -44,25 +38,14 @@ def explorer(data: ReportData, policies: Sequence[Marked]) -> tuple[dict[str, An
         "signals": [visible(name) for name in packer.signals],
         "usage": [visible(_USAGE_NAMES.get(name, name.replace("_", " "))) for name in packer.usage],
         "reasons": list(packer.reasons),
-        "passages": [[title, _cut(text, cap)] for title, text in packer.passages],
+        "passages": [[title, _cut(text, _PASSAGE)] for title, text in packer.passages],
         "questions": questions,
     }
     left_out = data.left_out + len(data.stories) - len(questions)
-    return document, _cuts(packer, cap, left_out, len(questions))
+    return document, _cuts(packer, left_out, len(questions))
 
 
-def _first_turns(stories: Sequence[QuestionStory], sizes: Sequence[int], room: int) -> list[int]:
-    """The stories of the first turns that there are ``room`` bytes for, at least one, in their order."""
-    kept: list[int] = []
-    for index in sorted(range(len(stories)), key=lambda index: stories[index].turn):
-        room -= sizes[index]
-        if kept and room < 0:
-            break
-        kept.append(index)
-    return sorted(kept)
-
-
-def _cuts(packer: _Packer, cap: int, left_out: int, shown: int) -> list[str]:
+def _cuts(packer: _Packer, left_out: int, shown: int) -> list[str]:
     said = []
     if left_out:
         said.append(
@@ -70,9 +53,11 @@ def _cuts(packer: _Packer, cap: int, left_out: int, shown: int) -> list[str]:
             "outcome as many as there is room for, drawn by the seed, so rare ones are more frequent here "
             "than in the record. All are in every figure above."
         )
-    longer = sum(text is not None and len(text) > cap for _, text in packer.passages)
+    longer = sum(text is not None and len(text) > _PASSAGE for _, text in packer.passages)
     if longer:
-        said.append(f"{counted(longer, 'passage')} cut after {cap:,} characters, marked with …")
+        said.append(
+            f"{counted(longer, 'passage')} cut after {_PASSAGE:,} characters, marked with …"
+        )
     if packer.shortened:
         said.append(f"{counted(packer.shortened, 'other long text or list')} cut.")
     return said
@@ -98,9 +83,8 @@ class _Packer:
         )
         self.passages: dict[tuple[str, str | None], int] = {}
         self.reasons: dict[str, int] = {}
-        self.bytes_of_reasons = 0
-        self.shortened = 0
-        self.shortened += len(names) > _SIGNALS
+        self.size = 0  # in bytes, of all that was packed
+        self.shortened = int(len(names) > _SIGNALS)
 
     def question(self, story: QuestionStory) -> list[Any]:
         """[id, text, type, gold answers, rounds, stops]."""
@@ -109,7 +93,7 @@ class _Packer:
         rounds, gold = record.rounds[:_ROUNDS], given[:_GOLDS]
         self.shortened += rounds != record.rounds or gold != given
         kind = record.question.type
-        return [
+        packed = [
             self._text(record.question.id, _TITLE),
             self._text(record.question.text, _QUESTION),
             None if kind is None else self._text(kind, _TITLE),
@@ -117,6 +101,8 @@ class _Packer:
             [self._round(story, at, one) for at, one in enumerate(rounds)],
             [self._stop(stop) for stop in story.stops],
         ]
+        self.size += _bytes(packed)
+        return packed
 
     def _round(self, story: QuestionStory, at: int, one: Round) -> list[Any]:
         """[answer, em, f1, passages, signals, usage, parse failure]."""
@@ -138,7 +124,7 @@ class _Packer:
         reason = self._text(stop.reason, _REASON)
         if reason not in self.reasons:
             self.reasons[reason] = len(self.reasons)
-            self.bytes_of_reasons += _bytes(reason)
+            self.size += _bytes(reason)
         packed: list[Any] = [stop.round, self.reasons[reason]]
         if stop.answers is None:
             return packed
@@ -153,7 +139,10 @@ class _Packer:
     def _passage(self, passage: Passage) -> int:
         title = self._text(passage.title or passage.id, _TITLE)
         text = None if passage.text is None else visible(passage.text)
-        return self.passages.setdefault((title, text), len(self.passages))
+        if (title, text) not in self.passages:
+            self.passages[title, text] = len(self.passages)
+            self.size += _bytes([title, _cut(text, _PASSAGE)])
+        return self.passages[title, text]
 
     def _text(self, text: str, most: int) -> str:
         shown = visible(text)
@@ -177,14 +166,6 @@ def _number(value: float | None) -> float | int | str | None:
 
 def _bytes(value: object) -> int:
     return len(json_for_script(value).encode()) + 1
-
-
-def _text_cap(passages: Sequence[tuple[str, str | None]] | dict[Any, int], room: int) -> int:
-    """The longest cap on passage texts with which all of them fit into ``room`` bytes."""
-    for cap in _TEXT_CAPS:
-        if sum(_bytes([title, _cut(text, cap)]) for title, text in passages) <= room:
-            return cap
-    return 0
 
 
 def questions_section(material: Material) -> Shown:

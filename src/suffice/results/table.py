@@ -96,12 +96,6 @@ class Table:
         keys = [key for column in self.columns for key in _keys(column)]
         if len(set(keys)) < len(keys):
             raise InternalError(f"the table {self.name!r} names a column twice: {', '.join(keys)}")
-        for number, row in enumerate(self.rows, start=1):
-            if len(row) != len(self.columns):
-                raise InternalError(
-                    f"row {number} of the table {self.name!r} has {len(row)} cells for "
-                    f"{len(self.columns)} columns"
-                )
 
     # --- for people -------------------------------------------------------------------------------
     def text(self, width: int | None = WIDTH, paint: Paint | None = None) -> str:

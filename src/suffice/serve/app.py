@@ -5,27 +5,52 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Header, Request, Response
 
 from suffice._version import VERSION
 from suffice.serve.decisions import decision_router
 from suffice.serve.forms import (
-    PREFIX,
-    AnswerReply,
     ChatRequest,
     Completion,
-    OfHeaders,
+    Open,
     ResponseRequest,
     SearchedResponse,
     model_id,
 )
 from suffice.serve.guard import Door, application
 from suffice.serve.loops import Loops
-from suffice.serve.service import Served, Service
+from suffice.serve.service import PREFIX, Served, Service, Wanted
+from suffice.serve.settings import SecuritySettings
 
 _DRAINED_S = 2.0  # at least, whatever a request may take
+
+
+class AnswerReply(Open):
+    """An answer in OpenAI's form; ``suffice`` says how it came about."""
+
+    id: str
+    object: str
+    model: str
+    suffice: dict[str, Any]
+
+
+async def _of_headers(
+    x_suffice_policy: Annotated[str | None, Header(description="which policy decides")] = None,
+    x_suffice_max_rounds: Annotated[
+        int | None, Header(ge=1, description="at most so many rounds")
+    ] = None,
+    x_suffice_budget_usd: Annotated[
+        float | None, Header(gt=0, lt=1e9, description="at most so many US dollars")
+    ] = None,
+) -> Wanted:
+    return Wanted(
+        policy=x_suffice_policy, max_rounds=x_suffice_max_rounds, budget_usd=x_suffice_budget_usd
+    )
+
+
+OfHeaders = Annotated[Wanted, Depends(_of_headers)]
 
 
 def make_app(
@@ -36,7 +61,7 @@ def make_app(
     beside: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
     clock: Callable[[], float] = time.monotonic,
 ) -> FastAPI:
-    """The application of a service; ``app.state.loops`` are the loops that are followed."""
+    """The application of a service, open to anybody without a door; ``app.state.loops`` are followed."""
     loops = Loops(service, clock)
 
     @asynccontextmanager
@@ -47,11 +72,11 @@ def make_app(
             await service.drain(max(service.limits.seconds, _DRAINED_S))
             service.close()
 
+    anybody = Door(settings=SecuritySettings(hosts=("*",)), body_bytes=service.limits.body_bytes)
     app = application(
         [answer_router(service), decision_router(service), loops.router, *routers],
-        door,
+        door or anybody,
         lifespan=lifespan,
-        body_bytes=service.limits.body_bytes,
     )
     app.state.loops = loops
     return app

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from fastapi import Depends, Header, Request, Response
+from fastapi import Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from suffice.contracts import Message
-from suffice.errors import unknown_name
 from suffice.live.ask import Answered
 from suffice.serve.guard import Refusal
-from suffice.serve.service import Served, Service, Wanted
+from suffice.serve.service import PREFIX, Served, Service, Wanted
 from suffice.serve.under_way import (
     Done,
     Endpoint,
@@ -29,7 +28,6 @@ from suffice.serve.under_way import (
 )
 from suffice.trace.rounds.records import Passage, Round
 
-PREFIX = "suffice/"
 _MOST_HEADER = 400  # letters of a value
 SYSTEM_UNREAD = "system messages and instructions were not read"
 
@@ -55,6 +53,21 @@ class Turn(Open):
     content: str | list[Part] | None = None
 
 
+class PlainText(Open):
+    """A form of the answer."""
+
+    type: Literal["text"]
+
+
+def _empty(value: Any) -> Any:
+    if value:
+        raise ValueError("must be left out: answers are texts from what is searched here")
+    return value
+
+
+Empty = Annotated[Any, AfterValidator(_empty)]
+
+
 class Asking(Open):
     """What both endpoints take beside the question."""
 
@@ -69,32 +82,6 @@ class Asking(Open):
         raise NotImplementedError
 
 
-class AnswerReply(Open):
-    """An answer in OpenAI's form; ``suffice`` says how it came about."""
-
-    id: str
-    object: str
-    model: str
-    suffice: dict[str, Any]
-
-
-async def _of_headers(
-    x_suffice_policy: Annotated[str | None, Header(description="which policy decides")] = None,
-    x_suffice_max_rounds: Annotated[
-        int | None, Header(ge=1, description="at most so many rounds")
-    ] = None,
-    x_suffice_budget_usd: Annotated[
-        float | None, Header(gt=0, lt=1e9, description="at most so many US dollars")
-    ] = None,
-) -> Wanted:
-    return Wanted(
-        policy=x_suffice_policy, max_rounds=x_suffice_max_rounds, budget_usd=x_suffice_budget_usd
-    )
-
-
-OfHeaders = Annotated[Wanted, Depends(_of_headers)]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
     """A question read from a request, and what of the request was not taken into account."""
@@ -107,23 +94,6 @@ class Asked:
 def model_id(served: Served) -> str:
     """What a client names a policy by."""
     return f"{PREFIX}{served.name}"
-
-
-def wanted_of(asking: Asking, headers: Wanted, service: Service) -> Wanted:
-    """Policy and limits that a request asks for: headers hold before ``suffice``, both before the model."""
-    name = None
-    if asking.model not in (None, "", PREFIX.rstrip("/")):
-        name = str(asking.model).removeprefix(PREFIX)
-        if name not in service.policies:
-            known = [f"{PREFIX}{policy}" for policy in service.policies]
-            said = unknown_name("model", str(asking.model)[:100], known)
-            raise Refusal(404, said, code="model_not_found", param="model")
-    stated: dict[str, Any] = {"policy": name}
-    for wanted in (asking.suffice, headers):
-        stated |= {} if wanted is None else wanted.model_dump(exclude_none=True)
-    if stated["policy"] is not None:
-        stated["policy"] = stated["policy"].removeprefix(PREFIX)
-    return Wanted.model_validate(stated)
 
 
 def conversation_of(
@@ -164,20 +134,9 @@ def _text_of(content: str | list[Part] | None, where: str, kinds: tuple[str, ...
     return "\n".join(part.text or "" for part in content or ())
 
 
-def check_extras(
-    extras: Mapping[str, Any], allowed: Mapping[str, tuple[Any, ...]]
-) -> tuple[str, ...]:
-    """A note of fields without effect; refused are those that change an answer's form or source."""
-    for name, values in allowed.items():
-        if extras.get(name) is not None and extras[name] not in values:
-            raise Refusal(
-                400,
-                f"{name} cannot be honoured: questions are answered in text from what is searched here; "
-                "leave it out",
-                code="unsupported_parameter",
-                param=name,
-            )
-    further = sorted(extras.keys() - allowed.keys())
+def _unread(asking: Asking) -> tuple[str, ...]:
+    """A note of the fields without effect."""
+    further = sorted(asking.model_extra or ())
     return (f"without effect: {', '.join(further)[:200]}",) if further else ()
 
 
@@ -228,12 +187,11 @@ def suffice_object(under_way: UnderWay, answered: Answered, asked: Asked) -> dic
 
 
 def usage_object(
-    tokens: Tokens, names: tuple[str, str] = ("prompt", "completion")
+    tokens: Tokens, read: str = "prompt", made: str = "completion"
 ) -> dict[str, Any] | None:
     """Usage of all rounds; ``None``: not all is known."""
     if tokens.prompt is None or tokens.completion is None:
         return None
-    read, made = names
     return {
         f"{read}_tokens": tokens.prompt,
         f"{read}_tokens_details": {"cached_tokens": tokens.cached or 0},
@@ -242,9 +200,7 @@ def usage_object(
     }
 
 
-as_line: Callable[[Mapping[str, Any]], str] = json.JSONEncoder(
-    ensure_ascii=False, separators=(",", ":")
-).encode
+as_line = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 """JSON in a line."""
 
 
@@ -270,7 +226,7 @@ class Form:
         asked = body.asked()
         under_way = await service.ask(
             asked.question,
-            wanted_of(body, headers, service),
+            service.wanted(body.model, body.suffice, headers),
             endpoint=cls.endpoint,
             earlier=asked.earlier,
             streams=bool(body.stream),
@@ -322,23 +278,6 @@ class Form:
 
 
 # --- /v1/chat/completions -------------------------------------------------------------------------
-_CHAT_ALLOWED: Mapping[str, tuple[Any, ...]] = {
-    "n": (1,),
-    "tools": ([],),
-    "functions": ([],),
-    "tool_choice": ("none", "auto"),
-    "logprobs": (False,),
-    "top_logprobs": (0,),
-    "response_format": ({"type": "text"},),
-    "stop": ([], ""),
-    "logit_bias": ({},),
-    "audio": (),
-    "modalities": (["text"],),
-    "prediction": (),
-    "web_search_options": (),
-}
-
-
 class StreamOptions(Open):
     """What a stream ends with."""
 
@@ -346,7 +285,7 @@ class StreamOptions(Open):
 
 
 class ChatRequest(Asking):
-    """Messages of which the user's last is the question."""
+    """Messages of which the user's last is the question; an answer is text from what is searched here."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -356,11 +295,23 @@ class ChatRequest(Asking):
 
     messages: list[Turn] = Field(min_length=1)
     stream_options: StreamOptions | None = None
+    n: Literal[1] | None = None
+    tools: Empty = None
+    functions: Empty = None
+    tool_choice: Literal["none", "auto"] | None = None
+    logprobs: Literal[False] | None = None
+    top_logprobs: Literal[0] | None = None
+    response_format: PlainText | None = None
+    stop: Empty = None
+    logit_bias: Empty = None
+    audio: None = None
+    modalities: list[Literal["text"]] | None = None
+    prediction: None = None
+    web_search_options: None = None
 
     def asked(self) -> Asked:
-        """The question; an answer in another form than text is refused."""
-        notes = check_extras(self.model_extra or {}, _CHAT_ALLOWED)
-        return conversation_of(self.messages, "messages", ("text",), notes)
+        """The question."""
+        return conversation_of(self.messages, "messages", ("text",), _unread(self))
 
 
 class Completion(Form):
@@ -420,21 +371,13 @@ class Completion(Form):
 
 
 # --- /v1/responses --------------------------------------------------------------------------------
-_RESPONSE_ALLOWED: Mapping[str, tuple[Any, ...]] = {
-    "previous_response_id": (),
-    "conversation": (),
-    "prompt": (),
-    "background": (False,),
-    "top_logprobs": (0,),
-    "text.format": ({"type": "text"},),
-}
 _RESULTS = "file_search_call.results"
 
 
 class TextForm(Open):
     """In which form the answer is wanted: as text."""
 
-    format: dict[str, Any] | None = None
+    format: PlainText | None = None
 
 
 class Search(Open):
@@ -459,11 +402,15 @@ class ResponseRequest(Asking):
     include: list[str] | None = None
     tools: list[Tool] | None = None
     text: TextForm | None = None
+    previous_response_id: None = None
+    conversation: None = None
+    prompt: None = None
+    background: Literal[False] | None = None
+    top_logprobs: Literal[0] | None = None
 
     def asked(self) -> Asked:
-        """The question; an answer of another source or form is refused."""
-        form = None if self.text is None else self.text.format
-        notes = check_extras({**(self.model_extra or {}), "text.format": form}, _RESPONSE_ALLOWED)
+        """The question."""
+        notes = _unread(self)
         if self.instructions:
             notes = (SYSTEM_UNREAD, *notes)
         if isinstance(self.input, str):
@@ -516,8 +463,7 @@ class SearchedResponse(Form):
             "usage": None if done is None else _usage(done.tokens),
         }
         if done is not None:
-            said = suffice_object(self.under_way, done.answered, self.asked)
-            document["suffice"] = said
+            document["suffice"] = suffice_object(self.under_way, done.answered, self.asked)
         return document
 
     def _search(self, number: int, found: Round | None, status: str) -> dict[str, Any]:
@@ -641,7 +587,7 @@ def _result(passage: Passage, number: int) -> dict[str, Any]:
 
 def _usage(tokens: Tokens) -> dict[str, Any] | None:
     """Usage of all rounds; ``None``: not all is known."""
-    usage = usage_object(tokens, ("input", "output"))
+    usage = usage_object(tokens, "input", "output")
     if usage is not None:
         usage["input_tokens_details"]["cache_write_tokens"] = 0
         usage["output_tokens_details"] = {"reasoning_tokens": 0}

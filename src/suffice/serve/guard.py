@@ -28,6 +28,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from suffice._version import VERSION
 from suffice.errors import BackendError, DataError, SufficeError, UsageError, struck
+from suffice.serve.settings import SecuritySettings
 from suffice.trace.durable import in_turn, replace_file
 
 _LOG = logging.getLogger("suffice.serve")
@@ -281,17 +282,11 @@ class Rates:
 class Door:
     """What the guard lets in."""
 
+    settings: SecuritySettings = field(default_factory=SecuritySettings)
     tokens: Tokens = field(default_factory=dict)
-    hosts: tuple[str, ...] = ()
-    origins: tuple[str, ...] = ()
-    open_paths: frozenset[str] = OPEN_PATHS
     content: str = API_CONTENT
-    requests_per_minute: float = 0.0
-    burst: int = 20
-    body_s: float = 20.0
-    send_s: float = 60.0
     request_s: float = 900.0
-    requests: int = 1024
+    body_bytes: int = 1 << 20
 
 
 def caller_of(request: HTTPConnection) -> str:
@@ -304,10 +299,11 @@ class Guard:
 
     def __init__(self, app: ASGIApp, door: Door, *, rates: Rates | None = None) -> None:
         self._app = app
-        self._door = door
-        self._rates = rates or Rates(door.requests_per_minute, door.burst)
+        self._door, self._settings = door, door.settings
+        self._rates = rates or Rates(door.settings.requests_per_minute, door.settings.burst)
         self._under_way = 0
-        self._hosts = frozenset(name.lower() for name in door.hosts)
+        self._hosts = frozenset(name.lower() for name in door.settings.hosts)
+        self._origins = frozenset(name.lower().rstrip("/") for name in door.settings.origins)
         self._headers = {**_ALWAYS, "content-security-policy": door.content}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -326,32 +322,39 @@ class Guard:
             await refusal.reply()(scope, receive, say)
             return
         scope.setdefault("state", {})["caller"] = caller
-        if scope["path"] in self._door.open_paths:
+        if scope["path"] in OPEN_PATHS:
             await self._app(scope, receive, say)
             return
-        if self._under_way >= self._door.requests:
+        if self._under_way >= self._settings.connections:
             said = f"{self._under_way:,} requests are under way, the limit; ask again later"
             await full(said).reply()(scope, receive, say)
             return
         self._under_way += 1
         try:
-            await self._timed(scope, receive, say)
+            await self._limited(scope, receive, say)
         finally:
             self._under_way -= 1
 
-    async def _timed(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request against the clock: its body, every piece of its answer, and all of it."""
+    async def _limited(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request against the clock: its body, every piece of its answer, and all of it.
+
+        Its body is read as JSON whatever it is called: curl -d calls it a form.
+        """
         now = asyncio.get_running_loop().time
         limit, end = asyncio.timeout(None), now() + self._door.request_s
-        body_end = min(end, now() + self._door.body_s)
-        whole = started = False
+        body_end = min(end, now() + self._settings.body_seconds)
+        most, size, whole, started = self._door.body_bytes, 0, False, False
 
         async def taken() -> Message:
-            nonlocal whole
+            nonlocal whole, size
             if whole:
                 return await receive()
             limit.reschedule(body_end)
             message = await receive()
+            size += len(message.get("body", b""))
+            if size > most:
+                said = f"a body may have {most:,} bytes"
+                raise HTTPException(413, said, {"Connection": "close"})
             whole = not message.get("more_body", False)
             limit.reschedule(end)
             return message
@@ -359,10 +362,12 @@ class Guard:
         async def said(message: Message) -> None:
             nonlocal started
             started = True
-            limit.reschedule(min(end, now() + self._door.send_s))
+            limit.reschedule(min(end, now() + self._settings.send_seconds))
             await send(message)
             limit.reschedule(end)
 
+        headers = [header for header in scope["headers"] if header[0] != b"content-type"]
+        scope = {**scope, "headers": [*headers, (b"content-type", b"application/json")]}
         try:
             async with limit:
                 limit.reschedule(end)
@@ -385,7 +390,7 @@ class Guard:
         host = self._check_host(headers.get(b"host"))
         if scope["method"] not in _SAFE:
             self._check_origin(headers.get(b"origin"), host, headers.get(b"sec-fetch-site"))
-        if scope["path"] in self._door.open_paths:
+        if scope["path"] in OPEN_PATHS:
             return ""
         kind, _, secret = headers.get(b"authorization", b"").partition(b" ")
         caller = ""
@@ -424,7 +429,7 @@ class Guard:
                 raise Refusal(403, "a page of another origin asks", code="bad_origin")
             return
         said = origin.decode("latin-1").lower()
-        if said.partition("://")[2] != host and said not in self._door.origins:
+        if said.partition("://")[2] != host and said not in self._origins:
             raise Refusal(
                 403,
                 f"a page of another origin asks, {said!r:.100}; who runs the service may allow it by origins",
@@ -456,41 +461,14 @@ def _ip(name: str) -> IPv4Address | IPv6Address | None:
         return None
 
 
-class _Bodies:
-    """Limits bodies, and has them read as JSON whatever they are called: curl -d calls them forms."""
-
-    def __init__(self, app: ASGIApp, most: int) -> None:
-        self._app, self._most = app, most
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        size = 0
-
-        async def taken() -> Message:
-            nonlocal size
-            message = await receive()
-            size += len(message.get("body", b""))
-            if size > self._most:
-                said = f"a body may have {self._most:,} bytes"
-                raise HTTPException(413, said, {"Connection": "close"})
-            return message
-
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        own = [header for header in scope["headers"] if header[0] != b"content-type"]
-        scope = {**scope, "headers": [*own, (b"content-type", b"application/json")]}
-        await self._app(scope, taken, send)
-
-
 # --- the application ------------------------------------------------------------------------------
 def application(
     routers: Sequence[APIRouter],
-    door: Door | None = None,
+    door: Door,
     *,
     lifespan: Callable[[Any], AbstractAsyncContextManager[None]] | None = None,
-    body_bytes: int = 1 << 20,
 ) -> FastAPI:
-    """Routers behind a door; without one whoever comes is let in. No page of it loads from elsewhere."""
+    """Routers behind a door. No page of it loads from elsewhere."""
     app = FastAPI(
         title="Suffice",
         summary="Adaptive answers, and decisions about when a loop has seen enough.",
@@ -505,7 +483,5 @@ def application(
     )
     for router in routers:
         app.include_router(router)
-    app.add_middleware(_Bodies, most=body_bytes)
-    if door is not None:
-        app.add_middleware(Guard, door=door)
+    app.add_middleware(Guard, door=door)
     return app

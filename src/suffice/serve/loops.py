@@ -12,14 +12,14 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, Required
 
-from fastapi import APIRouter, Depends, Header, Request, Response
+from fastapi import APIRouter, Header, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import to_json
 
-from suffice.errors import DataError, SufficeError
+from suffice.errors import DataError
 from suffice.live.loop import Loop
 from suffice.live.watch import Watch
 from suffice.serve.decisions import (
@@ -89,7 +89,7 @@ _OF_LOOP = LoopState.model_fields.keys() - {"id", "rounds", "ended", "policy", "
 class LoopRound(ObservedRound, total=False):
     """A finished round, with its number from 1; sent again it is answered again, not observed again."""
 
-    round: Annotated[int, Field(ge=1, le=MOST_INT16)]
+    round: Required[Annotated[int, Field(ge=1, le=MOST_INT16)]]
     score: Annotated[
         float | None, Field(description="of what would be returned, 0 to 1; no policy sees it")
     ]
@@ -148,20 +148,6 @@ class Labelled(BaseModel):
     question_id: str
 
 
-async def _key(
-    request: Request,
-    idempotency_key: Annotated[
-        str, Header(max_length=200, description="a random text; repeated, it repeats the reply")
-    ] = "",
-) -> str:
-    """The client's own key, by whom it is."""
-    caller = getattr(request.state, "caller", "")
-    return f"{caller}/{idempotency_key}" if idempotency_key else ""
-
-
-Key = Annotated[str, Depends(_key)]
-
-
 def _digest(body: object) -> tuple[bytes, int]:
     """What tells a body from others, and its bytes."""
     content = to_json(body)
@@ -186,7 +172,6 @@ class _Session:
     lock: threading.Lock = field(default_factory=threading.Lock)
     bodies: list[bytes] = field(default_factory=list)
     replies: list[RoundReply] = field(default_factory=list)
-    keys: dict[str, int] = field(default_factory=dict)
     answered: bytes = b""
     over: LoopState | None = None
 
@@ -226,25 +211,12 @@ class _Session:
         loop.end(error, mend=False)
         self.over = self.state().model_copy(update={"ended": True})
         self.loop = None
-        self.bodies, self.replies, self.keys = [], [], {}
+        self.bodies, self.replies = [], []
         return loop
 
-    def told(self, number: int | None, key: str, body: bytes) -> RoundReply | None:
-        """The reply that a repeated round had; ``None``: it is the next one. Neither is refused."""
+    def told(self, number: int, body: bytes) -> RoundReply | None:
+        """The reply that a repeated round had; ``None``: it is the next one. Any other is refused."""
         following = len(self.replies) + 1
-        if key in self.keys:
-            if self.bodies[self.keys[key] - 1] != body:
-                raise _reused()
-            return self.replies[self.keys[key] - 1]
-        if number is None:
-            if key:
-                return None
-            raise Refusal(
-                400,
-                f"round is missing: send its number, next {following}, so that a repeated request is not "
-                "observed twice; or the header Idempotency-Key",
-                param="round",
-            )
         if number == following:
             return None
         if number < following and self.bodies[number - 1] == body:
@@ -256,14 +228,6 @@ class _Session:
             code="wrong_round",
             param="round",
         )
-
-
-def _reused() -> Refusal:
-    return Refusal(
-        409,
-        "the Idempotency-Key came with another body before; every request has its own",
-        code="key_reused",
-    )
 
 
 class Loops:
@@ -300,13 +264,23 @@ class Loops:
 
     # --- the routes --------------------------------------------------------------------------------
     def begin(
-        self, body: LoopRequest, key: Key, response: Response, x_suffice_policy: PolicyHeader = None
+        self,
+        body: LoopRequest,
+        request: Request,
+        response: Response,
+        idempotency_key: Annotated[
+            str,
+            Header(max_length=200, description="a random text; repeated, it begins no second loop"),
+        ] = "",
+        x_suffice_policy: PolicyHeader = None,
     ) -> LoopState:
         """Begin the loop of a question.
 
         Sent again with the same key it begins no second one (200). A question_id under way is refused.
         """
         policy = body.policy or x_suffice_policy
+        caller = getattr(request.state, "caller", "")
+        key = idempotency_key and f"{caller}/{idempotency_key}"
         creation, size = _digest([body, policy])
         with self._lock:  # two requests with one key begin one loop
             before = self._begun_before(key, body.question_id, creation)
@@ -326,14 +300,14 @@ class Loops:
         with self._held(self._session(id)) as session:
             return session.state()
 
-    def observe(self, id: str, body: LoopRound, key: Key) -> RoundReply:  # noqa: A002
+    def observe(self, id: str, body: LoopRound) -> RoundReply:  # noqa: A002
         """Take in a finished round and say whether the loop is to go on.
 
         On return a kill of the service loses nothing of it.
         """
         with self._held(self._session(id)) as session:
             loop, (digest, size) = session.open("observes no further round"), _digest(body)
-            before = session.told(body.get("round"), key, digest)
+            before = session.told(body["round"], digest)
             if before is not None:
                 return before
             number = len(session.replies)
@@ -344,14 +318,11 @@ class Loops:
                     f"the loop is to end after round {number} ({said}); POST /v1/loops/{id}/end",
                     code="done",
                 )
-            self._check_size(session, size)
+            self._grow(session, size)
             # done whether or not the client waits, so that its repetition finds it
             reply = self._observed(session, loop, body)
             session.bodies.append(digest)
             session.replies.append(reply)
-            session.size += size
-            if key:
-                session.keys[key] = len(session.replies)
             loop.kept()
             return reply
 
@@ -361,12 +332,11 @@ class Loops:
             digest, size = _digest(body)
             if session.answered != digest:
                 loop = session.open("takes no further answer")
-                self._check_size(session, size)
+                self._grow(session, size)
                 loop.answered(
                     body.answer, **body.model_dump(exclude={"answer"}, exclude_unset=True)
                 )
                 session.answered = digest
-                session.size += size
             return session.state()
 
     def end(self, id: str, body: EndRequest) -> LoopState:  # noqa: A002
@@ -396,7 +366,11 @@ class Loops:
     def _begun_before(self, key: str, question_id: str | None, creation: bytes) -> _Session | None:
         if (before := self._by_name.get(key)) is not None:
             if before.creation != creation:
-                raise _reused()
+                raise Refusal(
+                    409,
+                    "the Idempotency-Key came with another body before; every request has its own",
+                    code="key_reused",
+                )
             return before
         before = self._by_name.get(f"\0{question_id}")
         if before is None or before.over is not None:
@@ -423,12 +397,8 @@ class Loops:
                 min(max(wait, 1.0), 60.0),
             )
         served, watch = self._service.follow(policy)
-        try:
-            held = asked.model_dump(exclude={"policy", "question"})
-            loop = watch.question(asked.question, **held).begin()
-        except SufficeError:
-            self._service.leaves(watch)
-            raise
+        held = asked.model_dump(exclude={"policy", "question"})
+        loop = watch.question(asked.question, **held).begin()
         now = self._clock()
         own = asked.question_id and f"\0{asked.question_id}"
         session = _Session(
@@ -479,7 +449,7 @@ class Loops:
         finally:
             session.lock.release()
 
-    def _check_size(self, session: _Session, more: int) -> None:
+    def _grow(self, session: _Session, more: int) -> None:
         most = self._service.limits.loop_bytes
         if session.size + more > most:
             raise Refusal(
@@ -488,6 +458,7 @@ class Loops:
                 f"/v1/loops/{session.id}/end",
                 code="loop_too_large",
             )
+        session.size += more
 
     def _observed(self, session: _Session, loop: Loop, body: LoopRound) -> RoundReply:
         earlier = {passage.id for finished in loop.rounds for passage in finished.passages or ()}
@@ -522,7 +493,6 @@ class Loops:
             tokens=Tokens.of(loop.rounds),
         )
         self._service.tell(ended)
-        self._service.leaves(session.watch)
 
     def _is_idle(self, session: _Session) -> bool:
         return self._clock() - session.touched >= self._limits.idle_s

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from fastapi import APIRouter, Response
@@ -21,7 +19,7 @@ from prometheus_client import (
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from suffice._optional import require
-from suffice.live.privacy import Privacy, Veiled
+from suffice.live.privacy import Privacy
 from suffice.serve.service import Service
 from suffice.serve.under_way import Event, QuestionBegun, QuestionEnded, RoundEnded
 from suffice.trace.export import OPERATION, agent_attributes, steps_of
@@ -38,7 +36,6 @@ OTHER = "other"
 """The label of a policy that is not in force any more, so that labels are as many as policies."""
 
 _SECOND = 1_000_000_000
-_MOST_OPEN = 10_000
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 _ROUNDS = (1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30)
 
@@ -131,18 +128,11 @@ class Metrics:
 
 
 # --- spans ---------------------------------------------------------------------------------------
-@dataclass(slots=True, kw_only=True)
-class _Open:
-    begun: QuestionBegun
-    question: Question
-    veiled: Veiled | None
-    span: Any
-    now: int
-    rounds: list[Round] = field(default_factory=list)
+_Begun = tuple[int, QuestionBegun, list[tuple[int, RoundEnded]]]  # with the nanoseconds of each
 
 
 class Spans:
-    """An observer that makes a question's spans, for ``exporter`` or the collector.
+    """An observer that makes the spans of a question when it ends, for ``exporter`` or the collector.
 
     Without ``texts`` numbers stand in their place, which are equal where texts are. ``at_once``: each is
     exported when it ends, not with others in a thread of its own.
@@ -164,59 +154,46 @@ class Spans:
         self._tracer = self._provider.get_tracer("suffice")
         self._api = require("opentelemetry.trace", **wanted)
         self._privacy = None if texts else Privacy("no-texts")
-        self._open: dict[str, _Open] = {}
-        self._lock = threading.Lock()
+        self._open: dict[str, _Begun] = {}
 
     def on(self, event: Event) -> None:
-        """Begin a question's span, make those of its rounds, and end it."""
+        """Keep what happens to a question, and export it at its end."""
         if isinstance(event, QuestionBegun):
-            question = Question(id=event.trace_id, text=event.text)
-            veiled = None if self._privacy is None else self._privacy.question(question, Gold())
-            if veiled is not None:
-                question = veiled.question
-            now = time.time_ns()
-            span = self._tracer.start_span("invoke_agent", start_time=now)
-            with self._lock:
-                if len(self._open) >= _MOST_OPEN:
-                    self._open.pop(next(iter(self._open)))
-                self._open[event.trace_id] = _Open(
-                    begun=event, question=question, veiled=veiled, span=span, now=now
-                )
+            self._open[event.trace_id] = time.time_ns(), event, []
         elif isinstance(event, RoundEnded):
-            held = self._open.get(event.trace_id)
-            if held is not None:
-                now = time.time_ns()
-                began = max(held.now, now - int(event.took_s * _SECOND))
-                shown = event.round if held.veiled is None else held.veiled.named(event.round)
-                held.rounds.append(shown)
-                within = self._api.set_span_in_context(held.span)
-                for step in steps_of(shown, began, now, model=held.begun.model or None):
-                    span = self._tracer.start_span(
-                        step.name, within, start_time=step.start, attributes=dict(step.attributes)
-                    )
-                    span.end(step.end)
-                held.now = now
-        else:
-            with self._lock:
-                held = self._open.pop(event.trace_id, None)
-            if held is not None:
-                self._export(held, event)
+            if event.trace_id in self._open:
+                self._open[event.trace_id][2].append((time.time_ns(), event))
+        elif event.trace_id in self._open:
+            self._export(self._open.pop(event.trace_id), event)
 
     def close(self) -> None:
         """Export what is finished."""
         self._provider.shutdown()
 
-    def _export(self, held: _Open, ended: QuestionEnded) -> None:
-        begun, span = held.begun, held.span
-        if held.rounds:
+    def _export(self, held: _Begun, ended: QuestionEnded) -> None:
+        now, begun, ran = held
+        question = Question(id=begun.trace_id, text=begun.text)
+        veiled = None if self._privacy is None else self._privacy.question(question, Gold())
+        root = self._tracer.start_span("invoke_agent", start_time=now)
+        within = self._api.set_span_in_context(root)
+        rounds: list[Round] = []
+        for moment, event in ran:
+            began, now = max(now, moment - int(event.took_s * _SECOND)), moment
+            rounds.append(event.round if veiled is None else veiled.named(event.round))
+            for step in steps_of(rounds[-1], began, now, model=begun.model or None):
+                span = self._tracer.start_span(
+                    step.name, within, start_time=step.start, attributes=dict(step.attributes)
+                )
+                span.end(step.end)
+        if rounds:
             record = QuestionRecord(
-                question=held.question,
-                rounds=tuple(held.rounds),
+                question=question if veiled is None else veiled.question,
+                rounds=tuple(rounds),
                 stopped_by=_AS_RECORDED.get(ended.stopped_by),
                 policy_hash=begun.policy_hash,
             )
-            span.set_attributes(agent_attributes(record))
-        told = {
+            root.set_attributes(agent_attributes(record))
+        said = {
             OPERATION: "invoke_agent",
             "gen_ai.request.model": begun.model or None,
             "gen_ai.usage.input_tokens": ended.tokens.prompt,
@@ -230,11 +207,14 @@ class Spans:
             "suffice.declined": ended.declined,
             "suffice.cost_usd": ended.usd,
         }
-        span.set_attributes({name: value for name, value in told.items() if value is not None})
+        root.set_attributes({name: value for name, value in said.items() if value is not None})
         if ended.error:
-            said = ended.error if held.veiled is None else None
-            span.set_status(self._api.Status(self._api.StatusCode.ERROR, said))
-        span.end()
+            root.set_status(
+                self._api.Status(
+                    self._api.StatusCode.ERROR, ended.error if veiled is None else None
+                )
+            )
+        root.end()
 
 
 _AS_RECORDED: Mapping[str, StoppedBy] = {

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, nullcontext, suppress
-from hashlib import sha256
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -18,23 +17,20 @@ from fastapi import APIRouter, Response
 from fastapi.responses import JSONResponse
 
 from suffice.errors import StorageError, SufficeError, UsageError
-from suffice.monitor.following import Following, WebHook
-from suffice.monitor.production import KINDS, Production, ProductionSettings
-from suffice.policies.file import file_of, names_policy_file
+from suffice.monitor.following import AlarmLog, Following, WebHook
+from suffice.monitor.production import KINDS, Alarm, Production, ProductionSettings
 from suffice.policies.unfitted import FixedPolicy
 from suffice.serve.guard import Door, check_exposed, read_tokens
 from suffice.serve.listen import Listening, open_at_once
 from suffice.serve.observers import Metrics, Spans
 from suffice.serve.service import Served, Service
 from suffice.serve.settings import RecordSettings, ServeSettings, WatchSettings
-from suffice.serve.under_way import Event, QuestionBegun, RoundEnded
 from suffice.trace.durable import in_turn
 from suffice.trace.engines import Address, as_place
 from suffice.trace.recording import prune
 from suffice.trace.store import Store, store_at, store_place
 
 _LOG = logging.getLogger("suffice.serve")
-_LATELY_S = 60.0
 _PROBE_S = 2.0
 _CHECK_EVERY_S = 5.0
 _CLOCK_MAY_DIFFER_S = 60.0
@@ -61,18 +57,12 @@ def check(settings: ServeSettings) -> Door:
             "alarms are posted to webhook where a record is watched: set folder under [record], and seconds "
             "under [watch] above 0"
         )
-    # refuses what is out of range
-    Production(FixedPolicy(1), ProductionSettings(**watch.production))
+    Production(FixedPolicy(1), _how(watch))  # refuses what is out of range
     return Door(
+        settings=replace(guarded, connections=open_at_once(guarded.connections)),
         tokens=tokens,
-        hosts=guarded.hosts,
-        origins=tuple(origin.lower().rstrip("/") for origin in guarded.origins),
-        requests_per_minute=guarded.requests_per_minute,
-        burst=guarded.burst,
-        body_s=guarded.body_seconds,
-        send_s=guarded.send_seconds,
         request_s=settings.limits.seconds + guarded.body_seconds,
-        requests=open_at_once(guarded.connections),
+        body_bytes=settings.limits.body_bytes,
     )
 
 
@@ -86,12 +76,9 @@ class Operation:
         self._service = service
         self._ends = threading.Event()
         self._reloading = threading.Lock()
+        self._refused = ""  # why tokens were not taken up when they were last read
         self._held = ExitStack()
-        self._answered, self._failed = (
-            -1e9,
-            False,
-        )  # when the model last answered; the last question
-        service.observers = (self, self.metrics)
+        service.observers = (self.metrics,)
         own = settings.operation
         if own.log is not None:
             self._log_requests(own.log)
@@ -102,15 +89,6 @@ class Operation:
         folder = settings.record.folder
         self._place = None if folder is None else store_place(folder)
         self._checked: tuple[float, dict[str, str]] = (-1e9, {})
-
-    def on(self, event: Event) -> None:
-        """Note whether the model here answers; loops of others ask models of their own."""
-        if isinstance(event, QuestionBegun) or event.endpoint in ("decisions", "loops"):
-            return
-        if isinstance(event, RoundEnded):
-            self._answered, self._failed = time.monotonic(), False
-        elif event.error:
-            self._failed = True
 
     def _log_requests(self, log: str) -> None:
         """Have uvicorn write a line for each request."""
@@ -164,8 +142,7 @@ class Operation:
         problems = {}
         if self._place is not None and (why := await asyncio.to_thread(_refusal, self._place)):
             problems["record"] = f"the record cannot be written: {why}"
-        late = time.monotonic() - self._answered > _LATELY_S
-        if (late or self._failed) and not await _reached(self.settings.model.llm):
+        if not await _reached(self.settings.model.llm):
             problems["model"] = "no server of the model can be reached"
         self._checked = (time.monotonic(), problems)
         return problems
@@ -177,7 +154,7 @@ class Operation:
         return Listening(
             host=self.settings.host,
             port=self.settings.port,
-            connections=self.door.requests,
+            connections=self.door.settings.connections,
             head_s=self.settings.security.head_seconds,
             notice_s=own.notice_seconds,
             end_s=own.end_seconds,
@@ -188,36 +165,39 @@ class Operation:
         )
 
     def reload(self) -> None:
-        """Read policies and tokens again; what is broken stays as it was."""
+        """Read policies and tokens that changed; what is broken stays as it was."""
         with self._reloading:
-            self._read_tokens_again()
             changed, refused = self._service.reload()
-        self.metrics.reloaded(taken=len(changed), refused=len(refused))
-        for name in changed:
-            _LOG.warning("policy %s is taken up anew", name)
-        for name, why in refused.items():
-            _LOG.error("policy %s stays as it was: %s", name, why)
+            self.metrics.reloaded(taken=len(changed), refused=len(refused))
+            for name in changed:
+                _LOG.warning("policy %s is taken up anew", name)
+            for name, why in refused.items():
+                _LOG.error("policy %s stays as it was: %s", name, why)
+            refusal = self._read_tokens()
+            if refusal and refusal != self._refused:
+                _LOG.error("tokens stay as they were: %s", refusal)
+            self._refused = refusal
 
-    def _read_tokens_again(self) -> None:
-        """Those that were made or taken out hold at once; a file of none, or a broken one, opens nothing."""
+    def _read_tokens(self) -> str:
+        """Take up tokens that were made or taken out; why not: a broken file and one of none open nothing."""
         if self.settings.security.tokens is None:
-            return
+            return ""
         try:
             tokens = read_tokens(Path(self.settings.security.tokens))
         except SufficeError as error:
-            _LOG.error("tokens stay as they were: %s", error)
-            return
+            return str(error)
         if self.door.tokens and not tokens:
-            _LOG.error("tokens stay as they were: the file holds none")
-        elif tokens != self.door.tokens:
+            return "the file holds none"
+        if tokens != self.door.tokens:
             self.door.tokens = tokens
             _LOG.warning("tokens are taken up anew: %s", ", ".join(tokens))
+        return ""
 
     # --- while it runs -------------------------------------------------------------------------------
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """What goes on beside the requests; at the end what is logged and traced is written."""
-        works = [self._repeated("files are not read again", self._reloader(), _LOOK_EVERY_S)]
+        works = [self._repeated("files are not read again", self.reload, _LOOK_EVERY_S)]
         record, watch = self.settings.record, self.settings.watch
         if record.folder is not None and (record.keep_days, record.keep_gigabytes) != (None, None):
             pruner = _pruner(record.folder, record)
@@ -251,47 +231,27 @@ class Operation:
                 failed = said
             await asyncio.sleep(every_s)
 
-    def _reloader(self) -> Callable[[], None]:
-        """Reads files again that changed; one that is gone has not: it may be about to be replaced."""
-        named = self.settings.policies.values()
-        files = [file_of(name) for name in named if names_policy_file(name)]
-        if self.settings.security.tokens is not None:
-            files.append(Path(self.settings.security.tokens))
 
-        before = {file: _stamp_of(file) for file in files}
-
-        def look() -> None:
-            now = {file: stamp for file in files if (stamp := _stamp_of(file)) is not None}
-            if any(before.get(file) != stamp for file, stamp in now.items()):
-                before.update(now)
-                self.reload()
-
-        return look
-
-
-def _stamp_of(file: Path) -> tuple[int, ...] | None:
-    """Which writing of a file this is; ``None``: there is none."""
-    with suppress(OSError):
-        stat = file.stat()
-        return stat.st_mtime_ns, stat.st_size, stat.st_ino
-    return None
+def _how(watch: WatchSettings, max_rounds: int | None = None) -> ProductionSettings:
+    """How a policy is watched."""
+    return ProductionSettings(
+        level=watch.level,
+        seed=watch.seed,
+        first=watch.first,
+        metric=watch.metric,
+        max_loss=watch.max_loss,
+        max_rounds=max_rounds,
+    )
 
 
 def _pruner(folder: str, record: RecordSettings) -> Callable[[], None]:
-    began, warned = time.time() - time.monotonic(), False
+    began = time.time() - time.monotonic()
 
     def work() -> None:
-        nonlocal warned
         now = time.time()
         moved = now - time.monotonic() - began
         if abs(moved) > _CLOCK_MAY_DIFFER_S:  # a jump would make questions old
-            if not warned:
-                _LOG.error(
-                    "the clock was set by %+.0f s: nothing is pruned until it is right", moved
-                )
-            warned = True
-            return
-        warned = False
+            raise StorageError("the clock was set: nothing is removed until it is right again")
         if store_at(folder) is not None:
             done = prune(folder, days=record.keep_days, gigabytes=record.keep_gigabytes, now=now)
             if done.questions:
@@ -302,23 +262,21 @@ def _pruner(folder: str, record: RecordSettings) -> Callable[[], None]:
 
 
 class _Watching:
-    """The policies in force, watched over the record, where it stands in the folder: alarms are told once."""
+    """The policies in force, watched over the record; who shares its folder tells an alarm once."""
 
     def __init__(
         self, folder: Path, settings: WatchSettings, metrics: Metrics, service: Service
     ) -> None:
-        self._folder, self._service = folder, service
-        # machines share a server, not where a look at it ended: each watches for itself, from its start on
+        self._folder, self._settings = folder, settings
+        self._metrics, self._service = metrics, service
+        # machines share a server, but no file: each tells for itself
         self._home = None if isinstance(folder, Address) else store_place(folder).parent
-        self._metrics = metrics
-        self._how = settings.production
-        self._hook = None if settings.webhook is None else WebHook(settings.webhook)
-        # a state goes on under the settings that it was begun with
-        tag = sha256(json.dumps(self._how).encode()).hexdigest()[:8]
-        self._tag = "" if self._how == WatchSettings().production else f"-{tag}"
-        self._shown: dict[str, str] = {}  # the hash by name
-        self._held: dict[str, tuple[Following, tuple[int, ...] | None]] = {}
+        hook = None if settings.webhook is None else WebHook(settings.webhook)
+        told = None if self._home is None else self._home / ".alarms.jsonl"
+        self._log = AlarmLog(told, hook)
         self._logged: set[str] = set()
+        self._shown: dict[str, str] = {}  # the hash by name
+        self._held: dict[str, Following] = {}
 
     def look(self) -> None:
         """Take in what is new of every policy in force; gauges of one that is new begin at 0."""
@@ -326,15 +284,17 @@ class _Watching:
         names: dict[str, list[str]] = {}
         for name, served in policies.items():
             names.setdefault(served.hash or name, []).append(name)
-        self._held = {key: held for key, held in self._held.items() if key in names}
+        before, self._held = self._held, {}
         failed: list[Exception] = []
         for key, own in names.items():
             self._show([n for n in own if self._shown.get(n) != key], dict.fromkeys(KINDS, 0.0))
             self._shown |= dict.fromkeys(own, key)
-            turn = f"watch-{key}{self._tag}"
-            try:  # services that share a folder look one after the other, so that one of them tells
-                with nullcontext() if self._home is None else in_turn(self._home, turn):
-                    self._look(key, own, policies[own[0]])
+            try:
+                following = before.get(key) or self._begun(policies[own[0]])
+                following.look()
+                self._held[key] = following  # what fails in between is read anew
+                self._show(own, following.production.gauges())
+                self._tell(own, following.production.alarms)
             except Exception as error:  # noqa: BLE001
                 failed.append(error)
         if failed:
@@ -345,25 +305,20 @@ class _Watching:
             for name in names:
                 self._metrics.alarm(name, kind, raised=gauge > 0)
 
-    def _look(self, key: str, names: Sequence[str], served: Served) -> None:
-        file = None if self._home is None else self._home / f".watch-{key}{self._tag}.json"
-        # after a look that fails, and where another service looked, it goes on from the state
-        following, stamp = self._held.pop(key, (None, None))
-        if following is None or (file is not None and stamp != _stamp_of(file)):
-            settings = ProductionSettings(max_rounds=served.max_rounds, **self._how)
-            production = Production(served.file.policy, settings)
-            following = Following(self._folder, production, file=file)
-        following.look()
-        self._show(names, following.production.gauges())
-        for alarm in following.untold:
-            if alarm.id not in self._logged:
-                said = "policy %s: %s alarm: %s"
-                _LOG.error(said, ", ".join(names), alarm.kind, alarm.text)
-            self._logged.add(alarm.id)
-            if self._hook is not None:
-                self._hook.send(alarm)
-            following.told()
-        self._held[key] = following, None if file is None else _stamp_of(file)
+    def _begun(self, served: Served) -> Following:
+        settings = _how(self._settings, served.max_rounds)
+        return Following(self._folder, Production(served.file.policy, settings))
+
+    def _tell(self, names: Sequence[str], alarms: Sequence[Alarm]) -> None:
+        if not alarms:
+            return
+        with nullcontext() if self._home is None else in_turn(self._home, "alarms"):
+            for alarm in self._log.untold(alarms):
+                if alarm.id not in self._logged:
+                    said = "policy %s: %s alarm: %s"
+                    _LOG.error(said, ", ".join(names), alarm.kind, alarm.text)
+                self._logged.add(alarm.id)
+                self._log.tell(alarm)
 
 
 def _refusal(place: Path) -> str | None:

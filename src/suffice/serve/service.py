@@ -7,7 +7,7 @@ import hashlib
 import logging
 import threading
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -32,6 +32,7 @@ from suffice.serve.under_way import Endpoint, Event, Observer, UnderWay
 from suffice.trace.rounds.records import Question
 
 DEFAULT_POLICY = "default"
+PREFIX = "suffice/"  # of policies, where clients name them as models
 _LOG = logging.getLogger("suffice.serve")
 _LONGEST_RETRY_S = 60
 _REMEMBERED = 64
@@ -59,7 +60,6 @@ class Served:
     live: LiveLoop | None
     watch: Watch
     follows: Watch | None
-    content: str = ""
     notes: tuple[str, ...] = ()
     _budgets: dict[int | None, Watching] = field(default_factory=dict)
 
@@ -145,11 +145,12 @@ class Service:
         """In which questions are answered."""
         self._recording: dict[str, Any] = {"record": record, "texts": texts}
         self._explore = explore
-        self._watches: set[Watch] = set()
-        self._lock = threading.RLock()
-        self._under_way: Counter[Watch] = Counter()
+        self._watches: list[Watch] = []
+        self._idle: list[Watch] = []
+        self._lock = threading.Lock()
         sources: Mapping[str, StopPolicy | str | Path | None] = policies or {DEFAULT_POLICY: None}
         self._sources = dict(sources)
+        self._read = {name: _digest(source) for name, source in sources.items()}
         self.policies: Mapping[str, Served] = {
             name: self._made(name, source) for name, source in self._sources.items()
         }
@@ -181,6 +182,21 @@ class Service:
             raise Refusal(404, said, code=code, param="policy")
         return policies[name]
 
+    def wanted(self, model: str | None, *asked: Wanted | None) -> Wanted:
+        """What a request asks for: of several the last holds, and all hold before the model's name."""
+        stated: dict[str, Any] = {"policy": None}
+        if model not in (None, "", PREFIX.rstrip("/")):
+            stated["policy"] = str(model).removeprefix(PREFIX)
+            if stated["policy"] not in self.policies:
+                known = [f"{PREFIX}{policy}" for policy in self.policies]
+                said = unknown_name("model", str(model)[:100], known)
+                raise Refusal(404, said, code="model_not_found", param="model")
+        for wanted in asked:
+            stated |= {} if wanted is None else wanted.model_dump(exclude_none=True)
+        if stated["policy"] is not None:
+            stated["policy"] = stated["policy"].removeprefix(PREFIX)
+        return Wanted.model_validate(stated)
+
     def _made(self, name: str, source: StopPolicy | str | Path | None) -> Served:
         ground, notes, live = self.ground, list[str](), None
         try:
@@ -206,7 +222,6 @@ class Service:
             live=live,
             watch=watch,
             follows=watch if live is None else None,
-            content=_digest(source),
             notes=tuple(notes),
         )
 
@@ -242,59 +257,49 @@ class Service:
         )
 
     def _watch(self, policy: StopPolicy | PolicyFile, **settings: Any) -> Watch:
-        """A watch, among those whose losses are told; what is closed and lost nothing has none."""
+        """A watch, among those that are closed with the service."""
         watch = Watch(policy, **self._recording, **settings)
-        held = {one for one in self._watches if not one.closed or one.counts.lost_questions}
-        self._watches = {*held, watch}
+        self._watches.append(watch)
         return watch
 
     def follow(self, name: str | None) -> tuple[Served, Watch]:
-        """The policy of a name and what follows loops under it, for one that :meth:`leaves` it."""
+        """The policy of a name, and what follows loops under it."""
         served = self.served(name)
         with self._lock:
-            if served.follows is None:
-                served.follows = self._following(served.file)
-            self._under_way[served.follows] += 1
+            served.follows = served.follows or self._following(served.file)
         return served, served.follows
-
-    def enters(self, watch: Watch) -> None:
-        """A question is decided about by this watch."""
-        with self._lock:
-            self._under_way[watch] += 1
-
-    def leaves(self, watch: Watch) -> None:
-        """It is over; a watch of a policy that is in force no more is closed after its last question."""
-        with self._lock:
-            self._under_way[watch] -= 1
-        self._retire(watch)
-
-    def _retire(self, watch: Watch) -> None:
-        with self._lock:
-            in_force = any(watch in (one.watch, one.follows) for one in self.policies.values())
-            if in_force or self._under_way[watch]:
-                return
-            del self._under_way[watch]
-        watch.close()
 
     def reload(self) -> tuple[tuple[str, ...], Mapping[str, str]]:
         """Read again the policy files that changed; a question keeps the policy it began with.
 
-        Returns the names of those taken up, and why others were refused, which leaves a policy as it was.
+        Returns the names of those taken up, and why others were refused, which leaves a policy as it was
+        until its file changes again. A file that is gone has not changed: it may be about to be replaced.
         """
-        policies, changed, refused = dict(self.policies), list[Served](), dict[str, str]()
-        for name, old in self.policies.items():
+        policies, changed, refused = dict(self.policies), list[str](), dict[str, str]()
+        for name, source in self._sources.items():
             try:
-                if _digest(self._sources[name]) != old.content:
-                    policies[name] = self._made(name, self._sources[name])
-                    changed.append(old)
+                content = _digest(source)
+                if content in ("", self._read[name]):
+                    continue
+                self._read[name] = content
+                policies[name] = self._made(name, source)
+                changed.append(name)
             except (SufficeError, OSError) as error:
                 refused[name] = str(error)
         self.policies = policies
-        for old in changed:
-            for watch in (old.watch, old.follows):
-                if watch is not None:
-                    self._retire(watch)
-        return tuple(old.name for old in changed), refused
+        self._close_unused()
+        return tuple(changed), refused
+
+    def _close_unused(self) -> None:
+        """Close what policies not in force any more left behind, at the second look without a question."""
+        with self._lock:
+            used = [watch for one in self.policies.values() for watch in (one.watch, one.follows)]
+            open_ones = [one for one in self._watches if not (one in used or one.closed)]
+        idle = [one for one in open_ones if not one._watching.under_way]  # noqa: SLF001
+        for watch in self._idle:
+            if watch in idle:
+                watch.close()
+        self._idle = idle
 
     # --- questions ---------------------------------------------------------------------------------
     async def ask(

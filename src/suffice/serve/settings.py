@@ -272,13 +272,6 @@ class WatchSettings(_Table):
     metric: str | None = None
     max_loss: float | None = None
 
-    @property
-    def production(self) -> dict[str, Any]:
-        """What a policy is watched by."""
-        return {
-            name: getattr(self, name) for name in ("level", "seed", "first", "metric", "max_loss")
-        }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitSettings(_Table):

@@ -186,13 +186,8 @@ class UnderWay:
         try:
             async with asyncio.timeout_at(self._until):
                 await entering
-            self.service.enters(self.served.watch)
             self._began = self._ticked = time.perf_counter()
-            try:
-                self._aside = Aside(self._run)
-            except BaseException:
-                self.service.leaves(self.served.watch)
-                raise
+            self._aside = Aside(self._run)
         except BaseException as error:
             self.leave()
             if entering.done() and not entering.cancelled() and entering.exception() is None:
@@ -281,7 +276,6 @@ class UnderWay:
             try:
                 self.watched.end()
             finally:
-                self.service.leaves(self.served.watch)
                 took_s = time.perf_counter() - self._began
                 with suppress(RuntimeError):  # the event loop is over
                     self._here.call_soon_threadsafe(self._places.leave, took_s)

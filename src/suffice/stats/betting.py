@@ -7,29 +7,21 @@ probability at most ``1 / c`` (Ville's inequality): it may be looked at after ev
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
 
 import numpy as np
 
-from suffice.errors import DataError, UsageError
+from suffice.errors import UsageError
 from suffice.stats.conformal import exact_level
-from suffice.stats.fields import map_fields, number, numbers, whole
 from suffice.stats.units import Array
-
-MONITOR_VERSION = 1
 
 _PACE = 100.0  # observations over which the first share of the reserve is put into play
 _MOST = 1e200
-_FIELDS = ("seen", "in_play", "greatest")
-_SHARED = ("suffice_monitor", "kind", "level", "alarmed_at", "capital")
-
-_M = TypeVar("_M")
 
 
-class Capital:
-    """One unit spread over gamblers and over the times at which they begin.
+class Monitor:
+    """One unit spread over gamblers and over the times at which they begin, and its alarm.
 
     A gambler who bets from the first observation on loses while nothing is wrong and finds a late
     change too late. So the unit starts as a reserve, of which ``1 / log(e + n / 100)`` is left after n
@@ -43,26 +35,30 @@ class Capital:
     Bets that win nothing leave the unit as it is. Stakes that double 20 times make 2 ** 20 of what was
     in play from the start, which was little: most of the unit was still in reserve.
 
-    >>> capital = Capital(1)
-    >>> capital.bet([1.0])
-    >>> capital.value
+    >>> monitor = Monitor(0.05, gamblers=1)
+    >>> monitor.settle([1.0])
+    False
+    >>> monitor.capital
     1.0
-    >>> capital = Capital(1)
-    >>> for _ in range(20):
-    ...     capital.bet([2.0])
-    >>> round(capital.value), capital.greatest == capital.value
-    (7591, True)
+    >>> monitor = Monitor(0.05, gamblers=1)
+    >>> any([monitor.settle([2.0]) for _ in range(20)])
+    True
+    >>> round(monitor.capital), monitor.alarmed_at
+    (7591, 12)
     """
 
-    __slots__ = ("_greatest", "_in_play", "_seen")
+    __slots__ = ("_alarmed_at", "_greatest", "_in_play", "_level", "_seen")
 
-    def __init__(self, gamblers: int) -> None:
+    def __init__(self, level: float, gamblers: int) -> None:
+        exact_level(level, "level")
+        self._level = float(level)
         self._in_play = [0.0] * gamblers
         self._seen = 0
         self._greatest = 1.0
+        self._alarmed_at: int | None = None
 
-    def bet(self, factors: Sequence[float]) -> None:
-        """Settle one observation: what each gambler's stake became, of mean at most 1 and from 0."""
+    def settle(self, factors: Sequence[float]) -> bool:
+        """What each gambler's stake became, of mean at most 1 and from 0; whether there is an alarm."""
         before = _reserve(self._seen)
         self._seen += 1
         entering = (before - _reserve(self._seen)) / len(self._in_play)
@@ -71,67 +67,9 @@ class Capital:
             min((held + entering) * factor, _MOST)
             for held, factor in zip(self._in_play, factors, strict=True)
         ]
-        self._greatest = max(self._greatest, self.value)
-
-    @property
-    def value(self) -> float:
-        """What all gamblers and the reserve hold; 1 at the start."""
-        return sum(self._in_play) + _reserve(self._seen)
-
-    @property
-    def greatest(self) -> float:
-        """The most it ever was, from 1; ``1 / greatest`` is a p-value at any time."""
-        return self._greatest
-
-    @property
-    def seen(self) -> int:
-        """Observations settled."""
-        return self._seen
-
-    def to_json(self) -> dict[str, Any]:
-        """All it needs to go on, as strict JSON."""
-        return {"seen": self._seen, "in_play": list(self._in_play), "greatest": self._greatest}
-
-    @classmethod
-    def from_json(cls, document: object, gamblers: int) -> Capital:
-        """What :meth:`to_json` gave."""
-        fields: Mapping[str, Any] = map_fields(document, "capital", _FIELDS)
-        seen = whole(fields.get("seen"), "seen")
-        held = numbers(fields.get("in_play"), "in_play")
-        if len(held) != gamblers or not all(0.0 <= share <= _MOST for share in held):
-            raise DataError(
-                f"must be {gamblers} numbers in [0, {_MOST:g}], found {fields.get('in_play')!r}",
-                column="in_play",
-            )
-        greatest = number(fields.get("greatest"), "greatest")
-        if not max(1.0, sum(held)) <= greatest < math.inf:
-            raise DataError(
-                f"must be at least 1 and what is in play, found {greatest!r}", column="greatest"
-            )
-        process = cls(gamblers)
-        process._seen, process._in_play, process._greatest = seen, list(held), greatest
-        return process
-
-
-def _reserve(seen: int) -> float:
-    return 1.0 / math.log(math.e + seen / _PACE)
-
-
-class Monitor:
-    """Capital, level and alarm, which both monitors have."""
-
-    __slots__ = ("_alarmed_at", "_capital", "_level")
-
-    def __init__(self, level: float, gamblers: int) -> None:
-        exact_level(level, "level")
-        self._level = float(level)
-        self._capital = Capital(gamblers)
-        self._alarmed_at: int | None = None
-
-    def _settle(self, factors: Sequence[float]) -> bool:
-        self._capital.bet(factors)
+        self._greatest = max(self._greatest, self.capital)
         if self._alarmed_at is None and self.p_value <= self._level:
-            self._alarmed_at = self.seen
+            self._alarmed_at = self._seen
         return self.alarmed
 
     @property
@@ -142,17 +80,17 @@ class Monitor:
     @property
     def capital(self) -> float:
         """What one unit has become, from 0; high is evidence that the promise is broken."""
-        return self._capital.value
+        return sum(self._in_play) + _reserve(self._seen)
 
     @property
     def p_value(self) -> float:
         """A bound on the chance of as much evidence by now or ever, were all well; in (0, 1]."""
-        return 1.0 / self._capital.greatest
+        return 1.0 / self._greatest
 
     @property
     def seen(self) -> int:
         """Answers taken."""
-        return self._capital.seen
+        return self._seen
 
     @property
     def alarmed(self) -> bool:
@@ -164,47 +102,9 @@ class Monitor:
         """At which answer taken, from 1, the alarm was raised; ``None``: it was not."""
         return self._alarmed_at
 
-    def _document(self, kind: str, own: Mapping[str, Any]) -> dict[str, Any]:
-        return {
-            "suffice_monitor": MONITOR_VERSION,
-            "kind": kind,
-            "level": self._level,
-            **own,
-            "alarmed_at": self._alarmed_at,
-            "capital": self._capital.to_json(),
-        }
 
-    def _resume(self, fields: Mapping[str, Any], gamblers: int) -> None:
-        self._capital = Capital.from_json(fields.get("capital"), gamblers)
-        alarmed_at = fields.get("alarmed_at")
-        if alarmed_at is None:
-            return
-        self._alarmed_at = whole(alarmed_at, "alarmed_at", 1)
-        if self._alarmed_at > self.seen:
-            raise DataError(f"after the {self.seen} answers seen", column="alarmed_at")
-
-
-def saved_fields(document: object, kind: str, own: tuple[str, ...]) -> Mapping[str, Any]:
-    """The fields of a saved monitor of this kind, its version read first."""
-    fields = document if isinstance(document, Mapping) else {}
-    version = fields.get("suffice_monitor")
-    if version != MONITOR_VERSION or isinstance(version, bool):
-        raise DataError(
-            f"must be {MONITOR_VERSION}, found {version!r}: no saved monitor, or one of a newer "
-            "version",
-            column="suffice_monitor",
-        )
-    if fields.get("kind") != kind:
-        raise DataError(f"must be {kind!r}, found {fields.get('kind')!r}", column="kind")
-    return map_fields(document, f"a saved {kind} monitor", (*_SHARED, *own))
-
-
-def built(make: Callable[[], _M]) -> _M:
-    """What ``make`` gives; a value it refuses came from a file."""
-    try:
-        return make()
-    except UsageError as error:
-        raise DataError(str(error)) from error
+def _reserve(seen: int) -> float:
+    return 1.0 / math.log(math.e + seen / _PACE)
 
 
 # --- a mean that is looked at after every value ---------------------------------------------------
@@ -234,19 +134,17 @@ class MeanSequence:
     __slots__ = ("_counts", "_least", "_most")
 
     def __init__(self, least: float, most: float) -> None:
-        if not least < most:
-            raise UsageError(f"a range goes from less to more, found {least!r} to {most!r}")
         self._least, self._most = float(least), float(most)
         self._counts: dict[float, int] = {}
 
-    def take(self, value: float, times: int = 1) -> None:
-        """A value, so many times."""
+    def take(self, value: float) -> None:
+        """One value more."""
         if not self._least <= value <= self._most:
             raise UsageError(
                 f"a value from {self._least:g} to {self._most:g} is wanted, found {value!r}"
             )
         key = min(max(round(float(value), _DECIMALS), self._least), self._most)
-        self._counts[key] = self._counts.get(key, 0) + times
+        self._counts[key] = self._counts.get(key, 0) + 1
 
     @property
     def count(self) -> int:
@@ -276,24 +174,6 @@ class MeanSequence:
         return AnytimeMean(
             count=count, estimate=mean, low=self._least + span * low, high=self._most - span * high
         )
-
-    def to_json(self) -> dict[str, Any]:
-        """All it needs to go on, as strict JSON; as long as there are distinct values."""
-        return {"values": list(self._counts), "counts": list(self._counts.values())}
-
-    @classmethod
-    def from_json(cls, document: object, least: float, most: float) -> MeanSequence:
-        """What :meth:`to_json` gave."""
-        fields: Mapping[str, Any] = map_fields(document, "a saved mean", ("values", "counts"))
-        values, counts = numbers(fields.get("values"), "values"), fields.get("counts")
-        if not isinstance(counts, list) or len(counts) != len(values):
-            raise DataError("values and counts must be lists of one length", column="counts")
-        means = cls(least, most)
-        for value, times in zip(values, counts, strict=True):
-            if not least <= value <= most:
-                raise DataError(f"must lie in [{least:g}, {most:g}]: {value!r}", column="values")
-            means.take(value, whole(times, "counts", 1))
-        return means
 
 
 def log_capital(above: Array, times: Array, means: Array) -> Array:

@@ -70,7 +70,7 @@ class PageWanted(Selection):
 
 def rows_of(view: RecordView, chosen: Selection) -> Rows:
     """The rows of a selection, in its order; those asked for lately are kept."""
-    key = chosen, len(view.columns.policies)  # a policy that came since may be meant
+    key = chosen, len(view.policies)  # a policy that came since may be meant
     rows = view.orders.pop(key, None)
     if rows is None:
         if view.progress.ready:
@@ -165,7 +165,7 @@ def _went(view: RecordView, chosen: Selection) -> Mask:
 
 def _holding(view: RecordView, word: str) -> Mask:
     """Questions that hold a word, in their text, their id or an answer."""
-    searched = view.columns.searched
+    searched = view.searched
     if searched is None:
         raise NotReadyError("the texts that are searched are being read")
     questions, ids, answers = searched
@@ -207,13 +207,11 @@ def rows_shown(view: RecordView, rows: Rows, policies: Sequence[PolicyColumns]) 
                 "type": kind and visible(kind),
                 "split": split_names[view.splits.codes[row]],
                 "rounds": int(traces.last_rounds[row]),
-                "right": None
-                if em is None
-                else [_flag(v) for v in em[number][: traces.last_rounds[row]]],
+                "right": None if em is None else em[number][: traces.last_rounds[row]],
                 "stops": [
                     [
                         int(one.stops[row]),
-                        _flag(one.em[row]),
+                        one.em[row],
                         one.score[row],
                         None if one.cost is None else one.cost[row],
                     ]
@@ -230,10 +228,6 @@ def _texts(held: Texts, rows: Rows) -> list[str | None]:
     return shown
 
 
-def _flag(value: float) -> int | None:
-    return None if np.isnan(value) else int(value)
-
-
 _LONGEST = 100_000  # characters of a text that is shown
 _CHANGED = 20
 _PLACE = re.compile(r"at character (\d+)")
@@ -243,7 +237,7 @@ def figures(view: RecordView, split: str) -> dict[str, Any]:
     """Facts of the record and what every policy scores and pays on a split."""
     split = view.split_of(split)
     rows = view.in_split(split)
-    policies = [view.figures_of(policy, rows) for policy in list(view.columns.policies)]
+    policies = [view.figures_of(policy, rows) for policy in list(view.policies)]
     return {**view.facts(), "split": split, "policies": policies}
 
 
@@ -255,7 +249,7 @@ def question_page(view: RecordView, wanted: PageWanted) -> dict[str, Any]:
         at = int(found[0]) if len(found) else -1
         before = max(0, at - wanted.limit) if wanted.page == "back" else at + 1
     places, total = selected[before : before + wanted.limit], len(selected)
-    policies = list(view.columns.policies)
+    policies = list(view.policies)
     names = [policy.candidate.name for policy in policies]
     if wanted.policy == "what-if":
         policies.append(view.policy("what-if", wanted.rule))
@@ -283,12 +277,12 @@ def one_question(
         )
     one = np.arange(view.n_questions) == place
     record = next(iter(view.traces.take(one).records()))
-    policies = list(view.columns.policies)
+    policies = list(view.policies)
     if rule:
         policies.append(view.rule(rule))
     signals = {
         signal: values[place, : len(record.rounds)]
-        for signal, values in sorted(view.columns.signals.items())
+        for signal, values in sorted(view.signals.items())
         if np.isfinite(values[place]).any()
     }
     scored = view.measures.scores() if policies else None
@@ -469,7 +463,7 @@ def compared(view: RecordView, one: str, other: str, rule: str, split: str) -> d
 def promises(view: RecordView) -> dict[str, Any]:
     """What every policy promises, on what that rests, and what a record with cut questions leaves open."""
     made, ran = [], {candidate.hash for candidate in view.ran()}
-    for policy in list(view.columns.policies):
+    for policy in list(view.policies):
         deployed = policy.candidate.policy
         if deployed is None:
             continue
@@ -490,7 +484,7 @@ def promises(view: RecordView) -> dict[str, Any]:
                 "watched": watched,
             }
         )
-    seen = view.measures.seen if view.columns.policies else None
+    seen = view.measures.seen if view.policies else None
     cut = None
     if seen is not None:
         cut = {
@@ -505,7 +499,7 @@ def promises(view: RecordView) -> dict[str, Any]:
 
 def _watched(view: RecordView, candidate: NamedPolicy) -> dict[str, Any]:
     """What a watch of a policy that ran says, as people read it; ``note``: why it says nothing."""
-    produced = view.columns.watched.get(candidate.hash)
+    produced = view.watched.get(candidate.hash)
     if not view.watches:
         note = (
             f"It ran in this record, which has more than {MOST_WATCHED:,} questions. What was seen of its "
@@ -542,8 +536,8 @@ def _watched(view: RecordView, candidate: NamedPolicy) -> dict[str, Any]:
 def chart(view: RecordView, split: str, rule: str = "") -> Html:
     """Scores against cost: fixed budgets as a line, other policies as points, the rule tried as one more."""
     split = view.split_of(split)
-    axis, rows = view.columns.axis, view.in_split(split)
-    shown = [*view.columns.policies, *([view.rule(rule)] if rule else [])]
+    axis, rows = view.axis, view.in_split(split)
+    shown = [*view.policies, *([view.rule(rule)] if rule else [])]
     points = [
         point for number, one in enumerate(shown) if (point := _point(view, one, rows, number))
     ]

@@ -277,7 +277,7 @@ def _written(view: RecordView, folder: Path) -> tuple[int, int, int]:
     data.mkdir(parents=True)
     step = -(-view.n_questions // MOST_ROWS)
     places: NDArray[np.int64] = np.arange(0, view.n_questions, step)
-    policies = list(view.columns.policies)
+    policies = list(view.policies)
     rows = rows_shown(view, places, policies)
     size, told = 0, 0
     for number, start in enumerate(range(0, len(rows), _A_FILE)):
@@ -315,7 +315,7 @@ def _record(view: RecordView, shown: int, told: int) -> dict[str, Any]:
         }
         for split in splits
     }
-    names = [policy.candidate.name for policy in view.columns.policies][-_MOST_PAIRED:]
+    names = [policy.candidate.name for policy in view.policies][-_MOST_PAIRED:]
     asked = view.scored_split or "*"
     said = "static files: no rule can be tried, signals are not filtered by, nothing new comes"
     if shown < view.n_questions:

@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from typing import Any
 
@@ -21,7 +21,6 @@ from suffice.errors import SufficeError, UsageError
 from suffice.measures.costs import CostAxis
 from suffice.measures.measures import Measures
 from suffice.measures.seen import record_banners
-from suffice.monitor.following import EARLIEST
 from suffice.monitor.production import Production, ProductionSettings
 from suffice.policies.defaults import EVAL_SPLIT
 from suffice.policies.file import policy_hash
@@ -103,21 +102,6 @@ class Progress:
         return self.done >= self.of
 
 
-@dataclass(slots=True)
-class _Columns:
-    """What has been measured so far; each attribute is set once, whole."""
-
-    policies: list[PolicyColumns] = field(default_factory=list)
-    signals: dict[str, Array] = field(default_factory=dict)
-    searched: tuple[Texts, pa.Array, Texts] | None = None
-    """Questions, ids and answers (by row) in small letters, in which words are searched."""
-    axis: CostAxis | None = None
-    watched: dict[str, Production] = field(default_factory=dict)
-    """What a watch in production says of policies that ran in the record, by hash."""
-    warnings: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-
 class RecordView:
     """A record for the viewer: facts at once, everything else when :meth:`work` has come to it."""
 
@@ -127,7 +111,16 @@ class RecordView:
         self.traces = measures.traces
         self.questions = Texts.of(self.traces.first_rounds("question"))
         self.types = Texts.of(self.traces.first_rounds("question_type"))
-        self.columns = _Columns()
+        # what has been measured so far, each whole
+        self.policies: list[PolicyColumns] = []
+        self.signals: dict[str, Array] = {}
+        self.searched: tuple[Texts, pa.Array, Texts] | None = None
+        """Questions, ids and answers (by row) in small letters, in which words are searched."""
+        self.axis: CostAxis | None = None
+        self.watched: dict[str, Production] = {}
+        """What a watch in production says of policies that ran in the record, by hash."""
+        self.warnings: list[str] = []
+        self.notes: list[str] = []
         self.progress = Progress()
         self._lock = threading.RLock()
         self.rule: Callable[[str], PolicyColumns] = lru_cache(_KEPT_RULES)(self._rule)
@@ -177,8 +170,8 @@ class RecordView:
         """Measure nothing more after what is under way."""
         self._ended = True
 
-    def work(self, only_signals: Sequence[str] | None = None) -> None:
-        """Measure everything, the most needed first; ``only_signals``: no others."""
+    def work(self) -> None:
+        """Measure everything, the most needed first."""
         steps: list[_Task] = [
             ("scoring answers", self._score),
             ("building policies", self._build_policies),
@@ -196,13 +189,12 @@ class RecordView:
                 trouble.append(f"{doing}: {error}")
             done += 1
             if done == 3:
-                steps += self._later(only_signals)
+                steps += self._later()
         self.progress = Progress(done=done, of=done, doing="", trouble=tuple(trouble))
 
-    def _later(self, only: Sequence[str] | None) -> list[_Task]:
+    def _later(self) -> list[_Task]:
         """Signals that policies do not read, then what a watch of those that ran says."""
-        names = given_signals(self.traces) if only is None else only
-        names = [name for name in names if name not in self.columns.signals]
+        names = [name for name in given_signals(self.traces) if name not in self.signals]
         step = _AT_A_TIME if self.n_questions > SUMS_ABOVE else max(1, len(names))
         parts = [tuple(names[start : start + step]) for start in range(0, len(names), step)]
         ran = self.ran() if self.watches else []
@@ -215,20 +207,20 @@ class RecordView:
         answers = Texts.of(self.traces.table.column("answer"))
         ids = pc.utf8_lower(self.question_ids).combine_chunks()
         small = self.questions.mapped(pc.utf8_lower), ids, answers.mapped(pc.utf8_lower)
-        self.columns.searched = small
+        self.searched = small
 
     def _score(self) -> None:
         self.measures = self.measures.by(self.settings.metric)
         self.measures.scores()
-        self.columns.notes += self.measures.notes(self.settings.metric)
-        self.columns.warnings += record_banners(self.traces)
+        self.notes += self.measures.notes(self.settings.metric)
+        self.warnings += record_banners(self.traces)
         _ = self.measures.seen, self.labelled  # known when somebody asks
 
     def _measure(self, names: Sequence[str]) -> None:
-        new = [name for name in names if name not in self.columns.signals]
+        new = [name for name in names if name not in self.signals]
         if new:
             table = self.measures.signals(new)
-            self.columns.signals |= {name: table.signal(name) for name in new}
+            self.signals |= {name: table.signal(name) for name in new}
 
     @property
     def watches(self) -> bool:
@@ -237,7 +229,7 @@ class RecordView:
 
     def ran(self) -> list[NamedPolicy]:
         """The policies here that ran when the record was made, as its questions say."""
-        policies = [policy.candidate for policy in list(self.columns.policies)]
+        policies = [policy.candidate for policy in list(self.policies)]
         return [one for one in policies if one.policy is not None and one.hash in self._hashes]
 
     @cached_property
@@ -250,11 +242,8 @@ class RecordView:
         production = Production(
             candidate.policy, ProductionSettings(max_rounds=candidate.max_rounds)
         )
-        asked = list(production.reading.questions(self.traces))
-        for question in sorted(asked, key=lambda one: one.time or EARLIEST):
-            production.take(question)
-        production.counts["others"] += self.n_questions - len(asked)
-        self.columns.watched[candidate.hash] = production
+        production.read([(self.traces, self.traces.question_ids)])
+        self.watched[candidate.hash] = production
 
     def _build_policies(self) -> None:
         settings, measures = self.settings, self.measures
@@ -264,33 +253,33 @@ class RecordView:
         fit_on = None if settings.fit_on is None else Measures.of(settings.fit_on)
         asked = asked_policies(measures, names, settings.rules, fit_on=fit_on)
         able, left_out = runnable(asked, measures, "hotpotqa")
-        self.columns.notes += [f"{name} is left out: {why}" for name, why in left_out.items()]
+        self.notes += [f"{name} is left out: {why}" for name, why in left_out.items()]
         there = {candidate.name for candidate in able}
         fixed = [name for name in fixed_names(self.traces.n_rounds, 10) if name not in there]
         able += [policy.build() for policy in asked_policies(measures, fixed)]
         candidates = numbered(able)
         runner = Runner(measures, candidates, self._replay)
-        self.columns.axis = runner.book.axis(settings.cost, runner.reads, beside=runner.beside())
+        self.axis = runner.book.axis(settings.cost, runner.reads, beside=runner.beside())
         for number, candidate in enumerate(candidates, start=1):
             doing = f"replaying {candidate.label} ({number} of {len(candidates)})"
             self.progress = replace(self.progress, doing=doing)
-            self.columns.policies.append(self._replayed(candidate))
+            self.policies.append(self._replayed(candidate))
             if candidate.policy is not None:
                 table = measures.signals(candidate.policy.specs)
-                self.columns.signals |= {
+                self.signals |= {
                     spec.name: table.signal(spec.name)
                     for spec in specs_for(self.traces, candidate.policy.signals)
                     if spec in candidate.policy.specs
                 }
         for reads in (CostReads(), CostReads(answers=True)):
-            _ = measures.costs(self._replay.cost_model).at_stops(reads)[self.columns.axis.name]
+            _ = measures.costs(self._replay.cost_model).at_stops(reads)[self.axis.name]
 
     @cached_property
     def _replay(self) -> ReplaySettings:
         return ReplaySettings(baseline=f"fixed-{self.traces.n_rounds}", cost=self.settings.cost)
 
     def _replayed(self, candidate: NamedPolicy) -> PolicyColumns:
-        axis = self.columns.axis
+        axis = self.axis
         runner = Runner(self.measures, [candidate], self._replay)
         run = runner.run(candidate, None if axis is None else axis.name)
         return PolicyColumns(
@@ -306,14 +295,14 @@ class RecordView:
     def signal(self, name: str) -> Array:
         """A signal of every question and round, (n_questions, n_rounds)."""
         self._need((name,))
-        return self.columns.signals[name]
+        return self.signals[name]
 
     def _need(self, names: Sequence[str]) -> None:
         """Signals, measured now where they were not."""
         specs_for(self.traces, names)  # what the record cannot give is told now
-        if not self.columns.policies:
+        if not self.policies:
             raise NotReadyError(f"the record is being measured: {self.progress.doing}")
-        if not self.columns.signals.keys() >= set(names):
+        if not self.signals.keys() >= set(names):
             with self._lock:
                 self._measure(names)
 
@@ -321,12 +310,12 @@ class RecordView:
         """A policy by what it is called; :data:`WHAT_IF`: the rule."""
         if name == WHAT_IF:
             return self.rule(rule)
-        for policy in self.columns.policies:
+        for policy in self.policies:
             if policy.candidate.name == name:
                 return policy
         if not self.progress.ready:
             raise NotReadyError("policies are being replayed")
-        known = ", ".join(policy.candidate.name for policy in self.columns.policies)
+        known = ", ".join(policy.candidate.name for policy in self.policies)
         raise UsageError(f"no policy here is called {name[:80]!r}; there are {known}")
 
     @property
@@ -346,7 +335,7 @@ class RecordView:
     # --- figures ---------------------------------------------------------------------------------
     def facts(self) -> dict[str, Any]:
         """What the first page says of the record."""
-        traces, columns, axis = self.traces, self.columns, self.columns.axis
+        traces, axis = self.traces, self.axis
         counts = np.bincount(self.splits.codes + 1, minlength=len(self.splits.distinct) + 1)
         names = ["", *self.splits.distinct.to_pylist()]
         metric = self.measures.metric
@@ -361,17 +350,17 @@ class RecordView:
             },
             "types": self.types.distinct.to_pylist()[:200],
             "scored_split": self.scored_split,
-            "metric": metric.label if columns.policies else None,
+            "metric": metric.label if self.policies else None,
             "gold": metric.gold,
             "cost": None
             if axis is None
             else {"name": axis.name, "label": " ".join(filter(None, axis.head))},
             "signals": {
                 spec.name: getattr(spec, "summary", "")
-                for spec in specs_for(traces, sorted(columns.signals))
+                for spec in specs_for(traces, sorted(self.signals))
             },
-            "warnings": columns.warnings,
-            "notes": columns.notes,
+            "warnings": self.warnings,
+            "notes": self.notes,
             "progress": self.progress,
             "ready": self.progress.ready,
         }

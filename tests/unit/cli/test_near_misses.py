@@ -104,7 +104,7 @@ def test_what_is_no_share(given: str) -> None:
         ("fit micp TRACES --out p.json", "--alpha"),
         ("ask Who? --corpus .", "--decline-below"),
         ("serve", "--explore"),
-        ("monitor p.json TRACES", "--level"),
+        ("monitor TRACES --policy p.json", "--level"),
     ],
 )
 def test_points_are_told_from_shares(

@@ -12,10 +12,12 @@ from starlette.types import Message, Receive, Scope, Send
 
 from suffice.errors import DataError, UsageError
 from suffice.serve.guard import Door, Guard, Rates, check_exposed, new_token, read_tokens
+from suffice.serve.settings import SecuritySettings
 
 SECRET = "suffice-of-the-test"
 TOKEN = {"anna": hashlib.sha256(SECRET.encode()).hexdigest()}
 OTHER = {"bert": "0" * 64}
+NAMED = SecuritySettings(hosts=("api.example.com",))
 
 
 async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -92,10 +94,10 @@ async def _asked(
         (Door(), "localhost/../x", 400),
         (Door(), "local host", 400),
         (Door(), "", 400),
-        (Door(hosts=("api.example.com",)), "API.example.com:443", 200),
-        (Door(hosts=("api.example.com",), tokens=TOKEN), "other.example.com", 421),
+        (Door(settings=NAMED), "API.example.com:443", 200),
+        (Door(settings=NAMED, tokens=TOKEN), "other.example.com", 421),
         (Door(tokens=TOKEN), "any.example.com", 200),
-        (Door(hosts=("*",)), "any.example.com", 200),
+        (Door(settings=SecuritySettings(hosts=("*",))), "any.example.com", 200),
     ],
 )
 def test_a_foreign_name_is_refused(door: Door, host: str, status: int) -> None:
@@ -118,7 +120,7 @@ def test_a_foreign_name_is_refused(door: Door, host: str, status: int) -> None:
     ],
 )
 def test_a_page_of_another_origin_changes_nothing(headers: dict[str, str], status: int) -> None:
-    guard = Guard(app, Door(origins=("https://ui.example.com",)))
+    guard = Guard(app, Door(settings=SecuritySettings(origins=("https://ui.example.com",))))
     assert ask(guard, **headers).status == status
     assert ask(guard, "GET", **headers).status == 200
 
@@ -167,10 +169,8 @@ def test_health_needs_no_token_and_says_its_headers() -> None:
 def test_every_token_has_its_own_rate() -> None:
     now = 100.0
     rates = Rates(60, 2, clock=lambda: now)
-    door = Door(
-        tokens={**TOKEN, "carl": hashlib.sha256(b"second").hexdigest()}, requests_per_minute=60
-    )
-    guard = Guard(app, door, rates=rates)
+    tokens = {**TOKEN, "carl": hashlib.sha256(b"second").hexdigest()}
+    guard = Guard(app, Door(tokens=tokens), rates=rates)
 
     def status(secret: str) -> int:
         return ask(guard, authorization=f"Bearer {secret}").status
@@ -188,7 +188,7 @@ def test_every_token_has_its_own_rate() -> None:
 
 
 def test_a_body_that_does_not_come_is_not_waited_for() -> None:
-    guard = Guard(app, Door(body_s=0.02))
+    guard = Guard(app, Door(settings=SecuritySettings(body_seconds=0.02)))
     reply = asyncio.run(_asked(guard, "POST", "/", [(b"host", b"localhost")], body=False))
     assert reply.status == 408
     assert b"too long to wait for the body" in reply.body
@@ -219,7 +219,7 @@ def test_a_reader_that_does_not_read_is_let_go() -> None:
         async def receive() -> Message:
             return {"type": "http.request", "body": b"", "more_body": False}
 
-        await Guard(app, Door(send_s=0.02))(scope, receive, stuck)
+        await Guard(app, Door(settings=SecuritySettings(send_seconds=0.02)))(scope, receive, stuck)
 
     asyncio.run(asyncio.wait_for(asked(), 1.0))
 

@@ -1,15 +1,14 @@
-"""Means that may always be looked at: ends that bets reach, saved, and covering at all times together."""
+"""Means that may always be looked at: ends that bets reach, and covering at all times together."""
 
 from __future__ import annotations
 
-import json
 import math
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from suffice.errors import DataError, UsageError
+from suffice.errors import UsageError
 from suffice.stats.betting import STAKES, MeanSequence, log_capital
 
 Array = NDArray[np.float64]
@@ -85,21 +84,6 @@ def test_it_covers_at_all_times(population: str) -> None:
 @pytest.mark.parametrize("population", POPULATIONS)
 def test_it_covers_at_all_times_in_thousands_of_runs(population: str) -> None:
     assert ever_missed(population, 2_000, 2_000, 0.05, seed=2) <= most_of(2_000, 0.05)
-
-
-def test_a_saved_one_goes_on() -> None:
-    means = taken(np.array([0.5, -1.0, 0.0, 0.0]), -1.0, 1.0)
-    kept = json.loads(json.dumps(means.to_json()))
-    again = MeanSequence.from_json(kept, -1.0, 1.0)
-    again.take(1.0, 3)
-    means.take(1.0, 3)
-    assert again.at(0.05) == means.at(0.05)
-    with pytest.raises(DataError, match="lie in"):
-        MeanSequence.from_json(kept, 0.0, 1.0)
-    with pytest.raises(DataError, match="one length"):
-        MeanSequence.from_json({"values": [0.5], "counts": []}, 0.0, 1.0)
-    with pytest.raises(DataError, match="whole number"):
-        MeanSequence.from_json({"values": [0.5], "counts": [0]}, 0.0, 1.0)
 
 
 @pytest.mark.parametrize("value", [1.1, math.nan, -0.1])

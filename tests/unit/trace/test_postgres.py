@@ -151,7 +151,7 @@ def test_every_command_reads_it_and_none_tells_the_password(
         ["traces", "label", database, str(labels)],
         ["traces", "export", database, "--format", "parquet", "--out", str(tmp_path / "out")],
         ["replay", database, "--metric", "agreement", "--json"],
-        ["monitor", database, "--policy", str(policy), "--state", str(tmp_path / "state.json")],
+        ["monitor", database, "--policy", str(policy)],
         ["view", database, "--bundle", str(tmp_path / "page")],
         ["traces", "prune", database, "--keep-days", "1"],
     ):

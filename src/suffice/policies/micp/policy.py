@@ -182,11 +182,7 @@ class MiCPPolicy:
             notes=self.notes,
             promise=self._promise,
             coverage=CoveragePromise(
-                alpha=self.alpha,
-                match=self.match,
-                shows_all=self.clusters.by == "string",
-                stop_on=self.stop_on,
-                penalty=self.penalty,
+                alpha=self.alpha, match=self.match, shows_all=self.clusters.by == "string"
             ),
             max_rounds=self.rounds,
             earliest=next(
