@@ -148,7 +148,7 @@ def schema_page() -> str:
         "are marked `probed` ([how](questions/answers-at-the-end.md)).\n\n"
     )
     plans = (
-        "\n# Plan trace schema, version 2\n\nWhat planning agents did: one row per run, a run being one agent "
+        "\n# Plan trace schema, version 2\n\nWhat planning agents did: one row a run, which is one agent "
         "with one retriever and one seed on one task. File metadata carries `suffice.plan_schema` in place "
         "of `suffice.schema`. `suffice traces validate` checks both kinds, and neither is read as the "
         "other.\n\n"

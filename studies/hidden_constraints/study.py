@@ -10,10 +10,10 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from studies.command import Found, Options, Request, Study
+from studies.command import Found, out_option, report
 from studies.hidden_constraints.checker import CHECKER, CheckerJudge, satisfies
 from studies.hidden_constraints.corpus.generate import generate
-from studies.hidden_constraints.corpus.tasks import Benchmark, BenchmarkSettings, PlanningTask
+from studies.hidden_constraints.corpus.tasks import Benchmark, PlanningTask
 from studies.hidden_constraints.detectors import connect_detector
 from studies.hidden_constraints.judge import LLMJudge, agreement
 from studies.hidden_constraints.results import failed_runs, notes_of, tables_of
@@ -31,30 +31,18 @@ from studies.hidden_constraints.runs import (
     run_document,
     variants,
 )
-from studies.hidden_constraints.scores import (
-    Board,
-    Row,
-    board_of,
-    contrasts,
-    example_run,
-    figures,
-    step_trace,
-)
+from studies.hidden_constraints.scores import Board, Row, board_of, contrasts, figures, step_trace
 from studies.hidden_constraints.scripted import ScriptedPlanner
 from suffice._version import VERSION
-from suffice.cli.output import ProgressLine, say
+from suffice.cli.options import ModelOptions
+from suffice.cli.output import INTERRUPTED, Form, ProgressLine, say, waiting
+from suffice.cli.parser import command
 from suffice.concurrency import width_of
 from suffice.contracts import ChatModel, Judge
 from suffice.errors import UsageError
 from suffice.llm.connect import CachedModel
 from suffice.loops.models import connect_encoder
-from suffice.loops.planning.agent import (
-    GATED,
-    UNREADABLE,
-    PlanningSettings,
-    PlanRecorderSettings,
-    record_plans,
-)
+from suffice.loops.planning.agent import GATED, UNREADABLE, PlanRecorderSettings, record_plans
 from suffice.loops.record.session import Progress, RecordSummary
 from suffice.options import Option
 from suffice.policies.file import load_policy
@@ -131,10 +119,6 @@ def _document(
         for agent in gates
         for retriever in settings.retrievers
     }
-    examples = [
-        example_run(first[agent, settings.retrievers[0]], tasks, gate)
-        for agent, gate in gates.items()
-    ]
     return {
         "benchmark": {
             "tasks": len(made.tasks),
@@ -150,7 +134,6 @@ def _document(
         "steps": [
             step_trace(PlanSet(records=chosen), *where) for where, chosen in first.items() if chosen
         ],
-        "examples": [example for example in examples if example is not None],
         "agreement": None if who.judge_name == CHECKER else _agreement(settings, plans, tasks),
         "model": who.model.name,
         "judge": who.judge_name,
@@ -341,43 +324,32 @@ class HiddenConstraintsOptions:
         return gates
 
 
-def _run(request: Request) -> Found | None:
-    asked = request.read(HiddenConstraintsOptions)
-    settings = request.read(HiddenConstraintsSettings, gates=asked.gates, folder=request.folder)
-    if settings.as_published:
-        settings = as_published(settings)
-    made = generate(settings.benchmark)
-    who = _experimenters(request, asked, settings, made)
-    if request.folder is None:
-        say("without --out nothing is kept: if this is interrupted, it starts anew")
-    line = ProgressLine("runs finished")
-
-    def progress(now: Progress) -> None:
-        line.show(now.finished, now.planned, failed=now.failed)
-
-    return hidden_constraints_study(who, settings, progress, made=made)
-
-
 def _experimenters(
-    request: Request,
+    options: ModelOptions,
     asked: HiddenConstraintsOptions,
     settings: HiddenConstraintsSettings,
     made: Benchmark,
 ) -> Experimenters:
-    llm, cache = str(request.model.llm), request.model.cache
+    from suffice.llm.connect import connect
+
+    llm, cache = str(options.llm), options.cache
     scripted = llm == "scripted"  # which knows this benchmark
+
+    def connected(llm: str, name: str | None) -> ChatModel:
+        return connect(llm, name, server=options.server, cache=cache)
+
     model: ChatModel
     if scripted:
         planner = ScriptedPlanner(made)
         model = planner if cache is None else CachedModel(planner, cache)
     else:
-        model = request.connect(llm, request.model.model)
+        model = connected(llm, options.model)
     judge: Judge
     if asked.judge == CHECKER or (asked.judge is None and scripted):
         judge, judge_name = CheckerJudge(task.constraint for task in made.tasks), CHECKER
     else:
         named = asked.judge
-        judge = LLMJudge(model if named is None else request.connect(named, asked.judge_model))
+        judge = LLMJudge(model if named is None else connected(named, asked.judge_model))
         judge_name = judge.name
     dense = any(name.startswith(("dense", "hybrid")) for name in settings.retrievers)
     return Experimenters(
@@ -389,36 +361,50 @@ def _experimenters(
     )
 
 
-def _failure(found: Found, folder: Path | None) -> str | None:
+@command()
+def run(
+    *,
+    settings: HiddenConstraintsSettings,
+    asked: HiddenConstraintsOptions,
+    model: ModelOptions,
+    out: Annotated[
+        str | None,
+        out_option(
+            "write hidden_constraints.json, the benchmark (tasks.jsonl, documents.jsonl) and every plan "
+            "(DIR/plans); without it nothing is kept and an interrupted experiment starts anew"
+        ),
+    ] = None,
+    form: Form,
+) -> int:
+    """Run planning agents with every retriever on generated cloud tasks, and judge the plans.
+
+    Each task has one constraint that 1 to 3 documents of the corpus carry. Shows semantic and proxy success,
+    documents read, coverage, recall, what retrieval allows and what control saves, ablations and thresholds
+    of the gate, and paired differences. With --out it can be gone on with: run the same again, perhaps with
+    more agents, retrievers, seeds or experiments.
+    """
+    wanted = as_published(settings) if settings.as_published else settings
+    wanted = replace(wanted, gates=asked.gates, folder=None if out is None else Path(out))
+    made = generate(wanted.benchmark)
+    who = _experimenters(model, asked, wanted, made)
+    if out is None:
+        say("without --out nothing is kept: if this is interrupted, it starts anew")
+    line = ProgressLine("runs finished")
+
+    def progress(now: Progress) -> None:
+        line.show(now.finished, now.planned, failed=now.failed)
+
+    with waiting("hidden_constraints"):
+        found = hidden_constraints_study(who, wanted, progress, made=made)
+    if found is None:
+        kept = "nothing was kept" if out is None else "run the same command again to go on"
+        say(f"interrupted; {kept}")
+        return INTERRUPTED
+    code = report("hidden_constraints", found, form, out, f"; the plans are in {out}/{_PLANS}")
     if not failed_runs(found.document):
-        return None
-    if folder is None:
-        return "some runs failed; with --out their reasons are kept, and running again retries them"
-    return f"some runs failed, see {folder / _PLANS}; run again to retry them"
-
-
-_BENCHMARK = ("subset", "limit")
-STUDY = Study(
-    name="hidden_constraints",
-    description="Runs planning agents with every retriever on generated cloud tasks, each with one "
-    "constraint that 1 to 3 documents of the corpus carry, and judges the plans: semantic and proxy "
-    "success, documents read, coverage, recall, what retrieval allows and what control saves, "
-    "ablations and thresholds of the gate, and paired differences. With --out it can be gone on with: "
-    "run the same again, perhaps with more agents, retrievers, seeds or experiments.",
-    options=(
-        Options(settings=HiddenConstraintsSettings, without=(*_BENCHMARK, "detector")),
-        Options(settings=HiddenConstraintsOptions, only=("encoder_model", "gate")),
-        Options(settings=HiddenConstraintsSettings, title="benchmark", only=_BENCHMARK),
-        Options(settings=BenchmarkSettings, title="benchmark"),
-        Options(settings=PlanningSettings, title="planning"),
-        Options(settings=HiddenConstraintsSettings, title="planning", only=("detector",)),
-        Options(settings=HiddenConstraintsOptions, title="judge", only=("judge", "judge_model")),
-    ),
-    run=_run,
-    asks_model=True,
-    out="write hidden_constraints.json, the benchmark "
-    "(tasks.jsonl, documents.jsonl) and every plan (DIR/plans); without it nothing is kept and an "
-    "interrupted experiment starts anew",
-    wrote="; the plans are in {folder}/plans",
-    failure=_failure,
-)
+        return code
+    kept = "with --out their reasons are kept, and running again retries them"
+    say(
+        f"some runs failed; {kept if out is None else f'see {out}/{_PLANS}; run again to retry them'}"
+    )
+    return 1

@@ -13,16 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from suffice.replay.choose.certified import CertifiedSettings, fit_certified
 from tests.certifying import certify, most_allowed
 
-from suffice.measures.measures import Measures
 from suffice.replay.choose.bounds import CertifySettings, Half
-from suffice.replay.choose.families import FamilySettings
-from suffice.replay.run.replay import stop_rounds
-from suffice.signals.store import with_signals
-from suffice.testing.traces import make_record, to_trace_set
-from suffice.trace.rounds.table import TraceSet
 
 ROUNDS, PROFILES = 5, 4000
 Array = NDArray[np.float64]
@@ -208,41 +201,3 @@ def test_where_members_keep_some_bounds_and_break_others(correction: str, size: 
     found = shares(drawn, asked, draws=2000, size=size)
     assert found.broken <= most_allowed(0.1, 2000), found
     assert found.early > 0.4, found
-
-
-# --- the whole path: traces, calibration, family, policy -----------------------------------------
-def trace_population(count: int) -> TraceSet:
-    rng = np.random.default_rng(11)
-    records = []
-    for number in range(count):
-        reached = rng.integers(1, 7)
-        answers = ["right" if t >= reached else f"wrong {rng.integers(3)}" for t in range(1, 5)]
-        margins = [float(abs(rng.normal(3 if each == "right" else 1.5, 1.5))) for each in answers]
-        records.append(
-            make_record(f"q{number:05d}", answers, gold=["right"], margins=margins, split="tune")
-        )
-    return with_signals(to_trace_set(records)).traces  # computed once, not in every draw
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("family", ["thresholds", "rule"])
-def test_the_whole_path_keeps_its_promise(family: str) -> None:
-    everyone = trace_population(3000)
-    scored, rows = Measures(everyone).scores(), np.arange(everyone.n_questions)
-    settings = CertifiedSettings(
-        promise=CertifySettings(max_loss=0.04, confidence=0.9),
-        family=FamilySettings(
-            family=family, signals=("answer_stable", "calibrated(answer_token_margin)"), levels=5
-        ),
-        cost="rounds",  # at the tokens of a run the full budget, one call here, is the cheapest
-    )
-    broken = early = 0
-    draws = 2000
-    for draw in range(draws):
-        chosen = np.random.default_rng([5, draw]).choice(len(rows), 300, replace=False)
-        found = fit_certified(everyone.take(np.isin(rows, chosen)), settings)
-        stops = stop_rounds(found.policy, everyone)
-        broken += float((scored.f1[:, -1] - scored.f1[rows, stops - 1]).mean()) > 0.04
-        early += found.row.proven is not None
-    assert broken / draws <= most_allowed(0.1, draws), (broken / draws, early / draws)
-    assert early / draws > 0.05

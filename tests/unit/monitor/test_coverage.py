@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Any
 
 import pytest
 
-from suffice.contracts import AnswerSet, SetMember
+from suffice.contracts import AnswerSet, Clusters, SetMember
 from suffice.errors import DataError
 from suffice.monitor.coverage import Coverage
 from suffice.monitor.questions import SetReturned
-from suffice.policies.micp.policy import Clusters, MiCPPolicy
+from suffice.policies.micp.policy import MiCPPolicy
 from suffice.stats.conformal import Threshold
 
 FITTED = {
@@ -96,7 +95,6 @@ def test_what_reaches_which_monitor() -> None:
         "coverage": 1,
         "exchangeability": 3,
     }
-    json.dumps(seen.coverage.to_json(), allow_nan=False)
     without = coverage({"calibration_questions": 100})
     assert [*without.monitors] == ["coverage"]
 

@@ -18,7 +18,6 @@ from suffice.policies.thresholds import (
     fill,
     open_rule,
     shortest_threshold,
-    sweep_rule,
 )
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.table import TraceSet
@@ -61,7 +60,7 @@ def test_every_threshold_scores_what_a_loop_over_questions_scores() -> None:
     rates = base_rates_out_of_fold(data)
     stable, exists = data.table.signal("answer_stable"), data.table.exists
     template = f"(answer_stable and calibrated({MARGIN}) > ?) or base_rate() > 0.4 and round >= 3"
-    for score in sweep_rule(template, data, (0.1, 0.3, 0.6)):
+    for score in open_rule(template, data).scores((0.1, 0.3, 0.6)):
         stops = []
         for question in range(recorded.n_questions):
             last = int(exists[question].sum())
@@ -84,10 +83,8 @@ def scored(*rows: tuple[float, float, float]) -> tuple[ThresholdScore, ...]:
         ThresholdScore(
             threshold=(20 + n) / 100,
             score=f1,
-            other=f1,
             standard_error=error,
             mean_rounds=rounds,
-            cost=rounds,
             stops=np.ones(1, np.int16),
         )
         for n, (f1, error, rounds) in enumerate(rows)

@@ -18,13 +18,12 @@ from tests.properties import examples
 from suffice.contracts import PolicyTable
 from suffice.costs.usage import CostReads, cost_matrix
 from suffice.errors import UsageError
-from suffice.live.loop import answer_round
 from suffice.live.privacy import redact_traces
+from suffice.live.watching import answer_round
 from suffice.measures.costs import paid_together
 from suffice.measures.measures import Measures
 from suffice.policies.rules.policy import RulePolicy
-from suffice.replay.choose.certified import CertifiedSettings, fit_certified
-from suffice.replay.choose.families import FamilySettings
+from suffice.replay.choose.procedure import choose
 from suffice.replay.choose.search import search
 from suffice.replay.run.answers import answer_rounds
 from suffice.replay.run.compare import Comparison, compare
@@ -266,23 +265,22 @@ def test_a_search_finds_what_a_replay_of_its_rules_finds(answer: str) -> None:
     assert found.to_json()["answer"] == answer
 
 
-def test_certified_choice_gains_nothing_by_stopping_where_the_best_answer_is_returned() -> None:
+def test_a_choice_gains_nothing_by_stopping_where_the_best_answer_is_returned() -> None:
     found = {
-        answer: fit_certified(
-            shared("loopgain_w5"),
-            CertifiedSettings(metric="score", answer=answer, family=FamilySettings(family="fixed")),
+        answer: choose(
+            shared("loopgain_w5"), answer=answer, metric="score", family="fixed", resamples=2
         )
         for answer in ("latest", "lowest:error")
     }
     lost = {
-        answer: next(member["loss"] for member in one.members if member["rule"] == "round >= 1")
+        answer: next(row.loss for row in one.ranked if row.candidate.label == "fixed-1")
         for answer, one in found.items()
     }
     assert lost["latest"] < -0.3
     assert lost["lowest:error"] >= 0.0
-    assert [one.policy.guarantee.get("answer") for one in found.values()] == [None, "lowest:error"]
-    with pytest.raises(UsageError, match="confidence is each policy's own"):
-        fit_certified(shared("loopgain_w5"), CertifiedSettings(answer="most-confident"))
+    assert {one.candidate.answer for one in found["lowest:error"].ranked} == {"lowest:error"}
+    with pytest.raises(UsageError, match="highest:NAME"):
+        choose(shared("loopgain_w5"), answer="most-confident")
 
 
 @pytest.mark.parametrize(

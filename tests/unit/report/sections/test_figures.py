@@ -8,7 +8,7 @@ from tests.html_reader import Page
 from tests.reports import gathered
 
 from suffice.report.comparison import costs_section
-from suffice.report.searches import search_section, thresholds_section
+from suffice.report.searches import search_section
 from suffice.report.section import Marked, Shown, marked
 from suffice.report.worth import calibration_section, selective_section, signals_section
 from suffice.results.formats import amount, decimal, estimated, p_value, percent
@@ -44,15 +44,6 @@ def test_rules() -> None:
         assert row[0].startswith(f"{number}{each.rule}")
         figures = (percent(each.tune_score), percent(each.em), decimal(each.cost))
         assert {*figures, p_value(each.p_holm)} <= {*row}
-
-
-def test_thresholds() -> None:
-    found = gathered().parts["sweep"]
-    shown = rows(thresholds_section(found), found.settings.rule)
-    for each, row in zip(found.points, shown, strict=True):
-        assert row[0] == f"{each['threshold']:g}"
-        assert ("chosen" in row[-1]) == (each["threshold"] == found.chosen)
-        assert {percent(each["tune_f1"]), percent(each["eval_f1"])} <= {*row}
 
 
 def test_calibrators_and_selective_prediction() -> None:
