@@ -38,7 +38,7 @@ from suffice.replay.choose.bounds import CertifySettings
 from suffice.replay.choose.candidates import LATEST, Candidate, Candidates
 from suffice.replay.choose.choice import Choice
 from suffice.replay.choose.proof import Along, paths_of, prove
-from suffice.replay.run.replay import ReplaySettings, replay
+from suffice.replay.run.runner import ReplaySettings, replay
 from suffice.replay.settings import LOSSES, ChoiceSettings
 from suffice.stats.p_values import student_t_upper
 from suffice.trace.rounds.reader import read_traces

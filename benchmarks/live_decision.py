@@ -8,7 +8,7 @@ import numpy as np
 
 from suffice.live.controller import Controller
 from suffice.policies.rules.policy import RulePolicy
-from suffice.signals.table import GrowingRecord
+from suffice.signals.signal_table import GrowingRecord
 from suffice.testing.traces import make_record
 from suffice.trace.rounds.records import LoopView
 

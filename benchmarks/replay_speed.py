@@ -16,7 +16,7 @@ import pandas as pd
 
 from benchmarks.timing import best_seconds
 from suffice.policies.rules.policy import RulePolicy
-from suffice.signals.table import SignalTable, first_stops
+from suffice.signals.signal_table import SignalTable, first_stops
 
 QUESTIONS, ROUNDS = 1_000_000, 5
 RULE = "answer_stable and answer_token_margin > 4"

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 import suffice
-from suffice.datasets.registry import load
+from suffice.datasets.known_datasets import load
 from suffice.loops.ranked import CumulativeSettings
 from suffice.loops.record.dataset_run import Recording, record_examples
 from suffice.replay.run.compare import Comparison, compare

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 import suffice
 from suffice.contracts import GenerationRequest
 from suffice.loops.planning.agent import PlanJob, PlanRecorderSettings, gated, record_plans
-from suffice.policies.gate.settings import RiskModel
+from suffice.policies.gate.gate_settings import RiskModel
 from suffice.retrieval.bm25 import BM25Index
 from suffice.testing.models import ScriptedModel
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from cyclopts import App
 
-from suffice.cli.options import out_path
 from suffice.cli.output import Form, print_result, say
 from suffice.cli.parser import make_app
+from suffice.cli.shared_options import out_path
 from suffice.options import Option
 from suffice.results.as_json import as_json
 from suffice.results.table import Table

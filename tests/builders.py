@@ -12,7 +12,7 @@ import numpy as np
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.recording import RecordWriter
 from suffice.trace.rounds.records import Gold, Question, QuestionRecord, Round, StoppedBy
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 from suffice.trace.rounds.writer import write_traces
 
 

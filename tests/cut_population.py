@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from suffice.trace.rounds.records import POLICY_STOP, QuestionRecord
 from suffice.trace.rounds.schema import SCHEMA
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 PROFILES, ROUNDS = 20_000, 5
 Array = NDArray[np.float64]

@@ -10,8 +10,8 @@ import numpy as np
 
 from suffice.contracts import StopPolicy
 from suffice.policies.ab_rag.policy import ABRagPolicy
+from suffice.policies.gate.gate_settings import GateCosts, GateSettings, RiskModel
 from suffice.policies.gate.policy import GatePolicy
-from suffice.policies.gate.settings import GateCosts, GateSettings, RiskModel
 from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.stop_rag.policy import StopRAGPolicy

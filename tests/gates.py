@@ -9,9 +9,9 @@ import numpy as np
 from tests.plan_records import make_plan
 
 from suffice.testing.traces import make_record, to_trace_set
-from suffice.trace.plans.records import PlanRecord, PlanSet
+from suffice.trace.plans.plan_records import PlanRecord, PlanSet
 from suffice.trace.rounds.records import QuestionRecord
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 AGREE, DIFFER = ("Oslo", "oslo"), ("Oslo", "Rome")
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from suffice.contracts import ChatModel, StopPolicy
-from suffice.live.ask import Answered, AskSettings, LiveLoop
+from suffice.live.answering import Answered, AskSettings, LiveLoop
 from suffice.live.loop import Loop
 from suffice.loops.steps import LoopSettings
 from suffice.retrieval.retrievers import OwnParagraphs

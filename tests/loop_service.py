@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from tests.serving import running
 
 from suffice.contracts import StopPolicy
-from suffice.policies.file import save_policy
+from suffice.policies.policy_file import save_policy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.unfitted import FixedPolicy
 from suffice.serve.app import make_app

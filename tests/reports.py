@@ -21,7 +21,7 @@ from suffice.replay.diagnose.report_data import (
 )
 from suffice.replay.run.compare import Comparison
 from suffice.replay.run.named_policies import NamedPolicy, named_policies
-from suffice.replay.run.replay import ReplaySettings, replay
+from suffice.replay.run.runner import ReplaySettings, replay
 from suffice.replay.settings import SearchSettings
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from suffice.contracts import ChatModel, Retriever, StopPolicy
-from suffice.live.ask import AskSettings
+from suffice.live.answering import AskSettings
 from suffice.serve.app import make_app
 from suffice.serve.service import Ground, Service
 from suffice.serve.under_way import Event, Observer

@@ -12,9 +12,9 @@ from pathlib import Path
 from suffice.cli.main import COMMANDS, build_app
 from suffice.cli.parser import run
 from suffice.signals.derived import DERIVATIONS
-from suffice.signals.registry import SIGNALS, SignalSpec
+from suffice.signals.known_signals import SIGNALS, SignalSpec
 from suffice.trace.parquet import TableSchema
-from suffice.trace.plans.file import PLANS
+from suffice.trace.plans.plan_file import PLANS
 from suffice.trace.rounds.schema import QUESTIONS
 
 DOCS = Path(__file__).parent.parent / "docs"

@@ -50,9 +50,9 @@ if TYPE_CHECKING:
     from suffice.errors import SufficeError as SufficeError
     from suffice.errors import SufficeWarning as SufficeWarning
     from suffice.errors import UsageError as UsageError
-    from suffice.live.ask import Answered as Answered
-    from suffice.live.ask import AskSettings as AskSettings
-    from suffice.live.ask import ask as ask
+    from suffice.live.answering import Answered as Answered
+    from suffice.live.answering import AskSettings as AskSettings
+    from suffice.live.answering import ask as ask
     from suffice.live.budgets import Budgets as Budgets
     from suffice.live.controller import Controller as Controller
     from suffice.live.loop import Loop as Loop
@@ -67,15 +67,15 @@ if TYPE_CHECKING:
     from suffice.monitor.alarms import CoverageMonitor as CoverageMonitor
     from suffice.monitor.alarms import ExchangeabilityMonitor as ExchangeabilityMonitor
     from suffice.policies.ab_rag.policy import ABRagPolicy as ABRagPolicy
-    from suffice.policies.file import load_policy as load_policy
-    from suffice.policies.file import save_policy as save_policy
     from suffice.policies.fitting import fit_rule as fit_rule
     from suffice.policies.gate.gate import Gate as Gate
+    from suffice.policies.gate.gate_settings import GateCosts as GateCosts
+    from suffice.policies.gate.gate_settings import GateSettings as GateSettings
+    from suffice.policies.gate.gate_settings import PlanAction as PlanAction
     from suffice.policies.gate.policy import GatePolicy as GatePolicy
-    from suffice.policies.gate.settings import GateCosts as GateCosts
-    from suffice.policies.gate.settings import GateSettings as GateSettings
-    from suffice.policies.gate.settings import PlanAction as PlanAction
     from suffice.policies.micp.policy import MiCPPolicy as MiCPPolicy
+    from suffice.policies.policy_file import load_policy as load_policy
+    from suffice.policies.policy_file import save_policy as save_policy
     from suffice.policies.registry import fit_method as fit_method
     from suffice.policies.rules.policy import RulePolicy as RulePolicy
     from suffice.policies.unfitted import FixedPolicy as FixedPolicy
@@ -88,10 +88,10 @@ if TYPE_CHECKING:
     from suffice.replay.settings import ComparisonSettings as ComparisonSettings
     from suffice.replay.settings import DiagnosisSettings as DiagnosisSettings
     from suffice.replay.settings import SearchSettings as SearchSettings
-    from suffice.signals.registry import signal as signal
+    from suffice.signals.known_signals import signal as signal
     from suffice.trace.export import export_traces as export_traces
-    from suffice.trace.plans.file import read_plans as read_plans
-    from suffice.trace.plans.records import PlanTask as PlanTask
+    from suffice.trace.plans.plan_file import read_plans as read_plans
+    from suffice.trace.plans.plan_records import PlanTask as PlanTask
     from suffice.trace.rounds.derive import TraceFilter as TraceFilter
     from suffice.trace.rounds.derive import filter_traces as filter_traces
     from suffice.trace.rounds.derive import merge_traces as merge_traces
@@ -109,7 +109,7 @@ if TYPE_CHECKING:
     from suffice.trace.rounds.records import Token as Token
     from suffice.trace.rounds.records import TopToken as TopToken
     from suffice.trace.rounds.records import Usage as Usage
-    from suffice.trace.rounds.table import TraceSet as TraceSet
+    from suffice.trace.rounds.trace_set import TraceSet as TraceSet
     from suffice.trace.rounds.writer import write_traces as write_traces
 
 # Names are imported when first used, so that `import suffice` costs next to nothing.
@@ -118,8 +118,8 @@ _HOMES = {
     "Action": "contracts",
     "AnswerSet": "contracts",
     "AnswerSettings": "loops.calls",
-    "Answered": "live.ask",
-    "AskSettings": "live.ask",
+    "Answered": "live.answering",
+    "AskSettings": "live.answering",
     "BackendError": "errors",
     "Budgets": "live.budgets",
     "ChoiceSettings": "replay.settings",
@@ -134,16 +134,16 @@ _HOMES = {
     "ExchangeabilityMonitor": "monitor.alarms",
     "FixedPolicy": "policies.unfitted",
     "Gate": "policies.gate.gate",
-    "GateCosts": "policies.gate.settings",
+    "GateCosts": "policies.gate.gate_settings",
     "GatePolicy": "policies.gate.policy",
-    "GateSettings": "policies.gate.settings",
+    "GateSettings": "policies.gate.gate_settings",
     "Gold": "trace.rounds.records",
     "Label": "trace.rounds.labels",
     "Loop": "live.loop",
     "MiCPPolicy": "policies.micp.policy",
     "Passage": "trace.rounds.records",
-    "PlanAction": "policies.gate.settings",
-    "PlanTask": "trace.plans.records",
+    "PlanAction": "policies.gate.gate_settings",
+    "PlanTask": "trace.plans.plan_records",
     "PlanningAgent": "loops.planning.agent",
     "ProbeSettings": "loops.record.probe",
     "Question": "trace.rounds.records",
@@ -157,12 +157,12 @@ _HOMES = {
     "Token": "trace.rounds.records",
     "TopToken": "trace.rounds.records",
     "TraceFilter": "trace.rounds.derive",
-    "TraceSet": "trace.rounds.table",
+    "TraceSet": "trace.rounds.trace_set",
     "Usage": "trace.rounds.records",
     "UsageError": "errors",
     "Watch": "live.watch",
     "answer_probe": "loops.calls",
-    "ask": "live.ask",
+    "ask": "live.answering",
     "choose": "replay.choose.procedure",
     "compare": "replay.run.compare",
     "diagnosis": "replay.diagnose.diagnosis",
@@ -173,18 +173,18 @@ _HOMES = {
     "fit_rule": "policies.fitting",
     "import_traces": "datasets.recordings",
     "label_traces": "datasets.recordings",
-    "load_policy": "policies.file",
+    "load_policy": "policies.policy_file",
     "macro_means": "replay.run.macro",
     "merge_traces": "trace.rounds.derive",
     "pool_traces": "trace.rounds.reader",
     "prices_of": "costs.prices",
     "probe_traces": "loops.record.probe",
-    "read_plans": "trace.plans.file",
+    "read_plans": "trace.plans.plan_file",
     "read_traces": "trace.rounds.reader",
     "redact_traces": "live.privacy",
-    "save_policy": "policies.file",
+    "save_policy": "policies.policy_file",
     "search": "replay.choose.search",
-    "signal": "signals.registry",
+    "signal": "signals.known_signals",
     "split_traces": "trace.rounds.derive",
     "traces_info": "measures.contents",
     "write_traces": "trace.rounds.writer",

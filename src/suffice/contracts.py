@@ -17,10 +17,10 @@ from suffice.errors import DataError, UsageError
 from suffice.scoring import Match
 
 if TYPE_CHECKING:
-    from suffice.signals.registry import SignalSpec
+    from suffice.signals.known_signals import SignalSpec
     from suffice.stats.maps import PerRoundCalibrator
     from suffice.trace.rounds.records import LoopView, Passage, Round, Token
-    from suffice.trace.rounds.table import TraceSet
+    from suffice.trace.rounds.trace_set import TraceSet
 
 
 # --- retrieval -------------------------------------------------------------------------------

@@ -12,9 +12,9 @@ import numpy as np
 
 from studies.ab_rag.results import METHOD, RecordStudy, paper_tables
 from studies.command import Found, out_option, report
-from suffice.cli.options import Reading, SeveralTraces
 from suffice.cli.output import Form, waiting
 from suffice.cli.parser import Given, command, field_options
+from suffice.cli.shared_options import Reading, SeveralTraces
 from suffice.datasets.files import unique_ids
 from suffice.errors import UsageError
 from suffice.measures.measures import Measures
@@ -25,8 +25,8 @@ from suffice.replay.diagnose.diagnosis import selective_prediction
 from suffice.replay.diagnose.reliability import wilson
 from suffice.replay.run.compare import Comparison, compare
 from suffice.replay.run.named_policies import NamedPolicy
-from suffice.replay.run.replay import ReplaySettings, replay
 from suffice.replay.run.results import PolicyResult
+from suffice.replay.run.runner import ReplaySettings, replay
 from suffice.replay.settings import (
     ComparisonSettings,
     DiagnosisSettings,
@@ -34,8 +34,8 @@ from suffice.replay.settings import (
     FittedElsewhere,
 )
 from suffice.scoring import F1Kind, normalize_answer
-from suffice.signals.registry import resolve
-from suffice.signals.table import lack
+from suffice.signals.known_signals import resolve
+from suffice.signals.signal_table import lack
 from suffice.stats.auroc import ResampledAuroc, auroc
 from suffice.stats.intervals import (
     Interval,
@@ -45,7 +45,7 @@ from suffice.stats.intervals import (
     resampled_means,
     undefined,
 )
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 # --- the study ------------------------------------------------------------------------------------
 SWEPT = tuple(round(0.05 * step, 2) for step in range(6, 17))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from suffice.contracts import ContradictionDetector
 from suffice.errors import UsageError
-from suffice.loops.models import leads_nowhere
+from suffice.loops.connecting import leads_nowhere
 from suffice.retrieval.contradiction import ContradictionHead
 from suffice.retrieval.networks import NliContradiction
 from suffice.signals.samples import MarkerDetector

@@ -15,7 +15,7 @@ from studies.tfidf import TfidfIndex
 from suffice._version import VERSION
 from suffice.contracts import ChatModel, ContradictionDetector, Encoder, Judge, Retriever
 from suffice.errors import SufficeWarning, UsageError
-from suffice.loops.models import reranker_name
+from suffice.loops.connecting import reranker_name
 from suffice.loops.planning.agent import (
     AGENTS,
     GATED,
@@ -27,7 +27,7 @@ from suffice.loops.planning.agent import (
     gated,
 )
 from suffice.options import Option, read_names
-from suffice.policies.gate.settings import (
+from suffice.policies.gate.gate_settings import (
     DEFAULT_COSTS,
     MARKERS,
     GateCosts,

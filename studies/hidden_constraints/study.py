@@ -34,23 +34,23 @@ from studies.hidden_constraints.runs import (
 from studies.hidden_constraints.scores import Board, Row, board_of, contrasts, figures, step_trace
 from studies.hidden_constraints.scripted import ScriptedPlanner
 from suffice._version import VERSION
-from suffice.cli.options import ModelOptions
 from suffice.cli.output import INTERRUPTED, Form, ProgressLine, say, waiting
 from suffice.cli.parser import command
+from suffice.cli.shared_options import ModelOptions
 from suffice.concurrency import width_of
 from suffice.contracts import ChatModel, Judge
 from suffice.errors import UsageError
 from suffice.llm.connect import CachedModel
-from suffice.loops.models import connect_encoder
+from suffice.loops.connecting import connect_encoder
 from suffice.loops.planning.agent import GATED, UNREADABLE, PlanRecorderSettings, record_plans
 from suffice.loops.record.session import Progress, RecordSummary
 from suffice.options import Option
-from suffice.policies.file import load_policy
+from suffice.policies.gate.gate_settings import MARKERS, GateCosts, GateSettings, unreachable
 from suffice.policies.gate.policy import GatePolicy
-from suffice.policies.gate.settings import MARKERS, GateCosts, GateSettings, unreachable
+from suffice.policies.policy_file import load_policy
 from suffice.replay.run.answers import Resampling
-from suffice.trace.plans.file import read_plans
-from suffice.trace.plans.records import PlanRecord, PlanSet
+from suffice.trace.plans.plan_file import read_plans
+from suffice.trace.plans.plan_records import PlanRecord, PlanSet
 
 _TOP = 10
 _RECALL_AT = (1, 5, _TOP)

@@ -16,7 +16,7 @@ from suffice.cli.output import Form, waiting
 from suffice.cli.parser import command
 from suffice.options import Option, read_grid
 from suffice.policies.method import Preset
-from suffice.policies.micp.settings import GRIDS
+from suffice.policies.micp.micp_settings import GRIDS
 from suffice.policies.micp.stage2 import (
     Evaluation,
     Sampled,

@@ -11,7 +11,7 @@ from studies.command import seeds_named
 from suffice.errors import UsageError
 from suffice.options import Option, read_grid, read_names
 from suffice.policies.method import Preset
-from suffice.policies.micp.settings import MiCPSettings
+from suffice.policies.micp.micp_settings import MiCPSettings
 from suffice.results.formats import counted, percent
 from suffice.results.markup import visible
 from suffice.results.table import Cell, Column, Table, Value

@@ -13,17 +13,17 @@ from numpy.typing import NDArray
 from studies.command import Band, Found, out_option, report
 from studies.micp.results import BASELINE, FIGURES, PARTS, WAYS, MiCPStudySettings, Way, tables_of
 from suffice._version import VERSION
-from suffice.cli.options import Reading, SeveralTraces
 from suffice.cli.output import Form, waiting
 from suffice.cli.parser import Given, command, field_options
+from suffice.cli.shared_options import Reading, SeveralTraces
 from suffice.errors import UsageError
 from suffice.measures.scores import gold_answers
 from suffice.policies.method import Preset
 from suffice.policies.micp.fit import draft_policy, unsampled_notes
+from suffice.policies.micp.micp_settings import OBJECTIVES, MiCPSettings
 from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.micp.relevance_filter import Relevances, refound_notes, scored_by
-from suffice.policies.micp.samples import read_samples
-from suffice.policies.micp.settings import OBJECTIVES, MiCPSettings
+from suffice.policies.micp.sampled_answers import read_samples
 from suffice.policies.micp.stage2 import (
     Sampled,
     Stage2,
@@ -36,7 +36,7 @@ from suffice.stats.conformal import exact_level, lower_order_statistic, smallest
 from suffice.stats.p_values import exact_interval
 from suffice.stats.units import lots
 from suffice.trace.rounds.labels import names_passages
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 
 # --- what is read of a record, once ---------------------------------------------------------------

@@ -19,9 +19,9 @@ from suffice.cli.output import Form, ProgressLine, waiting
 from suffice.cli.parser import command
 from suffice.contracts import Encoder, Reranker, Retriever
 from suffice.datasets.files import Example
-from suffice.datasets.registry import WITH_PASSAGES, load
+from suffice.datasets.known_datasets import WITH_PASSAGES, load
 from suffice.errors import UsageError, unknown_name
-from suffice.loops.models import connect_encoder, connect_reranker
+from suffice.loops.connecting import connect_encoder, connect_reranker
 from suffice.options import Option, read_names
 from suffice.results.formats import count
 from suffice.results.table import Column, Kind, Table

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 from studies.stop_rag.results import LEARNED, SIGNALS, StopRAGStudySettings, Variant
 from suffice.errors import DataError
 from suffice.measures.measures import Measures
-from suffice.policies.file import load_policy, save_policy
 from suffice.policies.method import FitRun
+from suffice.policies.policy_file import load_policy, save_policy
 from suffice.policies.stop_rag.fit import VALIDATION_SPLIT, fit_stop_rag
 from suffice.policies.stop_rag.policy import StopRAGPolicy
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 _READ = (
     *("question_id", "round", "question", "gold_answers", "split"),

@@ -17,7 +17,7 @@ from suffice.options import Option, read_names
 from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT
 from suffice.policies.method import Preset
 from suffice.policies.stop_rag.fit import VALIDATION_SPLIT
-from suffice.policies.stop_rag.settings import StopRAGSettings, Target
+from suffice.policies.stop_rag.stop_rag_settings import StopRAGSettings, Target
 from suffice.results.table import Cell, Column, Table, Value
 from suffice.scoring import F1Kind
 from suffice.stats.intervals import Interval, percentile_interval, resampled_means

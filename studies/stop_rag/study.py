@@ -27,9 +27,9 @@ from studies.stop_rag.results import (
     record_tables,
 )
 from suffice._version import VERSION
-from suffice.cli.options import Reading, SeveralTraces
 from suffice.cli.output import Form, fit_progress, say, waiting
 from suffice.cli.parser import Given, command, field_options
+from suffice.cli.shared_options import Reading, SeveralTraces
 from suffice.contracts import StopPolicy
 from suffice.costs.usage import CostModel, CostReads
 from suffice.errors import UsageError
@@ -37,16 +37,16 @@ from suffice.measures.costs import CostBook, cost_reads
 from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes, RetrievalQuality
 from suffice.policies.fitting import fitted_rule
-from suffice.policies.stop_rag.settings import PACKAGED_ENCODER, StopRAGSettings
+from suffice.policies.stop_rag.stop_rag_settings import PACKAGED_ENCODER, StopRAGSettings
 from suffice.replay.run.named_policies import ORACLES
-from suffice.replay.run.replay import at_stop
+from suffice.replay.run.runner import at_stop
 from suffice.results.formats import counted
 from suffice.scoring import F1Kind
-from suffice.signals.registry import LLM_STOP, MALFORMED_ACTIONS
-from suffice.signals.table import first_stops, signal_table
+from suffice.signals.known_signals import LLM_STOP, MALFORMED_ACTIONS
+from suffice.signals.signal_table import first_stops, signal_table
 from suffice.stats.simultaneous import simultaneous_bands
 from suffice.trace.rounds.labels import labelled
-from suffice.trace.rounds.table import TraceSet, is_veiled
+from suffice.trace.rounds.trace_set import TraceSet, is_veiled
 
 
 # --- scores ---------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from suffice.testing.traces import make_record, to_trace_set
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 
 def study_traces(*, tune: bool = True) -> TraceSet:

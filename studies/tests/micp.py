@@ -9,7 +9,7 @@ import numpy as np
 
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import Gold, Passage, QuestionRecord
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 NAMES = ("Oslo", "oslo.", "Rome", "Bergen", "", "Paris")
 

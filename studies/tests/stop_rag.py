@@ -8,10 +8,10 @@ from typing import Any
 from studies.stop_rag.results import StopRAGStudySettings
 from tests.stop_rag_traces import World, stop_rag_records
 
-from suffice.policies.stop_rag.settings import StopRAGSettings
+from suffice.policies.stop_rag.stop_rag_settings import StopRAGSettings
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import QuestionRecord
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 ROUNDS = 4
 QUICK = StopRAGSettings(features="signals", min_steps=30, epochs=0.1)

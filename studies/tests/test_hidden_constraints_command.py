@@ -15,10 +15,10 @@ from studies.hidden_constraints.corpus.generate import generate
 from studies.hidden_constraints.corpus.tasks import Benchmark, BenchmarkSettings
 from studies.hidden_constraints.scripted import ScriptedPlanner
 
-from suffice.policies.file import save_policy
+from suffice.policies.gate.gate_settings import GateCosts, GateSettings, RiskModel
 from suffice.policies.gate.policy import GatePolicy
-from suffice.policies.gate.settings import GateCosts, GateSettings, RiskModel
-from suffice.trace.plans.file import read_plans
+from suffice.policies.policy_file import save_policy
+from suffice.trace.plans.plan_file import read_plans
 
 BENCH = ["--llm", "scripted", "--subset", "hard-small"]
 QUICK = [*BENCH, "--experiments", "main", "--seeds", "1", "--bootstrap", "50"]

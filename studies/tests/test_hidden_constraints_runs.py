@@ -29,7 +29,7 @@ from suffice.loops.planning.agent import (
     PlanningSettings,
     agent_control,
 )
-from suffice.policies.gate.settings import GateSettings
+from suffice.policies.gate.gate_settings import GateSettings
 from suffice.retrieval.bm25 import BM25Index
 
 SMALL = BenchmarkSettings(tasks=4, hard_small=2, documents=24)

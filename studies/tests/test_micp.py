@@ -15,16 +15,16 @@ from studies.tests.micp import sampled_records, sampled_traces
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.measures.measures import Measures
 from suffice.policies.micp.fit import FitParts, fit_on
+from suffice.policies.micp.micp_settings import MiCPSettings, Objective
 from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.micp.relevance_filter import fit_filter, retention
-from suffice.policies.micp.samples import read_samples
-from suffice.policies.micp.settings import MiCPSettings, Objective
+from suffice.policies.micp.sampled_answers import read_samples
 from suffice.policies.micp.stage2 import calibrate_without_stopping
 from suffice.replay.run.answers import AnswerSetResult, Resampling, answer_sets
-from suffice.signals.table import first_stops, signal_table
+from suffice.signals.signal_table import first_stops, signal_table
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import Gold
-from suffice.trace.rounds.table import TraceSet, TraceSetOrigin
+from suffice.trace.rounds.trace_set import TraceSet, TraceSetOrigin
 
 
 def replayed(policy: MiCPPolicy, test: TraceSet) -> tuple[AnswerSetResult, float]:

@@ -10,7 +10,7 @@ import pytest
 from studies.retrieval.__main__ import DEPTHS, RetrievalSettings, data_set_recall
 
 from suffice.datasets.files import Example
-from suffice.datasets.registry import load
+from suffice.datasets.known_datasets import load
 from suffice.errors import UsageError
 from suffice.retrieval.bm25 import BM25Index
 from suffice.retrieval.retrievers import IndexMaker, pooled_passages

@@ -22,7 +22,7 @@ from suffice.replay.run.compare import compare
 from suffice.replay.settings import ComparisonSettings
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import QuestionRecord
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 from suffice.trace.rounds.writer import write_traces
 
 QUICK = ["--variants", "signals", "--min-steps", "20", "--epochs", "0.1", "--bootstrap", "50"]

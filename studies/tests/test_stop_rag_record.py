@@ -26,7 +26,7 @@ from studies.tests.stop_rag import ALONE, ROUNDS, study_records, study_traces
 
 from suffice.errors import DataError, UsageError
 from suffice.policies.stop_rag.policy import StopRAGPolicy
-from suffice.policies.stop_rag.settings import StopRAGSettings
+from suffice.policies.stop_rag.stop_rag_settings import StopRAGSettings
 from suffice.replay.run.compare import compare
 from suffice.replay.settings import ComparisonSettings
 from suffice.stats.intervals import percentile_interval, resampled_means

@@ -7,7 +7,7 @@ import pytest
 from studies.tfidf import TfidfIndex
 
 from suffice.contracts import Retriever
-from suffice.datasets.registry import load
+from suffice.datasets.known_datasets import load
 from suffice.retrieval.bm25 import OKAPI, BM25Index
 from suffice.testing.conformance import check_retriever
 from suffice.trace.rounds.records import Passage

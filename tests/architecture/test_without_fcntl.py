@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from suffice.policies.file import save_policy
+from suffice.policies.policy_file import save_policy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.testing.traces import make_record
 from suffice.trace.rounds.writer import write_traces

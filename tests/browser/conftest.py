@@ -19,9 +19,9 @@ from suffice.replay.choose.procedure import choose
 from suffice.replay.diagnose.report_data import PartsSettings, report_data, report_parts
 from suffice.replay.run.compare import Comparison
 from suffice.replay.run.named_policies import NamedPolicy, named_policies
-from suffice.replay.run.replay import ReplaySettings, replay
+from suffice.replay.run.runner import ReplaySettings, replay
 from suffice.replay.settings import ChoiceSettings, SearchSettings
-from suffice.report.report import render_report
+from suffice.report.page import render_report
 from suffice.testing.traces import to_trace_set
 
 ARGUMENTS = (

@@ -9,7 +9,7 @@ import pytest
 from tests.answer_sets import AGREE, HOSTILE, RECORDS, drawn, told
 from tests.browser.visits import DESK, Visit, check_it_fits_and_passes_axe, check_it_runs_nothing
 
-from suffice.report.report import render_report
+from suffice.report.page import render_report
 
 pytestmark = pytest.mark.browser
 

@@ -20,8 +20,8 @@ from tests.serving import running
 from suffice.measures.measures import Measures
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import Passage
-from suffice.view.app import Shown, viewer_app, write_bundle
 from suffice.view.data import RecordView, ViewSettings
+from suffice.view.viewer import Shown, viewer_app, write_bundle
 
 pytestmark = pytest.mark.browser
 

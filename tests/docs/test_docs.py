@@ -14,7 +14,7 @@ import pytest
 
 from suffice.cli.main import COMMANDS, main
 from suffice.policies.registry import method_names
-from suffice.signals.registry import SIGNALS
+from suffice.signals.known_signals import SIGNALS
 
 ROOT = Path(__file__).parents[2]
 QUESTIONS = sorted((ROOT / "docs" / "questions").glob("[a-z]*.md"))

@@ -14,7 +14,7 @@ import pytest
 from tests.serving import listening, service
 
 from suffice.loops.ranked import CumulativeSettings
-from suffice.serve.settings import load_settings
+from suffice.serve.service_settings import load_settings
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")

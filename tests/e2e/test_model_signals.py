@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from tests.commands import run, run_json
 
-from suffice.datasets.registry import load
+from suffice.datasets.known_datasets import load
 from suffice.llm.embedded import EmbeddedModel, EmbeddedSettings
 from suffice.loops.ranked import CumulativeSettings
 from suffice.loops.record.dataset_run import Recording, record_examples
-from suffice.signals.store import SignalModels, with_signals
+from suffice.signals.stored_signals import SignalModels, with_signals
 from suffice.trace.rounds.reader import read_traces
 
 RECORD = ("record", "--dataset", "generated", "--rounds", "3")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import suffice
-from suffice.policies.file import load_policy
+from suffice.policies.policy_file import load_policy
 from suffice.replay.choose import candidates
 from suffice.trace.rounds.reader import read_traces
 

@@ -18,7 +18,7 @@ from tests.builders import drawn_records, written_traces
 from tests.commands import run
 from tests.faults.children import Child
 
-from suffice.policies.file import load_policy, policy_hash
+from suffice.policies.policy_file import load_policy, policy_hash
 
 ASKED = ("--bootstrap", "20", "--signals", "answer_stable,overlap", "--workers", "1")
 NEXT = ("--max-loss", "0.3", "--confidence", "0.8")

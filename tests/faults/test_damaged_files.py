@@ -27,8 +27,8 @@ from suffice.errors import SufficeError
 from suffice.live.controller import Controller
 from suffice.llm.connect import CachedModel
 from suffice.policies.ab_rag.policy import ABRagPolicy
-from suffice.policies.file import load_policy, save_policy
 from suffice.policies.method import Weighted, weights_beside
+from suffice.policies.policy_file import load_policy, save_policy
 from suffice.policies.registry import fit_method
 from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.stop_rag.policy import StopRAGPolicy

@@ -15,7 +15,7 @@ from tests.faults.children import Child, Ended
 from tests.faults.work import line, result
 from tests.faulty_server import FAULTS, Amounts, FaultyServer, Misbehaviour
 
-from suffice.datasets.registry import load
+from suffice.datasets.known_datasets import load
 from suffice.llm.endpoint import OpenAISettings
 from suffice.llm.openai_compatible import OpenAICompatibleModel
 from suffice.loops.ranked import CumulativeSettings

@@ -14,7 +14,7 @@ from tests.integrations.watching import NEWS, QUESTION, Asked, Search, Watching,
 import suffice
 from suffice.errors import UsageError
 from suffice.integrations.haystack import SufficeHook
-from suffice.policies.file import save_policy
+from suffice.policies.policy_file import save_policy
 from suffice.trace.rounds.records import QuestionRecord
 
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"

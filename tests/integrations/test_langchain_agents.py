@@ -15,7 +15,7 @@ from tests.integrations.watching import NEWS, QUESTION, STABLE, Asked, Search, W
 
 import suffice
 from suffice.integrations.langchain import SufficeMiddleware
-from suffice.policies.file import policy_hash
+from suffice.policies.policy_file import policy_hash
 from suffice.trace.rounds.records import QuestionRecord
 
 agents = pytest.importorskip(

@@ -18,12 +18,12 @@ from suffice.replay.choose.procedure import choose
 from suffice.replay.choose.search import search
 from suffice.replay.run.compare import compare
 from suffice.replay.run.named_policies import named_policies
-from suffice.replay.run.replay import ReplaySettings, replay
+from suffice.replay.run.runner import ReplaySettings, replay
 from suffice.replay.settings import ComparisonSettings, SearchSettings
 from suffice.scoring import answer_form, normalize_answer
 from suffice.testing.traces import random_records, to_trace_set
 from suffice.trace.rounds.records import Gold, QuestionRecord
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 RULES = ("answer_stable", "not abstained", "answer_stable or round >= 3")
 

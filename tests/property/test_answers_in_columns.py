@@ -23,12 +23,17 @@ from suffice.scoring import (
     normalize_answer,
 )
 from suffice.signals.answer_stability import as_published, published_normalizer
-from suffice.signals.columns.answers import GoldAnswers, ScoredAnswers, answer_forms, normal_forms
+from suffice.signals.columns.answer_columns import (
+    GoldAnswers,
+    ScoredAnswers,
+    answer_forms,
+    normal_forms,
+)
 from suffice.signals.columns.arrays import Texts
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.labels import labelled, names_passages
 from suffice.trace.rounds.records import Gold, Question, QuestionRecord, Round
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 # what normalising takes away, what ends a word for Arrow and not for Python, and the other way round
 _PIECES = (

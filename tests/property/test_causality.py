@@ -12,8 +12,8 @@ from tests.hostile_records import records, rounds
 from tests.properties import examples
 
 from suffice.signals.derived import DERIVATIONS
-from suffice.signals.registry import SignalSpec, computed_signals, resolve
-from suffice.signals.table import GrowingRecord, lack, signal_columns, signal_table
+from suffice.signals.known_signals import SignalSpec, computed_signals, resolve
+from suffice.signals.signal_table import GrowingRecord, lack, signal_columns, signal_table
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import LoopView, QuestionRecord, Round
 

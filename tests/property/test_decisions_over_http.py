@@ -16,8 +16,8 @@ from tests.question_records import question_records
 from suffice.contracts import StopPolicy
 from suffice.errors import UsageError
 from suffice.live.controller import Controller
-from suffice.signals.registry import NOT_GIVEN
-from suffice.signals.table import first_stops, signal_table
+from suffice.signals.known_signals import NOT_GIVEN
+from suffice.signals.signal_table import first_stops, signal_table
 from suffice.testing.conformance import incomplete_rounds
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import QuestionRecord, as_document

@@ -14,7 +14,7 @@ from tests.properties import examples
 
 from suffice.contracts import GenerationRequest, StopPolicy
 from suffice.costs.usage import CostReads, cost_matrix
-from suffice.datasets.registry import load
+from suffice.datasets.known_datasets import load
 from suffice.live.controller import Controller
 from suffice.loops.follow_up import (
     ChainSettings,
@@ -25,7 +25,7 @@ from suffice.loops.follow_up import (
 from suffice.loops.steps import make_pipeline
 from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.unfitted import FixedPolicy
-from suffice.replay.run.replay import stop_rounds
+from suffice.replay.run.runner import stop_rounds
 from suffice.retrieval.retrievers import OwnParagraphs
 from suffice.signals.asking.judge_support import JUDGE_TOKENS
 from suffice.testing.models import ScriptedModel

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.properties import examples
 
-from suffice.policies.gate.settings import (
+from suffice.policies.gate.gate_settings import (
     MARKERS,
     ORDERS,
     GateSettings,

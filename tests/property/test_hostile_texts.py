@@ -28,7 +28,7 @@ from suffice.loops.planning.parsing import parse_candidate, parse_plan, parse_ye
 from suffice.loops.prompts import render_prompt
 from suffice.loops.react import parse_action
 from suffice.options import read_grid, read_names
-from suffice.policies.file import load_policy
+from suffice.policies.policy_file import load_policy
 from suffice.policies.rules.language import parse as parse_rule
 from suffice.results.markup import element, visible
 from suffice.results.table import Column, Table
@@ -37,7 +37,7 @@ from suffice.retrieval.corpus import read_corpus
 from suffice.signals.abstained import ABSTENTION_PHRASES, abstaining, ready
 from suffice.signals.answer_stability import MAX_COMPARED, _matching, matching_characters
 from suffice.signals.asking.judge_support import parse_rating, render_judge_prompt
-from suffice.signals.registry import SIGNALS
+from suffice.signals.known_signals import SIGNALS
 from suffice.signals.samples import marker_conflict
 from suffice.trace.rounds.records import LoopView, Passage, Round, Token, TopToken
 

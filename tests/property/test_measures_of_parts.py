@@ -13,10 +13,10 @@ from tests.question_records import question_records
 from suffice.measures.measures import Measures
 from suffice.policies.rules.policy import RulePolicy
 from suffice.signals.abstained import abstained_signal
-from suffice.signals.table import given_signals
+from suffice.signals.signal_table import given_signals
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import QuestionRecord
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 RULE = RulePolicy(rule="answer_stable or overlap > 0.4")
 

@@ -15,12 +15,12 @@ from tests.properties import examples
 
 from suffice.contracts import Clusters
 from suffice.policies.method import Preset
+from suffice.policies.micp.micp_settings import StopOn
 from suffice.policies.micp.policy import MiCPPolicy
-from suffice.policies.micp.samples import read_samples
-from suffice.policies.micp.settings import StopOn
+from suffice.policies.micp.sampled_answers import read_samples
 from suffice.policies.micp.stage2 import Sampled, Stage2, calibrate, evaluate_stops
 from suffice.scoring import Match, normalize_answer
-from suffice.signals.table import signal_table
+from suffice.signals.signal_table import signal_table
 from suffice.stats.conformal import Threshold, lower_rank, tied_threshold
 from suffice.testing.traces import sampled_records, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord, Round

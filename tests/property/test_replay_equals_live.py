@@ -21,12 +21,12 @@ from suffice.errors import UsageError
 from suffice.live.controller import Controller
 from suffice.live.watch import Watch
 from suffice.measures.measures import Measures
-from suffice.policies.file import load_policy, policy_document, save_policy
+from suffice.policies.policy_file import load_policy, policy_document, save_policy
 from suffice.policies.unfitted import FixedPolicy
 from suffice.replay.run.answers import answer_rounds
-from suffice.replay.run.replay import stop_rounds
+from suffice.replay.run.runner import stop_rounds
 from suffice.scoring import AnswerChoice
-from suffice.signals.table import lack, signal_table
+from suffice.signals.signal_table import lack, signal_table
 from suffice.testing.conformance import check_policy, incomplete_rounds
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.reader import read_traces

@@ -13,9 +13,9 @@ from tests.properties import examples
 from tests.signal_twins import TWINS, abstained_by, normalized_entropy, top_cluster_confidence, twin
 
 from suffice.signals.abstained import abstained_signal
-from suffice.signals.registry import SIGNALS, SignalSpec
+from suffice.signals.known_signals import SIGNALS, SignalSpec
 from suffice.signals.samples import entropy_signal, top_cluster_signal
-from suffice.signals.table import signal_columns
+from suffice.signals.signal_table import signal_columns
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import Gold, LoopView, Passage, Question, QuestionRecord, Round
 

@@ -11,7 +11,7 @@ from suffice.replay.run.compare import compare
 from suffice.replay.run.results import PolicyResult
 from suffice.replay.settings import ComparisonSettings
 from suffice.trace.rounds.reader import read_traces
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 pytestmark = pytest.mark.filterwarnings("ignore::suffice.errors.SufficeWarning")
 

@@ -11,7 +11,7 @@ import pytest
 from rank_bm25 import BM25Okapi
 
 from suffice.datasets.files import Example
-from suffice.datasets.registry import load
+from suffice.datasets.known_datasets import load
 from suffice.retrieval.bm25 import OKAPI, BM25Index
 from suffice.trace.rounds.records import Passage, passage_tokens, tokenize
 

@@ -12,9 +12,9 @@ from suffice.measures.measures import Measures
 from suffice.replay.diagnose.diagnosis import selective
 from suffice.replay.diagnose.signal_diagnostics import diagnose
 from suffice.replay.settings import DiagnosisSettings, DiagnosticsSettings
-from suffice.signals.table import signal_table
+from suffice.signals.signal_table import signal_table
 from suffice.trace.rounds.reader import read_traces
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 DATA = os.environ.get("SUFFICE_DATA")
 TRACES = Path(DATA or "") / "traces"

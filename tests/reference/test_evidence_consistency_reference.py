@@ -10,7 +10,7 @@ import pytest
 from suffice.retrieval.dense import OnnxEncoder
 from suffice.signals.asking.evidence_models import evidence_signals, with_evidence
 from suffice.signals.asking.whole_record import KeptEncoder
-from suffice.signals.store import SignalModels, with_signals
+from suffice.signals.stored_signals import SignalModels, with_signals
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import Gold, LoopView, Passage, Question, QuestionRecord, Round
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.properties import examples
 
 from suffice.policies.method import Preset
-from suffice.policies.micp.settings import GRIDS, OBJECTIVES, Grid
+from suffice.policies.micp.micp_settings import GRIDS, OBJECTIVES, Grid
 from suffice.policies.micp.stage2 import (
     Sampled,
     budget_spent,

@@ -15,11 +15,11 @@ from tests.properties import examples
 from suffice.contracts import Clusters
 from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.micp.relevance_filter import fit_filter, retention
-from suffice.policies.micp.samples import read_samples
+from suffice.policies.micp.sampled_answers import read_samples
 from suffice.policies.micp.stage2 import calibrate, evaluate
 from suffice.scoring import answer_form, normalize_answer
-from suffice.signals.registry import SIGNALS
-from suffice.signals.table import signal_table
+from suffice.signals.known_signals import SIGNALS
+from suffice.signals.signal_table import signal_table
 from suffice.stats.conformal import Threshold
 from suffice.testing.traces import sampled_records, to_trace_set
 from suffice.trace.rounds.reader import read_traces

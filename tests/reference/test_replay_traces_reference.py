@@ -13,7 +13,7 @@ from suffice.replay.run.compare import compare
 from suffice.replay.run.results import ReplayResult
 from suffice.replay.settings import ComparisonSettings
 from suffice.trace.rounds.reader import read_traces
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 DATA = os.environ.get("SUFFICE_DATA")
 TRACES = Path(DATA or "") / "traces"

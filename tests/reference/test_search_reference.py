@@ -13,11 +13,11 @@ from suffice.costs.usage import CostModel
 from suffice.measures.measures import Measures
 from suffice.replay.choose.search import search
 from suffice.replay.run.named_policies import named_policies
-from suffice.replay.run.replay import ReplaySettings, replay
+from suffice.replay.run.runner import ReplaySettings, replay
 from suffice.replay.settings import SearchSettings
-from suffice.signals.table import signal_table
+from suffice.signals.signal_table import signal_table
 from suffice.trace.rounds.reader import read_traces
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 pd = pytest.importorskip("pandas")
 

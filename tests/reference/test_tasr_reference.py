@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from suffice.policies.registry import fit_method
-from suffice.replay.run.replay import stop_rounds
+from suffice.replay.run.runner import stop_rounds
 from suffice.trace.rounds.reader import read_traces
 
 DATA = os.environ.get("SUFFICE_DATA")

@@ -23,7 +23,7 @@ from suffice.measures.seen import Seen
 from suffice.replay.choose.bounds import CertifySettings, Half
 from suffice.replay.settings import LossName
 from suffice.scoring import Weights
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 QUESTIONS = 2000
 Array = NDArray[np.float64]

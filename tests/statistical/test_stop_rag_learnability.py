@@ -18,8 +18,8 @@ from tests.stop_rag_traces import World, stop_rag_records
 
 from suffice.policies.stop_rag.learning import train_network
 from suffice.policies.stop_rag.network import TextScorer
-from suffice.policies.stop_rag.settings import SETTINGS, Target
 from suffice.policies.stop_rag.states import read_rewards, texts_of_traces
+from suffice.policies.stop_rag.stop_rag_settings import SETTINGS, Target
 from suffice.policies.stop_rag.targets import stop_rounds
 from suffice.policies.stop_rag.training import Trajectories
 from suffice.testing.traces import to_trace_set

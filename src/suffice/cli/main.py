@@ -30,12 +30,12 @@ COMMANDS = {
     "serve": ("serve", "adaptive answers over HTTP, for OpenAI's clients"),
     "record": ("record", "record full-budget rounds of a data set"),
     "probe": ("record", "ask a model for an answer in every recorded round"),
-    "traces": ("traces", "what is in a record; check, split, join, narrow, import, export it"),
-    "policies": ("fit", "list every policy: what it does and needs"),
+    "traces": ("trace_group", "what is in a record; check, split, join, narrow, import, export it"),
+    "policies": ("fit_policies", "list every policy: what it does and needs"),
     "signals": ("signals", "compute signals and store them in the trace"),
     "diagnose": ("replay", "what signals say about right and wrong answers"),
     "choose": ("replay", "from a record to one policy, with a promise"),
-    "fit": ("fit", "calibrate, train or certify a policy on the tune split"),
+    "fit": ("fit_policies", "calibrate, train or certify a policy on the tune split"),
     "replay": ("replay", "score policies on recorded rounds"),
     "search": ("replay", "enumerate stopping rules exhaustively"),
     "sweep": ("replay", ""),  # choose --rule
@@ -43,7 +43,7 @@ COMMANDS = {
     "view": ("serve", "look at a record in the browser"),
     "monitor": ("monitor", "whether a promise of coverage still holds in use"),
 }
-"""Every command with its module of ``suffice.cli.commands`` and its line of help."""
+"""Every command with its module of ``suffice.cli.commands`` and its line of help (empty: not listed)."""
 _MEASURING = frozenset({"choose", "diagnose", "fit", "replay", "report", "search", "sweep", "view"})
 
 
@@ -65,9 +65,33 @@ def build_app(chosen: str = "") -> App:
             app.command(getattr(importlib.import_module(home), name), name=name)
             app[name].sort_key = place
         else:
-            app.command(f"{home}:{name}", name=name, help=line, sort_key=place)
+            app.command(f"{home}:{name}", name=name, help=line, show=bool(line), sort_key=place)
     app.register_install_completion_command(name="--install-completion")
     return app
+
+
+class _NoPandas:
+    """Finds no pandas."""
+
+    @staticmethod
+    def find_spec(name: str, *_: object) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError("not wanted", name=name)
+
+
+def _without_pandas() -> None:
+    """Have Arrow look for pandas now, and find none: it would load it at its first array.
+
+    That takes as long as reading most records, and no command hands a data frame on. Asked once it keeps to
+    the answer, so this is for a process that runs a command and ends.
+    """
+    sys.meta_path.insert(0, _NoPandas)
+    try:
+        import pyarrow as pa
+
+        pa.array([0])
+    finally:
+        sys.meta_path.remove(_NoPandas)
 
 
 def main(argv: Sequence[str] | None = None, *, app: App | None = None) -> int:
@@ -80,26 +104,30 @@ def main(argv: Sequence[str] | None = None, *, app: App | None = None) -> int:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     open_standard_streams()
     with ended_by_signals() as came:
-        code = _ended(lambda: _run(words, chosen, app), f"{lead}:")
+        code = _ended(lambda: _run(words, chosen, app, alone=argv is None), f"{lead}:")
     if argv is None:  # Python's own end takes a while, in which an interrupt would be a traceback
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     return 128 + came[-1] if came and code == INTERRUPTED else code
 
 
-def _run(words: Sequence[str], chosen: str, app: App | None) -> int:
+def _run(words: Sequence[str], chosen: str, app: App | None, *, alone: bool) -> int:
+    """Parse and run; ``alone``: in a process that ends with it."""
     if words[:1] == ["--version"]:
         put(f"suffice {VERSION}")
         return 0
     from suffice.cli import parser
 
     if not words and app is None:
-        raise UsageError(f"name a command: {', '.join(COMMANDS)}; see 'suffice --help'")
+        listed = (name for name, (_, line) in COMMANDS.items() if line)
+        raise UsageError(f"name a command: {', '.join(listed)}; see 'suffice --help'")
     if chosen == "bench" and app is None:
         raise UsageError(
             "the published experiments are run from a checkout of the repository: type python -m "
             "studies.NAME, as in python -m studies.hidden_constraints --json"
         )
     one_line_warnings()
+    if alone and chosen not in ("ask", "policies") and "pandas" not in sys.modules:
+        _without_pandas()
     code = parser.run(app or build_app(chosen), [*map(_without_password, words)])
     sys.stdout.flush()
     return code

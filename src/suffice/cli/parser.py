@@ -29,7 +29,7 @@ from cyclopts.exceptions import UnknownOptionError
 from suffice.costs.usage import Charging, CostModel
 from suffice.errors import UsageError, did_you_mean
 from suffice.options import Option, read_names
-from suffice.serve.settings import PriceSettings
+from suffice.serve.service_settings import PriceSettings
 
 if TYPE_CHECKING:
     from suffice.costs.prices import Prices

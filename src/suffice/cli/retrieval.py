@@ -11,9 +11,9 @@ from suffice.cli.parser import listed_prices
 from suffice.contracts import Encoder, Retriever
 from suffice.errors import UsageError, unknown_name, without_credentials
 from suffice.integrations.documents import FORMS, connect_own, is_own
-from suffice.live.ask import AskSettings
+from suffice.live.answering import AskSettings
 from suffice.live.budgets import Budgets
-from suffice.loops.models import connect_encoder, connect_reranker, reranker_name
+from suffice.loops.connecting import connect_encoder, connect_reranker, reranker_name
 from suffice.loops.steps import LOOPS
 from suffice.options import Option
 from suffice.retrieval.corpus import read_corpus
@@ -26,7 +26,7 @@ from suffice.retrieval.retrievers import (
     first_stage,
     kinds_of,
 )
-from suffice.serve.settings import AnswerSettings, BudgetSettings, RankingSettings
+from suffice.serve.service_settings import AnswerSettings, BudgetSettings, RankingSettings
 from suffice.signals.asking.meaning_clusters import DEFAULT_COSINE
 from suffice.trace.rounds.records import Passage
 

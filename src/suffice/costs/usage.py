@@ -19,7 +19,7 @@ from suffice.costs.prices import EnergyModel, Prices, Tariff
 from suffice.errors import UsageError, unknown_name
 
 if TYPE_CHECKING:  # the names of costs are read without pyarrow
-    from suffice.trace.rounds.table import TraceSet
+    from suffice.trace.rounds.trace_set import TraceSet
 
 _Array = NDArray[np.float64]
 Charging = Literal["as-run", "published"]

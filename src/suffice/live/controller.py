@@ -12,7 +12,7 @@ from suffice.contracts import Decision, StopPolicy
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.live.loop import Loop
 from suffice.live.watching import LiveSettings, Watching, hash_of
-from suffice.policies.file import PolicyFile, check_version, pack_policy, unpack_policy
+from suffice.policies.policy_file import PolicyFile, check_version, pack_policy, unpack_policy
 from suffice.stats.fields import Fields
 from suffice.trace.rounds.records import LoopView, Question, Round, as_document, round_of_document
 

@@ -15,8 +15,8 @@ from suffice.concurrency import at_once, settled
 from suffice.contracts import Action, Decision, StopPolicy, whole_text
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.live.watching import LiveSettings, Watching, answer_round
-from suffice.policies.file import PolicyFile
-from suffice.signals.table import (
+from suffice.policies.policy_file import PolicyFile
+from suffice.signals.signal_table import (
     GrowingRecord,
     SignalTable,
     decide,

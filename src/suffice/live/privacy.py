@@ -23,8 +23,8 @@ from suffice.errors import (
     without_credentials,
 )
 from suffice.scoring import accuracy, answer_form, exact_match, f1
-from suffice.signals.registry import computed_signals
-from suffice.signals.table import GrowingRecord, signal_columns
+from suffice.signals.known_signals import computed_signals
+from suffice.signals.signal_table import GrowingRecord, signal_columns
 from suffice.trace.durable import check_free
 from suffice.trace.engines import Address
 from suffice.trace.rounds.derive import Written
@@ -39,7 +39,7 @@ from suffice.trace.rounds.records import (
     Usage,
 )
 from suffice.trace.rounds.schema import COLUMNS
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 from suffice.trace.rounds.writer import write_new
 from suffice.trace.store import Store, store_at
 

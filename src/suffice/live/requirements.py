@@ -13,12 +13,12 @@ from suffice.contracts import Certainty, Clusters, ConfidentPolicy, Encoder, Sto
 from suffice.errors import UsageError, did_you_mean
 from suffice.loops.prompts import asks_rating
 from suffice.loops.steps import LoopSettings
-from suffice.policies.file import load_policy, names_policy_file
+from suffice.policies.policy_file import load_policy, names_policy_file
 from suffice.policies.registry import method_and_preset, nameable_methods, unfitted_policy
 from suffice.policies.rules.policy import RulePolicy, rule_needs
 from suffice.signals.asking.whole_record import Asking
-from suffice.signals.registry import LLM_STOP, MALFORMED_ACTIONS, SIGNALS, SignalSpec, given_by
-from suffice.signals.table import Lack, SignalTable, in_words, policy_lacks
+from suffice.signals.known_signals import LLM_STOP, MALFORMED_ACTIONS, SIGNALS, SignalSpec, given_by
+from suffice.signals.signal_table import Lack, SignalTable, in_words, policy_lacks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

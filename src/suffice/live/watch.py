@@ -20,7 +20,7 @@ from suffice.live.privacy import Privacy, Texts, without_secrets
 from suffice.live.requirements import has_confidence
 from suffice.live.watching import LiveSettings, Mode, Watching, ended
 from suffice.options import settings_of
-from suffice.policies.file import PolicyFile, policy_hash
+from suffice.policies.policy_file import PolicyFile, policy_hash
 from suffice.scoring import AnswerChoice
 from suffice.trace.engines import as_place
 from suffice.trace.loop_record import LoopRecord

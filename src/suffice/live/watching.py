@@ -14,10 +14,10 @@ import numpy as np
 
 from suffice.contracts import Decision, StopPolicy
 from suffice.errors import SufficeWarning, UsageError
-from suffice.policies.file import PolicyFile, load_policy, names_policy_file, policy_hash
+from suffice.policies.policy_file import PolicyFile, load_policy, names_policy_file, policy_hash
 from suffice.scoring import AnswerChoice, answer_form
-from suffice.signals.registry import resolve
-from suffice.signals.table import SignalTable
+from suffice.signals.known_signals import resolve
+from suffice.signals.signal_table import SignalTable
 from suffice.trace.rounds.records import LoopView
 from suffice.trace.values import MOST_INT16, whole
 

@@ -23,7 +23,7 @@ from suffice.loops.steps import (
 )
 from suffice.options import Option
 from suffice.signals.asking.judge_support import add_judge_calls
-from suffice.signals.registry import LLM_STOP, MALFORMED_ACTIONS
+from suffice.signals.known_signals import LLM_STOP, MALFORMED_ACTIONS
 from suffice.trace.rounds.records import Passage, Question, Round, Usage
 
 

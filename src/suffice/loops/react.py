@@ -21,7 +21,7 @@ from suffice.loops.prompts import (
 from suffice.loops.query_loop import QueryChoice, QueryLoop, QueryLoopSettings
 from suffice.scoring import normalize_answer
 from suffice.signals.evidence import one_line
-from suffice.signals.registry import LLM_STOP
+from suffice.signals.known_signals import LLM_STOP
 from suffice.trace.rounds.records import Passage, Usage
 
 _STOP = ("\nObservation", "\nQuestion:")

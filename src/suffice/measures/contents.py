@@ -17,13 +17,13 @@ from suffice.measures.seen import Seen, record_banners, seen_of
 from suffice.results.formats import p_value, percent
 from suffice.results.table import Column, Described, Table, Value, table_of
 from suffice.results.tabular import Tabular
-from suffice.signals.registry import SIGNALS
-from suffice.signals.table import given_signals, lack
+from suffice.signals.known_signals import SIGNALS
+from suffice.signals.signal_table import given_signals, lack
 from suffice.stats.p_values import binomial_cdf, fisher_p_value, welch_p_value
 from suffice.trace.rounds.labels import labelled, names_passages
 from suffice.trace.rounds.reader import ATTRIBUTES, TraceInspection, inspect_traces
 from suffice.trace.rounds.schema import COLUMNS, SCHEMA
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 _GROUPS = (
     Column(name="what", once=True),

@@ -23,8 +23,8 @@ from suffice.costs.usage import (
     stop_costs,
 )
 from suffice.errors import InternalError, UsageError
-from suffice.signals.registry import RERANKS, SAMPLES, VERDICTS, SignalSpec
-from suffice.trace.rounds.table import TraceSet
+from suffice.signals.known_signals import RERANKS, SAMPLES, VERDICTS, SignalSpec
+from suffice.trace.rounds.trace_set import TraceSet
 
 
 def cost_reads(specs: Iterable[SignalSpec]) -> CostReads:

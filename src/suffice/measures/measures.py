@@ -34,11 +34,11 @@ from suffice.measures.scores import (
 from suffice.measures.seen import Seen, seen_of
 from suffice.measures.shards import Kept, Shard, map_shards, shards_of
 from suffice.scoring import F1_KINDS, METRICS, F1Kind, Metric, MetricName, ScoreName
-from suffice.signals.registry import SignalSpec
-from suffice.signals.table import SignalTable, first_stops, specs_for
+from suffice.signals.known_signals import SignalSpec
+from suffice.signals.signal_table import SignalTable, first_stops, specs_for
 from suffice.stats.units import numbered_units
 from suffice.trace.rounds.reader import read_traces
-from suffice.trace.rounds.table import TraceSet, is_veiled
+from suffice.trace.rounds.trace_set import TraceSet, is_veiled
 
 Array = NDArray[np.float64]
 
@@ -336,7 +336,7 @@ class Measures:
         """Which unit each question belongs to, (n_questions,): numbers from 0, in order of first occurrence.
 
         Questions of a unit are not independent: those of one ``group``, or else of one text, see
-        :func:`suffice.trace.rounds.table.unit_keys`. A part numbers its own.
+        :func:`suffice.trace.rounds.trace_set.unit_keys`. A part numbers its own.
         """
         return numbered_units(self._local([UNITS])[0][:, 0])
 

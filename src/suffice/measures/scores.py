@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.scoring import METRICS, F1Kind, Metric, ScoreName
-from suffice.signals.columns.answers import GoldAnswers, ScoredAnswers
+from suffice.signals.columns.answer_columns import GoldAnswers, ScoredAnswers
 from suffice.signals.columns.arrays import Texts
 from suffice.signals.columns.rounds import RoundColumns, gold_passages, listings
-from suffice.signals.registry import SIGNALS, SignalSpec
-from suffice.signals.table import signal_columns
+from suffice.signals.known_signals import SIGNALS, SignalSpec
+from suffice.signals.signal_table import signal_columns
 from suffice.trace.rounds.labels import labelled
-from suffice.trace.rounds.table import TraceSet, unit_keys
+from suffice.trace.rounds.trace_set import TraceSet, unit_keys
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ from suffice.scoring import Weights
 from suffice.stats.logistic import predicted_by_others
 from suffice.trace.rounds.reader import answer_banners
 from suffice.trace.rounds.records import CUTS, POLICY_STOP
-from suffice.trace.rounds.table import TraceSet, in_words
+from suffice.trace.rounds.trace_set import TraceSet, in_words
 
 _MOST = 0.5
 

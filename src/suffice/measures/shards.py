@@ -24,8 +24,8 @@ from suffice.errors import BackendError, plain_file
 from suffice.trace.durable import replace_file, usable_cores
 from suffice.trace.lazy import LazyTable, Span
 from suffice.trace.parquet import opened, parquet_writer
-from suffice.trace.reader import Rows, parquet_files
-from suffice.trace.rounds.table import TraceSet, TraceSetOrigin
+from suffice.trace.rounds.trace_set import TraceSet, TraceSetOrigin
+from suffice.trace.stored_file import Rows, parquet_files
 
 SHARD_ROWS = 65_536
 """How many rounds a shard has, about; fewer where they are large."""

@@ -15,13 +15,13 @@ from suffice.contracts import strict_json
 from suffice.errors import BackendError, DataError, UsageError, struck
 from suffice.monitor.production import Alarm, Production
 from suffice.monitor.questions import Asked
-from suffice.trace.reader import StoredFile, parquet_files
 from suffice.trace.recording import live_store
 from suffice.trace.rounds.labels import LABELS_FILE, Label, read_label
 from suffice.trace.rounds.reader import as_trace_set, read_traces
 from suffice.trace.rounds.schema import QUESTIONS, records_to_table
-from suffice.trace.rounds.table import TraceSet, TraceSetOrigin
+from suffice.trace.rounds.trace_set import TraceSet, TraceSetOrigin
 from suffice.trace.store import Store
+from suffice.trace.stored_file import StoredFile, parquet_files
 
 _TIMEOUT_S = 5.0
 

@@ -17,7 +17,7 @@ from suffice.monitor.alarms import BINS, ExchangeabilityMonitor, ProbabilityMoni
 from suffice.monitor.coverage import Coverage
 from suffice.monitor.questions import Asked, Promised, Reading, Stopping
 from suffice.options import Option, as_share
-from suffice.policies.file import policy_hash
+from suffice.policies.policy_file import policy_hash
 from suffice.results.as_json import as_json, fields_as_json
 from suffice.results.formats import counted, percent
 from suffice.results.table import Cell, Column, Described, Table, Value, table_of
@@ -25,7 +25,7 @@ from suffice.results.tabular import Tabular
 from suffice.scoring import exact_match
 from suffice.stats.betting import MeanSequence, Monitor
 from suffice.trace.rounds.labels import Label
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 _COUNTS = (
     *("questions", "rounds", "full_rounds", "budgeted", "early", "explored", "labelled", "cut"),

@@ -16,16 +16,16 @@ from suffice.costs.usage import stop_costs
 from suffice.errors import UsageError
 from suffice.measures.costs import policy_reads
 from suffice.monitor.alarms import ProbabilityMonitor
-from suffice.policies.file import policy_hash
+from suffice.policies.policy_file import policy_hash
 from suffice.scoring import METRICS, AnswerChoice, Metric, ScoreName, accuracy, exact_match, f1
-from suffice.signals.registry import resolve
-from suffice.signals.table import SignalTable, answer_votes, first_stops, signal_columns
+from suffice.signals.known_signals import resolve
+from suffice.signals.signal_table import SignalTable, answer_votes, first_stops, signal_columns
 from suffice.stats.betting import MeanSequence
 from suffice.stats.fields import known
 from suffice.stats.series import running_best
 from suffice.trace.rounds.records import CUTS, POLICY_STOP
 from suffice.trace.rounds.schema import USAGE_COLUMNS
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 SAVED = ("rounds", "llm_calls", "evaluated_tokens", "seconds")
 """Costs of which it is watched what share stopping saves."""

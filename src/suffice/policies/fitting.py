@@ -30,8 +30,8 @@ from suffice.signals.abstained import (
     stated_phrases,
 )
 from suffice.signals.columns.arrays import Texts
-from suffice.signals.registry import SignalSpec, own_among, resolve, why_undefined
-from suffice.signals.table import SignalTable, read_columns, refuse_lacking
+from suffice.signals.known_signals import SignalSpec, own_among, resolve, why_undefined
+from suffice.signals.signal_table import SignalTable, read_columns, refuse_lacking
 from suffice.stats.maps import (
     PerRoundCalibrator,
     fit_isotonic,
@@ -41,7 +41,7 @@ from suffice.stats.maps import (
 )
 from suffice.stats.units import Array, Mask, numbered_units
 from suffice.trace.rounds.records import POLICY_STOP
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 N_FOLDS = 5
 LABELS = "labels"

@@ -15,14 +15,14 @@ from suffice.options import Option
 from suffice.policies.defaults import FIT_SPLIT, CalibratorKind
 from suffice.scoring import F1Kind
 from suffice.signals.abstained import abstained_signal
-from suffice.signals.registry import LLM_STOP, SignalSpec, given_by
+from suffice.signals.known_signals import LLM_STOP, SignalSpec, given_by
 from suffice.stats.fields import Fields
 
 if TYPE_CHECKING:  # the registry loads no kind but the one that a file holds
     from suffice.measures.measures import Measures
     from suffice.policies.rules.policy import RulePolicy
-    from suffice.trace.plans.records import PlanSet
-    from suffice.trace.rounds.table import TraceSet
+    from suffice.trace.plans.plan_records import PlanSet
+    from suffice.trace.rounds.trace_set import TraceSet
 
 Preset = Literal["published", "corrected"]
 """As the paper or its code has it, or with its defects mended."""

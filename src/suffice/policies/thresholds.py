@@ -28,7 +28,7 @@ from suffice.policies.rules.language import (
     rule_fires,
 )
 from suffice.policies.rules.policy import rule_needs
-from suffice.signals.registry import SignalSpec, resolve
+from suffice.signals.known_signals import SignalSpec, resolve
 from suffice.stats.units import Array, Mask
 
 PLACEHOLDER = "?"

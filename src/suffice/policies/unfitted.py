@@ -26,7 +26,7 @@ from suffice.policies.method import Method, PolicyKind, Preset, RuleKind
 from suffice.policies.rules.policy import RulePolicy, rule_needs
 from suffice.scoring import AnswerChoice
 from suffice.signals.derived import DerivedName
-from suffice.signals.registry import SIGNALS, SignalSpec
+from suffice.signals.known_signals import SIGNALS, SignalSpec
 from suffice.stats.fields import Fields
 from suffice.stats.units import Mask
 
@@ -138,7 +138,7 @@ class _ReadyRule(RuleKind, Method):
     def fit(self, measures: Measures, preset: Preset, settings: Any, split: str) -> RulePolicy:
         """The rule; where the record hardly gives what it reads, that is warned of."""
         from suffice.policies.fitting import warn_of_rule
-        from suffice.signals.table import refuse_lacking
+        from suffice.signals.signal_table import refuse_lacking
 
         del preset, split
         policy = self.rule(settings)

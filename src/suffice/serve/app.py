@@ -22,7 +22,7 @@ from suffice.serve.forms import (
 from suffice.serve.guard import Door, application
 from suffice.serve.loops import Loops
 from suffice.serve.service import PREFIX, Served, Service, Wanted
-from suffice.serve.settings import SecuritySettings
+from suffice.serve.service_settings import SecuritySettings
 
 _DRAINED_S = 2.0  # at least, whatever a request may take
 

@@ -20,8 +20,8 @@ from suffice.live.reported import round_of
 from suffice.serve.guard import Body, ErrorReply, Refusal, refusal_of
 from suffice.serve.service import Served, Service
 from suffice.serve.under_way import QuestionBegun, QuestionEnded, RoundEnded
-from suffice.signals.registry import SignalSpec
-from suffice.signals.table import lack_live
+from suffice.signals.known_signals import SignalSpec
+from suffice.signals.signal_table import lack_live
 from suffice.trace.rounds.records import LoopView, Question, Round, round_of_document
 
 _MOST = 256  # rounds of a question, and questions of a body

@@ -13,7 +13,7 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from suffice.contracts import Message
-from suffice.live.ask import Answered
+from suffice.live.answering import Answered
 from suffice.serve.guard import Refusal
 from suffice.serve.service import PREFIX, Served, Service, Wanted
 from suffice.serve.under_way import (

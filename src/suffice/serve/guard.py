@@ -28,7 +28,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from suffice._version import VERSION
 from suffice.errors import BackendError, DataError, SufficeError, UsageError, struck
-from suffice.serve.settings import SecuritySettings
+from suffice.serve.service_settings import SecuritySettings
 from suffice.trace.durable import in_turn, replace_file
 
 _LOG = logging.getLogger("suffice.serve")

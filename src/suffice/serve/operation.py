@@ -24,7 +24,7 @@ from suffice.serve.guard import Door, check_exposed, read_tokens
 from suffice.serve.listen import Listening, open_at_once
 from suffice.serve.observers import Metrics, Spans
 from suffice.serve.service import Served, Service
-from suffice.serve.settings import RecordSettings, ServeSettings, WatchSettings
+from suffice.serve.service_settings import RecordSettings, ServeSettings, WatchSettings
 from suffice.trace.durable import in_turn
 from suffice.trace.engines import Address, as_place
 from suffice.trace.recording import prune

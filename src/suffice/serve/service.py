@@ -17,17 +17,17 @@ from pydantic import Field
 
 from suffice.contracts import ChatModel, Encoder, Message, Retriever, StopPolicy
 from suffice.errors import SufficeError, UsageError, unknown_name
-from suffice.live.ask import AskSettings, LiveLoop
+from suffice.live.answering import AskSettings, LiveLoop
 from suffice.live.loop import Loop
 from suffice.live.privacy import Texts
 from suffice.live.requirements import choose_policy
 from suffice.live.watch import Watch
 from suffice.live.watching import LiveSettings, Watching, hash_of
-from suffice.policies.file import PolicyFile, file_of, names_policy_file
+from suffice.policies.policy_file import PolicyFile, file_of, names_policy_file
 from suffice.retrieval.retrievers import Retrieval
 from suffice.scoring import AnswerChoice
 from suffice.serve.guard import Body, Refusal, too_many
-from suffice.serve.settings import LimitSettings, LoopSettings
+from suffice.serve.service_settings import LimitSettings, LoopSettings
 from suffice.serve.under_way import Endpoint, Event, Observer, UnderWay
 from suffice.trace.rounds.records import Question
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from suffice.concurrency import Aside, Cut, may_be_cut
 from suffice.contracts import Decision, Message, Retriever
 from suffice.errors import InternalError, SufficeError, SufficeWarning
-from suffice.live.ask import Answered, LiveLoop, total_usage
+from suffice.live.answering import Answered, LiveLoop, total_usage
 from suffice.live.loop import Loop
 from suffice.loops.calls import ComingAnswer
 from suffice.serve.guard import Refusal, refusal_of

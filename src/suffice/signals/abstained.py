@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from suffice.errors import DataError, UsageError, plain_file
 from suffice.scoring import answer_form
-from suffice.signals.columns.answers import answer_forms
+from suffice.signals.columns.answer_columns import answer_forms
 from suffice.signals.columns.rounds import RoundColumns
-from suffice.signals.registry import SignalSpec, WithSettings, share
+from suffice.signals.known_signals import SignalSpec, WithSettings, share
 
 STATED = "abstention"
 """Where a run document states the phrases by which its record's answers abstain."""

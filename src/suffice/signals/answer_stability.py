@@ -12,10 +12,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from suffice.contracts import Absence
-from suffice.signals.columns.answers import answer_forms, f1_of_pairs, without_articles
+from suffice.signals.columns.answer_columns import answer_forms, f1_of_pairs, without_articles
 from suffice.signals.columns.arrays import NONE, Codes, Texts
 from suffice.signals.columns.rounds import RoundColumns, added_nothing, by_appearance
-from suffice.signals.registry import SignalSpec, share
+from suffice.signals.known_signals import SignalSpec, share
 from suffice.trace.rounds.records import Round
 
 Array = NDArray[np.float64]

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from suffice.contracts import Absence
 from suffice.errors import UsageError, did_you_mean, unknown_name
 from suffice.signals.columns.rounds import RoundColumns
-from suffice.signals.registry import Direction, SignalSpec, WithSettings, resolve
+from suffice.signals.known_signals import Direction, SignalSpec, WithSettings, resolve
 from suffice.stats import series
 
 
@@ -116,7 +116,10 @@ class DerivedName:
 
 def _derived(rounds: RoundColumns, name: DerivedName, made_of: SignalSpec | None) -> series.Values:
     """Any of :data:`DERIVATIONS`, also of a signal whose meaning a policy changed, (n_rows,)."""
-    from suffice.signals.table import declared, signal_columns  # which resolves names, these too
+    from suffice.signals.signal_table import (  # which resolves names, these too
+        declared,
+        signal_columns,
+    )
 
     spec = declared(name.of, rounds.traces, also=(name.of,)) if made_of is None else made_of
     (values,) = signal_columns(rounds.traces, [spec])

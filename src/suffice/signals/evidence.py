@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from suffice.contracts import Absence
 from suffice.scoring import normalize_answer
 from suffice.signals.answer_stability import as_published, no_new_passage, published_forms
-from suffice.signals.columns.answers import EUROPEAN, answer_forms, instead, normal_forms
+from suffice.signals.columns.answer_columns import EUROPEAN, answer_forms, instead, normal_forms
 from suffice.signals.columns.arrays import NONE, Texts
 from suffice.signals.columns.rounds import (
     RoundColumns,
@@ -26,7 +26,7 @@ from suffice.signals.columns.rounds import (
     listings,
     unrecorded_so_far,
 )
-from suffice.signals.registry import share, unrecorded
+from suffice.signals.known_signals import share, unrecorded
 from suffice.trace.rounds.records import Passage, Round, passage_text, tokenize
 
 Array = NDArray[np.float64]

@@ -18,7 +18,7 @@ from suffice.scoring import answer_form
 from suffice.signals.answer_stability import forms
 from suffice.signals.columns.arrays import NONE, Ragged, by_length, ranges, segment_means
 from suffice.signals.columns.rounds import RoundColumns
-from suffice.signals.registry import SignalSpec, WithSettings, unrecorded
+from suffice.signals.known_signals import SignalSpec, WithSettings, unrecorded
 from suffice.trace.rounds.records import Round
 
 Array = NDArray[np.float64]

@@ -18,11 +18,11 @@ from suffice.signals.asking.whole_record import Asked, Asking, OnProgress, Repli
 from suffice.signals.columns.arrays import by_length, ranges, segment_means
 from suffice.signals.columns.rounds import RoundColumns, listings, unrecorded_so_far
 from suffice.signals.evidence import seen_passages
-from suffice.signals.registry import RERANKS, SignalSpec
+from suffice.signals.known_signals import RERANKS, SignalSpec
 from suffice.trace.rounds.records import LoopView, Passage, Round
 
 if TYPE_CHECKING:
-    from suffice.trace.rounds.table import TraceSet
+    from suffice.trace.rounds.trace_set import TraceSet
 
 Array = NDArray[np.float64]
 Places = NDArray[np.int64]

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from suffice.contracts import Absence
 from suffice.errors import DataError, UsageError
 from suffice.scoring import answer_form
-from suffice.signals.columns.answers import answer_forms
+from suffice.signals.columns.answer_columns import answer_forms
 from suffice.signals.columns.arrays import NONE, Texts, segment_sums
 from suffice.signals.columns.rounds import RoundColumns, by_appearance
-from suffice.signals.registry import SAMPLES, SignalSpec, WithSettings, share
+from suffice.signals.known_signals import SAMPLES, SignalSpec, WithSettings, share
 from suffice.trace.rounds.records import Round
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 Array = NDArray[np.float64]
 Clustering = Literal["string", "embedding"]

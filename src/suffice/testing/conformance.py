@@ -23,8 +23,14 @@ from suffice.contracts import (
 )
 from suffice.errors import SufficeWarning
 from suffice.live.loop import Loop
-from suffice.signals.registry import NOT_GIVEN, SignalSpec
-from suffice.signals.table import GrowingRecord, first_stops, lack, signal_columns, signal_table
+from suffice.signals.known_signals import NOT_GIVEN, SignalSpec
+from suffice.signals.signal_table import (
+    GrowingRecord,
+    first_stops,
+    lack,
+    signal_columns,
+    signal_table,
+)
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import LoopView, Passage, QuestionRecord
 

@@ -15,7 +15,7 @@ from suffice.trace.rounds.records import (
     TopToken,
     Usage,
 )
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 
 def answer_tokens(answer: str, margin: float) -> tuple[Token, ...]:

@@ -21,7 +21,6 @@ from suffice._version import VERSION
 from suffice.contracts import strict_json
 from suffice.errors import DataError, StorageError, UsageError, plain_file
 from suffice.trace.durable import replace_file, written_aside
-from suffice.trace.reader import first_error
 from suffice.trace.recording import export_records, stores_at
 from suffice.trace.rounds.derive import Written
 from suffice.trace.rounds.labels import LABELS_FILE, labels_beside, line_of
@@ -37,8 +36,9 @@ from suffice.trace.rounds.records import (
     round_of_document,
 )
 from suffice.trace.rounds.schema import COLUMNS, record_to_rows, records_to_table
-from suffice.trace.rounds.table import TraceSetOrigin
+from suffice.trace.rounds.trace_set import TraceSetOrigin
 from suffice.trace.store import Store, free_id
+from suffice.trace.stored_file import first_error
 
 ExportFormat = Literal["parquet", "jsonl", "csv", "otlp"]
 EXPORT_FORMATS: tuple[ExportFormat, ...] = get_args(ExportFormat)

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from suffice.trace.reader import Rows, StoredFile, coerce_column, narrowed, within
 from suffice.trace.rounds.checks import CHECKED_WITH, refuse_problems
+from suffice.trace.stored_file import Rows, StoredFile, coerce_column, narrowed, within
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,8 @@ from suffice.contracts import strict_json, whole_text
 from suffice.errors import DataError, StorageError, UsageError, plain_file
 from suffice.trace.durable import Shard, is_written, process_of
 from suffice.trace.parquet import RUN_KEY, RecordKey, RowSet, opened, readable, write_table
-from suffice.trace.reader import StoredFile
 from suffice.trace.store import ALL, NAME, OF_RECORDERS, RECORDER, Store, exported, store_at
+from suffice.trace.stored_file import StoredFile
 
 _Record = TypeVar("_Record")
 StoredRecord = tuple[RecordKey, bytes]

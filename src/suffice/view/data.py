@@ -23,8 +23,8 @@ from suffice.measures.measures import Measures
 from suffice.measures.seen import record_banners
 from suffice.monitor.production import Production, ProductionSettings
 from suffice.policies.defaults import EVAL_SPLIT
-from suffice.policies.file import policy_hash
 from suffice.policies.fitting import fit_rule
+from suffice.policies.policy_file import policy_hash
 from suffice.policies.rules.policy import check_rule, rule_needs
 from suffice.replay.run.named_policies import (
     NamedPolicy,
@@ -35,10 +35,10 @@ from suffice.replay.run.named_policies import (
     runnable,
     usual_names,
 )
-from suffice.replay.run.replay import ReplaySettings, Runner
+from suffice.replay.run.runner import ReplaySettings, Runner
 from suffice.scoring import MetricName
 from suffice.signals.columns.arrays import Texts
-from suffice.signals.table import given_signals, specs_for
+from suffice.signals.signal_table import given_signals, specs_for
 from suffice.stats.intervals import Interval, Sums, percentile_interval, resampled_counts
 from suffice.stats.units import unit_means
 

@@ -9,7 +9,7 @@ from tests.builders import drawn_records, written_traces
 from tests.commands import run, run_json
 
 import suffice
-from suffice.trace.reader import EXAMPLE
+from suffice.trace.stored_file import EXAMPLE
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from suffice.cli.commands import fit
+from suffice.cli.commands import fit_policies as fit
 from suffice.cli.main import main
 from suffice.policies.registry import method_names
 

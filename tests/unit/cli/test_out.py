@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from suffice.cli.main import COMMANDS, build_app, main
-from suffice.cli.options import write_policy
-from suffice.policies.file import load_policy
+from suffice.cli.shared_options import write_policy
+from suffice.policies.policy_file import load_policy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.unfitted import FixedPolicy
 from suffice.testing.traces import make_record, to_trace_set

@@ -11,13 +11,13 @@ from tests.builders import of_rounds
 from suffice.contracts import Generation, GenerationRequest
 from suffice.costs.prices import Prices
 from suffice.costs.usage import CostModel, CostReads, cost_matrix, stop_costs
-from suffice.datasets.registry import load
+from suffice.datasets.known_datasets import load
 from suffice.errors import UsageError
 from suffice.loops.steps import LOOPS, make_pipeline
 from suffice.retrieval.retrievers import OwnParagraphs
 from suffice.testing.models import ScriptedModel, made_up_reply
 from suffice.trace.rounds.records import Round, Usage
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 FIXED = CostReads()
 ANSWERS = CostReads(answers=True)

@@ -19,7 +19,7 @@ from suffice.costs.usage import COSTS, CostModel, CostReads, cost_matrix, stop_c
 from suffice.errors import UsageError
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import Passage, QuestionRecord, Round, Usage
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 
 def paid(found: TraceSet, model: CostModel | None = None, **reads: bool) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from suffice.datasets.files import Example
-from suffice.datasets.registry import DATASETS, WITH_PASSAGES, load
+from suffice.datasets.known_datasets import DATASETS, WITH_PASSAGES, load
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.trace.rounds.records import Gold, Passage, Question
 

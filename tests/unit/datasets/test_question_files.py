@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from suffice.datasets.registry import columns_of, load, parse_question_roles, read_questions
+from suffice.datasets.known_datasets import columns_of, load, parse_question_roles, read_questions
 from suffice.errors import DataError, SufficeWarning, UsageError
 
 CSV = 'qid,q,gold,kind\n007,"Who, ever?","[""Ann"", ""Bo""]",who\n008,What?,"a ""C""",\n\n009,When?,,\n'

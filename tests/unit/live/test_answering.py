@@ -19,7 +19,7 @@ from suffice.contracts import (
 )
 from suffice.costs.prices import Prices
 from suffice.errors import BackendError, DataError, InternalError, SufficeError, UsageError
-from suffice.live.ask import DECLINED, Answered, AskSettings
+from suffice.live.answering import DECLINED, Answered, AskSettings
 from suffice.live.budgets import Budgets
 from suffice.live.requirements import LoopOutput, check_policy
 from suffice.loops.ranked import CumulativeSettings

@@ -11,18 +11,18 @@ import pytest
 from suffice.contracts import Certainty, Clusters, Completion, Generation, GenerationRequest
 from suffice.costs.prices import Prices, PriceTier
 from suffice.errors import DataError, UsageError
-from suffice.live.ask import Answered, AskSettings, LiveLoop, ask
+from suffice.live.answering import Answered, AskSettings, LiveLoop, ask
 from suffice.live.budgets import Budgets, Meter
 from suffice.live.requirements import LoopOutput, check_policy, choose_policy, has_confidence
 from suffice.loops.ranked import BudgetedSettings, CumulativeSettings
 from suffice.loops.react import ReactSettings
 from suffice.loops.steps import LoopSettings
 from suffice.policies.ab_rag.policy import ABRagPolicy
-from suffice.policies.file import save_policy
+from suffice.policies.gate.gate_settings import GateCosts, GateSettings, RiskModel
 from suffice.policies.gate.policy import GatePolicy
-from suffice.policies.gate.settings import GateCosts, GateSettings, RiskModel
 from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.micp.relevance_filter import RelevanceFilter
+from suffice.policies.policy_file import save_policy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.unfitted import FixedPolicy
 from suffice.stats.conformal import Threshold

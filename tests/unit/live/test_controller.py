@@ -16,10 +16,10 @@ from suffice.contracts import Decision
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.live.controller import Controller
 from suffice.live.requirements import choose_policy
-from suffice.policies.file import save_policy
+from suffice.policies.policy_file import save_policy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.unfitted import FixedPolicy
-from suffice.signals.registry import SignalSpec
+from suffice.signals.known_signals import SignalSpec
 from suffice.trace.rounds.records import LoopView, Passage, Round
 
 STABLE = RulePolicy(rule="answer_stable")

@@ -12,9 +12,9 @@ from tests.live_answers import answered as answered_by
 from suffice.contracts import Generation, GenerationRequest, StopPolicy
 from suffice.costs.usage import stop_costs
 from suffice.datasets.files import Example
-from suffice.datasets.registry import load
+from suffice.datasets.known_datasets import load
 from suffice.errors import BackendError
-from suffice.live.ask import Answered, AskSettings, LiveLoop
+from suffice.live.answering import Answered, AskSettings, LiveLoop
 from suffice.live.requirements import ChosenPolicy
 from suffice.loops.query_loop import QueryLoopSettings
 from suffice.loops.ranked import CumulativeSettings
@@ -23,12 +23,12 @@ from suffice.measures.costs import policy_reads
 from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.unfitted import FixedPolicy
-from suffice.replay.run.replay import stop_rounds
+from suffice.replay.run.runner import stop_rounds
 from suffice.retrieval.retrievers import OwnParagraphs
 from suffice.stats.conformal import Threshold
 from suffice.testing.models import Failures, ScriptedModel
 from suffice.trace.rounds.records import Passage
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 ROUNDS, SAMPLES = 4, 3
 EXAMPLES = load("generated", limit=6)

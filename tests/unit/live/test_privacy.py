@@ -23,13 +23,13 @@ from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.scoring import exact_match
 from suffice.signals.abstained import abstained_signal
-from suffice.signals.registry import SIGNALS
-from suffice.signals.table import given_signals, signal_table
+from suffice.signals.known_signals import SIGNALS
+from suffice.signals.signal_table import given_signals, signal_table
 from suffice.stats.conformal import NEVER
 from suffice.testing.traces import make_record, sampled_records
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import Gold, Passage, QuestionRecord, Round
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 from suffice.trace.rounds.writer import write_traces
 from suffice.trace.store import Store
 

@@ -20,17 +20,17 @@ from suffice.live.budgets import Budgets
 from suffice.live.loop import Loop
 from suffice.live.watch import Watch
 from suffice.policies.ab_rag.policy import ABRagPolicy
-from suffice.policies.file import policy_hash, save_policy
+from suffice.policies.policy_file import policy_hash, save_policy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.unfitted import FixedPolicy
 from suffice.replay.run.compare import compare
 from suffice.replay.settings import ComparisonSettings
 from suffice.trace.engines import SQLite
-from suffice.trace.reader import schema_of
 from suffice.trace.rounds.derive import TraceFilter, filter_traces
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import Draft, LoopView, QuestionRecord, Usage
 from suffice.trace.rounds.schema import QUESTIONS
+from suffice.trace.stored_file import schema_of
 
 STABLE = RulePolicy(rule="answer_stable")
 NEWS = RulePolicy(rule="new_passages < 0.5")

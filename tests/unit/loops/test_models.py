@@ -11,8 +11,8 @@ import pytest
 
 from suffice.errors import UsageError
 from suffice.llm.endpoint import EndpointSettings
-from suffice.loops import models
-from suffice.loops.models import connect_encoder, connect_reranker, reranker_name
+from suffice.loops import connecting as models
+from suffice.loops.connecting import connect_encoder, connect_reranker, reranker_name
 from suffice.trace.rounds.records import Passage
 
 pytest.importorskip("bm25s")

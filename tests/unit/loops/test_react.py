@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from suffice.contracts import GenerationRequest
-from suffice.datasets.registry import load
+from suffice.datasets.known_datasets import load
 from suffice.loops.prompts import SearchStep
 from suffice.loops.query_loop import QueryChoice
 from suffice.loops.react import AgentAction, ReactPipeline, ReactSettings, parse_action

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import pytest
 
-from suffice.datasets.registry import load
+from suffice.datasets.known_datasets import load
 from suffice.errors import UsageError
 from suffice.loops.steps import LOOPS, make_pipeline
 from suffice.retrieval.retrievers import OwnParagraphs

@@ -22,7 +22,7 @@ from suffice.measures.scores import (
     measured_columns,
 )
 from suffice.testing.traces import sampled_records
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 from suffice.trace.rounds.writer import write_traces
 
 QUESTIONS = 60

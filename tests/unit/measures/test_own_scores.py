@@ -18,7 +18,7 @@ from suffice.replay.diagnose.report_data import report_data
 from suffice.replay.run.compare import compare
 from suffice.replay.run.macro import macro_means
 from suffice.replay.settings import ComparisonSettings, SearchSettings
-from suffice.report.report import render_report
+from suffice.report.page import render_report
 from suffice.testing.traces import random_records, to_trace_set
 from suffice.trace.rounds.records import Gold, QuestionRecord
 

@@ -21,13 +21,13 @@ from suffice.errors import BackendError, DataError
 from suffice.measures import shards as module
 from suffice.measures.measures import Measures
 from suffice.measures.shards import Workers, map_shards, shards_of
-from suffice.signals.registry import SignalSpec
-from suffice.signals.table import given_signals
+from suffice.signals.known_signals import SignalSpec
+from suffice.signals.signal_table import given_signals
 from suffice.testing.traces import sampled_records
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.rounds.schema import records_to_table
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 from suffice.trace.rounds.writer import write_traces
 
 RECORDS = sampled_records(40, rounds=3, splits=("tune", "eval"), seed=7)

@@ -11,7 +11,7 @@ import pytest
 
 from suffice import Gold, Question, QuestionRecord, Round, Usage
 from suffice.monitor.questions import STOP_ROUND, Asked, Reading
-from suffice.policies.file import policy_hash
+from suffice.policies.policy_file import policy_hash
 from suffice.policies.rules.policy import RulePolicy
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import POLICY_STOP, StoppedBy

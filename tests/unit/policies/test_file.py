@@ -13,8 +13,8 @@ import pytest
 
 from suffice.errors import DataError, UsageError
 from suffice.policies.defaults import CalibratorKind
-from suffice.policies.file import load_policy, policy_document, policy_hash, save_policy
 from suffice.policies.fitting import fit_data, fitted_rule
+from suffice.policies.policy_file import load_policy, policy_document, policy_hash, save_policy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.unfitted import FixedPolicy
 from suffice.stats.maps import IsotonicMap, PerRoundCalibrator

@@ -15,7 +15,6 @@ from tests.maps import at
 
 from suffice.errors import SufficeWarning, UsageError
 from suffice.policies.defaults import CalibratorKind
-from suffice.policies.file import policy_document
 from suffice.policies.fitting import (
     fit_calibrator,
     fit_data,
@@ -25,8 +24,9 @@ from suffice.policies.fitting import (
     folds,
     out_of_fold,
 )
+from suffice.policies.policy_file import policy_document
 from suffice.policies.registry import fit_method
-from suffice.replay.run.replay import stop_rounds
+from suffice.replay.run.runner import stop_rounds
 from suffice.stats.maps import fit_isotonic, fit_per_round, fit_platt, fit_shrunken, fit_venn_abers
 from suffice.testing.traces import answer_tokens, make_record, sampled_records, to_trace_set
 from suffice.trace.rounds.records import Gold, QuestionRecord

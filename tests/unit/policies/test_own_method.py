@@ -16,7 +16,7 @@ from suffice.cli.main import main
 from suffice.errors import DataError, UsageError
 from suffice.measures.measures import Measures
 from suffice.policies import registry
-from suffice.policies.file import policy_hash
+from suffice.policies.policy_file import policy_hash
 from suffice.testing.traces import random_records
 from suffice.trace.rounds.reader import read_traces
 

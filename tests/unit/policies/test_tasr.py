@@ -16,11 +16,11 @@ from suffice.policies.fitting import FitData, fit_data, out_of_fold
 from suffice.policies.method import Preset
 from suffice.policies.registry import fit_method
 from suffice.policies.rules.policy import RulePolicy
-from suffice.replay.run.replay import stop_rounds
+from suffice.replay.run.runner import stop_rounds
 from suffice.signals.abstained import ABSTENTION_PHRASES
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import Passage, QuestionRecord, Token
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 
 def tune_records(count: int, *, seed: int = 0, gold: str = "right") -> list[QuestionRecord]:

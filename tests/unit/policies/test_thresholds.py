@@ -20,7 +20,7 @@ from suffice.policies.thresholds import (
     shortest_threshold,
 )
 from suffice.testing.traces import make_record, to_trace_set
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 MARGIN = "answer_token_margin"
 

@@ -11,16 +11,16 @@ import pytest
 
 from suffice.contracts import StopPolicy
 from suffice.errors import UsageError
-from suffice.policies.file import load_policy, policy_document, save_policy
+from suffice.policies.policy_file import load_policy, policy_document, save_policy
 from suffice.policies.registry import fit_method, unfitted_policy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.unfitted import FixedPolicy
 from suffice.replay.run.compare import compare
 from suffice.replay.settings import ComparisonSettings
-from suffice.signals.table import SignalTable, first_stops
+from suffice.signals.signal_table import SignalTable, first_stops
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.reader import read_traces
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 
 def test_it_stops_at_its_round_live_and_recorded() -> None:

@@ -14,7 +14,7 @@ from suffice.contracts import Explanation, Facts, LoopNeeds, PolicyTable
 from suffice.measures.measures import Measures
 from suffice.options import Option
 from suffice.policies.method import Method, Preset
-from suffice.signals.registry import SignalSpec, resolve
+from suffice.signals.known_signals import SignalSpec, resolve
 from suffice.stats.fields import Fields
 
 

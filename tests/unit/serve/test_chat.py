@@ -10,7 +10,7 @@ from tests.serving import Heard, chat, client, service
 from suffice.contracts import Generation, GenerationRequest
 from suffice.costs.prices import parse_prices
 from suffice.errors import BackendError
-from suffice.live.ask import AskSettings
+from suffice.live.answering import AskSettings
 from suffice.live.budgets import Budgets
 from suffice.testing.models import Failures, ScriptedModel
 from suffice.trace.rounds.reader import read_traces

@@ -9,9 +9,9 @@ from starlette.testclient import TestClient
 from tests.loop_service import STABLE, loop_app
 
 from suffice.live.controller import Controller
-from suffice.policies.file import PolicyFile, policy_hash
+from suffice.policies.policy_file import PolicyFile, policy_hash
 from suffice.policies.rules.policy import RulePolicy
-from suffice.signals.registry import NOT_GIVEN
+from suffice.signals.known_signals import NOT_GIVEN
 from suffice.trace.rounds.records import Round
 
 ROUNDS = [{"answer": "Oslo"}, {"answer": "Skien"}, {"answer": "skien."}]

@@ -12,7 +12,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from suffice.errors import DataError, UsageError
 from suffice.serve.guard import Door, Guard, Rates, check_exposed, new_token, read_tokens
-from suffice.serve.settings import SecuritySettings
+from suffice.serve.service_settings import SecuritySettings
 
 SECRET = "suffice-of-the-test"
 TOKEN = {"anna": hashlib.sha256(SECRET.encode()).hexdigest()}

@@ -22,7 +22,7 @@ APP = """
     from pathlib import Path
     from suffice.serve.guard import Door, Guard
     from suffice.serve.listen import Listening, run
-    from suffice.serve.settings import SecuritySettings
+    from suffice.serve.service_settings import SecuritySettings
 
     folder = Path(sys.argv[1])
     if len(sys.argv) > 2:

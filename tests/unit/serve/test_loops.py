@@ -13,10 +13,10 @@ from starlette.testclient import TestClient
 from tests.loop_service import Clock, loop_app, loop_service
 from tests.serving import Heard
 
-from suffice.policies.file import save_policy
+from suffice.policies.policy_file import save_policy
 from suffice.policies.unfitted import FixedPolicy
 from suffice.serve.app import make_app
-from suffice.serve.settings import LimitSettings, LoopSettings
+from suffice.serve.service_settings import LimitSettings, LoopSettings
 from suffice.serve.under_way import QuestionBegun, QuestionEnded, RoundEnded
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.store import _OPEN, Store

@@ -13,7 +13,7 @@ from tests.serving import service
 
 from suffice.serve.app import make_app
 from suffice.serve.operation import Operation, check
-from suffice.serve.settings import ServeSettings
+from suffice.serve.service_settings import ServeSettings
 
 
 @pytest.fixture

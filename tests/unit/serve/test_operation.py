@@ -23,14 +23,14 @@ from suffice.cli.main import main
 from suffice.errors import UsageError
 from suffice.monitor.following import Following
 from suffice.monitor.production import KINDS
-from suffice.policies.file import save_policy
+from suffice.policies.policy_file import save_policy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.unfitted import FixedPolicy
 from suffice.serve import operation
 from suffice.serve.app import make_app
 from suffice.serve.guard import new_token
 from suffice.serve.operation import Operation, check
-from suffice.serve.settings import (
+from suffice.serve.service_settings import (
     ModelSettings,
     OperationSettings,
     RecordSettings,

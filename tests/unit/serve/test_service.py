@@ -12,14 +12,14 @@ from tests.serving import MESSAGES, QUESTION, Heard, Shelf, chat, client, servic
 
 from suffice.concurrency import may_be_cut
 from suffice.contracts import Generation, GenerationRequest
-from suffice.live.ask import AskSettings, LiveLoop
+from suffice.live.answering import AskSettings, LiveLoop
 from suffice.live.requirements import choose_policy
-from suffice.policies.file import save_policy
+from suffice.policies.policy_file import save_policy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.unfitted import FixedPolicy
 from suffice.serve.guard import Refusal
 from suffice.serve.service import Service, Wanted
-from suffice.serve.settings import LimitSettings
+from suffice.serve.service_settings import LimitSettings
 from suffice.serve.under_way import Done, QuestionBegun, QuestionEnded, RoundEnded, UnderWay
 from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.reader import read_traces

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from suffice.errors import DataError, UsageError
-from suffice.serve.settings import ServeSettings, load_settings, with_given
+from suffice.serve.service_settings import ServeSettings, load_settings, with_given
 
 
 def written(folder: Path, text: str) -> Path:

@@ -12,10 +12,10 @@ import pytest
 import suffice
 from suffice.errors import DataError, UsageError
 from suffice.policies.rules.policy import RulePolicy
-from suffice.signals import registry
+from suffice.signals import known_signals as registry
 from suffice.signals.columns.rounds import RoundColumns
-from suffice.signals.registry import SignalSpec
-from suffice.signals.table import first_stops, signal_table
+from suffice.signals.known_signals import SignalSpec
+from suffice.signals.signal_table import first_stops, signal_table
 from suffice.testing.conformance import check_policy, check_signal, live_stop
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import Round

@@ -12,10 +12,10 @@ from suffice.errors import UsageError
 from suffice.policies.rules.policy import RulePolicy, rule_needs
 from suffice.signals.abstained import abstained_signal
 from suffice.signals.derived import DerivedName
-from suffice.signals.registry import SIGNALS, SignalSpec, resolve, undefined_in_words
+from suffice.signals.known_signals import SIGNALS, SignalSpec, resolve, undefined_in_words
 from suffice.signals.samples import entropy_signal, top_cluster_signal
-from suffice.signals.store import with_signals
-from suffice.signals.table import GrowingRecord, first_stops, lack, signal_table
+from suffice.signals.signal_table import GrowingRecord, first_stops, lack, signal_table
+from suffice.signals.stored_signals import with_signals
 from suffice.testing.conformance import live_stop
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import LoopView, QuestionRecord

@@ -10,7 +10,7 @@ import pytest
 from suffice.errors import DataError, UsageError
 from suffice.signals.abstained import ABSTAINED, ABSTENTION_PHRASES, abstained_signal, read_phrases
 from suffice.signals.evidence import ANSWER_IN_EVIDENCE, ANSWER_IN_EVIDENCE_PUBLISHED
-from suffice.signals.registry import SignalSpec
+from suffice.signals.known_signals import SignalSpec
 from suffice.trace.rounds.records import LoopView, Passage, Round
 
 

@@ -7,6 +7,7 @@ import math
 
 import pytest
 
+from suffice.signals.known_signals import undefined_in_words
 from suffice.signals.model_confidence import (
     ANSWER_TOKEN_MARGIN,
     MARGIN_MEAN,
@@ -16,7 +17,6 @@ from suffice.signals.model_confidence import (
     TOKEN_PROBABILITY,
     VERBALIZED_CONFIDENCE,
 )
-from suffice.signals.registry import undefined_in_words
 from suffice.trace.rounds.records import LoopView, Round, Token, TopToken
 
 AGGREGATES = (MARGIN_MIN, MARGIN_P10, MARGIN_MEAN, MARGIN_MEDIAN)

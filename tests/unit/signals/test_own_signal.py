@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from suffice.cli.main import main
-from suffice.cli.options import ModelOptions
+from suffice.cli.shared_options import ModelOptions
 from suffice.contracts import GenerationRequest
 from suffice.errors import UsageError
 from suffice.live.requirements import LoopOutput, check_policy
 from suffice.loops.ranked import CumulativeSettings
 from suffice.measures.costs import cost_reads
 from suffice.policies.rules.policy import RulePolicy
-from suffice.signals import registry
+from suffice.signals import known_signals as registry
 from suffice.testing.models import ScriptedModel
 from suffice.testing.traces import make_record
 from suffice.trace.rounds.reader import read_traces

@@ -12,7 +12,7 @@ from tests.builders import of_rounds
 from tests.properties import examples
 
 from suffice.errors import UsageError
-from suffice.signals.registry import (
+from suffice.signals.known_signals import (
     RERANKS,
     SAMPLES,
     SIGNALS,
@@ -21,10 +21,10 @@ from suffice.signals.registry import (
     resolve,
     why_undefined,
 )
-from suffice.signals.table import Lack, given_signals, lack, refuse_lacking
+from suffice.signals.signal_table import Lack, given_signals, lack, refuse_lacking
 from suffice.trace.rounds.records import LoopView, Passage, Round, Token, TopToken, Usage
 from suffice.trace.rounds.schema import SCHEMA
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 texts = st.sampled_from(
     ["", " ", "Answer:", "Answer: Oslo\n", "the", "no", "Oslo", "\n", "é́", "\x00"]

@@ -23,7 +23,7 @@ from suffice.signals.samples import (
     sample_clusters,
     top_cluster_signal,
 )
-from suffice.signals.table import signal_columns
+from suffice.signals.signal_table import signal_columns
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import Gold, LoopView, Question, QuestionRecord, Round
 

@@ -20,15 +20,15 @@ from suffice.costs.usage import cost_matrix
 from suffice.errors import BackendError, UsageError
 from suffice.measures.costs import cost_reads
 from suffice.policies.rules.policy import RulePolicy
-from suffice.replay.run.replay import stop_rounds
+from suffice.replay.run.runner import stop_rounds
 from suffice.signals.asking.judge_support import JUDGE_TOKENS, JUDGING
-from suffice.signals.store import SignalModels, with_signals
+from suffice.signals.stored_signals import SignalModels, with_signals
 from suffice.testing.encoders import HashingEncoder
 from suffice.testing.models import Failures, ScriptedModel
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import Passage, Round, Usage
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 from suffice.trace.rounds.writer import write_trace_set
 
 GOLD = ("a 3",)

@@ -10,7 +10,7 @@ import pytest
 from suffice.errors import SufficeWarning
 from suffice.live.controller import Controller
 from suffice.policies.rules.policy import RulePolicy
-from suffice.signals.registry import SIGNALS, resolve, undefined_in_words
+from suffice.signals.known_signals import SIGNALS, resolve, undefined_in_words
 from suffice.stats.maps import PerRoundCalibrator, fit_per_round
 from suffice.testing.traces import answer_tokens
 from suffice.trace.rounds.records import LoopView, Passage, Round, Token

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from suffice.errors import BackendError, DataError, StorageError, UsageError
-from suffice.policies.file import save_policy
+from suffice.policies.policy_file import save_policy
 from suffice.policies.unfitted import FixedPolicy
 from suffice.trace.durable import (
     Shard,

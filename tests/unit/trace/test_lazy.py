@@ -14,13 +14,13 @@ import pytest
 
 from suffice.errors import DataError
 from suffice.measures.seen import record_banners
-from suffice.signals.registry import SIGNALS
-from suffice.signals.table import signal_columns
+from suffice.signals.known_signals import SIGNALS
+from suffice.signals.signal_table import signal_columns
 from suffice.testing.traces import make_record
 from suffice.trace.lazy import LazyTable, in_memory
 from suffice.trace.parquet import readable
 from suffice.trace.rounds.reader import read_traces
-from suffice.trace.rounds.table import in_words
+from suffice.trace.rounds.trace_set import in_words
 from suffice.trace.rounds.writer import write_traces
 
 GENERATED = Path(__file__).parents[3] / "examples" / "traces" / "generated.parquet"

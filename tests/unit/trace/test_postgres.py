@@ -23,7 +23,7 @@ from suffice.errors import (
 )
 from suffice.live.watch import Watch
 from suffice.policies.unfitted import FixedPolicy
-from suffice.serve.settings import RecordSettings
+from suffice.serve.service_settings import RecordSettings
 from suffice.trace.engines import VERSION, Address, Connection, as_place
 from suffice.trace.rounds.records import QuestionRecord
 

@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from suffice.errors import SufficeWarning
-from suffice.trace.reader import coerce_table
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.schema import SCHEMA, SCHEMA_KEY
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
+from suffice.trace.stored_file import coerce_table
 
 TEXTS = pa.list_(pa.string())
 TOKEN = {"token": " Oslo", "logprob": -0.5, "top": [{"token": " Oslo", "logprob": -0.5}]}

@@ -16,11 +16,11 @@ from suffice.errors import DataError, StorageError, UsageError
 from suffice.live.watch import Watch
 from suffice.testing.traces import make_record
 from suffice.trace.durable import Shard
-from suffice.trace.reader import parquet_files
 from suffice.trace.recording import failures_of, recorded_rows
 from suffice.trace.rounds.reader import inspect_traces, read_traces
 from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.rounds.writer import question_writer, write_traces
+from suffice.trace.stored_file import parquet_files
 
 
 def some(*numbers: int) -> list[QuestionRecord]:

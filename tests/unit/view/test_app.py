@@ -16,17 +16,17 @@ from suffice import Round, Watch
 from suffice.measures.measures import Measures
 from suffice.monitor.following import Following
 from suffice.monitor.production import Production, ProductionSettings
-from suffice.policies.file import save_policy
+from suffice.policies.policy_file import save_policy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.replay.run.named_policies import named_policies
-from suffice.replay.run.replay import ReplaySettings, replay
+from suffice.replay.run.runner import ReplaySettings, replay
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 from suffice.trace.rounds.writer import write_traces
 from suffice.view import data
-from suffice.view.app import Shown, viewer_app, write_bundle
 from suffice.view.data import RecordView, ViewSettings
+from suffice.view.viewer import Shown, viewer_app, write_bundle
 
 RULE = "answer_repeats and round >= 2"
 HOSTILE = "<img src=x onerror=window.hacked=1>\u202e"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
-from suffice.cli.options import Abstention, Json, ModelOptions, out_path
 from suffice.cli.output import print_json, print_lines, put, say, waiting
 from suffice.cli.parser import Given, command, shared_options
 from suffice.cli.retrieval import (
@@ -16,14 +15,15 @@ from suffice.cli.retrieval import (
     indexed,
     read_passages,
 )
+from suffice.cli.shared_options import Abstention, Json, ModelOptions, out_path
 from suffice.errors import UsageError
-from suffice.live.ask import Answered, LiveLoop, Spent
+from suffice.live.answering import Answered, LiveLoop, Spent
 from suffice.live.requirements import check_confidence, choose_policy
 from suffice.loops.steps import LOOPS, LoopSettings
 from suffice.options import Option
 from suffice.results.formats import counted
 from suffice.results.markup import shorten
-from suffice.serve.settings import AnswerSettings, BudgetSettings, Corpus
+from suffice.serve.service_settings import AnswerSettings, BudgetSettings, Corpus
 from suffice.signals.abstained import read_phrases
 
 _STATED = ("rounds", "samples", "seed")

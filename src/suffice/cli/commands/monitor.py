@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
-from suffice.cli.options import Traces
 from suffice.cli.output import INTERRUPTED, Form, print_result, put, say
 from suffice.cli.parser import command
+from suffice.cli.shared_options import Traces
 from suffice.errors import BackendError, DataError
 from suffice.monitor.following import AlarmLog, Following, WebHook
 from suffice.monitor.production import Production, ProductionSettings
 from suffice.options import Option
-from suffice.policies.file import load_policy
+from suffice.policies.policy_file import load_policy
 from suffice.trace.engines import as_place
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.store import store_at

@@ -8,18 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from suffice.cli.options import (
-    Json,
-    ModelOptions,
-    RayOption,
-    Sample,
-    Seed,
-    ShardOption,
-    SkipInvalid,
-    Traces,
-    TracesOut,
-    ray_workers,
-)
 from suffice.cli.output import (
     INTERRUPTED,
     ProgressLine,
@@ -37,9 +25,21 @@ from suffice.cli.retrieval import (
     RetrievalOptions,
     read_passages,
 )
+from suffice.cli.shared_options import (
+    Json,
+    ModelOptions,
+    RayOption,
+    Sample,
+    Seed,
+    ShardOption,
+    SkipInvalid,
+    Traces,
+    TracesOut,
+    ray_workers,
+)
 from suffice.concurrency import CallTally
 from suffice.datasets.files import TABLE_SUFFIXES, Example
-from suffice.datasets.registry import (
+from suffice.datasets.known_datasets import (
     DATASETS,
     WITH_PASSAGES,
     columns_of,
@@ -56,7 +56,7 @@ from suffice.loops.record.probe import ProbePlan, ProbeSettings, probe_agreement
 from suffice.loops.record.session import RecordSummary
 from suffice.loops.steps import LOOPS, LoopSettings
 from suffice.options import Option
-from suffice.policies.file import load_filter
+from suffice.policies.policy_file import load_filter
 from suffice.trace.durable import Shard
 from suffice.trace.recording import failures_of
 from suffice.trace.rounds.derive import parse_splits

@@ -7,7 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from suffice.cli.options import (
+from suffice.cli.output import Form, fit_progress, print_result, put, say, waiting
+from suffice.cli.parser import command
+from suffice.cli.shared_options import (
     Compared,
     PolicyOut,
     ReportNaive,
@@ -18,8 +20,6 @@ from suffice.cli.options import (
     tell_policy,
     write_policy,
 )
-from suffice.cli.output import Form, fit_progress, print_result, put, say, waiting
-from suffice.cli.parser import command
 from suffice.errors import UsageError
 from suffice.options import Option
 from suffice.replay.settings import ChoiceSettings, DiagnosisSettings, SearchSettings, TunedSettings
@@ -271,7 +271,7 @@ def choose_alone(
 def write_choice(choice: Choice, folder: Path) -> None:
     """Write ``choice.json`` and ``index.html`` into the folder."""
     from suffice.replay.diagnose.report_data import PartsSettings, report_data, report_parts
-    from suffice.report.report import render_report
+    from suffice.report.page import render_report
 
     comparison = choice.comparison
     parts = report_parts(

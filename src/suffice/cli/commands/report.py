@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from suffice.cli.commands.replay import choose
-from suffice.cli.options import Compared, Json, ReportNaive, Sampling, Traces, out_path
 from suffice.cli.output import (
     INTERRUPTED,
     fit_progress,
@@ -21,6 +20,7 @@ from suffice.cli.output import (
     waiting,
 )
 from suffice.cli.parser import command
+from suffice.cli.shared_options import Compared, Json, ReportNaive, Sampling, Traces, out_path
 from suffice.errors import UsageError, unknown_name
 from suffice.options import Option, read_names
 from suffice.policies.method import FitRun
@@ -34,9 +34,9 @@ from suffice.replay.diagnose.report_data import (
 from suffice.replay.run.compare import Comparison, compare
 from suffice.replay.run.macro import cells as side_by_side
 from suffice.replay.settings import FORMS, SearchSettings
-from suffice.report.report import render_report
+from suffice.report.page import render_report
 from suffice.trace.durable import replace_file, replaced_together
-from suffice.trace.reader import EXAMPLE
+from suffice.trace.stored_file import EXAMPLE
 
 
 def _parts(text: str) -> tuple[str, ...]:
@@ -157,7 +157,7 @@ def demo(
     from suffice.loops.record.dataset_run import Recording, record_examples
     from suffice.measures.measures import Measures
     from suffice.policies.defaults import FIT_SPLIT
-    from suffice.policies.file import save_policy
+    from suffice.policies.policy_file import save_policy
     from suffice.policies.registry import fit_method
     from suffice.trace.rounds.reader import read_traces
 

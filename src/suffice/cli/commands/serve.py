@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from suffice._optional import require
-from suffice.cli.options import Json, Measuring, ModelOptions, Traces, out_path
 from suffice.cli.output import print_json, put, say, waiting
 from suffice.cli.parser import Given, command, field_options
+from suffice.cli.shared_options import Json, Measuring, ModelOptions, Traces, out_path
 from suffice.concurrency import started
 from suffice.errors import StorageError, UsageError
 from suffice.options import Option
 from suffice.replay.settings import ComparedBy, CostName, FittedElsewhere, Policies, Rules
-from suffice.serve.settings import ServeSettings, load_settings, with_given
+from suffice.serve.service_settings import ServeSettings, load_settings, with_given
 
 if TYPE_CHECKING:
     from suffice.serve.service import Ground, Service
@@ -156,7 +156,7 @@ def _ground(settings: ServeSettings) -> Ground:
         indexed,
         read_passages,
     )
-    from suffice.live.ask import LiveLoop
+    from suffice.live.answering import LiveLoop
     from suffice.live.requirements import choose_policy
     from suffice.serve.service import DEFAULT_POLICY, Ground
 
@@ -260,9 +260,9 @@ def view(
     from suffice.measures.shards import Workers
     from suffice.serve.listen import Listening, run
     from suffice.trace.engines import as_place
-    from suffice.trace.reader import parquet_files
-    from suffice.view.app import Shown, viewer_app, write_bundle
+    from suffice.trace.stored_file import parquet_files
     from suffice.view.data import RecordView, ViewSettings
+    from suffice.view.viewer import Shown, viewer_app, write_bundle
 
     settings = ViewSettings(
         policies=policy, rules=stop_when, metric=metric, cost=cost, fit_on=elsewhere.fit_on

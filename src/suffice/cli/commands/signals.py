@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from suffice.cli.options import ModelOptions, Reading, Traces, TracesOut
 from suffice.cli.output import (
     INTERRUPTED,
     Form,
@@ -19,15 +18,16 @@ from suffice.cli.output import (
 )
 from suffice.cli.parser import command
 from suffice.cli.retrieval import ClusterCosine, EncoderModel
+from suffice.cli.shared_options import ModelOptions, Reading, Traces, TracesOut
 from suffice.errors import UsageError
-from suffice.loops.models import connect_encoder, connect_reranker
+from suffice.loops.connecting import connect_encoder, connect_reranker
 from suffice.options import Option
 from suffice.results.table import Column, Table
 from suffice.retrieval.networks import NliCrossEncoder
 from suffice.signals.asking.meaning_clusters import CLUSTERS, check_clustering, cluster_traces
 from suffice.signals.asking.whole_record import Asked, Replies
-from suffice.signals.registry import SIGNALS, askings
-from suffice.signals.store import SignalModels, with_signals
+from suffice.signals.known_signals import SIGNALS, askings
+from suffice.signals.stored_signals import SignalModels, with_signals
 from suffice.trace.parquet import only_file
 from suffice.trace.rounds.writer import write_trace_set
 

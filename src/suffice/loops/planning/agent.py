@@ -34,10 +34,10 @@ from suffice.loops.planning.parsing import (
 from suffice.loops.record.session import Recorder, RecordSummary, SessionSettings, record_all
 from suffice.options import Option
 from suffice.policies.gate.gate import Gate, GateDecision, read_step
-from suffice.policies.gate.settings import MOST_STEPS, GateSettings, PlanAction, RiskModel
+from suffice.policies.gate.gate_settings import MOST_STEPS, GateSettings, PlanAction, RiskModel
 from suffice.signals.samples import MarkerDetector
-from suffice.trace.plans.file import plan_writer
-from suffice.trace.plans.records import (
+from suffice.trace.plans.plan_file import plan_writer
+from suffice.trace.plans.plan_records import (
     Candidate,
     PlanGold,
     PlanKey,

@@ -39,7 +39,7 @@ from suffice.signals.asking.meaning_clusters import clustering_stated
 from suffice.trace.durable import Shard, in_turn
 from suffice.trace.rounds.derive import assign_splits
 from suffice.trace.rounds.records import Gold, Passage, Question, QuestionRecord, Round
-from suffice.trace.rounds.table import keys_of
+from suffice.trace.rounds.trace_set import keys_of
 from suffice.trace.rounds.writer import check_settings, question_writer
 
 CorpusKind = Literal["own", "pooled", "files", "retriever"]

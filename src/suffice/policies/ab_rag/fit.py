@@ -30,8 +30,8 @@ from suffice.policies.thresholds import (
     shortest_threshold,
 )
 from suffice.signals.abstained import ABSTAINED
-from suffice.signals.registry import resolve
-from suffice.signals.table import lack, remedy
+from suffice.signals.known_signals import resolve
+from suffice.signals.signal_table import lack, remedy
 from suffice.stats.logistic import fit_logistic
 from suffice.stats.units import Array, Mask
 

@@ -35,7 +35,7 @@ from suffice.policies.method import (
 )
 from suffice.scoring import F1Kind
 from suffice.signals.abstained import abstained_signal
-from suffice.signals.registry import SignalSpec, resolve
+from suffice.signals.known_signals import SignalSpec, resolve
 from suffice.stats.fields import Fields, known, numbers
 from suffice.stats.logistic import sigmoids
 from suffice.stats.units import Array, Mask

@@ -12,8 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from suffice.errors import SufficeWarning, UsageError
 from suffice.measures.measures import Measures
 from suffice.policies.fitting import fit_data
-from suffice.policies.gate.policy import PUBLISHED_CANDIDATES, GatePolicy, executes
-from suffice.policies.gate.settings import (
+from suffice.policies.gate.gate_settings import (
     DEFAULT_COSTS,
     MARKERS,
     GateCosts,
@@ -21,11 +20,12 @@ from suffice.policies.gate.settings import (
     RiskModel,
     remaining_share,
 )
+from suffice.policies.gate.policy import PUBLISHED_CANDIDATES, GatePolicy, executes
 from suffice.signals.samples import CANDIDATE_AGREEMENT, CONTRADICTION, sample_counts
 from suffice.stats.logistic import fit_rising_logistic
 from suffice.stats.units import Array, Mask
-from suffice.trace.plans.records import PlanRecord, PlanSet
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.plans.plan_records import PlanRecord, PlanSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 _PENALTY = 1.0
 _READ = ("candidate_agreement", "contradiction", "remaining_share")

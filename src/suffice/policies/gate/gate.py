@@ -10,7 +10,7 @@ import numpy as np
 
 from suffice.contracts import ContradictionDetector
 from suffice.errors import UsageError
-from suffice.policies.gate.settings import (
+from suffice.policies.gate.gate_settings import (
     MARKERS,
     GateCosts,
     GateSettings,

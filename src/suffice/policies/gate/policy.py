@@ -13,7 +13,7 @@ import numpy as np
 from suffice.contracts import Explanation, Facts, LoopNeeds, PolicyTable
 from suffice.errors import DataError, UsageError
 from suffice.options import Option
-from suffice.policies.gate.settings import (
+from suffice.policies.gate.gate_settings import (
     BUDGET,
     DEFAULT_COSTS,
     MARKERS,
@@ -26,7 +26,7 @@ from suffice.policies.gate.settings import (
     remaining_share,
 )
 from suffice.policies.method import Fitted, Method, Preset, loop_needs
-from suffice.signals.registry import SignalSpec
+from suffice.signals.known_signals import SignalSpec
 from suffice.signals.samples import CANDIDATE_AGREEMENT, CONTRADICTION
 from suffice.stats.fields import Fields, known
 from suffice.stats.logistic import sigmoids
@@ -34,7 +34,7 @@ from suffice.stats.units import Array, Mask
 
 if TYPE_CHECKING:
     from suffice.measures.measures import Measures
-    from suffice.trace.plans.records import PlanSet
+    from suffice.trace.plans.plan_records import PlanSet
 
 
 _REMAINING = "remaining_share"
@@ -86,7 +86,7 @@ class GatePolicy:
 
     Examples
     --------
-    >>> from suffice.policies.gate.settings import GateCosts, RiskModel
+    >>> from suffice.policies.gate.gate_settings import GateCosts, RiskModel
     >>> settings = GateSettings.corrected(
     ...     RiskModel(disagreement=3.0, contradiction=1.0, remaining=0.5, intercept=1.0),
     ...     GateCosts(retrieval=1, failure=2),

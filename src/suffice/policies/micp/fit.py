@@ -18,15 +18,7 @@ from suffice.measures.measures import Measures
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.fitting import CUT, fit_questions, refuse_without_gold
 from suffice.policies.method import Preset
-from suffice.policies.micp.policy import MiCPPolicy
-from suffice.policies.micp.relevance_filter import (
-    RelevanceFilter,
-    fit_filter,
-    refound_notes,
-    scored_by,
-)
-from suffice.policies.micp.samples import read_samples, samples_a_round
-from suffice.policies.micp.settings import (
+from suffice.policies.micp.micp_settings import (
     CALIBRATE,
     DEFAULT_ALPHA_RETRIEVAL,
     DEFAULT_SHARE,
@@ -34,6 +26,14 @@ from suffice.policies.micp.settings import (
     MiCPSettings,
     Objective,
 )
+from suffice.policies.micp.policy import MiCPPolicy
+from suffice.policies.micp.relevance_filter import (
+    RelevanceFilter,
+    fit_filter,
+    refound_notes,
+    scored_by,
+)
+from suffice.policies.micp.sampled_answers import read_samples, samples_a_round
 from suffice.policies.micp.stage2 import (
     Allocation,
     Sampled,
@@ -49,7 +49,7 @@ from suffice.signals.samples import Clustering
 from suffice.stats.conformal import NEVER, exact_level, smallest_sample, tied_threshold
 from suffice.stats.units import drawn_units
 from suffice.trace.rounds.labels import names_passages
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 DEFAULT_ROUNDS = 3
 LOOP_FACTS = ("model", "pipeline", "retriever", "pool", "prompt", "step", "temperature", "top_p")

@@ -32,8 +32,7 @@ from suffice.contracts import (
 from suffice.errors import DataError, UsageError
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.method import Method, Preset, loop_needs, read_told
-from suffice.policies.micp.relevance_filter import RelevanceFilter
-from suffice.policies.micp.settings import (
+from suffice.policies.micp.micp_settings import (
     CALIBRATE,
     OPTIMIZE,
     STOP_ON,
@@ -41,8 +40,9 @@ from suffice.policies.micp.settings import (
     MiCPSettings,
     StopOn,
 )
+from suffice.policies.micp.relevance_filter import RelevanceFilter
 from suffice.scoring import Match
-from suffice.signals.registry import SignalSpec
+from suffice.signals.known_signals import SignalSpec
 from suffice.signals.samples import (
     CLUSTERINGS,
     SampleCluster,
@@ -58,7 +58,7 @@ from suffice.trace.rounds.records import Round
 
 if TYPE_CHECKING:
     from suffice.measures.measures import Measures
-    from suffice.trace.rounds.table import TraceSet
+    from suffice.trace.rounds.trace_set import TraceSet
 
 
 _MOST = 10_000  # rounds, and samples a round
@@ -321,7 +321,7 @@ class MiCPPolicy:
         self, traces: TraceSet, table: PolicyTable, stops: NDArray[np.int16]
     ) -> RecordedSets:
         """The sets of recorded questions at these stop rounds (n_questions,), scored."""
-        from suffice.policies.micp.samples import recorded_sets
+        from suffice.policies.micp.sampled_answers import recorded_sets
 
         return recorded_sets(self, traces, table, stops)
 

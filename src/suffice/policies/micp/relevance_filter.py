@@ -22,7 +22,7 @@ from suffice.stats.fields import Fields, number, whole
 from suffice.stats.units import Array, Mask
 from suffice.trace.lazy import LazyTable
 from suffice.trace.rounds.records import Passage
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 Relevance = Literal["score", "rerank_score"]
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.policies.method import Preset
-from suffice.policies.micp.settings import Grid, Objective
+from suffice.policies.micp.micp_settings import Grid, Objective
 from suffice.stats.conformal import NEVER, Threshold, lower_order_statistic, tied_threshold
 from suffice.stats.units import Array, Mask
 

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from suffice.errors import UsageError, did_you_mean
-from suffice.signals.registry import SignalSpec
+from suffice.signals.known_signals import SignalSpec
 from suffice.stats.units import Array, Mask, lots
 
 MAX_LENGTH = 10_000

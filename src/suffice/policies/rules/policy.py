@@ -38,7 +38,7 @@ from suffice.policies.rules.language import (
 )
 from suffice.scoring import AnswerChoice
 from suffice.signals.abstained import abstained_signal
-from suffice.signals.registry import SignalSpec, resolve
+from suffice.signals.known_signals import SignalSpec, resolve
 from suffice.stats.fields import Fields, known, probability_or_none
 from suffice.stats.maps import PerRoundCalibrator, calibrator_document, read_calibrator
 from suffice.stats.units import Array, Mask

@@ -14,8 +14,8 @@ from typing import Any
 
 from suffice._optional import require
 from suffice.errors import UsageError, first_line
-from suffice.policies.stop_rag.settings import MIN_WINDOW, PACKAGED_ENCODER, Mode
 from suffice.policies.stop_rag.states import StateTexts
+from suffice.policies.stop_rag.stop_rag_settings import MIN_WINDOW, PACKAGED_ENCODER, Mode
 
 # --- tokens ---------------------------------------------------------------------------------------
 _WORD = re.compile(r"\w+")

@@ -18,23 +18,23 @@ from suffice.policies.method import FitRun, Preset
 from suffice.policies.stop_rag.learning import train_network
 from suffice.policies.stop_rag.network import TextModel
 from suffice.policies.stop_rag.policy import StopRAGPolicy
-from suffice.policies.stop_rag.settings import (
-    PACKAGED_ENCODER,
-    SETTINGS,
-    SignalTrainSettings,
-    StopRAGSettings,
-    TrainSettings,
-)
 from suffice.policies.stop_rag.signal_network import (
     SignalNetwork,
     free_inputs,
     train_signal_network,
 )
 from suffice.policies.stop_rag.states import answer_rewards, read_rewards, texts_of_traces
+from suffice.policies.stop_rag.stop_rag_settings import (
+    PACKAGED_ENCODER,
+    SETTINGS,
+    SignalTrainSettings,
+    StopRAGSettings,
+    TrainSettings,
+)
 from suffice.policies.stop_rag.targets import informative
 from suffice.policies.stop_rag.training import Learned, Trajectories
 from suffice.stats.units import Array, Mask, drawn_units
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 VALIDATION_SPLIT = "validation"
 _VALIDATION_SHARE = 0.2

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from suffice.policies.method import FitRun
 from suffice.policies.stop_rag.encoder import Batch, TextEncoder, Tokens, torch
 from suffice.policies.stop_rag.network import QNetwork, build_network
-from suffice.policies.stop_rag.settings import TrainSettings
 from suffice.policies.stop_rag.states import States
+from suffice.policies.stop_rag.stop_rag_settings import TrainSettings
 from suffice.policies.stop_rag.targets import check_learnable
 from suffice.policies.stop_rag.training import (
     Learned,

@@ -19,9 +19,9 @@ from typing import Any
 from suffice._optional import require
 from suffice.errors import DataError, UsageError, first_line
 from suffice.policies.stop_rag.encoder import PURPOSE, Batch, TextEncoder, Tokenizer, Tokens, torch
-from suffice.policies.stop_rag.settings import Mode, TrainSettings
 from suffice.policies.stop_rag.states import StateTexts, texts_of_view
-from suffice.signals.registry import Q_CONT, Q_STOP, SignalSpec
+from suffice.policies.stop_rag.stop_rag_settings import Mode, TrainSettings
+from suffice.signals.known_signals import Q_CONT, Q_STOP, SignalSpec
 from suffice.stats.fields import Fields
 from suffice.stats.units import Array
 from suffice.trace.rounds.records import LoopView

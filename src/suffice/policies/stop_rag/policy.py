@@ -14,9 +14,9 @@ from suffice.contracts import Explanation, Facts, LoopNeeds, PolicyTable
 from suffice.errors import DataError, UsageError, plain_file
 from suffice.policies.method import FitRun, Method, Preset, loop_needs, read_told, weights_beside
 from suffice.policies.stop_rag.network import TextModel
-from suffice.policies.stop_rag.settings import TARGETS, StopRAGSettings, Target
 from suffice.policies.stop_rag.signal_network import SignalNetwork
-from suffice.signals.registry import SignalSpec
+from suffice.policies.stop_rag.stop_rag_settings import TARGETS, StopRAGSettings, Target
+from suffice.signals.known_signals import SignalSpec
 from suffice.stats.fields import Fields, known
 from suffice.stats.units import Array, Mask
 

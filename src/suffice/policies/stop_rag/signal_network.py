@@ -15,14 +15,14 @@ from suffice.errors import DataError, UsageError, first_line
 from suffice.measures.measures import Measures
 from suffice.policies.method import FitRun
 from suffice.policies.stop_rag.encoder import torch
-from suffice.policies.stop_rag.settings import SignalTrainSettings
+from suffice.policies.stop_rag.stop_rag_settings import SignalTrainSettings
 from suffice.policies.stop_rag.targets import check_learnable
 from suffice.policies.stop_rag.training import Learned, Trajectories, Values, train
-from suffice.signals.registry import Q_CONT, Q_STOP, SIGNALS, SignalSpec, resolve
-from suffice.signals.table import given_signals
+from suffice.signals.known_signals import Q_CONT, Q_STOP, SIGNALS, SignalSpec, resolve
+from suffice.signals.signal_table import given_signals
 from suffice.stats.fields import Fields
 from suffice.stats.units import Array
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 ALL = "all"
 """Names every signal that a record gives."""

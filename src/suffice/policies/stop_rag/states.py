@@ -15,14 +15,14 @@ from suffice.errors import UsageError
 from suffice.measures.measures import Measures
 from suffice.measures.scores import gold_answers
 from suffice.scoring import F1Kind, ScoreName
-from suffice.signals.columns.answers import ScoredAnswers
+from suffice.signals.columns.answer_columns import ScoredAnswers
 from suffice.signals.columns.arrays import Texts, segment_means
 from suffice.signals.columns.rounds import RoundColumns, blocks, only_columns
 from suffice.signals.evidence import one_line
 from suffice.signals.samples import sample_counts
 from suffice.stats.units import Array, Mask
 from suffice.trace.rounds.records import LoopView, Passage, passage_text
-from suffice.trace.rounds.table import TraceSet, is_veiled
+from suffice.trace.rounds.trace_set import TraceSet, is_veiled
 
 _AT_ONCE = 2_000  # questions whose texts are read together
 _RECORD = "record with suffice record --samples 8"

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from suffice.errors import UsageError
 from suffice.policies.stop_rag.encoder import torch
-from suffice.policies.stop_rag.settings import Target
+from suffice.policies.stop_rag.stop_rag_settings import Target
 from suffice.stats.units import Array, Mask
 
 

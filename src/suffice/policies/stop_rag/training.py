@@ -17,7 +17,7 @@ from suffice._optional import require
 from suffice.errors import DataError, UsageError, first_line
 from suffice.policies.method import FitRun
 from suffice.policies.stop_rag.encoder import PURPOSE, torch
-from suffice.policies.stop_rag.settings import Schedule
+from suffice.policies.stop_rag.stop_rag_settings import Schedule
 from suffice.policies.stop_rag.targets import (
     Choice,
     binary_labels,

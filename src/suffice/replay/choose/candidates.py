@@ -36,12 +36,12 @@ from suffice.replay.run.named_policies import (
     numbered,
     runnable,
 )
-from suffice.replay.run.replay import ReplaySettings, Runner
+from suffice.replay.run.runner import ReplaySettings, Runner
 from suffice.replay.settings import ChoiceSettings
 from suffice.results.formats import counted, signed
 from suffice.scoring import F1Kind
 from suffice.stats.units import lots, numbered_units, unit_means
-from suffice.trace.rounds.table import in_words
+from suffice.trace.rounds.trace_set import in_words
 
 RANK, PROVE = "rank", "prove"
 _RANK_SHARE = 1 / 3

@@ -34,8 +34,8 @@ from suffice.replay.choose.rule_stops import (
 )
 from suffice.replay.diagnose.signal_checks import UNUSABLE, refuse_unusable, signal_flags
 from suffice.replay.settings import ChoiceSettings
-from suffice.signals.registry import VERDICTS, SignalSpec, resolve
-from suffice.signals.table import given_signals
+from suffice.signals.known_signals import VERDICTS, SignalSpec, resolve
+from suffice.signals.signal_table import given_signals
 
 _LEVELS = 9
 """Thresholds a signal, evenly spaced quantiles."""

@@ -39,8 +39,8 @@ from suffice.replay.choose.proof import LIKELY, Along, Learned, OwnPath, Promise
 from suffice.replay.run.answers import answer_rounds
 from suffice.replay.run.compare import Comparison
 from suffice.replay.run.frontier import AgainstFixed, BestMix, best_mix, of_mix
-from suffice.replay.run.replay import ReplaySettings, replay
 from suffice.replay.run.results import ReplayResult
+from suffice.replay.run.runner import ReplaySettings, replay
 from suffice.replay.settings import USUAL_LOSS, ChoiceSettings
 from suffice.results.formats import percent
 from suffice.scoring import AnswerChoice

@@ -29,8 +29,8 @@ from suffice.replay.choose.bounds import (
 from suffice.replay.choose.candidates import Candidate, Kept, budgets_below
 from suffice.replay.run.named_policies import NamedPolicy
 from suffice.replay.settings import USUAL_LOSS, ChoiceSettings
-from suffice.signals.registry import SIGNALS, own_among, resolve
-from suffice.signals.table import lack
+from suffice.signals.known_signals import SIGNALS, own_among, resolve
+from suffice.signals.signal_table import lack
 from suffice.stats.units import unit_means
 
 COINS = (0.25, 0.5, 0.75, 1.0)

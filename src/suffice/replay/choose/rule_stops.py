@@ -16,11 +16,11 @@ from suffice.errors import UsageError, unknown_name
 from suffice.policies.fitting import FitData, fit_calibrator, out_of_fold
 from suffice.policies.rules.language import Number, RuleColumns, rule_fires
 from suffice.policies.thresholds import shortest_threshold
-from suffice.signals.registry import SIGNALS, SignalSpec
-from suffice.signals.table import SignalTable, declared
+from suffice.signals.known_signals import SIGNALS, SignalSpec
+from suffice.signals.signal_table import SignalTable, declared
 from suffice.stats.intervals import from_sums, question_blocks
 from suffice.stats.maps import PerRoundCalibrator
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 Array = NDArray[np.float64]
 _CALIBRATED = re.compile(r"calibrated\(\s*([A-Za-z_][A-Za-z0-9_]*)\s*\)")

@@ -32,7 +32,7 @@ from suffice.results.table import Cell, Column, Described, Table, Value, estimat
 from suffice.results.tabular import Tabular
 from suffice.signals.abstained import ABSTAINED
 from suffice.signals.columns.arrays import NONE, Texts
-from suffice.signals.table import declared
+from suffice.signals.signal_table import declared
 from suffice.stats.auroc import ResampledAuroc, auroc, auroc_use
 from suffice.stats.intervals import (
     Estimate,
@@ -44,7 +44,7 @@ from suffice.stats.intervals import (
 )
 from suffice.stats.risk_coverage import ResampledAurc, risk_coverage
 from suffice.stats.units import unit_means, unit_weights
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 OWN_CONFIDENCE = "policy"
 Array = NDArray[np.float64]

@@ -29,8 +29,8 @@ from suffice.policies.thresholds import cheapest_within_one_error, fill, open_ru
 from suffice.results.as_json import as_json
 from suffice.results.table import Cell, Column, Described, Table, Value, table_of
 from suffice.results.tabular import Tabular
-from suffice.signals.registry import own_among
-from suffice.signals.table import SignalTable, first_stops
+from suffice.signals.known_signals import own_among
+from suffice.signals.signal_table import SignalTable, first_stops
 from suffice.stats.intervals import Interval, percentile_interval, resampled_means
 from suffice.stats.quality import (
     equal_size_edges,
@@ -39,7 +39,7 @@ from suffice.stats.quality import (
     squared_errors,
 )
 from suffice.stats.units import unit_means
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 _Z = 1.959963984540054  # 97.5% quantile of the standard normal
 

@@ -29,9 +29,9 @@ from suffice.replay.run.results import PolicyResult, ReplayResult
 from suffice.replay.settings import DiagnosisSettings, DiagnosticsSettings, SearchSettings
 from suffice.results.as_json import as_json
 from suffice.signals.columns.arrays import Texts
-from suffice.signals.table import SignalTable, decide, given_signals
+from suffice.signals.signal_table import SignalTable, decide, given_signals
 from suffice.trace.rounds.records import LoopView, QuestionRecord
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 _TEXTS = ("path", "loss", "metric", "correction", "cost")
 _NUMBERS = (

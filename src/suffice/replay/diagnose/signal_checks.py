@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from suffice.errors import UsageError
 from suffice.measures.measures import Measures
 from suffice.policies.defaults import FIT_SPLIT
-from suffice.signals.registry import SIGNALS
-from suffice.signals.table import declared, lack
+from suffice.signals.known_signals import SIGNALS
+from suffice.signals.signal_table import declared, lack
 from suffice.stats.auroc import ResampledAuroc, auroc, auroc_influence
 from suffice.stats.intervals import Sums, from_draws, resampled_counts, undefined
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 Array = NDArray[np.float64]
 Figures = tuple[float, float, float]

@@ -33,12 +33,12 @@ from suffice.results.table import (
 )
 from suffice.results.tabular import Tabular
 from suffice.signals.columns.arrays import Texts
-from suffice.signals.registry import SIGNALS, resolve
-from suffice.signals.table import given_signals, lack
+from suffice.signals.known_signals import SIGNALS, resolve
+from suffice.signals.signal_table import given_signals, lack
 from suffice.stats.auroc import USES, Use, auroc_use, average_ranks
 from suffice.stats.intervals import Estimate, difference, from_sums
 from suffice.stats.units import numbered_units
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 ALL_QUESTIONS = "all"
 STABLE = "answer_stable"

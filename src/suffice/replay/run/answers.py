@@ -18,13 +18,13 @@ from suffice.measures.costs import CostBook, KnownCosts, cost_reads
 from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes
 from suffice.measures.seen import Seen, Weighing, seen_of
-from suffice.policies.file import policy_hash
+from suffice.policies.policy_file import policy_hash
 from suffice.results.as_json import as_json, fields_as_json
 from suffice.results.formats import amount, percent
 from suffice.results.table import Cell, Column, Table, Value
 from suffice.scoring import AnswerChoice, Metric, ScoreName, Weights
-from suffice.signals.registry import SignalSpec
-from suffice.signals.table import answer_votes, declared
+from suffice.signals.known_signals import SignalSpec
+from suffice.signals.signal_table import answer_votes, declared
 from suffice.stats.intervals import Interval, percentile_interval, resampled_means
 from suffice.stats.series import running_best
 from suffice.stats.units import unit_means

@@ -11,9 +11,9 @@ from suffice.errors import UsageError
 from suffice.measures.measures import Measures, Traces
 from suffice.options import settings_of
 from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT
-from suffice.policies.file import policy_hash
 from suffice.policies.fitting import LABELS, fit_notes
 from suffice.policies.method import FitRun
+from suffice.policies.policy_file import policy_hash
 from suffice.replay.run.named_policies import (
     AskedPolicy,
     NamedPolicy,
@@ -23,15 +23,15 @@ from suffice.replay.run.named_policies import (
     runnable,
     usual_names,
 )
-from suffice.replay.run.replay import replay
 from suffice.replay.run.results import ReplayResult
+from suffice.replay.run.runner import replay
 from suffice.replay.settings import ComparisonSettings
 from suffice.results.table import Table
 from suffice.results.tabular import Tabular
 from suffice.scoring import metric_of_labels
-from suffice.signals.registry import Q_CONT, Q_STOP
-from suffice.signals.store import with_values
-from suffice.trace.rounds.table import TraceSet
+from suffice.signals.known_signals import Q_CONT, Q_STOP
+from suffice.signals.stored_signals import with_values
+from suffice.trace.rounds.trace_set import TraceSet
 
 
 def transfer_notes(

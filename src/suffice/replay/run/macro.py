@@ -24,11 +24,11 @@ from suffice.results.formats import counted
 from suffice.results.table import Cell, Column, Table
 from suffice.results.tabular import Tabular
 from suffice.scoring import Metric
-from suffice.signals.table import given_signals
+from suffice.signals.signal_table import given_signals
 from suffice.stats.intervals import Interval, percentile_interval, resampled_means
 from suffice.stats.units import numbered_units, unit_means
 from suffice.trace.rounds.records import Question
-from suffice.trace.rounds.table import is_veiled, keys_of, unit_keys
+from suffice.trace.rounds.trace_set import is_veiled, keys_of, unit_keys
 
 CONFIDENCE = "verbalized_confidence"
 _EDGES = {MARGIN: (0.0, 0.5, 1.0, 2.0, 3.0, 5.0, 8.0, np.inf), CONFIDENCE: (1, 2, 3, 4, 5, np.inf)}

@@ -20,9 +20,9 @@ from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes
 from suffice.measures.seen import Seen
 from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT, USUAL_METHODS
-from suffice.policies.file import PolicyFile, load_policy, names_policy_file, policy_hash
 from suffice.policies.fitting import fit_rule
 from suffice.policies.method import FitRun, Method, Preset
+from suffice.policies.policy_file import PolicyFile, load_policy, names_policy_file, policy_hash
 from suffice.policies.registry import (
     fit_method,
     method_and_preset,
@@ -33,9 +33,9 @@ from suffice.policies.rules.policy import check_rule
 from suffice.replay.run.results import ReplayResult
 from suffice.results.markup import shorten
 from suffice.scoring import F1Kind
-from suffice.signals.registry import is_usual
-from suffice.signals.table import refuse_lacking
-from suffice.trace.rounds.table import TraceSet
+from suffice.signals.known_signals import is_usual
+from suffice.signals.signal_table import refuse_lacking
+from suffice.trace.rounds.trace_set import TraceSet
 
 CLOSED_BOOK = "closed-book"
 

@@ -27,7 +27,7 @@ from suffice.signals.evidence import (
     seen_passages,
     seen_texts,
 )
-from suffice.signals.registry import UNDEFINED, share, unrecorded
+from suffice.signals.known_signals import UNDEFINED, share, unrecorded
 from suffice.trace.rounds.records import LoopView, Round
 
 EVIDENCE_SIGNALS = ("evidence_consistency", "evidence_consistency_max", "evidence_consistency_top1")

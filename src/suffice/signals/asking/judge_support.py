@@ -17,11 +17,11 @@ from suffice.signals.evidence import (
     one_line,
     seen_passages,
 )
-from suffice.signals.registry import UNDEFINED, VERDICTS, SignalSpec
+from suffice.signals.known_signals import UNDEFINED, VERDICTS, SignalSpec
 from suffice.trace.rounds.records import LoopView, Round, Usage
 
 if TYPE_CHECKING:
-    from suffice.trace.rounds.table import TraceSet
+    from suffice.trace.rounds.trace_set import TraceSet
 
 JUDGE_TOKENS = VERDICTS.tokens
 

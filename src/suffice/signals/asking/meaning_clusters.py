@@ -23,7 +23,7 @@ from suffice.signals.asking.whole_record import (
     column_values,
 )
 from suffice.trace.rounds.records import LoopView, Round
-from suffice.trace.rounds.table import TraceSet, with_column
+from suffice.trace.rounds.trace_set import TraceSet, with_column
 
 CLUSTERS = "sample_clusters"  # the column, and what a run document says of it
 

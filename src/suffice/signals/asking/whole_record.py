@@ -18,7 +18,7 @@ from suffice.errors import BackendError
 from suffice.trace.rounds.records import LoopView, Round
 
 if TYPE_CHECKING:
-    from suffice.trace.rounds.table import TraceSet
+    from suffice.trace.rounds.trace_set import TraceSet
 
 _Role = Literal["query", "passage"]
 _Key = TypeVar("_Key", bound=Hashable)

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from suffice.signals.columns.answers import normal_forms
+from suffice.signals.columns.answer_columns import normal_forms
 from suffice.signals.columns.arrays import Ragged, Texts
 from suffice.trace.lazy import LazyTable
 from suffice.trace.rounds.schema import SCHEMA
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 _Derived = TypeVar("_Derived")
 

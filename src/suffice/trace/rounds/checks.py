@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.errors import DataError
-from suffice.trace.reader import StoredFile, first_error
 from suffice.trace.rounds.records import (
     LEAST_PROPENSITY,
     STOPPED_BY,
@@ -24,6 +23,7 @@ from suffice.trace.rounds.records import (
     wrong_logprob,
 )
 from suffice.trace.rounds.schema import QUESTIONS, REQUIRED, USAGE_COLUMNS
+from suffice.trace.stored_file import StoredFile, first_error
 
 
 @dataclass(frozen=True, slots=True)

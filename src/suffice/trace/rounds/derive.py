@@ -20,13 +20,13 @@ from suffice.errors import DataError, UsageError, did_you_mean, plain_file
 from suffice.options import Option, as_share
 from suffice.trace.durable import check_free, replace_file, written_aside
 from suffice.trace.parquet import parquet_writer, part_name
-from suffice.trace.reader import StoredFile, agreed
 from suffice.trace.recording import failures_file, failures_of
 from suffice.trace.rounds.labels import labelled
 from suffice.trace.rounds.reader import ATTRIBUTES, TraceInspection, inspect_traces, read_traces
 from suffice.trace.rounds.records import sampled_ids
 from suffice.trace.rounds.schema import QUESTION_ROWS, SCHEMA
-from suffice.trace.rounds.table import TraceSet, unit_keys, with_column
+from suffice.trace.rounds.trace_set import TraceSet, unit_keys, with_column
+from suffice.trace.stored_file import StoredFile, agreed
 
 
 # --- split ----------------------------------------------------------------------------------------

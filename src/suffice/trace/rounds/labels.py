@@ -19,7 +19,7 @@ from suffice.errors import DataError, plain_file
 from suffice.trace.recording import live_store
 from suffice.trace.rounds.records import score_of
 from suffice.trace.rounds.schema import SCHEMA
-from suffice.trace.rounds.table import TraceSet, with_column
+from suffice.trace.rounds.trace_set import TraceSet, with_column
 from suffice.trace.values import Check, checked, items, not_empty
 
 LABELS_FILE = "labels.jsonl"

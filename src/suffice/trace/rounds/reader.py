@@ -16,16 +16,6 @@ from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.trace.engines import as_place
 from suffice.trace.lazy import LazyTable, Span, in_memory
 from suffice.trace.parquet import TableSchema, footer_of
-from suffice.trace.reader import (
-    BATCH,
-    EXAMPLE,
-    StoredFile,
-    agreed,
-    first_error,
-    nothing_read,
-    parquet_files,
-    stated_version,
-)
 from suffice.trace.recording import (
     RecordedRows,
     count_failures,
@@ -36,7 +26,7 @@ from suffice.trace.recording import (
 from suffice.trace.rounds.checks import Keys, Problem, key_problems, row_problems
 from suffice.trace.rounds.labels import LABELS_FILE, Labels, labels_beside
 from suffice.trace.rounds.schema import COLUMNS, QUESTIONS, REQUIRED, records_to_table
-from suffice.trace.rounds.table import (
+from suffice.trace.rounds.trace_set import (
     Difference,
     TraceSet,
     TraceSetOrigin,
@@ -45,6 +35,16 @@ from suffice.trace.rounds.table import (
     of_loops,
 )
 from suffice.trace.store import ALL, Store, exported, free_id
+from suffice.trace.stored_file import (
+    BATCH,
+    EXAMPLE,
+    StoredFile,
+    agreed,
+    first_error,
+    nothing_read,
+    parquet_files,
+    stated_version,
+)
 
 READ_WHOLE = 32_000_000
 """Up to how many bytes a record is read, and checked, at once."""

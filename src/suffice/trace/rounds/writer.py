@@ -32,7 +32,7 @@ from suffice.trace.rounds.schema import (
     round_cells,
     round_from_row,
 )
-from suffice.trace.rounds.table import TraceSet, with_column
+from suffice.trace.rounds.trace_set import TraceSet, with_column
 
 _OF_SHARDS = frozenset({"shard", "shards"})
 """Entries of a run document that say which of several recorders a file is of."""

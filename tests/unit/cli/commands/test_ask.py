@@ -11,7 +11,7 @@ from tests.commands import run, run_json
 from suffice.cli import retrieval
 from suffice.cli.main import main
 from suffice.policies.ab_rag.policy import ABRagPolicy
-from suffice.policies.file import save_policy
+from suffice.policies.policy_file import save_policy
 from suffice.testing.encoders import HashingEncoder
 
 pytest.importorskip("bm25s")

@@ -9,10 +9,10 @@ import pytest
 from tests.commands import run_json
 
 from suffice.cli.main import main
-from suffice.cli.options import ModelOptions
+from suffice.cli.shared_options import ModelOptions
 from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.reader import read_traces
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 RECORD = ("record", "--dataset", "generated", "--llm", "scripted")
 

@@ -10,10 +10,10 @@ from tests.builders import written_traces
 from tests.commands import refused, run, run_json
 from tests.gates import informative, judged
 
-from suffice.policies.file import load_policy
 from suffice.policies.gate.policy import GatePolicy
-from suffice.trace.plans.file import write_plans
-from suffice.trace.plans.records import PlanRecord
+from suffice.policies.policy_file import load_policy
+from suffice.trace.plans.plan_file import write_plans
+from suffice.trace.plans.plan_records import PlanRecord
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 
 from suffice import RulePolicy, Watch
 from suffice.cli.main import main
-from suffice.policies.file import save_policy
+from suffice.policies.policy_file import save_policy
 
 
 @pytest.fixture

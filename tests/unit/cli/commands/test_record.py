@@ -13,7 +13,7 @@ from tests.commands import refused, run, run_json
 
 from suffice.cli import retrieval
 from suffice.cli.main import main
-from suffice.datasets.registry import load
+from suffice.datasets.known_datasets import load
 from suffice.testing.encoders import HashingEncoder
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import (

@@ -14,8 +14,8 @@ from tests.commands import run_json
 
 from suffice.cli.commands import signals
 from suffice.cli.main import main
-from suffice.cli.options import ModelOptions
-from suffice.signals.registry import SIGNALS
+from suffice.cli.shared_options import ModelOptions
+from suffice.signals.known_signals import SIGNALS
 from suffice.testing.encoders import HashingEncoder
 from suffice.testing.models import Failures, ScriptedModel
 from suffice.testing.traces import make_record

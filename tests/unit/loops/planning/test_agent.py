@@ -25,10 +25,10 @@ from suffice.loops.planning.agent import (
     gated,
     record_plans,
 )
-from suffice.policies.gate.settings import GateCosts, GateSettings, RiskModel
+from suffice.policies.gate.gate_settings import GateCosts, GateSettings, RiskModel
 from suffice.testing.models import ScriptedModel
-from suffice.trace.plans.file import read_plans
-from suffice.trace.plans.records import PlanGold, PlanTask
+from suffice.trace.plans.plan_file import read_plans
+from suffice.trace.plans.plan_records import PlanGold, PlanTask
 from suffice.trace.rounds.records import Passage
 
 TASK = PlanTask(id="t", goal="Serve pages.", context="One region.", total_steps=3)

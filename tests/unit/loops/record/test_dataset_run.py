@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from suffice._version import VERSION
-from suffice.datasets.registry import load
+from suffice.datasets.known_datasets import load
 from suffice.errors import DataError, UsageError
 from suffice.loops.follow_up import IterativeSettings
 from suffice.loops.ranked import BudgetedSettings, CumulativeSettings

@@ -15,14 +15,14 @@ from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.live.controller import Controller
 from suffice.policies.ab_rag.fit import THRESHOLDS
 from suffice.policies.ab_rag.policy import ABRagPolicy
-from suffice.policies.file import load_policy, policy_document, save_policy
 from suffice.policies.method import Preset
+from suffice.policies.policy_file import load_policy, policy_document, save_policy
 from suffice.policies.registry import fit_method
-from suffice.replay.run.replay import stop_rounds
-from suffice.signals.table import first_stops, signal_table
+from suffice.replay.run.runner import stop_rounds
+from suffice.signals.signal_table import first_stops, signal_table
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import Passage, QuestionRecord, Round
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 S = ("self_consistency", "evidence_consistency", "rerank_variance")
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from suffice.errors import SufficeWarning, UsageError
 from suffice.policies.gate.gate import Gate, GateDecision
-from suffice.policies.gate.settings import (
+from suffice.policies.gate.gate_settings import (
     GateCosts,
     GateSettings,
     PlanAction,

@@ -13,11 +13,11 @@ import pytest
 
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.live.controller import Controller
-from suffice.policies.file import load_policy, policy_document, policy_hash
+from suffice.policies.gate.gate_settings import GateCosts, GateSettings, RiskModel
 from suffice.policies.gate.policy import GatePolicy
-from suffice.policies.gate.settings import GateCosts, GateSettings, RiskModel
-from suffice.replay.run.replay import stop_rounds
-from suffice.signals.table import first_stops, signal_table
+from suffice.policies.policy_file import load_policy, policy_document, policy_hash
+from suffice.replay.run.runner import stop_rounds
+from suffice.signals.signal_table import first_stops, signal_table
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord, Round
 

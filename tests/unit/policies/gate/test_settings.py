@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from suffice.errors import DataError, SufficeWarning, UsageError
-from suffice.policies.gate.policy import read_settings
-from suffice.policies.gate.settings import (
+from suffice.policies.gate.gate_settings import (
     GateCosts,
     GateSettings,
     PlanAction,
@@ -20,6 +19,7 @@ from suffice.policies.gate.settings import (
     remaining_share,
     retrieval_depth,
 )
+from suffice.policies.gate.policy import read_settings
 
 
 def test_each_part_raises_risk_by_its_weight() -> None:

@@ -8,14 +8,14 @@ import pytest
 
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.policies.micp.fit import fit_parts
+from suffice.policies.micp.micp_settings import OBJECTIVES, MiCPSettings
 from suffice.policies.micp.policy import MiCPPolicy
-from suffice.policies.micp.samples import read_samples
-from suffice.policies.micp.settings import OBJECTIVES, MiCPSettings
+from suffice.policies.micp.sampled_answers import read_samples
 from suffice.policies.registry import fit_method
 from suffice.stats.conformal import NEVER
 from suffice.testing.traces import sampled_records, to_trace_set
 from suffice.trace.rounds.records import Gold, QuestionRecord
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 RECORDS = sampled_records(300)
 TRACES = to_trace_set(RECORDS)

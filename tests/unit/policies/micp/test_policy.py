@@ -10,11 +10,11 @@ import pytest
 from suffice.contracts import Clusters
 from suffice.errors import DataError, UsageError
 from suffice.live.controller import Controller
-from suffice.policies.file import load_policy, policy_hash, save_policy
 from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.micp.relevance_filter import RelevanceFilter
+from suffice.policies.policy_file import load_policy, policy_hash, save_policy
 from suffice.scoring import Match
-from suffice.signals.table import SignalTable, first_stops
+from suffice.signals.signal_table import SignalTable, first_stops
 from suffice.stats.conformal import NEVER, Threshold
 from suffice.stats.units import lots
 from suffice.trace.rounds.records import Round

@@ -25,7 +25,7 @@ from suffice.policies.micp.relevance_filter import (
 from suffice.results.as_json import as_json
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import Passage, QuestionRecord
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 
 def passage(name: str, score: float | None, rerank: float | None = None) -> Passage:

@@ -36,7 +36,7 @@ from suffice.policies.rules.language import (
     rule_fires,
 )
 from suffice.policies.rules.policy import rule_needs
-from suffice.signals.registry import SIGNALS, SignalSpec
+from suffice.signals.known_signals import SIGNALS, SignalSpec
 
 A, B, C = (Truth(SignalRef(name)) for name in "abc")
 X, Y = SignalRef("x"), SignalRef("y")

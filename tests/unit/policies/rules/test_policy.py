@@ -10,7 +10,7 @@ import pytest
 from suffice.contracts import Action, Decision
 from suffice.errors import UsageError
 from suffice.policies.rules.policy import RulePolicy
-from suffice.signals.table import SignalTable, decide
+from suffice.signals.signal_table import SignalTable, decide
 from suffice.stats.maps import IsotonicMap, PerRoundCalibrator
 from suffice.trace.rounds.records import LoopView, Round
 

@@ -16,9 +16,9 @@ from suffice.policies.method import FitRun
 from suffice.policies.stop_rag.encoder import TextEncoder
 from suffice.policies.stop_rag.learning import TextLearner, train_network
 from suffice.policies.stop_rag.network import TextScorer, build_network
-from suffice.policies.stop_rag.settings import SignalTrainSettings, TrainSettings
 from suffice.policies.stop_rag.signal_network import train_signal_network
 from suffice.policies.stop_rag.states import read_rewards, texts_of_traces
+from suffice.policies.stop_rag.stop_rag_settings import SignalTrainSettings, TrainSettings
 from suffice.policies.stop_rag.targets import q_lambda, stop_rounds
 from suffice.policies.stop_rag.training import Learned, TrainingProgress, Trajectories
 from suffice.testing.traces import to_trace_set

@@ -12,8 +12,8 @@ from tests.stop_rag_traces import stop_rag_records
 
 from suffice.policies.stop_rag.encoder import TextEncoder
 from suffice.policies.stop_rag.network import QNetwork, TextScorer, build_network
-from suffice.policies.stop_rag.settings import SETTINGS, Mode, TrainSettings
 from suffice.policies.stop_rag.states import texts_of_traces
+from suffice.policies.stop_rag.stop_rag_settings import SETTINGS, Mode, TrainSettings
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import LoopView, QuestionRecord
 

@@ -18,14 +18,14 @@ from tests.stop_rag_traces import stop_rag_records
 
 from suffice.errors import DataError, StorageError, UsageError
 from suffice.live.controller import Controller
-from suffice.policies.file import load_policy, policy_hash, save_policy
+from suffice.policies.policy_file import load_policy, policy_hash, save_policy
 from suffice.policies.stop_rag.encoder import TextEncoder
 from suffice.policies.stop_rag.network import TextModel, build_network
 from suffice.policies.stop_rag.policy import StopRAGPolicy
-from suffice.policies.stop_rag.settings import TrainSettings
 from suffice.policies.stop_rag.signal_network import SignalNetwork, free_inputs, weight_shapes
-from suffice.signals.registry import SignalSpec, resolve
-from suffice.signals.table import first_stops, signal_table
+from suffice.policies.stop_rag.stop_rag_settings import TrainSettings
+from suffice.signals.known_signals import SignalSpec, resolve
+from suffice.signals.signal_table import first_stops, signal_table
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import Round
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from suffice.errors import UsageError
-from suffice.policies.stop_rag.settings import (
+from suffice.policies.stop_rag.stop_rag_settings import (
     SETTINGS,
     SIGNAL_SETTINGS,
     StopRAGSettings,

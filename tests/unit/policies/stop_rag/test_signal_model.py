@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from suffice.policies.stop_rag.settings import SignalTrainSettings
+from suffice.policies.stop_rag.stop_rag_settings import SignalTrainSettings
 from suffice.policies.stop_rag.targets import stop_rounds
 
 pytest.importorskip("torch", reason="the extra 'learn' is missing")

@@ -8,7 +8,7 @@ import numpy as np
 from suffice.policies.stop_rag.states import read_rewards
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord
-from suffice.trace.rounds.table import TraceSet, with_column
+from suffice.trace.rounds.trace_set import TraceSet, with_column
 
 
 def sampled_record(

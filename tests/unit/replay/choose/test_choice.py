@@ -19,7 +19,7 @@ from suffice.replay.choose.proof import Proven, prove
 from suffice.replay.settings import LOSSES, ChoiceSettings
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import Gold, Usage
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,7 @@ from tests.cut_population import run_live
 
 from suffice.errors import UsageError
 from suffice.measures.measures import Measures
-from suffice.policies.file import load_policy, policy_hash, save_policy
+from suffice.policies.policy_file import load_policy, policy_hash, save_policy
 from suffice.policies.rules.policy import RulePolicy
 from suffice.replay.choose import families, rule_stops
 from suffice.replay.choose.candidates import PROVE
@@ -24,14 +24,14 @@ from suffice.replay.choose.choice import Choice
 from suffice.replay.choose.families import build_family, rules_of_grid
 from suffice.replay.choose.procedure import choose
 from suffice.replay.run.named_policies import named_policies
-from suffice.replay.run.replay import stop_rounds
+from suffice.replay.run.runner import stop_rounds
 from suffice.replay.settings import ChoiceSettings
-from suffice.signals.table import signal_table
+from suffice.signals.signal_table import signal_table
 from suffice.stats import intervals as sums
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import QuestionRecord, Usage
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 MARGIN = "answer_token_margin"
 OWN: dict[str, Any] = {"family": "rule", "signals": ("own",)}

@@ -28,7 +28,7 @@ from suffice.replay.choose.proof import (
 from suffice.replay.settings import LOSSES, ChoiceSettings
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import Gold, QuestionRecord
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 
 def along(

@@ -19,14 +19,14 @@ from suffice.measures.measures import Measures
 from suffice.policies.fitting import fit_rule
 from suffice.replay.choose.search import SearchedRule, SearchResult, search
 from suffice.replay.run.named_policies import named_policies
-from suffice.replay.run.replay import ReplaySettings, replay
+from suffice.replay.run.runner import ReplaySettings, replay
 from suffice.replay.settings import SearchSettings
-from suffice.signals.registry import SIGNALS
-from suffice.signals.table import signal_table
+from suffice.signals.known_signals import SIGNALS
+from suffice.signals.signal_table import signal_table
 from suffice.stats import intervals as sums
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import Usage
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 NAMES = ("answer_stable", "own", "normalized_entropy", "coarse")
 LOW = {"normalized_entropy"}

@@ -15,12 +15,12 @@ from suffice.policies.fitting import fit_calibrator, fit_data, out_of_fold
 from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.thresholds import cheapest_within_one_error, open_rule
 from suffice.replay.diagnose.reliability import calibrator_study
-from suffice.replay.run.replay import at_stop, stop_rounds
+from suffice.replay.run.runner import at_stop, stop_rounds
 from suffice.stats.intervals import Interval
 from suffice.stats.quality import brier, expected_calibration_error, log_loss
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.reader import read_traces
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 SIGNALS = ("answer_stable", "abstained", MARGIN)
 KINDS: tuple[CalibratorKind, ...] = get_args(CalibratorKind)

@@ -7,7 +7,7 @@ import json
 from suffice.replay.diagnose.diagnosis import diagnosis
 from suffice.replay.settings import DiagnosisSettings, DiagnosticsSettings
 from suffice.testing.traces import random_records, to_trace_set
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 SIGNALS = DiagnosticsSettings(signals=("answer_stable", "answer_token_margin"), resamples=20)
 RULE = "answer_stable and calibrated(answer_token_margin) > 0.2"

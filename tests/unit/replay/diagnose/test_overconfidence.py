@@ -16,7 +16,7 @@ from suffice.replay.diagnose.signal_diagnostics import (
 )
 from suffice.replay.settings import DiagnosticsSettings
 from suffice.testing.traces import make_record, to_trace_set
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 NAN = math.nan
 MARGIN = "answer_token_margin"

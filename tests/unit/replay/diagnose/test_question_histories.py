@@ -5,7 +5,7 @@ from __future__ import annotations
 from suffice.policies.rules.policy import RulePolicy
 from suffice.replay.diagnose.report_data import ReportData, report_data
 from suffice.replay.run.named_policies import NamedPolicy
-from suffice.replay.run.replay import ReplaySettings, replay
+from suffice.replay.run.runner import ReplaySettings, replay
 from suffice.testing.traces import make_record, to_trace_set
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from suffice.measures.measures import Measures
 from suffice.policies.rules.policy import RulePolicy
 from suffice.replay.diagnose.reliability import buckets, reliability, wilson
-from suffice.signals.table import signal_table
+from suffice.signals.signal_table import signal_table
 from suffice.stats.maps import IsotonicMap, PerRoundCalibrator
 from suffice.testing.traces import make_record, to_trace_set
 

@@ -13,7 +13,7 @@ from suffice.measures.scores import score_rounds
 from suffice.replay.diagnose.signal_checks import Rows, figures_of
 from suffice.replay.diagnose.signal_diagnostics import correlations, diagnose
 from suffice.replay.settings import DiagnosticsSettings
-from suffice.signals.table import signal_table
+from suffice.signals.signal_table import signal_table
 from suffice.stats.auroc import auroc
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord

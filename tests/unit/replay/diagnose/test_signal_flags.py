@@ -10,10 +10,10 @@ import pytest
 
 from suffice.errors import UsageError
 from suffice.replay.diagnose.signal_checks import Flag, refuse_unusable, signal_flags
-from suffice.signals.store import with_signals
+from suffice.signals.stored_signals import with_signals
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 Value = Callable[[QuestionRecord, int], float]
 

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from suffice.policies.file import save_policy
 from suffice.policies.micp.policy import MiCPPolicy
+from suffice.policies.policy_file import save_policy
 from suffice.policies.registry import fit_method
 from suffice.replay.run.compare import compare
 from suffice.replay.run.results import PolicyResult
 from suffice.replay.settings import ComparisonSettings
 from suffice.scoring import exact_match
-from suffice.signals.table import signal_table
+from suffice.signals.signal_table import signal_table
 from suffice.testing.traces import sampled_records, to_trace_set
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 RECORDS = sampled_records(300)
 TRACES = to_trace_set(RECORDS)

@@ -34,7 +34,7 @@ from suffice.stats.series import running_best
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import Gold, LoopView, Question, QuestionRecord, Round
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 from suffice.trace.rounds.writer import write_traces
 
 

@@ -17,7 +17,7 @@ from tests.properties import examples
 
 from suffice.measures.contents import exploration
 from suffice.measures.measures import Measures
-from suffice.policies.file import policy_hash
+from suffice.policies.policy_file import policy_hash
 from suffice.policies.rules.policy import RulePolicy
 from suffice.replay.run.compare import Comparison, compare
 from suffice.replay.run.results import PolicyResult

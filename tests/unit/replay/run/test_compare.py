@@ -12,7 +12,7 @@ import pytest
 from suffice._version import VERSION
 from suffice.contracts import StopPolicy
 from suffice.errors import DataError, UsageError
-from suffice.policies.file import load_policy, save_policy
+from suffice.policies.policy_file import load_policy, save_policy
 from suffice.policies.registry import fit_method
 from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.unfitted import FixedPolicy
@@ -21,7 +21,7 @@ from suffice.replay.run.results import ReplayResult
 from suffice.replay.settings import ComparisonSettings
 from suffice.testing.traces import make_record, random_records, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 from suffice.trace.rounds.writer import write_traces
 
 # as the contract of the command line lists them

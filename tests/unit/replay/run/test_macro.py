@@ -17,7 +17,7 @@ from suffice.replay.settings import ComparisonSettings
 from suffice.stats import intervals as sums
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.reader import read_traces
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 SETTINGS = ComparisonSettings(policies=("fixed-1", "fixed-2"), baseline="fixed-2", resamples=400)
 

@@ -12,17 +12,17 @@ import pytest
 from suffice.cli.main import main
 from suffice.errors import UsageError
 from suffice.live.controller import Controller
-from suffice.policies.file import save_policy
 from suffice.policies.fitting import fit_data, fitted_rule
+from suffice.policies.policy_file import save_policy
 from suffice.policies.registry import fit_method
 from suffice.policies.rules.policy import RulePolicy
 from suffice.replay.run.compare import compare
 from suffice.replay.run.named_policies import named_policies
-from suffice.replay.run.replay import ReplaySettings, replay
+from suffice.replay.run.runner import ReplaySettings, replay
 from suffice.replay.settings import ComparisonSettings
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord
-from suffice.trace.rounds.table import TraceSet, TraceSetOrigin
+from suffice.trace.rounds.trace_set import TraceSet, TraceSetOrigin
 from suffice.trace.rounds.writer import write_traces
 
 RULE = "calibrated(answer_token_margin) > 0.4"

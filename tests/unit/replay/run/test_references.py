@@ -19,7 +19,7 @@ from suffice.trace.parquet import write_table
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import QuestionRecord, Round, Usage
 from suffice.trace.rounds.schema import records_to_table
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 CLOSED = Usage(
     llm_calls=1,

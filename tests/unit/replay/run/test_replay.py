@@ -19,13 +19,13 @@ from suffice.errors import UsageError
 from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.unfitted import FixedPolicy
 from suffice.replay.run.named_policies import NamedPolicy, named_policies
-from suffice.replay.run.replay import ReplaySettings, replay, stop_rounds
 from suffice.replay.run.results import PolicyResult, ReplayResult
+from suffice.replay.run.runner import ReplaySettings, replay, stop_rounds
 from suffice.scoring import accuracy, exact_match, f1_score
 from suffice.testing.conformance import live_stop
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord, Usage
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 NAMES = ("fixed-1", "fixed-3", "fixed-9", "oracle-em", "oracle-f1")
 RULES = (

@@ -20,10 +20,10 @@ from suffice.replay.choose.search import search
 from suffice.replay.run.compare import compare
 from suffice.replay.run.macro import macro_means
 from suffice.replay.settings import ComparisonSettings, SearchSettings
-from suffice.signals.registry import SIGNALS, why_undefined
+from suffice.signals.known_signals import SIGNALS, why_undefined
 from suffice.testing.traces import random_records, to_trace_set
 from suffice.trace.rounds.records import LoopView, Passage, QuestionRecord, Round, Usage
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 
 def without_answer(finished: Round) -> Round:

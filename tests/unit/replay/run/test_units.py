@@ -31,7 +31,7 @@ from suffice.testing.traces import random_records, sampled_records, to_trace_set
 from suffice.trace.rounds.derive import split_traces
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import QuestionRecord
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 from suffice.trace.rounds.writer import write_traces
 
 RULES = ("answer_stable and not abstained", "overlap < 0.5")

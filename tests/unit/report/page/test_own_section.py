@@ -9,8 +9,8 @@ import pytest
 
 from suffice.errors import UsageError
 from suffice.replay.diagnose.report_data import ReportData
-from suffice.report import report
-from suffice.report.report import SECTIONS, render_report
+from suffice.report import page as report
+from suffice.report.page import SECTIONS, render_report
 from suffice.report.section import Material, Section, Shown
 from suffice.trace.rounds.records import QuestionRecord
 

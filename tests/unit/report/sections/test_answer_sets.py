@@ -13,10 +13,10 @@ from tests.html_reader import Page
 from suffice.policies.micp.relevance_filter import RelevanceFilter
 from suffice.replay.diagnose.report_data import report_data
 from suffice.replay.run.named_policies import named_policies
-from suffice.replay.run.replay import ReplaySettings, replay
+from suffice.replay.run.runner import ReplaySettings, replay
 from suffice.report.explorer import explorer
+from suffice.report.page import render_report
 from suffice.report.promises import answer_sets_section
-from suffice.report.report import render_report
 from suffice.report.section import marked
 from suffice.testing.traces import to_trace_set
 

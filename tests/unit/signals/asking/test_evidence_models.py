@@ -25,7 +25,7 @@ from suffice.signals.asking.evidence_models import (
     with_novelty,
 )
 from suffice.signals.asking.whole_record import Asked, KeptEncoder, KeptEntailment
-from suffice.signals.store import SignalModels, with_signals
+from suffice.signals.stored_signals import SignalModels, with_signals
 from suffice.testing.encoders import HashingEncoder
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import LoopView, Passage, Question, QuestionRecord, Round

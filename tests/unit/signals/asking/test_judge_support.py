@@ -29,7 +29,7 @@ from suffice.signals.asking.whole_record import Asked, Replies
 from suffice.testing.models import Failures, ScriptedModel
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import LoopView, Passage, Round, Usage
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 SEEN = (
     Round(answer="Tam", passages=(Passage(id="a", title="Mill", text="Built by Tam."),)),

@@ -24,7 +24,7 @@ from suffice.signals.asking.whole_record import Asked
 from suffice.testing.encoders import HashingEncoder
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord, Round
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 sklearn_cluster = pytest.importorskip("sklearn.cluster")
 

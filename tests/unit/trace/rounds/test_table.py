@@ -19,7 +19,7 @@ from suffice.errors import DataError, UsageError
 from suffice.measures.measures import Measures
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord, Round, StoppedBy, sampled_ids
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 
 def sample() -> TraceSet:

@@ -25,8 +25,9 @@ from suffice.results.as_json import as_json
 from suffice.results.formats import counted
 from suffice.serve.guard import PAGE_CONTENT, Door, Refusal, application
 from suffice.trace.durable import written_aside
-from suffice.view import answers
-from suffice.view.answers import (
+from suffice.view import responses as answers
+from suffice.view.data import NotReadyError, RecordView
+from suffice.view.responses import (
     PageWanted,
     Selection,
     chart,
@@ -36,7 +37,6 @@ from suffice.view.answers import (
     promises,
     rows_shown,
 )
-from suffice.view.data import NotReadyError, RecordView
 
 _WATCHED_S = 1.0
 _MOST_ARRIVED = 200

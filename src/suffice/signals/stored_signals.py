@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from suffice.contracts import ChatModel, Encoder, Entailment, Reranker
 from suffice.signals.asking.whole_record import Asked, Asking, OnProgress, column_values
-from suffice.signals.registry import SIGNALS, asked_by, askings, resolve
-from suffice.signals.table import declared, is_stored, lack, signal_table
+from suffice.signals.known_signals import SIGNALS, asked_by, askings, resolve
+from suffice.signals.signal_table import declared, is_stored, lack, signal_table
 from suffice.stats.fields import known
-from suffice.trace.rounds.table import TraceSet, with_column
+from suffice.trace.rounds.trace_set import TraceSet, with_column
 
 _Pair = tuple[str, float | None]
 

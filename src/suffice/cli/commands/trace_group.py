@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
 
-from suffice.cli.options import Json, Reading, Seed, SkipInvalid, Traces, out_path
 from suffice.cli.output import Form, print_json, print_result, put, say, waiting
 from suffice.cli.parser import command, make_app
+from suffice.cli.shared_options import Json, Reading, Seed, SkipInvalid, Traces, out_path
 from suffice.datasets.columns import parse_roles
 from suffice.datasets.recordings import FORMATS, import_traces, label_traces, parse_label_roles
 from suffice.errors import UsageError
@@ -17,8 +17,7 @@ from suffice.measures.contents import traces_info
 from suffice.measures.seen import record_banners
 from suffice.options import Option
 from suffice.trace.export import EXPORT_FORMATS, export_traces
-from suffice.trace.plans.file import PLANS, inspect_plans
-from suffice.trace.reader import schema_of
+from suffice.trace.plans.plan_file import PLANS, inspect_plans
 from suffice.trace.recording import prune as prune_store
 from suffice.trace.rounds.derive import (
     TraceFilter,
@@ -29,6 +28,7 @@ from suffice.trace.rounds.derive import (
     split_traces,
 )
 from suffice.trace.rounds.reader import inspect_traces
+from suffice.trace.stored_file import schema_of
 
 _MOST_SHOWN = 20
 _NEW = "a .parquet file or a directory; nothing may stand there yet"

@@ -94,7 +94,7 @@ class SignalSpec:
         """The value at the view's last round; NaN when undefined or only recorded."""
         if self.columns is None:
             return UNDEFINED if self.compute is None else self.compute(view)
-        from suffice.signals.table import GrowingRecord
+        from suffice.signals.signal_table import GrowingRecord
 
         return GrowingRecord(view, [self]).computed(self)
 
@@ -225,9 +225,9 @@ _MODULES: dict[str, str] = {
     "rerank_variance": "suffice.signals.retrieval_scores",
     "normalized_entropy": "suffice.signals.samples",
     "top_cluster_confidence": "suffice.signals.samples",
-    "llm_stop": "suffice.signals.registry",
-    "q_stop": "suffice.signals.registry",
-    "q_cont": "suffice.signals.registry",
+    "llm_stop": "suffice.signals.known_signals",
+    "q_stop": "suffice.signals.known_signals",
+    "q_cont": "suffice.signals.known_signals",
     "answer_similarity_f1": "suffice.signals.answer_stability",
     "answer_similarity_seq": "suffice.signals.answer_stability",
     "evidence_consistency_max": "suffice.signals.asking.evidence_models",
@@ -239,8 +239,8 @@ _MODULES: dict[str, str] = {
     "answer_in_evidence_published": "suffice.signals.evidence",
     "candidate_agreement": "suffice.signals.samples",
     "contradiction": "suffice.signals.samples",
-    "remaining_share": "suffice.signals.registry",
-    "malformed_actions": "suffice.signals.registry",
+    "remaining_share": "suffice.signals.known_signals",
+    "malformed_actions": "suffice.signals.known_signals",
     "new_passages": "suffice.signals.evidence",
     "query_repeats": "suffice.signals.evidence",
     "answer_repeats": "suffice.signals.answer_stability",

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from suffice.errors import DataError, UsageError, did_you_mean
 from suffice.trace.lazy import LazyTable, in_memory
-from suffice.trace.reader import EXAMPLE
 from suffice.trace.rounds.records import CUTS, Gold, LoopView, Question, QuestionRecord, sampled_ids
 from suffice.trace.rounds.schema import QUESTION_COLUMNS, SCHEMA, record_from_rows, round_from_row
+from suffice.trace.stored_file import EXAMPLE
 from suffice.trace.values import MOST_INT16
 
 

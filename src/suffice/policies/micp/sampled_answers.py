@@ -16,7 +16,7 @@ from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.micp.relevance_filter import refound_notes, retention, scored_by
 from suffice.policies.micp.stage2 import Sampled, evaluate_stops
 from suffice.scoring import Match
-from suffice.signals.columns.answers import ScoredAnswers
+from suffice.signals.columns.answer_columns import ScoredAnswers
 from suffice.signals.columns.rounds import RoundColumns, blocks, only_columns
 from suffice.signals.samples import (
     Clustering,
@@ -27,7 +27,7 @@ from suffice.signals.samples import (
 )
 from suffice.stats.units import Array, Mask, lots
 from suffice.trace.rounds.labels import labelled
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 
 def read_samples(

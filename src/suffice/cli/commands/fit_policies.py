@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
-from suffice.cli.options import Json, Measuring, Sampling, Traces, out_path
 from suffice.cli.output import (
     Form,
     fit_progress,
@@ -20,19 +19,20 @@ from suffice.cli.output import (
     waiting,
 )
 from suffice.cli.parser import Command, FieldOption, Given, command, field_options, make_app
+from suffice.cli.shared_options import Json, Measuring, Sampling, Traces, out_path
 from suffice.contracts import StopPolicy
 from suffice.errors import InternalError, UsageError
 from suffice.options import Option
 from suffice.policies.defaults import FIT_SPLIT
-from suffice.policies.file import policy_document, policy_hash, save_policy
 from suffice.policies.fitting import LABELS, fit_notes
 from suffice.policies.method import FitRun, Fitted, Method, PlanMethod
+from suffice.policies.policy_file import policy_document, policy_hash, save_policy
 from suffice.policies.registry import find_method, method_names, nameable_methods, refuse_options
 from suffice.replay.settings import USUAL_LOSS, ChoiceSettings, ScoredSettings
 from suffice.results.table import Column, Table
 from suffice.scoring import metric_of_labels
-from suffice.trace.plans.file import PLANS, read_plans
-from suffice.trace.reader import schema_of
+from suffice.trace.plans.plan_file import PLANS, read_plans
+from suffice.trace.stored_file import schema_of
 
 NAMES = tuple(sorted(method_names()))
 _PATH = Option(

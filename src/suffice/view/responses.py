@@ -18,7 +18,7 @@ from suffice.errors import DataError, UsageError
 from suffice.policies.rules.language import parse
 from suffice.replay.diagnose.report_data import stop_reason
 from suffice.replay.run.named_policies import NamedPolicy
-from suffice.replay.run.replay import at_stop
+from suffice.replay.run.runner import at_stop
 from suffice.report.charts import Point, Scatter, scatter
 from suffice.report.svg import Family
 from suffice.results.formats import amount, percent

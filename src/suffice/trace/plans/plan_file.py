@@ -11,11 +11,11 @@ from typing import Any
 from suffice.contracts import strict_json
 from suffice.errors import DataError, SufficeWarning
 from suffice.trace.parquet import INT64, TEXT, Column, RowSet, TableSchema, write_set
-from suffice.trace.plans.records import PlanKey, PlanRecord, PlanSet
-from suffice.trace.reader import first_error, nothing_read
+from suffice.trace.plans.plan_records import PlanKey, PlanRecord, PlanSet
 from suffice.trace.recording import RecordWriter, count_failures
 from suffice.trace.rounds.reader import parts_of
 from suffice.trace.rounds.records import as_document, record_of_document
+from suffice.trace.stored_file import first_error, nothing_read
 
 PLANS = TableSchema(
     name="plan trace",

@@ -15,7 +15,7 @@ from suffice.errors import UsageError
 from suffice.signals.abstained import ABSTAINED, abstained_signal, stated_phrases
 from suffice.signals.answer_stability import forms
 from suffice.signals.columns.rounds import RoundColumns
-from suffice.signals.registry import (
+from suffice.signals.known_signals import (
     READS,
     SIGNALS,
     UNDEFINED,
@@ -28,7 +28,7 @@ from suffice.signals.registry import (
 from suffice.trace.parquet import to_cells
 from suffice.trace.rounds.records import POLICY_STOP, LoopView, Round
 from suffice.trace.rounds.schema import ROUND_COLUMNS, SCHEMA
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +105,7 @@ def lack(spec: SignalSpec, traces: TraceSet) -> Lack | None:
     columns = tuple(column for column in spec.needs if not traces.has(column))
     if columns or spec.recorded_only:
         return Lack(spec=spec, columns=columns, source=traces.origin.source)
-    from suffice.trace.rounds.table import is_veiled
+    from suffice.trace.rounds.trace_set import is_veiled
 
     if is_veiled(traces.origin.run) and (spec.answers or _TEXTS & {*spec.needs, *spec.reads}):
         return Lack(

@@ -40,7 +40,7 @@ from suffice.retrieval.retrievers import IndexMaker, Retrieval, corpus_retriever
 from suffice.scoring import AnswerChoice
 from suffice.signals.asking.evidence_models import NOVELTY
 from suffice.signals.asking.judge_support import JUDGE_TOKENS, judge_tokens
-from suffice.signals.registry import given_by
+from suffice.signals.known_signals import given_by
 from suffice.trace.rounds.records import LoopView, Passage, Question, Round, StoppedBy, Usage
 
 # --- answers --------------------------------------------------------------------------------------

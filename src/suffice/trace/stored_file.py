@@ -99,7 +99,7 @@ def schema_of(path: str | Path) -> TableSchema:
 
 def _plans() -> TableSchema:
     """The schema of plan traces, whose module reads files by this one."""
-    from suffice.trace.plans.file import PLANS
+    from suffice.trace.plans.plan_file import PLANS
 
     return PLANS
 

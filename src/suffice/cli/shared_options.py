@@ -12,7 +12,7 @@ from suffice.cli.output import say, waiting
 from suffice.cli.parser import only_one
 from suffice.options import Option, as_share
 from suffice.replay.settings import ComparisonSettings, FittedElsewhere
-from suffice.serve.settings import ModelSettings
+from suffice.serve.service_settings import ModelSettings
 from suffice.trace.durable import Shard, writable
 
 if TYPE_CHECKING:  # help is printed without what the command runs on
@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # help is printed without what the command runs on
     from suffice.integrations.ray import RayExecutor
     from suffice.llm.endpoint import OpenAISettings
     from suffice.measures.measures import Measures
-    from suffice.trace.rounds.table import TraceSet
+    from suffice.trace.rounds.trace_set import TraceSet
 
 TRACES = "a Parquet file, a directory of them, a FILE.db of live loops, or 'example'"
 
@@ -195,14 +195,14 @@ def write_policy(
     out: str | Path, policy: StopPolicy, traces: TraceSet, remark: str | None = None
 ) -> Path:
     """Write a policy that was found on these traces; where."""
-    from suffice.policies.file import save_policy
+    from suffice.policies.policy_file import save_policy
 
     return save_policy(policy, out, max_rounds=traces.full_budget, remark=remark)
 
 
 def tell_policy(written: Path, policy: StopPolicy, traces: TraceSet) -> dict[str, Any]:
     """Say that a policy was written; what ``--json`` says of it."""
-    from suffice.policies.file import policy_document, policy_hash
+    from suffice.policies.policy_file import policy_document, policy_hash
 
     say(
         f"wrote {written}: {policy.facts.summary}; use it with: suffice replay {traces.at} --policy {written}"

@@ -47,7 +47,7 @@ from suffice.stats.auroc import auroc
 from suffice.stats.fields import known
 from suffice.stats.intervals import Sums, from_sums, resampled_means, with_rare_weights
 from suffice.stats.units import unit_means, unit_weights
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 ReplaySettings = ComparisonSettings
 """What a comparison is asked; ``split`` says which questions these are, policies and rules are candidates."""
