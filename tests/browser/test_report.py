@@ -91,7 +91,7 @@ def test_the_explorer_works_by_keyboard(visit: Visit) -> None:
 
 
 FOLDED = [
-    "guarantees", "search", "thresholds", "calibration", "selective", "signals", "costs",
+    "guarantees", "search", "calibration", "selective", "signals", "costs",
 ]  # fmt: skip
 
 
@@ -113,7 +113,7 @@ def test_sections_fold_by_keyboard(visit: Visit) -> None:
     page.keyboard.press("Space")
     assert table.is_hidden()
     page.keyboard.press("Tab")
-    assert page.locator("#thresholds summary").first.evaluate(
+    assert page.locator("#calibration summary").first.evaluate(
         "each => each === document.activeElement"
     )
 

@@ -205,7 +205,7 @@ def test_a_recording_ends_at_a_full_disk_and_goes_on(cache: str, tmp_path: Path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert done.returncode == 1
-    assert "run the same command again" in done.stderr
+    assert "make room" in done.stderr
     done = run(*command)
     assert (done.returncode, "2 questions" in done.stdout) == (0, True)
     assert "failed" not in done.stderr

@@ -75,7 +75,6 @@ READS: Mapping[str, str] = {
     "serve-check": "serve --check --llm scripted --corpus GIVEN/notes",
     "signals-list": "signals --list",
     "info": "traces info GIVEN/recorded",
-    "measure": f"measure {_DRAWN}",
     "monitor": "monitor GIVEN/sampled.parquet --policy GIVEN/micp.json",
     "prune": "traces prune GIVEN/live.db --keep-days 10000 --dry-run --json",
     "validate": f"traces validate {_DRAWN} --json",

@@ -53,7 +53,8 @@ RECORDS = [
 def test_replay_stops_where_live_loops_stop(file: Path) -> None:
     """Of recorded questions of real loops: the stop, the answer that most rounds gave, and what was cut."""
     record = read_traces(file)
-    few = record.take(np.linspace(0, record.n_questions - 1, 2).astype(np.intp))
+    first_and_last = np.isin(np.arange(record.n_questions), (0, record.n_questions - 1))
+    few = record.take(first_and_last)
     for policy in policies():
         if any(lack(spec, few) for spec in policy.specs):
             continue

@@ -23,9 +23,7 @@ def halves(text: str) -> tuple[float, ...]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inner:
     how: Annotated[Literal["slow", "fast"], Option(help="how it goes")] = "slow"
-    gears: Annotated[
-        int, Option(help="of a fast one", metavar="N", at_least=1, goes_with=("how", "fast"))
-    ] = 5
+    gears: Annotated[int, Option(help="of a fast one", metavar="N", at_least=1)] = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,11 +104,6 @@ def test_every_kind_of_field() -> None:
 def test_what_cannot_be_read_is_said(words: list[str], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         parsed(*words)
-
-
-def test_an_option_that_goes_with_another_is_refused_alone() -> None:
-    with pytest.raises(UsageError, match="--gears"):
-        parsed("--gears", "3").settings(Settings)
 
 
 def test_a_type_nobody_can_read_is_the_programmers_mistake() -> None:

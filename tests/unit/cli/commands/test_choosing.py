@@ -212,7 +212,7 @@ REFUSED = {
         "--rule 'own > ?' --family rule": "--rule",
         "--family fixed --signals own": "--signals",
     },
-    "fit nothing": {"": "'certified'"},
+    "fit nothing": {"": "nothing"},
     "fit tasr": {
         "--max-loss 0.1": "--max-loss",
         "--ask-cost 1": "--ask-cost",

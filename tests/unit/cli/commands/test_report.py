@@ -32,7 +32,7 @@ def test_all_parts_in_the_page_and_in_json(capsys: Any, traces: Path, tmp_path: 
         capsys, traces, tmp_path / "r.html", "--search", "answer_stable,answer_token_margin",
         "--form", "dnf", "--report-naive",
     )  # fmt: skip
-    for name in ("search", "thresholds", "calibration", "selective", "signals", "costs"):
+    for name in ("search", "calibration", "selective", "signals", "costs"):
         assert f'<section id="{name}" class="more"><details class="fold">' in page
     for name in ("comparison", "charts", "questions", "reading"):
         assert f'<section id="{name}"><details class="fold" open>' in page
@@ -125,7 +125,6 @@ def test_wrong_usage_is_one_line(diagnosed: Path, arguments: list[str], said: st
         ["replay", "--policy", "fixed-2", "--json"],
         ["diagnose", "--signals", "answer_stable", "--json"],
         ["search", "--signals", "answer_stable", "--json"],
-        ["sweep", "--json"],
     ],
 )
 def test_a_sample_is_the_same_for_every_command(

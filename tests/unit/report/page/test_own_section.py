@@ -1,43 +1,50 @@
-"""A section that cannot be shown is left out, with the reason."""
+"""A section of somebody else: a function and a line in the registry."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from tests.reports import build_report, oslo_records
 
 from suffice.errors import UsageError
-from suffice.replay.diagnose.report_data import ReportData
 from suffice.report import page as report
 from suffice.report.page import SECTIONS, render_report
-from suffice.report.section import Material, Section, Shown
-from suffice.trace.rounds.records import QuestionRecord
+from suffice.report.section import Chart, Material, Section, Shown
+from suffice.results.markup import data_table
 
-Build = Callable[..., ReportData]
+RECORDS = oslo_records()
 
 
 def show(material: Material) -> Shown | None:
-    baseline = material.data.result.baseline
-    if baseline == "fixed-1":
+    if material.data.result.baseline == "fixed-1":
         return None
-    if baseline == "fixed-2":
+    if material.data.result.baseline == "fixed-2":
         raise UsageError("the baseline <b>\nis too short")
-    return Shown(finding="3 toys", blocks=[])
+    rows = [(each.full_name, each.result.mean_rounds) for each in material.policies]
+    table = data_table("Toys", ["policy", "rounds"], rows)
+    chart = Chart(heading="Toys", pictures=[], caption="None.", table=table)
+    return Shown(finding=f"{len(rows)} toys", blocks=[chart])
 
 
-def test_what_cannot_be_shown_is_left_out_with_the_reason(
-    records: list[QuestionRecord], build_report: Build, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture(autouse=True)
+def registered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report, "SECTIONS", (*SECTIONS, Section("toy", "Toys & more", show)))
-    data = build_report(records, ["fixed-1", "fixed-2", "fixed-3"])
 
-    def rendered(baseline: str) -> str:
-        return render_report(replace(data, result=replace(data.result, baseline=baseline)))
 
-    assert '<a href="#toy">Toys &amp; more</a>' in rendered("fixed-3")
-    assert '<span class="finding">3 toys</span>' in rendered("fixed-3")
-    without = rendered("fixed-2")
+def test_it_stands_in_the_report() -> None:
+    data = build_report(RECORDS, ["fixed-1", "fixed-3"])
+    html = render_report(replace(data, result=replace(data.result, baseline="fixed-3")))
+    assert '<a href="#toy">Toys &amp; more</a>' in html
+    assert '<span class="finding">2 toys</span>' in html
+    assert "<summary>Numbers: Toys</summary>" in html
+    assert "left out" not in html
+
+
+def test_what_cannot_be_shown_is_left_out_with_the_reason() -> None:
+    data = build_report(RECORDS, ["fixed-1", "fixed-2", "fixed-3"])
+    without = render_report(replace(data, result=replace(data.result, baseline="fixed-2")))
     assert 'id="toy"' not in without
     assert "<li><b>Toys &amp; more</b>: the baseline &lt;b&gt; is too short</li>" in without
-    assert "Toys" not in rendered("fixed-1")
+    silent = render_report(replace(data, result=replace(data.result, baseline="fixed-1")))
+    assert "Toys" not in silent

@@ -1,16 +1,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
 
-from suffice.replay.diagnose.report_data import ReportData
+from tests.reports import build_report, oslo_records
+
 from suffice.report.comparison import cost_chart, score_charts, stops_chart
 from suffice.report.section import marked
 from suffice.results.formats import points
-from suffice.trace.rounds.records import QuestionRecord
 
-Build = Callable[..., ReportData]
+RECORDS = oslo_records()
 
 
 def heights(picture: str, class_: str) -> list[float]:
@@ -19,10 +18,8 @@ def heights(picture: str, class_: str) -> list[float]:
     ]
 
 
-def test_points_lie_where_cost_and_score_say(
-    records: list[QuestionRecord], build_report: Build
-) -> None:
-    data = build_report(records, ["fixed-1", "fixed-3", "oracle-f1"])
+def test_points_lie_where_cost_and_score_say() -> None:
+    data = build_report(RECORDS, ["fixed-1", "fixed-3", "oracle-f1"])
     drawn = score_charts(data.result, marked(data.result))[0].html()
     squares = re.findall(r'points="([\d., ]+)" class="dot fixed"', drawn)
     (x1, y1), (x3, y3) = ([float(n) for n in each.split()[0].split(",")] for each in squares)
@@ -35,27 +32,8 @@ def test_points_lie_where_cost_and_score_say(
     assert len(re.findall('class="frontier"', drawn)) == 2
 
 
-def test_cost_is_in_rounds_where_calls_are_unknown(
-    records: list[QuestionRecord], build_report: Build
-) -> None:
-    bare = [
-        replace(
-            record,
-            rounds=tuple(
-                replace(each, usage=replace(each.usage, llm_calls=None, prompt_tokens=None))
-                for each in record.rounds
-            ),
-        )
-        for record in records
-    ]
-    data = build_report(bare, ["fixed-1", "fixed-3"])
-    drawn = score_charts(data.result, marked(data.result))[0].html()
-    assert "mean rounds per question" in drawn
-    assert "model calls" not in drawn
-
-
-def test_the_cost_asked_for_is_the_axis(records: list[QuestionRecord], build_report: Build) -> None:
-    data = build_report(records, ["fixed-1", "fixed-3"], cost="usd")
+def test_the_cost_asked_for_is_the_axis() -> None:
+    data = build_report(RECORDS, ["fixed-1", "fixed-3"], cost="usd")
     for chart in score_charts(data.result, marked(data.result)):
         drawn = chart.html()
         assert "mean price per question, USD" in drawn
@@ -70,20 +48,16 @@ def test_the_cost_asked_for_is_the_axis(records: list[QuestionRecord], build_rep
     assert "mean price, USD and mean tokens" in bars
 
 
-def test_stop_bars_grow_with_their_share(
-    records: list[QuestionRecord], build_report: Build
-) -> None:
-    data = build_report(records, ["fixed-2", "oracle-em"])
+def test_stop_bars_grow_with_their_share() -> None:
+    data = build_report(RECORDS, ["fixed-2", "oracle-em"])
     drawn = stops_chart(data.result, marked(data.result)).html()
     assert heights(drawn, "fixed") == [24.0]
     counts = data.result.policies[1].to_json()["stop_rounds"].values()
     assert heights(drawn, "oracle") == [24 * number / 12 for number in counts]
 
 
-def test_tokens_are_split_by_what_is_known(
-    records: list[QuestionRecord], build_report: Build
-) -> None:
-    data = build_report(records, ["fixed-1", "fixed-3"])
+def test_tokens_are_split_by_what_is_known() -> None:
+    data = build_report(RECORDS, ["fixed-1", "fixed-3"])
     split = cost_chart(data.result, marked(data.result)).html()
     assert "prompt, uncached" in split
     assert "cached share not recorded" not in split
@@ -97,10 +71,8 @@ def test_tokens_are_split_by_what_is_known(
     assert "prompt, cached share not recorded" in cost_chart(data.result, policies).html()
 
 
-def test_whiskers_are_paired_with_the_line_that_is_drawn(
-    records: list[QuestionRecord], build_report: Build
-) -> None:
-    data = build_report(records, ["fixed-1", "fixed-3"], ["answer_stable"])
+def test_whiskers_are_paired_with_the_line_that_is_drawn() -> None:
+    data = build_report(RECORDS, ["fixed-1", "fixed-3"], ["answer_stable"])
     result = data.result
     rule = result.policies[2]
     assert result.cost.name == "evaluated_tokens"
@@ -118,10 +90,8 @@ def test_whiskers_are_paired_with_the_line_that_is_drawn(
     assert "the best fixed budget or mix of two" in drawn
 
 
-def test_one_policy_that_costs_many_times_the_others_bends_the_axis_and_breaks_its_bar(
-    records: list[QuestionRecord], build_report: Build
-) -> None:
-    data = build_report(records, ["fixed-1", "fixed-3", "oracle-f1"], cost="llm_calls")
+def test_one_policy_that_costs_many_times_the_others_bends_the_axis_and_breaks_its_bar() -> None:
+    data = build_report(RECORDS, ["fixed-1", "fixed-3", "oracle-f1"], cost="llm_calls")
     plain = score_charts(data.result, marked(data.result))[0].html()
     assert "log scale" not in plain
     assert 'class="break"' not in cost_chart(data.result, marked(data.result)).html()

@@ -2,19 +2,19 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.reports import build_report, oslo_records
 
 from suffice.replay.diagnose.report_data import ReportData
 from suffice.report.explorer import explorer
 from suffice.report.section import marked
 from suffice.trace.rounds.records import Passage, QuestionRecord
 
-Build = Callable[..., ReportData]
+RECORDS = oslo_records()
 
 
 def made(data: ReportData) -> tuple[dict[str, Any], list[str]]:
@@ -26,10 +26,8 @@ def with_passages(record: QuestionRecord, texts: list[str]) -> QuestionRecord:
     return replace(record, rounds=tuple(replace(each, passages=passages) for each in record.rounds))
 
 
-def test_the_document_holds_what_the_stories_hold(
-    records: list[QuestionRecord], build_report: Build
-) -> None:
-    data = build_report(records, ["fixed-2", "tasr", "oracle-f1"])
+def test_the_document_holds_what_the_stories_hold() -> None:
+    data = build_report(RECORDS, ["fixed-2", "tasr", "oracle-f1"])
     document, cuts = made(data)
     document = json.loads(json.dumps(document))
     assert cuts == []
@@ -61,29 +59,23 @@ def test_the_document_holds_what_the_stories_hold(
         ]
 
 
-def test_passages_and_reasons_are_stored_once(
-    records: list[QuestionRecord], build_report: Build
-) -> None:
-    shared = [with_passages(record, ["one text", "another"]) for record in records]
+def test_passages_and_reasons_are_stored_once() -> None:
+    shared = [with_passages(record, ["one text", "another"]) for record in RECORDS]
     document, _ = made(build_report(shared))
     assert document["passages"] == [["T0", "one text"], ["T1", "another"]]
     assert len(document["reasons"]) == len(set(document["reasons"])) == 4
 
 
-def test_long_texts_are_cut_and_the_cut_is_stated(
-    records: list[QuestionRecord], build_report: Build
-) -> None:
-    long = with_passages(records[0], ["x" * 2_001, "y" * 2_000])
-    document, cuts = made(build_report([long, *records[1:]]))
+def test_long_texts_are_cut_and_the_cut_is_stated() -> None:
+    long = with_passages(RECORDS[0], ["x" * 2_001, "y" * 2_000])
+    document, cuts = made(build_report([long, *RECORDS[1:]]))
     texts = {text for _, text in document["passages"]}
     assert texts >= {"x" * 2_000 + "…", "y" * 2_000}
     assert cuts == ["1 passage cut after 2,000 characters, marked with …"]
 
 
-def test_questions_that_do_not_fit_are_left_out_and_counted(
-    records: list[QuestionRecord], build_report: Build
-) -> None:
-    data = build_report(records)
+def test_questions_that_do_not_fit_are_left_out_and_counted() -> None:
+    data = build_report(RECORDS)
     story = data.stories[0]
     wide = replace(story.record.rounds[0], answer="x" * 400, parse_failure="y" * 600)
     story = replace(
@@ -97,22 +89,3 @@ def test_questions_that_do_not_fit_are_left_out_and_counted(
     shown = len(document["questions"])
     assert 0 < shown < 100
     assert f"shows {shown} questions of 107: of every type and outcome" in cuts[0]
-
-
-def test_numbers_json_cannot_hold_become_words_or_null(
-    records: list[QuestionRecord], build_report: Build
-) -> None:
-    data = build_report(records)
-    story = data.stories[0]
-    values = {"a": math.inf, "b": -math.inf, "c": math.nan}
-    odd = {name: np.full(len(story.record.rounds), value) for name, value in values.items()}
-    document, _ = made(replace(data, stories=(replace(story, signals=odd),)))
-    assert document["signals"] == ["a", "b", "c"]
-    assert document["questions"][0][4][0][4] == ["inf", "-inf", None]
-
-
-def test_long_lists_are_cut_and_counted(records: list[QuestionRecord], build_report: Build) -> None:
-    long = with_passages(records[0], [f"text {i}" for i in range(25)])
-    document, cuts = made(build_report([long, *records[1:]]))
-    assert len(document["questions"][0][4][0][3]) == 20
-    assert len(cuts) == 1
