@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
-from suffice.cli.options import Traces
 from suffice.cli.output import INTERRUPTED, Form, print_result, put, say
 from suffice.cli.parser import command
 from suffice.errors import BackendError, DataError
@@ -49,7 +48,14 @@ class MonitorOptions(ProductionSettings):
 
 @command()
 def monitor(
-    traces: Traces,
+    traces: Annotated[
+        str,
+        Option(
+            positional=True,
+            metavar="TRACES",
+            help="a Parquet file, a directory of them, or a FILE.db of live loops",
+        ),
+    ],
     *,
     policy: Annotated[str, Option(metavar="POLICY", help="the policy file that is watched")],
     options: MonitorOptions,
