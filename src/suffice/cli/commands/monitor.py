@@ -49,7 +49,14 @@ class MonitorOptions(ProductionSettings):
 
 @command()
 def monitor(
-    traces: Traces,
+    traces: Annotated[
+        str,
+        Option(
+            positional=True,
+            metavar="TRACES",
+            help="a Parquet file, a directory of them, or a FILE.db of live loops",
+        ),
+    ],
     *,
     policy: Annotated[str, Option(metavar="POLICY", help="the policy file that is watched")],
     options: MonitorOptions,
