@@ -69,8 +69,8 @@ def test_passages_and_reasons_are_stored_once() -> None:
 def test_long_texts_are_cut_and_the_cut_is_stated() -> None:
     long = with_passages(RECORDS[0], ["x" * 2_001, "y" * 2_000])
     document, cuts = made(build_report([long, *RECORDS[1:]]))
-    texts = [text for _, text in document["passages"][:2]]
-    assert texts == ["x" * 2_000 + "…", "y" * 2_000]
+    texts = {text for _, text in document["passages"]}
+    assert texts >= {"x" * 2_000 + "…", "y" * 2_000}
     assert cuts == ["1 passage cut after 2,000 characters, marked with …"]
 
 
