@@ -89,17 +89,6 @@ def test_a_pool_and_a_corpus_rank_alike_and_keep_their_indexes(
         assert again.retrieve(QUERY, 4) == expected
 
 
-def test_the_pool_is_what_each_of_both_finds_first() -> None:
-    """Two of each are fused: at most four passages, however many are asked for."""
-    chosen = replace(retrieval("hybrid"), candidates=2)
-    make = IndexMaker(encoder=ENCODER)
-    found = ids(corpus_retriever(PASSAGES, chosen, make), 6)
-    both = {*ids(BM25Index.build(PASSAGES), 2), *ids(DenseIndex.build(PASSAGES, ENCODER), 2)}
-    assert set(found) == both
-    assert len(ids(corpus_retriever(PASSAGES, chosen.reaching(6), make), 6)) == 6
-    assert chosen.reaching(1).candidates == 2
-
-
 def test_made_up_ids_are_nobodys() -> None:
     """A real "A~2" stands after, before, or as the text that would be called so."""
     a1, a2, a3 = (Passage(id="A", text=text) for text in ("one", "two", "three"))
