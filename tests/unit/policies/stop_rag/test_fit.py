@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,7 +21,7 @@ from suffice.policies.stop_rag.training import TrainingProgress
 from suffice.signals.table import first_stops
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import Gold
-from suffice.trace.rounds.table import TraceSet, TraceSetOrigin
+from suffice.trace.rounds.table import TraceSet
 
 QUICK = StopRAGSettings(features="signals", min_steps=20, epochs=0.1)
 
@@ -102,21 +101,3 @@ def test_rounds_without_samples_are_learned_from_by_their_own_scores(
     assert (first_stops(loaded, table) == first_stops(policy, table)).all()
     with pytest.raises(UsageError, match="stop-rag is fitted on gold answers only"):
         fit_stop_rag(measures.by("agreement"), "corrected", "tune", QUICK)
-
-
-def searched(**run: Any) -> TraceSet:
-    return replace(single_world(), origin=TraceSetOrigin(run=run))
-
-
-@pytest.mark.parametrize(
-    ("run", "stated", "epochs"),
-    [({"dataset": "hotpotqa"}, None, 1.0), ({}, None, 3.0), ({"dataset": "hotpotqa"}, 0.5, 0.5)],
-)
-def test_published_says_how_often_it_goes_over_the_questions(
-    run: dict[str, Any], stated: float | None, epochs: float, tiny: Path
-) -> None:
-    wanted = StopRAGSettings(encoder=str(tiny), mode="separate", layers=0, epochs=stated)
-    policy = fit_stop_rag(searched(**run), "published", "tune", wanted)
-    assert policy.fitted_on["settings"]["epochs"] == epochs
-    assert policy.fitted_on["dataset"] == run.get("dataset")
-    assert len([note for note in policy.notes if note.startswith(f"{epochs:g} epochs")]) == 1

@@ -13,9 +13,7 @@ from tests.stop_rag_traces import World, stop_rag_records
 
 from suffice.errors import DataError, UsageError
 from suffice.policies.method import FitRun
-from suffice.policies.stop_rag.encoder import TextEncoder
-from suffice.policies.stop_rag.learning import TextLearner, train_network
-from suffice.policies.stop_rag.network import build_network
+from suffice.policies.stop_rag.learning import train_network
 from suffice.policies.stop_rag.settings import TrainSettings
 from suffice.policies.stop_rag.states import read_rewards, texts_of_traces
 from suffice.policies.stop_rag.targets import q_lambda
@@ -164,22 +162,6 @@ def test_a_damaged_checkpoint_is_named(short: TrainSettings, tmp_path: Path) -> 
         file.write_bytes(damaged)
         with pytest.raises(DataError, match=r"c\.safetensors: not a training's checkpoint"):
             train_network(TRAINING, VALIDATION, few, FitRun(checkpoint=file))
-
-
-@pytest.mark.parametrize("trained_layers", [0, 1])
-def test_what_is_kept_in_memory_changes_nothing(short: TrainSettings, trained_layers: int) -> None:
-    settings = dataclasses.replace(short, trained_layers=trained_layers)
-    parts = (TRAINING.states, VALIDATION.states)
-    found = []
-    for room in (1 << 20, 0):
-        with torch.random.fork_rng():
-            torch.manual_seed(1)
-            network = build_network(TextEncoder.load(settings.encoder), settings)
-        learner = TextLearner(network, parts, cache_bytes=room)
-        found.append(learner.validation_values((12, 6)))
-    for other in found[1:]:
-        for one, each in zip(found[0], other, strict=True):
-            np.testing.assert_allclose(one, each, atol=2e-3)
 
 
 def test_questions_of_one_round_are_left_out_and_noted(short: TrainSettings) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -11,7 +10,7 @@ from tests.builders import drawn_records, eval_and_tune
 from suffice.errors import UsageError
 from suffice.replay.diagnose.report_data import PARTS, PartsSettings, report_parts
 from suffice.replay.run.compare import Comparison, compare
-from suffice.replay.settings import ComparisonSettings, SearchSettings
+from suffice.replay.settings import ComparisonSettings
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.rounds.table import TraceSet
@@ -29,28 +28,6 @@ def oslo_records(*, split: bool = True, margins: bool = True) -> list[QuestionRe
 
 def compared(traces: TraceSet, *names: str, baseline: str | None = None) -> Comparison:
     return compare(traces, ComparisonSettings(policies=names, resamples=20, baseline=baseline))
-
-
-def test_all_that_the_record_allows() -> None:
-    traces = to_trace_set(oslo_records())
-    comparison = compared(traces, "fixed-1", "tasr")
-    search = SearchSettings(signals=("answer_stable", "answer_token_margin"), grid=4)
-    found = report_parts(traces, comparison, PartsSettings(search=search))
-    assert found.left_out == {
-        "guarantees": "no policy replayed here carries a guarantee (suffice fit certified)",
-        "question types": "no question has a type",
-    }
-    assert found["search"] is not None
-    assert found["search"].settings.resamples == 20
-    assert found["sweep"] is not None
-    assert found["sweep"].settings.resamples == 20
-    assert found["diagnostics"] is not None
-    assert [*found["diagnostics"].parts] == ["tune", "eval"]
-    assert [each["policy"] for each in found["selective"]] == ["tasr"]
-    assert len(found["costs"]) == 14
-    document = json.loads(json.dumps(found.to_json(), allow_nan=False))
-    assert document["calibrators"]["signal"] == "answer_token_margin"
-    assert "naive_low" not in document["search"]["rules"][0]
 
 
 @pytest.mark.parametrize(

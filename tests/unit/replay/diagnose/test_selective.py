@@ -14,7 +14,6 @@ from suffice.replay.diagnose.reliability import wilson
 from suffice.replay.run.compare import Comparison, compare
 from suffice.replay.settings import ComparisonSettings
 from suffice.results.as_json import as_json
-from suffice.stats.auroc import auroc
 from suffice.testing.traces import make_record, to_trace_set
 
 RULE = "answer_stable and calibrated(answer_token_margin) > 0.2"
@@ -101,27 +100,6 @@ def test_only_policies_with_a_confidence_and_their_auroc_in_replay() -> None:
     assert rule.to_json()["auroc"] == rule.auroc == pytest.approx(result["auroc"].estimate)
     assert result["answers"]["em"].estimate == rule.em
     assert result["answers"]["f1"].estimate == pytest.approx(rule.f1)
-
-
-def test_a_named_signal_serves_every_policy() -> None:
-    found = comparison()
-    settings = replace(FEW, confidence="answer_token_margin")
-    results = selective_prediction(found.traces, found.result, settings)
-    assert [each["policy"] for each in results] == [each.name for each in found.result.policies]
-    assert {each["confidence"] for each in results} == {"answer_token_margin"}
-    with pytest.raises(UsageError, match="unknown signal"):
-        selective_prediction(found.traces, found.result, replace(FEW, confidence="nothing"))
-    turned = selective_prediction(found.traces, found.result, replace(FEW, confidence="abstained"))
-    at = found.result.policies[0].stops - 1
-    em, abstained = [], []
-    for number, record in enumerate(found.traces.records()):
-        if record.gold.answers:
-            answer = record.rounds[at[number]].answer
-            em.append(answer == "Oslo")
-            abstained.append(answer == "unknown")
-    expected = auroc(-np.array(abstained, float), np.array(em))
-    assert turned[0]["auroc"].estimate == pytest.approx(expected)
-    assert turned[0]["abstentions"]["count"] == sum(abstained) > 0
 
 
 def test_other_traces_and_unlabelled_ones() -> None:
