@@ -1,4 +1,4 @@
-"""Progress lines and JSON on their right streams."""
+"""JSON, colours and long lines of a terminal."""
 
 from __future__ import annotations
 

@@ -1,17 +1,13 @@
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import replace
-from typing import Literal
 
 import pytest
 
-from suffice.contracts import Completion, GenerationRequest, Message
+from suffice.contracts import Completion, GenerationRequest
 from suffice.errors import BackendError, UsageError
-from suffice.loops.prompts import FollowUpPrompts, SearchStep, render_reading
-from suffice.testing.models import Failures, ScriptedModel, made_up_reply
-from suffice.trace.rounds.records import Passage
+from suffice.testing.models import Failures, ScriptedModel
 
 EXAMPLE = (
     "Evidence:\n[Lake Osmer] It is in Caldra.\nQuestion: Where is it?\n"
@@ -57,24 +53,6 @@ def test_samples_vary_by_index_and_seed_and_repeat() -> None:
     assert len({completion.text for completion in ask(model, prompt(5), n=5)}) == 1
 
 
-def test_tokens_spell_the_text_with_valid_probabilities() -> None:
-    for temperature in (0.0, 0.8):
-        completions = ask(
-            ScriptedModel(), prompt(5), n=4, top_logprobs=5, temperature=temperature, max_tokens=64
-        )
-        for completion in completions:
-            assert completion.tokens is not None
-            assert "".join(token.token for token in completion.tokens) == completion.text
-            for token in completion.tokens:
-                values = [top.logprob for top in token.top]
-                assert len(values) == 5
-                assert values == sorted(values, reverse=True)
-                assert sum(map(math.exp, values)) < 1 + 1e-6
-                assert token.logprob in values
-                if temperature == 0:
-                    assert token.top[0].token == token.token
-
-
 def test_stop_and_max_tokens_cut() -> None:
     model = ScriptedModel(["one two three\nfour"] * 3)
     assert ask(model, "x", stop=("\n",)) == (
@@ -107,38 +85,3 @@ def test_failures_are_injected_and_requests_counted() -> None:
         else:
             ask(model, text)
     assert [request.prompt for request in model.requests] == ["x", "x", "bad", "bad", "bad"]
-
-
-# --- loops that ask follow-up questions -------------------------------------------------------------
-ASKED = "Who was the brother of the founder of Brill Works?"
-BRILL = Passage(id="b", title="Brill Works", text="It was founded by Ada Thorn in Lund.")
-THORN = Passage(id="t", title="Ada Thorn", text="Her brother was Ben Thorn.")
-MADE = (
-    SearchStep(
-        said="", query="What is Brill Works?", found=(BRILL,), shown=(BRILL,), answer="Ada Thorn"
-    ),
-    SearchStep(
-        said="", query="What is Ada Thorn?", found=(THORN,), shown=(THORN,), answer="Ben Thorn"
-    ),
-)
-APIS: tuple[Literal["chat", "completion"], ...] = ("chat", "completion")
-
-
-def reply_to(asked: str | tuple[Message, ...], **options: object) -> str:
-    request = replace(GenerationRequest(prompt=asked), **options)  # type: ignore[arg-type]
-    return made_up_reply(request, 0)
-
-
-@pytest.mark.parametrize("api", APIS)
-def test_verdicts_answer_prompts_for_verdicts_and_nothing_else(
-    api: Literal["chat", "completion"],
-) -> None:
-    prompts = FollowUpPrompts(api=api, documents=True, form="answer-first")
-    verdicts = {reply_to(prompts.verdict(f"{ASKED} {number}", MADE)) for number in range(20)}
-    assert verdicts == {"Decision: <STOP>", "Decision: <CONTINUE>"}
-    others = (
-        prompts.next_query(ASKED, MADE),
-        prompts.answer(ASKED, MADE),
-        render_reading("What is Ada Thorn?", (THORN,), api=api),
-    )
-    assert not any("Decision" in reply_to(other) for other in others)

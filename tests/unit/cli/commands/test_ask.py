@@ -106,17 +106,6 @@ def test_budgets_end_it_and_never_fail(corpus: Path, certain: Path) -> None:
     )
 
 
-def test_the_most_confident_round_may_answer(corpus: Path, certain: Path) -> None:
-    common = ("--corpus", corpus, "--policy", certain, "--start", "1", "--step", "1")
-    latest = ask(*common, "--budget-rounds", "4")
-    best = ask(*common, "--budget-rounds", "4", "--answer", "most-confident")
-    confidences = [each["confidence"] for each in latest["reasons"]]
-    assert latest["answer_round"] == 4
-    assert best["answer_round"] == 1 + confidences.index(max(confidences)) != 4
-    assert best["confidence"] == max(confidences)
-    assert best["answer"] == latest["reasons"][best["answer_round"] - 1]["answer"]
-
-
 @pytest.fixture
 def voted(tmp_path: Path) -> Path:
     """A policy fitted on five samples a round, which stops by their agreement."""

@@ -123,39 +123,6 @@ def test_the_prompts_name_says_how_the_final_answer_was_asked_for(tmp_path: Path
 BUDGETED = BudgetedSettings(start=2, step=2)
 
 
-def test_the_run_document_says_what_the_budgeted_loop_did(tmp_path: Path) -> None:
-    pytest.importorskip("bm25s")
-    encoder = HashingEncoder()
-    hybrid = Retrieval(name="hybrid", encoder=encoder)
-    changes = {"settings": BUDGETED, "retrieval": hybrid, "encoder": encoder, "corpus": "pooled"}
-    record(tmp_path / "t", **changes)
-    traces = read_traces(tmp_path / "t")
-    run = traces.origin.run
-    stated = {
-        "pipeline": "budgeted",
-        "retriever": "hybrid",
-        "encoder": "hashing-64",
-        "evidence_consistency": True,
-        "certainty": "token_probability",
-        "certainty_reason": "the model gives log-probabilities",
-        "start": 2,
-        "step": 2,
-        "rounds": 3,
-    }
-    assert {name: run[name] for name in stated} == stated
-    assert len(run["corpus_fingerprint"]) == 64
-    assert "reranker" not in run
-    for found in traces.records():
-        assert [len(each.passages or ()) for each in found.rounds] == [2, 2, 2]
-        assert all("evidence_consistency" in each.signals for each in found.rounds)
-    assert {each.name for each in (tmp_path / "t").glob("index*")} == {"index", "index-dense"}
-    assert record(tmp_path / "t", **changes).before == 10
-    with pytest.raises(UsageError, match=r"step was 2, now 3"):
-        record(tmp_path / "t", **{**changes, "settings": replace(BUDGETED, step=3)})
-    with pytest.raises(UsageError, match=r"encoder was 'hashing-64', now 'hashing-32'"):
-        record(tmp_path / "t", **{**changes, "encoder": HashingEncoder(32)})
-
-
 def test_a_choice_made_for_the_model_may_be_made_by_hand_later(tmp_path: Path) -> None:
     """What was chosen must agree; why it was chosen need not."""
     record(tmp_path / "t", EXAMPLES[:2], settings=BUDGETED)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import warnings
 from typing import Any
@@ -106,27 +105,6 @@ class TestWarnings:
         costs = GateCosts(retrieval=1.0, failure=2.0, stop=1.99)
         with pytest.warns(SufficeWarning, match="STOP can never be chosen"):
             GateSettings.corrected(FITTED, costs)
-
-
-@pytest.mark.parametrize(
-    "chosen",
-    [
-        published(),
-        published(order="replan-first", budget=None, detector="nli", tau_stop=0.05, kappa=0.9),
-        GateSettings.corrected(
-            FITTED,
-            GateCosts(retrieval=3.0, failure=8.0, ask=2.0, stop=5.0),
-            cooldown=2,
-            k_max=3,
-            fitted_on={"source": "plans", "labelled": 7},
-        ),
-    ],
-)
-def test_settings_come_back_from_json(chosen: GateSettings) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SufficeWarning)
-        text = json.dumps(chosen.to_json(), allow_nan=False)
-        assert read_settings(json.loads(text)) == chosen
 
 
 @pytest.mark.parametrize(

@@ -19,13 +19,11 @@ from suffice.policies.micp.relevance_filter import (
     fit_filter,
     refound_notes,
     retention,
-    scored_by,
     unrecorded_finds,
 )
 from suffice.results.as_json import as_json
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import Passage, QuestionRecord
-from suffice.trace.rounds.trace_set import TraceSet
 
 
 def passage(name: str, score: float | None, rerank: float | None = None) -> Passage:
@@ -137,15 +135,3 @@ def test_what_a_filter_does_to_a_record() -> None:
     assert as_json(found) == {"passages": 0.75, "all": 0.5, "shown": 0.5, "questions": 2}
     nothing = retention(to_trace_set([shown_record("q", [[], []], ("a",))]), made(2.0))
     assert as_json(nothing) == {"passages": None, "all": None, "shown": None, "questions": 0}
-
-
-def test_which_relevance_is_there() -> None:
-    def with_scores(*pairs: tuple[float | None, float | None]) -> TraceSet:
-        built = make_record("q", ["x"], gold=["x"])
-        shown = tuple(passage(str(n), *pair) for n, pair in enumerate(pairs))
-        return to_trace_set([replace(built, rounds=(replace(built.rounds[0], passages=shown),))])
-
-    assert scored_by(with_scores((1.0, 2.0), (3.0, 4.0))) == "rerank_score"
-    assert scored_by(with_scores((1.0, 2.0), (3.0, None))) == "score"
-    assert scored_by(with_scores((None, 2.0), (3.0, None))) is None
-    assert scored_by(with_scores()) is None

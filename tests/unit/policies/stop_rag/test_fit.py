@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,15 +13,15 @@ from tests.stop_rag_traces import stop_rag_records
 
 from suffice.errors import UsageError
 from suffice.measures.measures import Measures
+from suffice.policies.file import load_policy, policy_hash, save_policy
 from suffice.policies.method import FitRun
-from suffice.policies.policy_file import load_policy, policy_hash, save_policy
 from suffice.policies.stop_rag.fit import fit_stop_rag
-from suffice.policies.stop_rag.stop_rag_settings import StopRAGSettings
+from suffice.policies.stop_rag.settings import StopRAGSettings
 from suffice.policies.stop_rag.training import TrainingProgress
-from suffice.signals.signal_table import first_stops
+from suffice.signals.table import first_stops
 from suffice.testing.traces import to_trace_set
-from suffice.trace.rounds.records import Gold, QuestionRecord
-from suffice.trace.rounds.trace_set import TraceSet, TraceSetOrigin
+from suffice.trace.rounds.records import Gold
+from suffice.trace.rounds.table import TraceSet
 
 QUICK = StopRAGSettings(features="signals", min_steps=20, epochs=0.1)
 
@@ -102,40 +101,3 @@ def test_rounds_without_samples_are_learned_from_by_their_own_scores(
     assert (first_stops(loaded, table) == first_stops(policy, table)).all()
     with pytest.raises(UsageError, match="stop-rag is fitted on gold answers only"):
         fit_stop_rag(measures.by("agreement"), "corrected", "tune", QUICK)
-
-
-def searched(**run: Any) -> TraceSet:
-    return replace(single_world(), origin=TraceSetOrigin(run=run))
-
-
-@pytest.mark.parametrize(
-    ("run", "stated", "epochs"),
-    [({"dataset": "hotpotqa"}, None, 1.0), ({}, None, 3.0), ({"dataset": "hotpotqa"}, 0.5, 0.5)],
-)
-def test_published_says_how_often_it_goes_over_the_questions(
-    run: dict[str, Any], stated: float | None, epochs: float, tiny: Path
-) -> None:
-    wanted = StopRAGSettings(encoder=str(tiny), mode="separate", layers=0, epochs=stated)
-    policy = fit_stop_rag(searched(**run), "published", "tune", wanted)
-    assert policy.fitted_on["settings"]["epochs"] == epochs
-    assert policy.fitted_on["dataset"] == run.get("dataset")
-    assert len([note for note in policy.notes if note.startswith(f"{epochs:g} epochs")]) == 1
-
-
-def unlabelled(record: QuestionRecord) -> QuestionRecord:
-    return replace(record, gold=Gold())
-
-
-def unsampled(record: QuestionRecord) -> QuestionRecord:
-    first, *rest = record.rounds
-    return replace(record, rounds=(replace(first, samples=None), *rest))
-
-
-def test_questions_that_cannot_be_used_are_left_out_and_counted() -> None:
-    records = stop_rag_records("single", 30, rounds=4, split="tune", seed=1)
-    records[:3] = [unlabelled(each) for each in records[:3]]
-    records[3:5] = [unsampled(each) for each in records[3:5]]
-    policy = fit_stop_rag(to_trace_set(records), "corrected", "tune", QUICK)
-    assert policy.fitted_on["questions"] == 25
-    assert any("3 of 30 questions are left out for want of gold" in each for each in policy.notes)
-    assert any("2 of 30 questions are left out for a round" in each for each in policy.notes)

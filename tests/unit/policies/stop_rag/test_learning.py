@@ -13,13 +13,10 @@ from tests.stop_rag_traces import World, stop_rag_records
 
 from suffice.errors import DataError, UsageError
 from suffice.policies.method import FitRun
-from suffice.policies.stop_rag.encoder import TextEncoder
-from suffice.policies.stop_rag.learning import TextLearner, train_network
-from suffice.policies.stop_rag.network import TextScorer, build_network
-from suffice.policies.stop_rag.signal_network import train_signal_network
+from suffice.policies.stop_rag.learning import train_network
+from suffice.policies.stop_rag.settings import TrainSettings
 from suffice.policies.stop_rag.states import read_rewards, texts_of_traces
-from suffice.policies.stop_rag.stop_rag_settings import SignalTrainSettings, TrainSettings
-from suffice.policies.stop_rag.targets import q_lambda, stop_rounds
+from suffice.policies.stop_rag.targets import q_lambda
 from suffice.policies.stop_rag.training import Learned, TrainingProgress, Trajectories
 from suffice.testing.traces import to_trace_set
 
@@ -77,35 +74,6 @@ def test_the_callers_draws_are_left_alone(short: TrainSettings) -> None:
     assert torch.equal(torch.get_rng_state(), state)
 
 
-@pytest.mark.slow
-def test_marked_documents_are_learned(short: TrainSettings) -> None:
-    """A random encoder under a short training already beats every fixed number of rounds."""
-    settings = dataclasses.replace(
-        short,
-        min_steps=150,
-        trained_layers=None,
-        learning_rate=3e-3,
-        head_rate=3e-3,
-        reader_width=16,
-    )
-    training, validation = trajectories("marker", 80, 11), trajectories("marker", 30, 12)
-    found = train_network(training, validation, settings)
-    losses = [each.loss for each in found.fitted.history]
-    assert losses[-1] < 0.5 * losses[0]
-    fresh = trajectories("marker", 60, 13)
-    scorer = TextScorer(found.network)
-    values = np.array(
-        [
-            [np.subtract(*scorer.score_texts(states, t)) for t in range(1, 7)]
-            for states in fresh.states
-        ]
-    )
-    stops = stop_rounds(values, fresh.lengths, found.fitted.best.choice.threshold)
-    earned = fresh.rewards[np.arange(60), stops - 1].mean()
-    assert earned > fresh.rewards.mean(axis=0).max() + 0.1
-    assert earned > 0.85
-
-
 @pytest.mark.parametrize(
     ("target", "mode"),
     [("q-lambda", "joined"), ("mc", "separate"), ("q0", "joined"), ("binary", "separate")],
@@ -117,9 +85,8 @@ def test_every_target_and_mode_trains(short: TrainSettings, target: Any, mode: A
     assert 1.0 <= found.fitted.best.choice.mean_rounds <= 6.0
 
 
-@pytest.mark.parametrize("reads", ["text", "signals"])
 def test_targets_bootstrap_from_values_without_dropout(
-    short: TrainSettings, monkeypatch: pytest.MonkeyPatch, reads: str
+    short: TrainSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first step's weights do not depend on dropout, and so neither do its estimates."""
     seen: list[np.ndarray[Any, Any]] = []
@@ -130,20 +97,8 @@ def test_targets_bootstrap_from_values_without_dropout(
 
     monkeypatch.setattr("suffice.policies.stop_rag.training.q_lambda", listening)
     for dropout in (0.0, 0.5):
-        if reads == "text":
-            once = dataclasses.replace(short, dropout=dropout, min_steps=1, epochs=0.1)
-            train_network(TRAINING, VALIDATION, once)
-            continue
-        parts = [
-            Trajectories(
-                states=np.random.default_rng(3).normal(size=(*part.rewards.shape, 2)),
-                rewards=part.rewards,
-                lengths=part.lengths,
-            )
-            for part in (TRAINING, VALIDATION)
-        ]
-        settings = SignalTrainSettings(dropout=dropout, min_steps=1, epochs=0.1)
-        train_signal_network(("a", "b"), parts[0], parts[1], settings)
+        once = dataclasses.replace(short, dropout=dropout, min_steps=1, epochs=0.1)
+        train_network(TRAINING, VALIDATION, once)
     without, with_dropout = seen
     assert np.ptp(without) > 0.0
     np.testing.assert_array_equal(with_dropout, without)
@@ -207,35 +162,6 @@ def test_a_damaged_checkpoint_is_named(short: TrainSettings, tmp_path: Path) -> 
         file.write_bytes(damaged)
         with pytest.raises(DataError, match=r"c\.safetensors: not a training's checkpoint"):
             train_network(TRAINING, VALIDATION, few, FitRun(checkpoint=file))
-
-
-@pytest.mark.parametrize("trained_layers", [0, 1])
-def test_what_is_kept_in_memory_changes_nothing(short: TrainSettings, trained_layers: int) -> None:
-    settings = dataclasses.replace(short, trained_layers=trained_layers)
-    parts = (TRAINING.states, VALIDATION.states)
-    found = []
-    for room in (1 << 20, 0):
-        with torch.random.fork_rng():
-            torch.manual_seed(1)
-            network = build_network(TextEncoder.load(settings.encoder), settings)
-        learner = TextLearner(network, parts, cache_bytes=room)
-        found.append(learner.validation_values((12, 6)))
-    for other in found[1:]:
-        for one, each in zip(found[0], other, strict=True):
-            np.testing.assert_allclose(one, each, atol=2e-3)
-
-
-def test_rewards_beyond_a_trajectory_are_not_read(short: TrainSettings) -> None:
-    lengths = TRAINING.lengths.copy()
-    lengths[::2] = 4
-    states = [
-        dataclasses.replace(each, documents=each.documents[:length])
-        for each, length in zip(TRAINING.states, lengths, strict=True)
-    ]
-    rewards = np.where(np.arange(1, 7) <= lengths[:, None], TRAINING.rewards, np.nan)
-    cut = Trajectories(states=states, rewards=rewards, lengths=lengths)
-    other = dataclasses.replace(cut, rewards=np.nan_to_num(rewards, nan=0.9))
-    assert same(train_network(cut, VALIDATION, short), train_network(other, VALIDATION, short))
 
 
 def test_questions_of_one_round_are_left_out_and_noted(short: TrainSettings) -> None:

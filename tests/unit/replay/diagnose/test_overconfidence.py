@@ -73,29 +73,6 @@ def test_margins_are_calibrated_on_tune_and_there_out_of_fold() -> None:
     )
 
 
-def test_means_of_each_part() -> None:
-    traces = recorded()
-    measures = Measures(traces)
-    found = diagnose(traces, DiagnosticsSettings(resamples=5))
-    calibrated, _ = calibrated_margins(measures, "tune")
-    margins, em = measures.signals((MARGIN,)).signal(MARGIN), measures.score("em")
-    for name, part in found.parts.items():
-        rows = np.array([question.split == name for question in traces.questions])
-        assert part["margins"]["rounds"] == 36
-        assert part["margins"]["raw"] == pytest.approx(margins[rows].mean())
-        assert part["margins"]["calibrated"] == pytest.approx(calibrated[rows].mean())
-        assert part["margins"]["em"] == pytest.approx(em[rows].mean())
-    document = found.to_json()
-    assert document["parts"]["eval"]["margins"]["rounds"] == 36
-    assert set(document["parts"]["eval"]["wrong_and_stable"]) == {
-        "overall",
-        "rounds",
-        "questions",
-        "first_wrong",
-    }
-    assert document["signals"][0]["parts"]["eval"]["pearson"].keys() >= {"estimate", "low", "high"}
-
-
 def test_what_is_not_looked_at_has_no_figures() -> None:
     found = diagnose(recorded(), DiagnosticsSettings(signals=("overlap",), resamples=5))
     assert all(part["margins"] is part["wrong_and_stable"] is None for part in found.parts.values())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -11,10 +10,10 @@ from tests.builders import drawn_records, eval_and_tune
 from suffice.errors import UsageError
 from suffice.replay.diagnose.report_data import PARTS, PartsSettings, report_parts
 from suffice.replay.run.compare import Comparison, compare
-from suffice.replay.settings import ComparisonSettings, SearchSettings
+from suffice.replay.settings import ComparisonSettings
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import QuestionRecord
-from suffice.trace.rounds.trace_set import TraceSet
+from suffice.trace.rounds.table import TraceSet
 
 
 def oslo_records(*, split: bool = True, margins: bool = True) -> list[QuestionRecord]:
@@ -31,26 +30,6 @@ def compared(traces: TraceSet, *names: str, baseline: str | None = None) -> Comp
     return compare(traces, ComparisonSettings(policies=names, resamples=20, baseline=baseline))
 
 
-def test_all_that_the_record_allows() -> None:
-    traces = to_trace_set(oslo_records())
-    comparison = compared(traces, "fixed-1", "tasr")
-    search = SearchSettings(signals=("answer_stable", "answer_token_margin"), grid=4)
-    found = report_parts(traces, comparison, PartsSettings(search=search))
-    assert found.left_out == {
-        "guarantees": "no policy replayed here carries a guarantee (suffice choose)",
-        "question types": "no question has a type",
-    }
-    assert found["search"] is not None
-    assert found["search"].settings.resamples == 20
-    assert found["diagnostics"] is not None
-    assert [*found["diagnostics"].parts] == ["tune", "eval"]
-    assert [each["policy"] for each in found["selective"]] == ["tasr"]
-    assert len(found["costs"]) == 14
-    document = json.loads(json.dumps(found.to_json(), allow_nan=False))
-    assert document["calibrators"]["signal"] == "answer_token_margin"
-    assert "naive_low" not in document["search"]["rules"][0]
-
-
 @pytest.mark.parametrize(
     ("split", "margins", "why"), [(False, True, "tune"), (True, False, "column tokens")]
 )
@@ -59,9 +38,10 @@ def test_without_splits_or_margins_the_reason_is_given(
 ) -> None:
     traces = to_trace_set(oslo_records(split=split, margins=margins))
     found = report_parts(traces, compared(traces, "fixed-1"))
-    assert (found["calibrators"], found["selective"]) == (None, ())
-    assert why in found.left_out["calibrators"]
-    assert "\n" not in found.left_out["calibrators"]
+    assert (found["calibrators"], found["sweep"], found["selective"]) == (None, None, ())
+    for part in ("calibrators", "sweep"):
+        assert why in found.left_out[part]
+        assert "\n" not in found.left_out[part]
     assert found["diagnostics"] is not None
 
 
@@ -69,7 +49,7 @@ def test_only_the_parts_asked_for() -> None:
     traces = to_trace_set(oslo_records())
     found = report_parts(traces, compared(traces, "fixed-1"), PartsSettings(parts=("costs",)))
     assert found["costs"]
-    assert (found["diagnostics"], found.left_out) == (None, {})
+    assert (found["diagnostics"], found["sweep"], found.left_out) == (None, None, {})
     with pytest.raises(UsageError, match="'cost'"):
         PartsSettings(parts=("cost",))
     assert PartsSettings().parts == PARTS

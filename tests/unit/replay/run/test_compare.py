@@ -331,25 +331,6 @@ class TestMetric:
         assert found.to_json()["frontier"]["em"] == [0.5, 1.0]
         assert "delta EM" in found.text(120)
 
-    def test_agreement_is_said_in_tables_and_json(self) -> None:
-        record = [make_record("a", ["x", "y"]), make_record("b", ["z", "z"])]
-        found = compared(to_trace_set(record), "fixed-1", rules=("answer_stable",))
-        document = json.loads(json.dumps(found.to_json(), allow_nan=False))
-        entry = document["policies"][0]
-        assert (entry["agreement"], entry["agreement_em"], entry["f1"], entry["em"]) == (
-            0.5,
-            0.5,
-            None,
-            None,
-        )
-        assert entry["delta_agreement"]["estimate"] == -0.5
-        assert document["metric"] == "agreement"
-        assert any("not with the truth" in note for note in document["notes"])
-        shown = " ".join(found.text(120).split())
-        assert "Not known without gold answers" in shown
-        assert "agr. F1" in shown
-        assert "No question has gold answers. Scores are agreement" in shown
-
     def test_what_needs_gold_answers_says_so(self) -> None:
         given = split_traces("tune", "eval")
         with pytest.raises(UsageError, match=r"oracle-em.* reads gold answers"):

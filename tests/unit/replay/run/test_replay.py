@@ -367,31 +367,6 @@ def test_any_known_cost_can_be_the_axis(name: str) -> None:
     assert oracle.frontier_gain.estimate == pytest.approx(1.0 - 0.75)
 
 
-def test_an_axis_weighs_what_a_policy_reads() -> None:
-    """Equal calls, but samples cost tokens: the same stops are worth less at equal tokens."""
-    rounds = [
-        dataclasses.replace(
-            each,
-            samples=(each.answer_text,),
-            usage=Usage(llm_calls=2, sample_calls=1, prompt_tokens=tokens, sample_prompt_tokens=50),
-        )
-        for each, tokens in zip(
-            make_record("a", ["x", "x", "y"], gold=["y"]).rounds, (100, 120, 140), strict=True
-        )
-    ]
-    record = dataclasses.replace(make_record("a", [], gold=["y"]), rounds=tuple(rounds))
-    traces = to_trace_set([record])
-    built = named_policies(traces, ["fixed-2"], ["self_consistency > 0.5 and round == 2"])
-    gains = {}
-    for name in ("rounds", "prompt_tokens"):
-        result = replay(traces, built, ReplaySettings(baseline="fixed-2", cost=name))
-        found = [each.frontier_gain for each in result.policies]
-        gains[name] = [None if each is None else each.estimate for each in found]
-    assert gains["rounds"] == [0.0, 0.0]
-    # a sample and an answer more: 150 tokens, for which fixed-3 is had, which is right
-    assert gains["prompt_tokens"] == [0.0, -1.0]
-
-
 def test_an_axis_that_is_not_recorded_is_refused() -> None:
     record = make_record("a", ["x", "y"], gold=["y"])
     short = (record.rounds[0], dataclasses.replace(record.rounds[1], usage=Usage(llm_calls=1)))
