@@ -250,7 +250,7 @@ REFUSED = {
         "--rule 'own > ?'": "--rule",
         "--family fixed --signals own": "--signals",
     },
-    "fit nothing": {"": "'tasr', 'certified'"},
+    "fit nothing": {"": "Available commands: ab-rag"},
     "fit tasr": {
         "--max-loss 0.1": "--max-loss",
         "--family fixed": "--family",
