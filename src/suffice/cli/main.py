@@ -70,6 +70,30 @@ def build_app(chosen: str = "") -> App:
     return app
 
 
+class _NoPandas:
+    """Finds no pandas."""
+
+    @staticmethod
+    def find_spec(name: str, *_: object) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError("not wanted", name=name)
+
+
+def _without_pandas() -> None:
+    """Have Arrow look for pandas now, and find none: it would load it at its first array.
+
+    That takes as long as reading most records, and no command hands a data frame on. Asked once it keeps to
+    the answer, so this is for a process that runs a command and ends.
+    """
+    sys.meta_path.insert(0, _NoPandas)
+    try:
+        import pyarrow as pa
+
+        pa.array([0])
+    finally:
+        sys.meta_path.remove(_NoPandas)
+
+
 def main(argv: Sequence[str] | None = None, *, app: App | None = None) -> int:
     """Run a command, or the one of the ``app``; the exit code."""
     words = sys.argv[1:] if argv is None else list(argv)
@@ -80,13 +104,14 @@ def main(argv: Sequence[str] | None = None, *, app: App | None = None) -> int:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     open_standard_streams()
     with ended_by_signals() as came:
-        code = _ended(lambda: _run(words, chosen, app), f"{lead}:")
+        code = _ended(lambda: _run(words, chosen, app, alone=argv is None), f"{lead}:")
     if argv is None:  # Python's own end takes a while, in which an interrupt would be a traceback
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     return 128 + came[-1] if came and code == INTERRUPTED else code
 
 
-def _run(words: Sequence[str], chosen: str, app: App | None) -> int:
+def _run(words: Sequence[str], chosen: str, app: App | None, *, alone: bool) -> int:
+    """Parse and run; ``alone``: in a process that ends with it."""
     if words[:1] == ["--version"]:
         put(f"suffice {VERSION}")
         return 0
@@ -100,6 +125,8 @@ def _run(words: Sequence[str], chosen: str, app: App | None) -> int:
             "studies.NAME, as in python -m studies.hidden_constraints --json"
         )
     one_line_warnings()
+    if alone and chosen not in ("ask", "policies") and "pandas" not in sys.modules:
+        _without_pandas()
     code = parser.run(app or build_app(chosen), [*map(_without_password, words)])
     sys.stdout.flush()
     return code

@@ -12,8 +12,8 @@ from suffice.contracts import Certainty, Completion, Generation, GenerationReque
 from suffice.costs.prices import Prices, PriceTier
 from suffice.errors import DataError, UsageError
 from suffice.live.ask import Answered, AskSettings, LiveLoop, ask
-from suffice.live.budgets import Budgets, Meter
 from suffice.live.requirements import LoopOutput, check_policy, choose_policy, has_confidence
+from suffice.live.watching import Budgets, Meter
 from suffice.loops.ranked import BudgetedSettings, CumulativeSettings
 from suffice.loops.react import ReactSettings
 from suffice.loops.steps import LoopSettings

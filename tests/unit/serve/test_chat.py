@@ -11,7 +11,7 @@ from suffice.contracts import Generation, GenerationRequest
 from suffice.costs.prices import parse_prices
 from suffice.errors import BackendError
 from suffice.live.ask import AskSettings
-from suffice.live.budgets import Budgets
+from suffice.live.watching import Budgets
 from suffice.testing.models import Failures, ScriptedModel
 from suffice.trace.rounds.reader import read_traces
 
