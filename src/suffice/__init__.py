@@ -53,11 +53,11 @@ if TYPE_CHECKING:
     from suffice.live.answering import Answered as Answered
     from suffice.live.answering import AskSettings as AskSettings
     from suffice.live.answering import ask as ask
-    from suffice.live.budgets import Budgets as Budgets
     from suffice.live.controller import Controller as Controller
     from suffice.live.loop import Loop as Loop
     from suffice.live.privacy import redact_traces as redact_traces
     from suffice.live.watch import Watch as Watch
+    from suffice.live.watching import Budgets as Budgets
     from suffice.loops.calls import AnswerSettings as AnswerSettings
     from suffice.loops.calls import answer_probe as answer_probe
     from suffice.loops.planning.agent import PlanningAgent as PlanningAgent
@@ -121,7 +121,7 @@ _HOMES = {
     "Answered": "live.answering",
     "AskSettings": "live.answering",
     "BackendError": "errors",
-    "Budgets": "live.budgets",
+    "Budgets": "live.watching",
     "ChoiceSettings": "replay.settings",
     "ComparisonSettings": "replay.settings",
     "Controller": "live.controller",

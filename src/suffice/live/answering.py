@@ -20,7 +20,6 @@ from suffice.contracts import (
     whole_text,
 )
 from suffice.errors import InternalError, SufficeError, UsageError, unknown_name
-from suffice.live.budgets import Budgets, Meter
 from suffice.live.loop import Loop
 from suffice.live.requirements import (
     ChosenPolicy,
@@ -32,7 +31,7 @@ from suffice.live.requirements import (
     differences,
     has_confidence,
 )
-from suffice.live.watching import answer_round
+from suffice.live.watching import Budgets, Meter, answer_round
 from suffice.loops.calls import put_alone, usage_sum
 from suffice.loops.ranked import BudgetedSettings, CumulativeSettings, settle_certainty
 from suffice.loops.steps import EVERYTHING, LOOPS, LoopSettings, RoundReads, Step, make_pipeline

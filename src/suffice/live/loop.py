@@ -9,12 +9,12 @@ import warnings
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal, cast
 
 from suffice.concurrency import at_once, settled
 from suffice.contracts import Action, Decision, StopPolicy, whole_text
 from suffice.errors import DataError, SufficeWarning, UsageError
-from suffice.live.watching import LiveSettings, Watching, answer_round
+from suffice.live.watching import LiveSettings, Spending, Watching, answer_round
 from suffice.policies.policy_file import PolicyFile
 from suffice.signals.signal_table import (
     GrowingRecord,
@@ -35,9 +35,6 @@ from suffice.trace.rounds.records import (
     with_draft,
     without_answer,
 )
-
-if TYPE_CHECKING:
-    from suffice.live.budgets import Spending
 
 OWN_ID = "give every question its own id, or none to have one made"
 Probe = Callable[[LoopView], "Draft | str | Awaitable[Draft | str]"]
@@ -79,8 +76,6 @@ class Loop:
         self._ticked = self._took = 0.0
         self.spending: Spending | None = None  # whoever counts what the question costs
         if settings.budgets is not None:
-            from suffice.live.budgets import Spending
-
             self.spending = Spending(settings.budgets)
         self.error: Exception | None = None  # what a later round failed with; None: nothing
         self.explored = settings.mode == "live" and watch.explores(question.id)
@@ -99,7 +94,6 @@ class Loop:
         settings = LiveSettings.of(policy, max_rounds=max_rounds, strict=strict, raises=True)
         return cls(Watching(settings=settings), question or Question(id="", text="")).begin()
 
-    # --- what is known ---------------------------------------------------------------------------
     @property
     def question(self) -> str:
         """What was asked."""
@@ -153,7 +147,6 @@ class Loop:
         """The round, from 1, whose answer is returned, see :func:`answer_round`."""
         return answer_round(self._settings.choice, self.view, self._decisions, self._signals)
 
-    # --- rounds ----------------------------------------------------------------------------------
     def observe(
         self,
         finished: Round | None = None,

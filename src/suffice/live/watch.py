@@ -14,11 +14,10 @@ from typing import Any, get_args
 from suffice._version import VERSION
 from suffice.contracts import StopPolicy
 from suffice.errors import SufficeWarning, UsageError
-from suffice.live.budgets import Budgets
 from suffice.live.loop import OWN_ID, Loop
 from suffice.live.privacy import Privacy, Texts, without_secrets
 from suffice.live.requirements import has_confidence
-from suffice.live.watching import LiveSettings, Mode, Watching, ended
+from suffice.live.watching import Budgets, LiveSettings, Mode, Watching, ended
 from suffice.options import settings_of
 from suffice.policies.policy_file import PolicyFile, policy_hash
 from suffice.scoring import AnswerChoice

@@ -20,8 +20,8 @@ from suffice.contracts import (
 from suffice.costs.prices import Prices
 from suffice.errors import BackendError, DataError, InternalError, SufficeError, UsageError
 from suffice.live.answering import DECLINED, Answered, AskSettings
-from suffice.live.budgets import Budgets
 from suffice.live.requirements import LoopOutput, check_policy
+from suffice.live.watching import Budgets
 from suffice.loops.ranked import CumulativeSettings
 from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.unfitted import FixedPolicy

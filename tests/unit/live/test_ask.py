@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from suffice.contracts import Certainty, Clusters, Completion, Generation, GenerationRequest
+from suffice.contracts import Certainty, Completion, Generation, GenerationRequest
 from suffice.costs.prices import Prices, PriceTier
 from suffice.errors import DataError, UsageError
 from suffice.live.answering import Answered, AskSettings, LiveLoop, ask
-from suffice.live.budgets import Budgets, Meter
 from suffice.live.requirements import LoopOutput, check_policy, choose_policy, has_confidence
+from suffice.live.watching import Budgets, Meter
 from suffice.loops.ranked import BudgetedSettings, CumulativeSettings
 from suffice.loops.react import ReactSettings
 from suffice.loops.steps import LoopSettings
 from suffice.policies.ab_rag.policy import ABRagPolicy
 from suffice.policies.gate.gate_settings import GateCosts, GateSettings, RiskModel
 from suffice.policies.gate.policy import GatePolicy
-from suffice.policies.micp.policy import MiCPPolicy
+from suffice.policies.micp.policy import Clusters, MiCPPolicy
 from suffice.policies.micp.relevance_filter import RelevanceFilter
 from suffice.policies.policy_file import save_policy
 from suffice.policies.rules.policy import RulePolicy
@@ -99,16 +99,6 @@ def test_a_method_that_needs_no_fitting_reads_what_the_model_gives(
     policy = chosen.for_model(certainty)
     assert policy.kind == "ab-rag"
     assert policy.signals[0] == certainty
-
-
-def test_as_many_samples_as_the_policy_was_fitted_on() -> None:
-    fifths = tuple(n / 5 for n in range(1, 6))
-    assert ABRagPolicy(weights={"self_consistency": 1.0}, levels=fifths).needs.samples == 5
-    assert ABRagPolicy(weights={"self_consistency": 1.0}).needs.samples == 3
-    assert ABRagPolicy.published("self_consistency").needs.samples == 3
-    assert ABRagPolicy.published("token_probability").needs.samples == 0
-    assert RulePolicy(rule="self_consistency > 0.5").needs.samples == 3
-    assert FixedPolicy(2).needs.samples == 0
 
 
 # --- the loop it gets ---------------------------------------------------------------------------

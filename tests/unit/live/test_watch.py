@@ -16,9 +16,9 @@ import pytest
 
 from suffice.costs.prices import Prices
 from suffice.errors import DataError, SufficeWarning, UsageError
-from suffice.live.budgets import Budgets
 from suffice.live.loop import Loop
 from suffice.live.watch import Watch
+from suffice.live.watching import Budgets
 from suffice.policies.ab_rag.policy import ABRagPolicy
 from suffice.policies.policy_file import policy_hash, save_policy
 from suffice.policies.rules.policy import RulePolicy

@@ -11,7 +11,7 @@ from suffice.contracts import Generation, GenerationRequest
 from suffice.costs.prices import parse_prices
 from suffice.errors import BackendError
 from suffice.live.answering import AskSettings
-from suffice.live.budgets import Budgets
+from suffice.live.watching import Budgets
 from suffice.testing.models import Failures, ScriptedModel
 from suffice.trace.rounds.reader import read_traces
 
@@ -105,7 +105,7 @@ IMAGE = [{"role": "user", "content": [{"type": "image_url"}]}]
         ({"n": 2}, 400, "n"),
         ({"tools": [{"type": "function"}]}, 400, "tools"),
         ({"web_search_options": {}}, 400, "web_search_options"),
-        ({"response_format": {"type": "json_object"}}, 400, "response_format.type"),
+        ({"response_format": {"type": "json_object"}}, 400, "response_format"),
         ({"messages": []}, 400, "messages"),
         ({"messages": [{"role": "system", "content": "Be kind."}]}, 400, None),
         ({"messages": [{"role": "user", "content": " "}]}, 400, "messages"),
@@ -174,6 +174,19 @@ def test_a_question_is_understood_by_what_was_said_before(stated: str, tmp_path:
     assert [one.usage.llm_calls for one in plain.rounds] == [0, 1]
     assert [one.usage.llm_calls for one in recorded.rounds] == [1, 1]
     assert recorded.rounds[0].usage.latency_s is not None
+
+
+def test_models_are_policies() -> None:
+    with client(service()) as asked:
+        listed = asked.get("/v1/models").json()
+        one = asked.get("/v1/models/suffice/two").json()
+        none = asked.get("/v1/models/suffice/twoo")
+        lost = asked.get("/v1/completions")
+    assert [model["id"] for model in listed["data"]] == ["suffice/two", "suffice/stable"]
+    assert one == listed["data"][0]
+    assert none.status_code == 404
+    assert none.json()["error"]["code"] == "model_not_found"
+    assert (lost.status_code, lost.json()["error"]["type"]) == (404, "invalid_request_error")
 
 
 def test_a_model_that_fails_is_a_bad_gateway_until_a_round_was_answered() -> None:

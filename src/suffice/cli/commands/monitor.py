@@ -10,7 +10,6 @@ from typing import Annotated
 
 from suffice.cli.output import INTERRUPTED, Form, print_result, put, say
 from suffice.cli.parser import command
-from suffice.cli.shared_options import Traces
 from suffice.errors import BackendError, DataError
 from suffice.monitor.following import AlarmLog, Following, WebHook
 from suffice.monitor.production import Production, ProductionSettings

@@ -13,15 +13,15 @@ from tests.stop_rag_traces import stop_rag_records
 
 from suffice.errors import UsageError
 from suffice.measures.measures import Measures
-from suffice.policies.file import load_policy, policy_hash, save_policy
 from suffice.policies.method import FitRun
+from suffice.policies.policy_file import load_policy, policy_hash, save_policy
 from suffice.policies.stop_rag.fit import fit_stop_rag
-from suffice.policies.stop_rag.settings import StopRAGSettings
+from suffice.policies.stop_rag.stop_rag_settings import StopRAGSettings
 from suffice.policies.stop_rag.training import TrainingProgress
-from suffice.signals.table import first_stops
+from suffice.signals.signal_table import first_stops
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import Gold
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 QUICK = StopRAGSettings(features="signals", min_steps=20, epochs=0.1)
 

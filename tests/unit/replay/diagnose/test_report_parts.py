@@ -13,7 +13,7 @@ from suffice.replay.run.compare import Comparison, compare
 from suffice.replay.settings import ComparisonSettings
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import QuestionRecord
-from suffice.trace.rounds.table import TraceSet
+from suffice.trace.rounds.trace_set import TraceSet
 
 
 def oslo_records(*, split: bool = True, margins: bool = True) -> list[QuestionRecord]:
