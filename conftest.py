@@ -39,25 +39,15 @@ settings.load_profile("everyday")
 # The files that take longest, the longest first: of several processes none is left with a long one at
 # the end. All others follow in the usual order.
 LONGEST = (
-    "unit/policies/stop_rag/test_learning.py",
     "browser/test_report.py",
     "unit/llm/test_embedded.py",
     "unit/replay/choose/test_families.py",
+    "browser/test_viewer.py",
+    "docs/test_docs.py",
+    "architecture/test_environments.py",
     "e2e/test_budgeted.py",
     "e2e/test_model_signals.py",
-    "property/test_replay_equals_live.py",
-    "statistical/test_micp_guarantee.py",
-    "reference/test_search_reference.py",
-    "unit/retrieval/dense/test_onnx_encoder.py",
-    "browser/test_answer_sets.py",
-    "e2e/test_cli.py",
-    "unit/llm/test_embedding_endpoint.py",
-    "unit/llm/test_embedded_reranker.py",
-    "unit/cli/commands/test_choosing.py",
-    "../studies/tests/test_hidden_constraints_command.py",
-    "property/test_micp_properties.py",
-    "unit/cli/commands/test_follow_up.py",
-    "unit/cli/commands/test_micp.py",
+    "faults/test_choice_folder.py",
 )
 ORDER = {
     (Path(__file__).parent / "tests" / name).resolve(): place for place, name in enumerate(LONGEST)
