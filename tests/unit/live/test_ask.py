@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from suffice.contracts import Certainty, Completion, Generation, GenerationRequest
+from suffice.contracts import Certainty, Clusters, Completion, Generation, GenerationRequest
 from suffice.costs.prices import Prices, PriceTier
 from suffice.errors import DataError, UsageError
 from suffice.live.answering import Answered, AskSettings, LiveLoop, ask
@@ -20,7 +20,7 @@ from suffice.loops.steps import LoopSettings
 from suffice.policies.ab_rag.policy import ABRagPolicy
 from suffice.policies.gate.gate_settings import GateCosts, GateSettings, RiskModel
 from suffice.policies.gate.policy import GatePolicy
-from suffice.policies.micp.policy import Clusters, MiCPPolicy
+from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.micp.relevance_filter import RelevanceFilter
 from suffice.policies.policy_file import save_policy
 from suffice.policies.rules.policy import RulePolicy

@@ -7,17 +7,19 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.maps import at
 
 from suffice.errors import UsageError
-from suffice.replay.diagnose.diagnosis import SelectiveSettings, selective, selective_prediction
+from suffice.replay.diagnose.diagnosis import selective, selective_prediction
 from suffice.replay.diagnose.reliability import wilson
 from suffice.replay.run.compare import Comparison, compare
-from suffice.replay.settings import ComparisonSettings
+from suffice.replay.settings import ComparisonSettings, DiagnosisSettings, DiagnosticsSettings
 from suffice.results.as_json import as_json
+from suffice.stats.auroc import auroc
 from suffice.testing.traces import make_record, to_trace_set
 
 RULE = "answer_stable and calibrated(answer_token_margin) > 0.2"
-FEW = SelectiveSettings(resamples=30)
+FEW = DiagnosisSettings(signals=DiagnosticsSettings(resamples=30))
 NAN = float("nan")
 
 
@@ -102,6 +104,40 @@ def test_only_policies_with_a_confidence_and_their_auroc_in_replay() -> None:
     assert result["answers"]["f1"].estimate == pytest.approx(rule.f1)
 
 
+def test_the_confidence_of_a_rule_is_its_calibrated_value_at_the_stop() -> None:
+    found = comparison()
+    rule = found.result.policies[1]
+    assert rule.confidence is not None
+    for number, record in enumerate(found.traces.records()):
+        stop = int(rule.stops[number])
+        tokens = record.rounds[stop - 1].tokens or ()
+        margin = tokens[-1].top[0].logprob - tokens[-1].top[1].logprob
+        calibrators = getattr(rule.policy, "calibrators")  # noqa: B009 - only rules have them
+        expected = at(calibrators["answer_token_margin"], stop, margin)
+        assert rule.confidence[number] == pytest.approx(expected, nan_ok=True)
+
+
+def test_a_named_signal_serves_every_policy() -> None:
+    found = comparison()
+    settings = replace(FEW, confidence="answer_token_margin")
+    results = selective_prediction(found.traces, found.result, settings)
+    assert [each["policy"] for each in results] == [each.name for each in found.result.policies]
+    assert {each["confidence"] for each in results} == {"answer_token_margin"}
+    with pytest.raises(UsageError, match="unknown signal"):
+        selective_prediction(found.traces, found.result, replace(FEW, confidence="nothing"))
+    turned = selective_prediction(found.traces, found.result, replace(FEW, confidence="abstained"))
+    at = found.result.policies[0].stops - 1
+    em, abstained = [], []
+    for number, record in enumerate(found.traces.records()):
+        if record.gold.answers:
+            answer = record.rounds[at[number]].answer
+            em.append(answer == "Oslo")
+            abstained.append(answer == "unknown")
+    expected = auroc(-np.array(abstained, float), np.array(em))
+    assert turned[0]["auroc"].estimate == pytest.approx(expected)
+    assert turned[0]["abstentions"]["count"] == sum(abstained) > 0
+
+
 def test_other_traces_and_unlabelled_ones() -> None:
     found = comparison()
     with pytest.raises(UsageError, match="replayed"):
@@ -111,4 +147,4 @@ def test_other_traces_and_unlabelled_ones() -> None:
     settings = replace(FEW, confidence="abstained")
     assert selective_prediction(nothing.traces, nothing.result, settings) == ()
     with pytest.raises(UsageError, match="finite"):
-        SelectiveSettings(threshold=NAN)
+        DiagnosisSettings(threshold=NAN)
