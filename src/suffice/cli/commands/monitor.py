@@ -18,6 +18,7 @@ from suffice.policies.policy_file import load_policy
 from suffice.trace.engines import as_place
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.store import store_at
+from suffice.trace.stored_file import EXAMPLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +69,8 @@ def monitor(
     stopping saves. All of it may be looked at as often as one likes.
     """
     file, root = load_policy(policy), as_place(traces)
+    if traces == EXAMPLE.stem and not root.exists():
+        root = EXAMPLE
     if not root.exists() and store_at(root) is None and not options.follow:
         raise DataError("no such file or directory; --follow waits for it", file=traces)
     past = None if options.reference is None else read_traces(options.reference)
