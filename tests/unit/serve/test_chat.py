@@ -105,7 +105,7 @@ IMAGE = [{"role": "user", "content": [{"type": "image_url"}]}]
         ({"n": 2}, 400, "n"),
         ({"tools": [{"type": "function"}]}, 400, "tools"),
         ({"web_search_options": {}}, 400, "web_search_options"),
-        ({"response_format": {"type": "json_object"}}, 400, "response_format"),
+        ({"response_format": {"type": "json_object"}}, 400, "response_format.type"),
         ({"messages": []}, 400, "messages"),
         ({"messages": [{"role": "system", "content": "Be kind."}]}, 400, None),
         ({"messages": [{"role": "user", "content": " "}]}, 400, "messages"),

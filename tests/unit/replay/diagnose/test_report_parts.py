@@ -38,10 +38,9 @@ def test_without_splits_or_margins_the_reason_is_given(
 ) -> None:
     traces = to_trace_set(oslo_records(split=split, margins=margins))
     found = report_parts(traces, compared(traces, "fixed-1"))
-    assert (found["calibrators"], found["sweep"], found["selective"]) == (None, None, ())
-    for part in ("calibrators", "sweep"):
-        assert why in found.left_out[part]
-        assert "\n" not in found.left_out[part]
+    assert (found["calibrators"], found["selective"]) == (None, ())
+    assert why in found.left_out["calibrators"]
+    assert "\n" not in found.left_out["calibrators"]
     assert found["diagnostics"] is not None
 
 
@@ -49,7 +48,7 @@ def test_only_the_parts_asked_for() -> None:
     traces = to_trace_set(oslo_records())
     found = report_parts(traces, compared(traces, "fixed-1"), PartsSettings(parts=("costs",)))
     assert found["costs"]
-    assert (found["diagnostics"], found["sweep"], found.left_out) == (None, None, {})
+    assert (found["diagnostics"], found.left_out) == (None, {})
     with pytest.raises(UsageError, match="'cost'"):
         PartsSettings(parts=("cost",))
     assert PartsSettings().parts == PARTS
