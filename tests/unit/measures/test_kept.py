@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from suffice.cli.main import main
 from suffice.measures import measures, shards
 from suffice.measures.measures import Measures
 from suffice.measures.scores import MeasuredShard
@@ -127,15 +125,3 @@ def test_where_nothing_can_be_written_the_cache_is(
     measured.clear()
     assert_alike(first, values(record))
     assert bool(measured) is (place == "nowhere")
-
-
-def test_measure_measures_everything(
-    record: Path, measured: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["measure", str(record), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["questions"], told["rounds"]) == (30, 90)
-    assert Path(told["kept"]).is_dir()
-    measured.clear()
-    values(record)
-    assert not measured

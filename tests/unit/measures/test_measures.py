@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from suffice.contracts import Absence, Charge
 from suffice.errors import UsageError
 from suffice.measures.measures import Measures
-from suffice.signals.registry import SIGNALS
+from suffice.signals.registry import SIGNALS, SignalSpec
 from suffice.testing.traces import make_record, random_records, to_trace_set
 from suffice.trace.rounds.records import LoopView, Round
 
@@ -40,19 +39,9 @@ def test_a_signal_is_refused_where_a_part_lacks_its_input() -> None:
 
 @dataclass
 class Lengths:
-    """A signal of somebody else, not hashable."""
+    """How long an answer is; not hashable."""
 
     calls: int = 0
-    name: str = "length"
-    needs: tuple[str, ...] = ()
-    reads: tuple[str, ...] = ()
-    absences: tuple[Absence, ...] = ()
-    instead: str = ""
-    own_settings: bool = False
-    recorded_only: bool = False
-    answers: bool = True
-    charges: tuple[Charge, ...] = ()
-    asks: str = ""
 
     def __call__(self, view: LoopView) -> float:
         self.calls += 1
@@ -60,12 +49,13 @@ class Lengths:
 
 
 def test_a_signal_that_cannot_be_compared_is_told_by_identity(measures: Measures) -> None:
-    one, other = Lengths(), Lengths()
+    counts = Lengths(), Lengths()
+    one, other = (SignalSpec(name="length", summary="", compute=each) for each in counts)
     for _ in range(2):
         measures.only_split("eval").signals([one])
         measures.signals([one])
     measures.signals([other])
-    assert (one.calls, other.calls) == (36, 36)
+    assert [each.calls for each in counts] == [36, 36]
 
 
 def test_of_two_signals_with_one_name_each_keeps_its_meaning(measures: Measures) -> None:
