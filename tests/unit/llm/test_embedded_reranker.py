@@ -190,27 +190,3 @@ def test_a_closed_one_says_so(file: Path) -> None:
     reranker.close()
     with pytest.raises(UsageError, match="is closed"):
         reranker.rerank(QUERY, PASSAGES)
-
-
-@pytest.mark.parametrize(
-    ("reply", "message"),
-    [
-        ({"results": [{"index": 0, "relevance_score": 1.0}]}, "no score for every passage"),
-        ({"error": {"message": "no slot"}}, "refused: no slot"),
-        ({"error": "broken"}, "refused: broken"),
-        (None, "no score for every passage"),
-        (RuntimeError("lost"), "failed: lost"),
-    ],
-)
-def test_odd_replies_are_backend_errors(
-    reranker: EmbeddedReranker, monkeypatch: pytest.MonkeyPatch, reply: Any, message: str
-) -> None:
-    class Odd:
-        def handle_rerank(self, _: Any) -> Any:
-            if isinstance(reply, Exception):
-                raise reply
-            return reply
-
-    monkeypatch.setattr(reranker, "_server", Odd())
-    with pytest.raises(BackendError, match=message):
-        reranker.rerank(QUERY, PASSAGES)

@@ -13,10 +13,11 @@ from dataclasses import replace
 from email.utils import formatdate
 
 import pytest
-from tests.faulty_server import ABSURD_USAGE, FAULTS, Amounts, FaultyServer, Misbehaviour
+from tests.faulty_server import ABSURD_USAGE, FAULTS, REDIRECT, Amounts, FaultyServer, Misbehaviour
 
 from suffice.concurrency import Aside
 from suffice.contracts import Generation, GenerationRequest, Message
+from suffice.errors import BackendError, UsageError
 from suffice.llm.endpoint import Endpoint, EndpointEncoder, OpenAISettings
 from suffice.llm.openai_compatible import OpenAICompatibleModel
 from suffice.llm.wire import BrokenReply, NoReply
@@ -70,6 +71,14 @@ def test_vectors_are_tried_for_again(fault: str) -> None:
     with planned(fault) as server, EndpointEncoder(server.url, "m", server=settings()) as encoder:
         assert encoder.encode(["a", "b"]).shape == (2, 8)
     assert server.calls[fault] == 1
+
+
+def test_a_list_of_models_is_tried_for_again() -> None:
+    with (
+        planned("html", "error", listing=True) as server,
+        OpenAICompatibleModel(server.url, settings=settings()) as model,
+    ):
+        assert model.name == "only"
 
 
 @pytest.mark.parametrize(
@@ -129,6 +138,13 @@ def test_null_after_other_failures_is_not_believed() -> None:
         assert all(completion.text for completion in model.generate(SAMPLES).completions)
 
 
+def test_no_key_is_told() -> None:
+    with planned("echo_key") as server, pytest.raises(BackendError) as caught:
+        ask(server, max_retries=0)
+    assert "Authorization: Bearer [struck]" in str(caught.value)
+    assert KEY not in repr(caught.value)
+
+
 @pytest.mark.parametrize("as_date", [False, True])
 def test_a_pause_of_days_is_told(as_date: bool) -> None:
     said = formatdate(time.time() + 172800, usegmt=True) if as_date else "172800"
@@ -142,6 +158,14 @@ def test_a_pause_of_days_is_told(as_date: bool) -> None:
     until = caught.value.until
     assert until is not None
     assert abs(until.timestamp() - time.time() - 172800) < 60
+
+
+def test_a_redirect_is_not_followed() -> None:
+    with (
+        planned(*[REDIRECT] * 7) as server,  # a slow machine may be late for the first
+        pytest.raises(UsageError, match="redirects to 'http://elsewhere"),
+    ):
+        ask(server)
 
 
 @pytest.mark.parametrize("fault", ["hang", "busy_for"])

@@ -8,15 +8,7 @@ import pytest
 
 from suffice.contracts import MAX_REPLY_LETTERS, Completion, GenerationRequest, Message
 from suffice.errors import BackendError, UsageError
-from suffice.llm.wire import (
-    Counts,
-    EventReply,
-    check_request,
-    counts,
-    joined_events,
-    parse_completions,
-    request_body,
-)
+from suffice.llm.wire import EventReply, check_request, joined_events, parse_completions
 from suffice.trace.rounds.records import Token, TopToken
 
 
@@ -25,23 +17,18 @@ def parse(choice: dict[str, Any], top: int = 5) -> Completion:
     return completion
 
 
+def token(text: str, logprob: float | None, **top: float | None) -> dict[str, Any]:
+    """A token as chats have it."""
+    others = [{"token": name, "logprob": value} for name, value in top.items()]
+    return {"token": text, "logprob": logprob, "top_logprobs": others}
+
+
 def test_chat_logprobs_sorted_and_cut() -> None:
+    content = [token("Hi", -0.5, Ho=-2.0, Hi=-0.5, Ha=-1.0, No=None)]
     choice = {
         "message": {"content": "Hi"},
         "finish_reason": "stop",
-        "logprobs": {
-            "content": [
-                {
-                    "token": "Hi",
-                    "logprob": -0.5,
-                    "top_logprobs": [
-                        {"token": "Ho", "logprob": -2.0},
-                        {"token": "Hi", "logprob": -0.5},
-                        {"token": "Ha", "logprob": -1.0},
-                    ],
-                }
-            ]
-        },
+        "logprobs": {"content": content},
     }
     assert parse(choice, top=2) == Completion(
         text="Hi",
@@ -51,17 +38,13 @@ def test_chat_logprobs_sorted_and_cut() -> None:
 
 
 def test_legacy_logprobs() -> None:
-    choice = {
-        "text": " a b",
-        "finish_reason": "length",
-        "logprobs": {
-            "tokens": [" a", " b"],
-            "token_logprobs": [-0.25, -1.5],
-            "top_logprobs": [{" x": -2.0, " a": -0.25}, None],
-            "text_offset": [0, 2],
-        },
+    logprobs = {
+        "tokens": [" a", " b"],
+        "token_logprobs": [-0.25, -1.5],
+        "top_logprobs": [{" x": -2.0, " a": -0.25}, None],
+        "text_offset": [0, 2],
     }
-    assert parse(choice).tokens == (
+    assert parse({"text": " a b", "finish_reason": "length", "logprobs": logprobs}).tokens == (
         Token(" a", -0.25, (TopToken(" a", -0.25), TopToken(" x", -2.0))),
         Token(" b", -1.5),
     )
@@ -70,10 +53,7 @@ def test_legacy_logprobs() -> None:
 @pytest.mark.parametrize(
     "logprobs",
     [
-        None,
-        {},
-        {"content": None},
-        {"content": [{"token": "a", "logprob": None, "top_logprobs": []}]},
+        *(None, {}, {"content": None}, {"content": [token("a", None)]}),
         {"tokens": ["a"], "token_logprobs": [None], "top_logprobs": None},
     ],
 )
@@ -81,38 +61,22 @@ def test_missing_logprobs_leave_tokens_unknown(logprobs: object) -> None:
     assert parse({"text": "a", "logprobs": logprobs}) == Completion(text="a")
 
 
-def test_a_null_alternative_is_left_out() -> None:
-    entry = {
-        "token": "a",
-        "logprob": -0.1,
-        "top_logprobs": [{"token": "z", "logprob": None}, {"token": "a", "logprob": -0.1}],
-    }
-    assert parse({"text": "a", "logprobs": {"content": [entry]}}).tokens == (
-        Token("a", -0.1, (TopToken("a", -0.1),)),
-    )
-
-
-@pytest.mark.parametrize("value", ["NaN", "Infinity", '"-1"', "true"])
+@pytest.mark.parametrize("value", [math.nan, math.inf, "-1"])
 @pytest.mark.parametrize("place", ["chosen", "top", "legacy"])
-def test_a_logprob_that_is_none_names_server_and_token(value: str, place: str) -> None:
-    bad = json.loads(value)
-    if value == "true":
-        bad = float("nan")
-    top = [{"token": "tok", "logprob": bad if place == "top" else -1.0}]
-    content = {"token": "tok", "logprob": bad if place == "chosen" else -1.0, "top_logprobs": top}
-    logprobs: dict[str, Any] = {"content": [content]}
-    if place == "legacy":
-        logprobs = {"tokens": ["tok"], "token_logprobs": [bad], "top_logprobs": None}
+def test_a_logprob_that_is_none_names_server_and_token(value: Any, place: str) -> None:
+    places: dict[str, dict[str, Any]] = {
+        "chosen": {"content": [token("tok", value, tok=-1.0)]},
+        "top": {"content": [token("tok", -1.0, tok=value)]},
+        "legacy": {"tokens": ["tok"], "token_logprobs": [value], "top_logprobs": None},
+    }
     with pytest.raises(BackendError, match=r"http://x .*'tok'"):
-        parse({"text": "tok", "logprobs": logprobs})
+        parse({"text": "tok", "logprobs": places[place]})
 
 
 def test_minus_infinity_and_what_float32_cannot_hold_mean_probability_zero() -> None:
     for value in (-math.inf, -1e300):
-        content = [{"token": "a", "logprob": value, "top_logprobs": []}]
-        assert parse({"text": "a", "logprobs": {"content": content}}).tokens == (
-            Token("a", -math.inf),
-        )
+        found = parse({"text": "a", "logprobs": {"content": [token("a", value)]}})
+        assert found.tokens == (Token("a", -math.inf),)
 
 
 @pytest.mark.parametrize(
@@ -131,29 +95,6 @@ def test_choices_come_in_the_order_of_their_index() -> None:
     payload = {"choices": [{"text": "b", "index": 1}, {"text": "a", "index": 0}]}
     found = parse_completions(payload, top_logprobs=0, source="s")
     assert [completion.text for completion in found] == ["a", "b"]
-
-
-def test_counts() -> None:
-    usage = {
-        "prompt_tokens": 7,
-        "completion_tokens": 2,
-        "prompt_tokens_details": {"cached_tokens": 5},
-    }
-    assert counts({"usage": usage}) == Counts(prompt=7, cached=5, completion=2)
-    assert counts({"usage": {"prompt_tokens": 7, "prompt_tokens_details": None}}) == Counts(
-        prompt=7
-    )
-    assert counts({"usage": None}) == counts([]) == Counts()
-    assert counts({"usage": {"prompt_tokens": -1, "completion_tokens": True}}) == Counts()
-
-
-def test_the_body_of_a_completion() -> None:
-    common = {"temperature": 0.5, "top_p": 0.9, "max_tokens": 3, "n": 2, "seed": 4, "stop": ["x"]}
-    request = GenerationRequest(
-        prompt="p", temperature=0.5, top_p=0.9, max_tokens=3, n=2, seed=4, stop=("x",),
-        top_logprobs=5,
-    )  # fmt: skip
-    assert request_body(request) == common | {"prompt": "p", "logprobs": 5}
 
 
 @pytest.mark.parametrize(
@@ -177,22 +118,6 @@ def test_requests_no_server_understands_are_refused(
 
 
 SCHEMA = {"type": "object", "properties": {"z": {"type": "string"}, "a": {"enum": ["é", None]}}}
-
-
-def test_a_schema_is_put_as_each_interface_has_it() -> None:
-    plain = request_body(GenerationRequest(prompt="Hi", json_schema=SCHEMA))
-    assert plain["json_schema"].pop("x-guidance")["whitespace_flexible"] is False
-    assert plain["json_schema"] == SCHEMA
-    assert "response_format" not in plain
-    assert "json_schema" not in request_body(GenerationRequest(prompt="Hi"))
-    chat = request_body(
-        GenerationRequest(prompt=(Message(role="user", content="Hi"),), json_schema=SCHEMA)
-    )
-    assert chat["response_format"] == {
-        "type": "json_schema",
-        "json_schema": {"name": "reply", "schema": SCHEMA, "strict": True},
-    }
-    assert "json_schema" not in chat
 
 
 LOOP: dict[str, Any] = {}

@@ -9,7 +9,7 @@ import pytest
 
 from suffice.errors import UsageError
 from suffice.measures.measures import Measures
-from suffice.signals.registry import SIGNALS, SignalSpec
+from suffice.signals.known_signals import SIGNALS, SignalSpec
 from suffice.testing.traces import make_record, random_records, to_trace_set
 from suffice.trace.rounds.records import LoopView, Round
 

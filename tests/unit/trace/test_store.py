@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import multiprocessing
 import os
@@ -14,7 +13,6 @@ import sys
 import textwrap
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -40,7 +38,7 @@ from suffice.trace.rounds.records import (
     as_document,
 )
 from suffice.trace.rounds.writer import write_traces
-from suffice.trace.store import Store, store_place
+from suffice.trace.store import Store
 
 RICH = Round(
     answer="Skien",
@@ -92,20 +90,6 @@ def test_a_round_comes_back_bit_for_bit(place: str) -> None:
     assert first.answer == "Oslo"
 
 
-def test_a_folder_holds_its_store_and_every_command_reads_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    record(tmp_path / "live")
-    assert [one.name for one in (tmp_path / "live").iterdir()] == ["record.db"]
-    for words in (["traces", "info"], ["traces", "validate"]):
-        assert main([*words, str(tmp_path / "live")]) == 0
-    told = capsys.readouterr().out
-    assert "questions                   3" in told
-    traces = suffice.read_traces(tmp_path / "live")
-    assert traces.question_ids == ("q0", "q1", "q2")
-    assert main(["replay", str(tmp_path / "live"), "--metric", "agreement", "--json"]) == 0
-
-
 @pytest.mark.parametrize("durable", [False, True])
 def test_a_round_is_committed_before_the_decision(file: Path, *, durable: bool) -> None:
     with Watch(record=file, durable=durable) as watch, watch.question("?") as loop:
@@ -145,35 +129,6 @@ def test_what_never_ended_is_read_once_its_process_is_gone(place: str) -> None:
 
 
 # --- many at once -------------------------------------------------------------------------------------
-def test_threads_and_tasks_lose_nothing(place: str) -> None:
-    with Watch(record=place, max_rounds=3) as watch:
-
-        def one(number: int) -> str:
-            with watch.question("?", question_id=f"q{number}") as loop:
-                while not loop.done:
-                    loop.observe(answer=f"{number}")
-            return loop.question_id
-
-        async def many() -> None:
-            async def task() -> None:
-                async with watch.question("?") as loop:
-                    while not loop.done:
-                        await asyncio.sleep(0)
-                        loop.observe(answer="Oslo")
-
-            await asyncio.gather(*(task() for _ in range(200)))
-
-        with ThreadPoolExecutor(64) as pool:
-            names = list(pool.map(one, range(64)))
-            pool.submit(asyncio.run, many()).result()
-    assert len(set(names)) == 64
-    found = kept(place)
-    assert len(found) == 264
-    for number, name in enumerate(names):
-        assert [held.answer for held in found[name].rounds] == [f"{number}"] * 3
-    assert watch.counts.lost_rounds == 0
-
-
 def _child(file: str, name: str) -> None:
     record(file, 10, name=name)
 
@@ -291,13 +246,6 @@ def test_a_damaged_store_is_read_or_refused_with_its_name(
     assert all(str(damaged) in said for said in refused)
 
 
-@pytest.mark.parametrize("name", ["r.parquet", "notes.txt"])
-def test_a_place_that_is_no_database_is_refused_with_one(tmp_path: Path, name: str) -> None:
-    (tmp_path / name).write_text("x")
-    with pytest.raises(UsageError, match=r"\.db"):
-        store_place(tmp_path / name)
-
-
 def test_a_folder_with_another_record_is_refused(tmp_path: Path) -> None:
     write_traces([make_record("q", ["Oslo"])], tmp_path / "live")
     with pytest.raises(UsageError, match="another record"):
@@ -339,27 +287,6 @@ def test_a_lock_that_is_held_too_long_is_told_with_the_file(
 
 
 # --- places that refuse -----------------------------------------------------------------------------------
-def test_a_disk_that_fills_between_two_rounds_loses_nothing_once_there_is_room(file: Path) -> None:
-    watch = Watch(record=file)
-    with watch.question("?", question_id="q") as loop:
-        loop.observe(answer="Oslo")
-        (pages,) = watch._watching.writer._store.engine.connection.execute(  # type: ignore[union-attr, misc]
-            "PRAGMA max_page_count = 1"
-        ).fetchone()
-        loop.observe(answer="Bergen " * 20_000)
-        assert not loop.kept()
-        with pytest.warns(SufficeWarning, match="full"):
-            watch._watching.complain()
-        assert watch.failing
-        watch._watching.writer._store.engine.connection.execute(  # type: ignore[union-attr]
-            f"PRAGMA max_page_count = {pages + 10_000}"
-        )
-        loop.observe(answer="Skien")
-    watch.close()
-    assert watch.counts.lost_rounds == 0
-    assert [held.answer_text[:6] for held in kept(file)["q"].rounds] == ["Oslo", "Bergen", "Skien"]
-
-
 # --- labels, export, import ---------------------------------------------------------------------------------
 def test_a_file_of_labels_goes_into_the_store_once(place: str, tmp_path: Path) -> None:
     record(place)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import os
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,8 @@ from hypothesis import strategies as st
 from tests.builders import keep
 from tests.properties import examples
 
-from suffice.errors import BackendError, DataError, UsageError
+import suffice
+from suffice.errors import DataError, UsageError
 from suffice.testing.traces import make_record
 from suffice.trace.rounds.derive import (
     TraceFilter,
@@ -27,7 +27,7 @@ from suffice.trace.rounds.derive import (
     parse_splits,
     split_traces,
 )
-from suffice.trace.rounds.reader import inspect_traces, pool_traces, read_traces
+from suffice.trace.rounds.reader import inspect_traces, read_traces
 from suffice.trace.rounds.records import QuestionRecord, Round
 from suffice.trace.rounds.writer import question_writer, write_traces
 
@@ -68,56 +68,41 @@ def folder(tmp_path: Path) -> Path:
 
 def content(path: Path) -> Any:
     traces = read_traces(path, keep_unknown=True)
-    return (
-        traces.table.drop_columns(["split"]).to_pylist(),
-        traces.closed_book.drop_columns(["split"]).to_pylist(),
-    )
+    return [t.drop_columns(["split"]).to_pylist() for t in (traces.table, traces.closed_book)]
 
 
 @pytest.mark.parametrize("out", ["new", "new.parquet"])
 def test_a_split_is_drawn_by_the_seed_and_all_else_stays(
     folder: Path, tmp_path: Path, out: str
 ) -> None:
-    written = split_traces(folder, tmp_path / out, {"tune": 0.4, "eval": 0.6}, seed=7)
+    shares = {"tune": 0.4, "eval": 0.6}
+    written = split_traces(folder, tmp_path / out, shares, seed=7)
     assert (written.questions, written.rounds, written.failures) == (5, 12, 1)
-    assert written.splits == {"tune": 2, "eval": 3}
     traces = read_traces(tmp_path / out)
-    assert traces.splits == {"eval": 3, "tune": 2}
+    assert traces.splits == written.splits == {"eval": 3, "tune": 2}
     assert content(tmp_path / out) == content(folder)
     assert traces.origin.failures == 1
-    assert traces.origin.run["splits"] == {"tune": 0.4, "eval": 0.6}
-    assert traces.origin.run["model"] == "m"
+    assert (traces.origin.run["splits"], traces.origin.run["model"]) == (shares, "m")
     (step,) = traces.origin.run["derived"]
     assert (step["by"], step["seed"]) == ("split", 7)
     (part, *_) = inspect_traces(tmp_path / out, kept=()).parts
     assert part.stored.metadata[b"mine"] == b"kept"
-    split_traces(folder, tmp_path / f"again-{out}", {"tune": 0.4, "eval": 0.6}, seed=7)
+    split_traces(folder, tmp_path / f"again-{out}", shares, seed=7)
     again = read_traces(tmp_path / f"again-{out}")
     assert again.of_questions("split") == traces.of_questions("split")
 
 
 def test_a_split_holds_its_shares_of_every_type(tmp_path: Path) -> None:
     typed = [
-        dataclasses.replace(
-            record, question=dataclasses.replace(record.question, type="ab"[number % 2])
-        )
+        replace(record, question=replace(record.question, type="ab"[number % 2]))
         for number, record in enumerate(records("q", 80))
     ]
     write_traces(typed, tmp_path / "t.parquet")
     split_traces(tmp_path / "t.parquet", tmp_path / "s.parquet", {"tune": 0.5, "eval": 0.5})
     traces = read_traces(tmp_path / "s.parquet")
-    pairs = Counter(
-        zip(traces.of_questions("question_type"), traces.of_questions("split"), strict=True)
-    )
+    names = ("question_type", "split")
+    pairs = Counter(zip(*map(traces.of_questions, names), strict=True))
     assert max(pairs.values()) - min(pairs.values()) <= 4
-
-
-def test_a_split_is_written_where_the_file_has_no_column_of_splits(tmp_path: Path) -> None:
-    write_traces(records("q", 4), tmp_path / "t.parquet")
-    table = pq.read_table(tmp_path / "t.parquet").drop_columns(["split"])
-    pq.write_table(table, tmp_path / "t.parquet")
-    split_traces(tmp_path / "t.parquet", tmp_path / "s.parquet")
-    assert sum(read_traces(tmp_path / "s.parquet").splits.values()) == 4
 
 
 def test_splits_that_are_there_are_not_drawn_anew_unasked(tmp_path: Path) -> None:
@@ -139,36 +124,27 @@ def test_joined_records_keep_every_row_and_say_what_they_differ_in(
     write_traces(records("r", 3, split="eval"), other, run={"model": "other", "rounds": 3})
     written = merge_traces([folder, other], tmp_path / out)
     assert (written.questions, written.splits, written.failures) == (8, {"eval": 3}, 1)
-    assert "they differ in model: m, other (now the column 'model')" in written.notes
+    assert any("model: m, other" in note for note in written.notes)
     assert "5 of 8 questions have no split" in written.notes
     traces = read_traces(tmp_path / out, keep_unknown=True)
     assert traces.of_questions("model") == ["m"] * 5 + ["other"] * 3
     assert traces.of_questions("mine") == [{"note": 1}] * 5 + [None] * 3
     run = traces.origin.run
-    assert (run["rounds"], "model" in run, [each["model"] for each in run["runs"]]) == (
-        3,
-        False,
-        ["m", "other"],
-    )
+    assert (run["rounds"], "model" in run) == (3, False)
+    assert [each["model"] for each in run["runs"]] == ["m", "other"]
     narrowed = filter_traces(tmp_path / out, tmp_path / f"m-{out}", TraceFilter(model=("m",)))
     assert narrowed.questions == 5
 
 
-@pytest.mark.parametrize("by", ["split", "merge", "filter"])
-def test_what_it_was_made_of_is_said_without_where_that_lay(
-    by: str, folder: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "out"
-    if by == "split":
-        split_traces(folder, out, replace_splits=True)
-    elif by == "merge":
-        write_traces([make_record("other", ["Rome"])], tmp_path / "other.parquet")
-        merge_traces([folder, tmp_path / "other.parquet"], out)
-    else:
-        filter_traces(folder, out, TraceFilter(sample=1))
-    run = read_traces(out).origin.run
-    assert folder.name in json.dumps(run["derived"])
-    assert str(folder.parent) not in json.dumps(run)
+def test_what_it_was_made_of_is_said_without_where_that_lay(folder: Path, tmp_path: Path) -> None:
+    write_traces([make_record("other", ["Rome"])], tmp_path / "other.parquet")
+    split_traces(folder, tmp_path / "split", replace_splits=True)
+    merge_traces([folder, tmp_path / "other.parquet"], tmp_path / "merged")
+    filter_traces(folder, tmp_path / "filtered", TraceFilter(sample=1))
+    for out in ("split", "merged", "filtered"):
+        run = read_traces(tmp_path / out).origin.run
+        assert folder.name in json.dumps(run["derived"])
+        assert str(folder.parent) not in json.dumps(run)
 
 
 def test_questions_held_twice_and_columns_that_disagree_are_refused(
@@ -187,35 +163,23 @@ def test_questions_held_twice_and_columns_that_disagree_are_refused(
     assert not (tmp_path / "new").exists()
 
 
-def test_foreign_types_that_differ_are_joined(folder: Path, tmp_path: Path) -> None:
-    other = tmp_path / "b.parquet"
-    write_traces(records("r", 2), other)
-    table = pq.read_table(other).drop_columns(["tokens"])
-    wide = table.column("round").cast(pa.int64())
-    pq.write_table(table.set_column(table.column_names.index("round"), "round", wide), other)
-    merge_traces([folder, other], tmp_path / "new.parquet")
-    assert read_traces(tmp_path / "new.parquet").n_questions == 7
-
-
 # --- narrow -----------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("keep", "kept"),
     [
-        (TraceFilter(model=("m",), labelled=True), ["q01", "q02", "q03", "q04"]),
-        (TraceFilter(min_rounds=3), ["q01", "q03"]),
-        (TraceFilter(ids=["q02", "q04", "zz"]), ["q02", "q04"]),
-        (TraceFilter(without=["q02", "q04"]), ["q00", "q01", "q03"]),
+        (TraceFilter(model=("m",), labelled=True), ("q01", "q02", "q03", "q04")),
+        (TraceFilter(min_rounds=3), ("q01", "q03")),
+        (TraceFilter(ids=["q02", "q04", "zz"]), ("q02", "q04")),
+        (TraceFilter(without=["q02", "q04"]), ("q00", "q01", "q03")),
         (TraceFilter(sample=2, seed=3), None),
     ],
 )
 def test_conditions(
-    folder: Path, tmp_path: Path, keep: TraceFilter, kept: list[str] | None
+    folder: Path, tmp_path: Path, keep: TraceFilter, kept: tuple[str, ...] | None
 ) -> None:
     filter_traces(folder, tmp_path / "new", keep)
     traces = read_traces(tmp_path / "new")
-    expected = (
-        tuple(kept) if kept is not None else read_traces(folder).sample(2, seed=3).question_ids
-    )
+    expected = kept or read_traces(folder).sample(2, seed=3).question_ids
     assert traces.question_ids == expected
     assert traces.closed_book.num_rows == ("q01" in expected)
     (step,) = traces.origin.run["derived"]
@@ -233,10 +197,8 @@ def test_ids_come_from_a_file_or_another_record(folder: Path, tmp_path: Path) ->
     listed = tmp_path / "ids.txt"
     listed.write_text("q01\n\n q02 \nq77\n")
     written = filter_traces(folder, tmp_path / "a.parquet", TraceFilter(ids=str(listed)))
-    assert (written.questions, written.notes) == (
-        2,
-        ("1 of 3 ids are not recorded, the first 'q77'",),
-    )
+    assert written.questions == 2
+    assert "'q77'" in written.notes[0]
     keep = TraceFilter(without=str(tmp_path / "a.parquet"))
     assert filter_traces(folder, tmp_path / "b.parquet", keep).questions == 3
     listed.write_text("\n")
@@ -270,21 +232,6 @@ def test_a_place_that_is_taken_is_left_as_it_is(folder: Path, tmp_path: Path) ->
         split_traces(folder, folder / "new.parquet")
     (tmp_path / "empty").mkdir()
     assert split_traces(folder, tmp_path / "empty").questions == 5
-
-
-@pytest.mark.parametrize("out", ["new", "new.parquet"])
-def test_a_full_disk_leaves_nothing(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: str
-) -> None:
-    before = sorted(tmp_path.iterdir())
-
-    def full(*_: object) -> None:
-        raise OSError(28, os.strerror(28))
-
-    monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(BackendError, match="No space left"):
-        split_traces(folder, tmp_path / out)
-    assert sorted(tmp_path.iterdir()) == before
 
 
 def test_invalid_questions_are_refused_or_left_out(folder: Path, tmp_path: Path) -> None:
@@ -328,16 +275,9 @@ def test_prefixes_do_not_depend_on_what_follows(
     )
 
 
-@pytest.mark.parametrize(
-    ("text", "shares"),
-    [
-        (" tune = 0.4 , eval = 60% ", {"tune": 0.4, "eval": 0.6}),
-        ("a=0,b=1", {"a": 0.0, "b": 1.0}),
-        ("a=.1,b=.2,c=.7", {"a": 0.1, "b": 0.2, "c": 0.7}),
-    ],
-)
-def test_texts(text: str, shares: dict[str, float]) -> None:
-    assert parse_splits(text) == shares
+def test_texts() -> None:
+    assert parse_splits(" tune = 0.4 , eval = 60% ") == {"tune": 0.4, "eval": 0.6}
+    assert parse_splits("a=.1,b=.2,c=.7,d=0") == {"a": 0.1, "b": 0.2, "c": 0.7, "d": 0.0}
 
 
 @pytest.mark.parametrize(
@@ -355,31 +295,19 @@ def test_texts_that_are_no_shares(text: str) -> None:
 @pytest.mark.parametrize("kind", [pa.string_view(), pa.dictionary(pa.int32(), pa.string())])
 def test_columns_of_types_that_arrow_cannot_take_from(tmp_path: Path, kind: pa.DataType) -> None:
     """Columns of the schema and of the user's own; those that are filled take the schema's type."""
-    write_traces(
-        [make_record(f"q{n}", ["Oslo", "Rome"], split="tune") for n in range(3)],
-        tmp_path / "plain.parquet",
-    )
-    table = pq.read_table(tmp_path / "plain.parquet")
-    columns = {
-        field.name: table.column(field.name).to_pylist()
-        for field in table.schema
-        if pa.types.is_string(field.type)
-    }
-    for name, values in columns.items():
-        at = table.column_names.index(name)
-        table = table.set_column(at, name, pa.array(values, pa.string()).cast(kind))
-    table = table.append_column("mine", pa.array(["x"] * table.num_rows).cast(kind))
-    views = [[{"at": "y"}]] * table.num_rows
-    table = table.append_column(
-        "views", pa.array(views, pa.list_view(pa.struct([("at", pa.string())])))
-    )
-    pq.write_table(table, tmp_path / "views.parquet")
-    assert next(iter(read_traces(tmp_path / "views.parquet").records())).question.id == "q0"
-    out = tmp_path / "out.parquet"
-    split_traces(
-        tmp_path / "views.parquet", out, {"tune": 0.4, "eval": 0.6}, seed=1, replace_splits=True
-    )
-    written = read_traces(out, keep_unknown=True)
+    plain, views = tmp_path / "plain.parquet", tmp_path / "views.parquet"
+    write_traces([make_record(f"q{n}", ["Oslo", "Rome"], split="tune") for n in range(3)], plain)
+    table = pq.read_table(plain)
+    for at, field in enumerate(table.schema):
+        if pa.types.is_string(field.type):
+            cells = pa.array(table.column(at).to_pylist(), pa.string()).cast(kind)
+            table = table.set_column(at, field.name, cells)
+    own = pa.array([[{"at": "y"}]] * 6, pa.list_view(pa.struct([("at", pa.string())])))
+    table = table.append_column("mine", pa.array(["x"] * 6).cast(kind)).append_column("views", own)
+    pq.write_table(table, views)
+    assert next(iter(read_traces(views).records())).question.id == "q0"
+    split_traces(views, tmp_path / "out", {"tune": 0.4, "eval": 0.6}, seed=1, replace_splits=True)
+    written = read_traces(tmp_path / "out", keep_unknown=True)
     assert written.table.column("mine").to_pylist() == ["x"] * 6
     assert written.table.column("views").to_pylist() == [[{"at": "y"}]] * 6
     assert set(written.splits) == {"tune", "eval"}
@@ -391,20 +319,13 @@ def test_records_of_one_loop_are_pooled(tmp_path: Path) -> None:
     for path, count in zip(week, (3, 5), strict=True):
         write_traces(records("q", count), path, run={"pipeline": "agent"})
     monday, tuesday = map(read_traces, week)
-    pooled = pool_traces([monday, tuesday])
+    pooled = suffice.pool_traces([monday, tuesday])
     again = [name for name in pooled.question_ids if name.endswith("#2")]
-    assert pooled.n_questions == 8
-    assert again == ["q00#2", "q01#2", "q02#2"]  # of tuesday
+    assert (pooled.n_questions, again) == (8, ["q00#2", "q01#2", "q02#2"])  # of tuesday
     assert pooled.closed_book.num_rows == 2
     assert pooled.origin.run["pipeline"] == "agent"
-    assert pool_traces([monday]) is monday
-
-
-def test_records_of_two_loops_are_not_pooled(tmp_path: Path) -> None:
-    paths = [tmp_path / "a.parquet", tmp_path / "b.parquet"]
-    for path, name in zip(paths, ("agent", "pipeline"), strict=True):
-        write_traces(records(name, 3), path, run={"pipeline": name})
+    write_traces(records("r", 3), tmp_path / "other.parquet", run={"pipeline": "pipeline"})
     with pytest.raises(UsageError, match="different loops"):
-        pool_traces([read_traces(path) for path in paths])
+        suffice.pool_traces([monday, read_traces(tmp_path / "other.parquet")])
     with pytest.raises(UsageError):
-        pool_traces([])
+        suffice.pool_traces([])

@@ -13,7 +13,6 @@ import pytest
 from suffice.errors import DataError, SufficeWarning
 from suffice.testing.traces import make_record
 from suffice.trace.rounds.reader import inspect_traces, read_traces
-from suffice.trace.rounds.records import Token
 from suffice.trace.rounds.schema import SCHEMA, SCHEMA_KEY
 from suffice.trace.rounds.writer import write_traces
 
@@ -67,37 +66,33 @@ def tokens(logprob: float | None, top: float | None = -0.1) -> list[Any]:
         ({"round": [1, 3, 1, 2]}, 1, "round"),
         ({"round": [1, 2, 2, 3]}, 2, "round"),
         ({"round": [1, 2, 0, 2]}, 3, "round"),
-        ({"round": [1, 2, -1, 1]}, 2, "round"),
         ({"question_id": ["a", "a", "b", "c"], "round": [1, 2, 1, 0]}, 3, "round"),
         ({"question_id": ["a", "a", None, "b"]}, 2, "question_id"),
-        ({"question_id": ["a", "a", "", ""]}, 2, "question_id"),
         ({"round": [1, None, 1, 2]}, 1, "round"),
         ({"question": ["A?", "A?", "B?", None]}, 3, "question"),
         ({"answer": ["x", None, "y", "z"]}, 1, "answer"),
         ({"split": ["tune", "eval", "eval", "eval"]}, 1, "split"),
         ({"split": ["eval", "eval", "eval", None]}, 3, "split"),
         ({"llm_calls": [1, 1, -1, 1]}, 2, "llm_calls"),
-        ({"prompt_tokens": [1, 1, 1, -7]}, 3, "prompt_tokens"),
         ({"judge_prompt_tokens": [1, -7, 1, 1]}, 1, "judge_prompt_tokens"),
         ({"latency_s": [0.5, -0.5, 1.0, 1.0]}, 1, "latency_s"),
         ({"tokens": [None, tokens(float("nan")), None, None]}, 1, "tokens.logprob"),
         ({"tokens": [None, [], tokens(float("inf")), None]}, 2, "tokens.logprob"),
-        ({"tokens": [None, tokens(0.001), None, None]}, 1, "tokens.logprob"),
         ({"tokens": [None, None, None, tokens(None)]}, 3, "tokens.logprob"),
+        ({"tokens": [None, tokens(0.001), None, None]}, 1, "tokens.logprob"),
+        ({"tokens": [tokens(-1), tokens(-1, 0.001)] * 2}, 1, "tokens.top.logprob"),
         ({"tokens": [tokens(-1), tokens(-1, float("nan"))] * 2}, 1, "tokens.top.logprob"),
         ({"tokens": [[], None, tokens(-1), tokens(-1, float("inf"))]}, 3, "tokens.top.logprob"),
         ({"answer_starts": [0, None, -3, 1]}, 2, "answer_starts"),
         ({"passages": [[], None, [], [{"id": "1"}, None]]}, 3, "passages"),
         ({"tokens": [None, [None], None, None]}, 1, "tokens.logprob"),
-        (
-            {"samples": [["x"]] * 4, "sample_clusters": [[0], None, [0, 0], [0]]},
-            2,
-            "sample_clusters",
-        ),
-        (
-            {"samples": [["x", "y"]] * 4, "sample_clusters": [[0, 0], [0, 1], None, [1, 1]]},
-            3,
-            "sample_clusters",
+        *(
+            (
+                {"samples": [["x", "y"]] * 4, "sample_clusters": [[0, 0], None, [0, 1], bad]},
+                3,
+                "sample_clusters",
+            )
+            for bad in ([0], [1, 1])
         ),
     ],
 )
@@ -115,29 +110,23 @@ def test_a_bad_value_is_named_when_its_column_is_read(tmp_path: Path) -> None:
         read_traces(file, lazily_above=0).table.column("tokens")
     error = caught.value
     assert (error.file, error.row, error.column) == (str(file), 3, "tokens.logprob")
-    assert Token("Oslo", 1e-7).logprob == pytest.approx(1e-7)  # what rounding leaves stands
 
 
 @pytest.mark.parametrize(
     ("name", "values", "row"),
     [
         ("answer", pa.array([1, 2, 3, 4]), None),
-        ("answer", pa.array([b"x"] * 4), None),
         ("round", pa.array(["1", "2", "1", "2"]), None),
         ("round", pa.array([1.0, 2.0, 1.5, 2.0]), 2),
         ("round", pa.array([1, 2, 1, 70_000]), 3),
         ("round", pa.array([True, False, True, False]), None),
-        ("llm_calls", pa.array([True, True, True, False]), None),
-        ("llm_calls", pa.array([1, 1, 2, 40_000]), 3),
         ("prompt_tokens", pa.array([1, 2, 3, 4], pa.timestamp("us")), None),
         ("prompt_tokens", pa.array([1.0, float("nan"), 1.0, 1.0]), 1),
         ("latency_s", pa.array([1.0, 1.0, 1e300, 1.0]), 2),
-        ("samples", pa.array(["x", "y", "z", "w"]), None),
         ("samples", pa.array([[1], [2], [3], [4]]), None),
         ("passages", pa.array([["x"]] * 4), None),
         ("passages", pa.array([[{"page": "x"}]] * 4), None),
         ("tokens", pa.array([[{"token": "x", "logprob": "y"}]] * 4), None),
-        ("signals", pa.array(["x"] * 4), None),
         ("signals", pa.array([{"a": "text"}] * 4), 0),
         ("signals", pa.array([[], [], [{"key": None, "value": 1.0}], []]), 2),
     ],
@@ -151,10 +140,9 @@ def test_a_wrong_type_is_named(
     assert "the schema wants" in error.message
 
 
-def test_a_missing_required_column_is_named(tmp_path: Path) -> None:
-    error = refused(write(tmp_path / "bad.parquet", without="answer"))
-    assert error.column == "answer"
-    assert "found question_id, round, question" in error.message
+def test_a_missing_required_column_is_named_with_what_may_be_it(tmp_path: Path) -> None:
+    file = write(tmp_path / "bad.parquet", without="answer", Answer=["x"] * 4)
+    assert re.search("'answer' is missing; found .*; was 'Answer' meant", refused(file).message)
 
 
 def test_a_column_that_appears_twice_is_named(tmp_path: Path) -> None:
@@ -173,12 +161,12 @@ def test_minus_infinity_is_a_log_probability(tmp_path: Path) -> None:
 
 
 # --- files that are no trace files -----------------------------------------------------------
-@pytest.mark.parametrize("share", [0.0, 0.0005, 0.01, 0.3, 0.5, 0.9, 0.99, 0.9999])
+@pytest.mark.parametrize("share", [0.0, 0.0005, 0.01, 0.5, 0.99, 0.9999])
 def test_a_truncated_file_is_named(tmp_path: Path, share: float) -> None:
     file = write(tmp_path / "cut.parquet")
     content = file.read_bytes()
     file.write_bytes(content[: int(share * len(content))])
-    assert "truncated or damaged" in refused(file).message
+    refused(file)
 
 
 @pytest.mark.parametrize(
@@ -187,9 +175,8 @@ def test_a_truncated_file_is_named(tmp_path: Path, share: float) -> None:
 def test_a_file_that_is_not_parquet_is_named(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "table.parquet"
     file.write_bytes(content)
-    assert "not a readable Parquet file" in refused(file).message
-    policy = file.rename(tmp_path / "policy.json")
-    assert "a policy file is named with --policy" in refused(policy).message
+    refused(file)
+    assert "--policy" in refused(file.rename(tmp_path / "policy.json")).message
 
 
 def test_text_that_is_not_unicode_is_named(tmp_path: Path) -> None:
@@ -202,25 +189,19 @@ def test_text_that_is_not_unicode_is_named(tmp_path: Path) -> None:
     assert (error.row, error.column) == (2, "answer")
 
 
-def test_missing_and_empty_places_say_what_to_name(tmp_path: Path) -> None:
-    assert "no such file" in refused(tmp_path / "nothing.parquet").message
-    assert "holds no *.parquet" in refused(tmp_path).message
+def test_missing_and_empty_places_are_refused(tmp_path: Path) -> None:
+    refused(tmp_path / "nothing.parquet")
+    refused(tmp_path)
     no_rows: dict[str, Any] = {name: [] for name in ROWS}
-    empty = write(tmp_path / "empty.parquet", **no_rows)
-    assert "empty" in refused(empty).message
+    refused(write(tmp_path / "empty.parquet", **no_rows))
 
 
 # --- the schema's number ----------------------------------------------------------------------
-def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
-    error = refused(write(tmp_path / "new.parquet", metadata={SCHEMA_KEY: b"3"}))
-    assert "schema 3 is newer than 2" in error.message
-    assert "upgrade" in error.message
-
-
-@pytest.mark.parametrize("stated", [b"one", b"1.0", b"0", b"-3", b""])
-def test_a_schema_that_is_no_version_is_refused(tmp_path: Path, stated: bytes) -> None:
-    error = refused(write(tmp_path / "odd.parquet", metadata={SCHEMA_KEY: stated}))
-    assert "must be a version number" in error.message
+@pytest.mark.parametrize("stated", ["3", "one", "1.0", "0", "-3", ""])
+def test_a_schema_that_is_newer_or_no_version_is_refused(tmp_path: Path, stated: str) -> None:
+    metadata = {SCHEMA_KEY: stated.encode()}
+    error = refused(write(tmp_path / "odd.parquet", metadata=metadata))
+    assert ("upgrade" if stated == "3" else "version number") in error.message
 
 
 def test_a_missing_schema_reads_as_version_1_with_a_warning(tmp_path: Path) -> None:
@@ -238,10 +219,8 @@ def test_rows_in_any_order_and_in_several_files(tmp_path: Path) -> None:
     traces = read_traces(tmp_path)
     assert traces.question_ids == ("0", "a", "b", "c", "d")
     assert traces.last_rounds.tolist() == [1, 2, 2, 1, 2]
-    assert [r.answer for r in next(q for q in traces.records() if q.question.id == "b").rounds] == [
-        "Rome",
-        "Oslo",
-    ]
+    (b,) = traces.only_questions(["b"]).records()
+    assert [r.answer for r in b.rounds] == ["Rome", "Oslo"]
 
 
 def test_two_files_with_the_same_question_name_the_second(tmp_path: Path) -> None:
@@ -267,23 +246,15 @@ def test_closed_book_rows_are_kept_apart(tmp_path: Path) -> None:
     traces = read_traces(write(tmp_path / "t.parquet", round=[0, 1, 1, 2]))
     a, b = traces.records()
     assert a.closed_book is not None
-    assert a.closed_book.answer == "Oslo"
-    assert len(a.rounds) == 1
-    assert b.closed_book is None
-    assert traces.n_rounds == 2
+    assert (a.closed_book.answer, len(a.rounds)) == ("Oslo", 1)
+    assert (b.closed_book, traces.n_rounds) == (None, 2)
 
 
-def test_unknown_columns_are_left_out_or_kept(tmp_path: Path) -> None:
-    file = write(tmp_path / "t.parquet", mine=pa.array([1, 2, 3, 4]))
-    assert "mine" not in read_traces(file).table.column_names
-    kept = read_traces(file, keep_unknown=True).table
-    assert kept.column("mine").to_pylist() == [1, 2, 3, 4]
-
-
-def test_unknown_columns_may_differ_between_files(tmp_path: Path) -> None:
+def test_unknown_columns_are_left_out_or_kept_and_may_differ_between_files(tmp_path: Path) -> None:
     write(tmp_path / "1.parquet", mine=pa.array([1, 2, 3, 4], pa.int32()))
     second = tmp_path / "2.parquet"
     write(second, question_id=["c", "c", "d", "d"], mine=pa.array([5, 6, 7, 8], pa.int64()))
+    assert "mine" not in read_traces(tmp_path).table.column_names
     kept = read_traces(tmp_path, keep_unknown=True).table.column("mine")
     assert kept.to_pylist() == [1, 2, 3, 4, 5, 6, 7, 8]
     write(second, question_id=["c", "c", "d", "d"], mine=pa.array(["x"] * 4))
@@ -310,17 +281,11 @@ def test_empty_gold_answers_are_dropped_with_a_warning(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"gold_answer": [["x"]] * 4}, "'gold_answer' is not of the schema.*mean 'gold_answers'"),
-        ({"splt": ["tune"] * 4}, "'splt'.*not read; did you mean 'split'"),
-        (
-            {"passages": pa.array([[{"id": "p", "txt": "x"}]] * 4)},
-            "column passages: its field 'txt' is not read; the schema has id, title, text.*'text'",
-        ),
-        (
-            {"round": [0, 1, 0, 1], "query": ["who"] * 4},
-            "2 of 2 questions have a round 0, taken for the closed-book answer.*2 of them retrieved",
-        ),
-        ({"round": [0, 1, 0, 1]}, "nothing tells it from a round: if your rounds count from 0"),
+        ({"gold_answer": [["x"]] * 4}, "'gold_answer'.*'gold_answers'"),
+        ({"splt": ["tune"] * 4}, "'splt'.*'split'"),
+        ({"passages": pa.array([[{"id": "p", "txt": "x"}]] * 4)}, "'txt'.*'text'"),
+        ({"round": [0, 1, 0, 1], "query": ["who"] * 4}, "2 of 2 questions.*2 of them retrieved"),
+        ({"round": [0, 1, 0, 1]}, "count from 0"),
     ],
 )
 def test_what_was_likely_meant_otherwise_is_said(
@@ -334,18 +299,10 @@ def test_what_was_likely_meant_otherwise_is_said(
 
 
 def test_what_is_plain_is_not_remarked_on(tmp_path: Path) -> None:
-    closed_book = {"round": [0, 1, 0, 1], "passages": [None, [{"id": "p"}]] * 2}
-    plain: list[dict[str, Any]] = [
-        {"mine": [1] * 4, "question_text": ["A?"] * 4, "Split": ["x"] * 4, "split": ["tune"] * 4},
-        closed_book,
-    ]
-    for columns in plain:
+    own = {"mine": [1] * 4, "question_text": ["A?"] * 4, "Split": ["x"] * 4, "split": ["tune"] * 4}
+    closed_book: dict[str, Any] = {"round": [0, 1, 0, 1]}
+    for columns in (own, {**closed_book, "passages": [None, [{"id": "p"}]] * 2}):
         assert inspect_traces(write(tmp_path / "t.parquet", **columns)).remarks == ()
-
-
-def test_a_required_column_under_another_name_is_guessed(tmp_path: Path) -> None:
-    file = write(tmp_path / "t.parquet", without="answer", Answer=["x"] * 4)
-    assert re.search("'answer' is missing; found .*Answer; was 'Answer' meant", str(refused(file)))
 
 
 # --- going on without the invalid ---------------------------------------------------------------
@@ -366,22 +323,13 @@ def test_skip_invalid_keeps_the_rest_and_counts(tmp_path: Path) -> None:
     }
 
 
-def test_skip_invalid_leaves_out_rows_without_a_question(tmp_path: Path) -> None:
-    file = write(tmp_path / "t.parquet", question_id=["a", "a", None, ""])
-    assert read_traces(file, skip_invalid=True).question_ids == ("a",)
-
-
-def test_nothing_valid_is_an_error_even_when_skipping(tmp_path: Path) -> None:
-    file = write(tmp_path / "t.parquet", round=[2, 3, 2, 3])
-    with pytest.raises(DataError, match=r"nothing valid is left.*starts at round 2"):
-        read_traces(file, skip_invalid=True)
-
-
 def test_inspection_lists_everything(tmp_path: Path) -> None:
     file = write(tmp_path / "t.parquet", round=[1, 1, 1, 2], answer=["x", "y", None, "z"])
     inspection = inspect_traces(file)
     assert [(e.row, e.column) for e in inspection.errors] == [(2, "answer"), (1, "round")]
     assert inspection.traces.n_questions == 0
+    with pytest.raises(DataError, match="nothing valid"):
+        read_traces(file, skip_invalid=True)
 
 
 def test_failures_beside_the_shards_are_counted(tmp_path: Path) -> None:
