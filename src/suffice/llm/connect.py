@@ -35,6 +35,7 @@ CREATE TABLE samples (
 """,
     application=0x53554646,  # SUFF
     remedy="delete it: it holds nothing that cannot be asked for again",
+    again="; then run the same command again: what is finished is kept",
 )
 _COUNTS = ("prompt_tokens", "cached_tokens", "completion_tokens", "latency_s")
 _Row = tuple[int, str]

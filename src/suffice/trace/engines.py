@@ -52,13 +52,14 @@ class NothingThere(DataError):  # noqa: N818
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileKind:
-    """What an SQLite file holds, and what to do about one that holds something else."""
+    """What an SQLite file holds, and what to do about one that holds something else, or takes no more."""
 
     name: str
     tables: str
     application: int
     version: int = VERSION
     remedy: str = "name another file"
+    again: str = ""
 
 
 STORE = FileKind(name="record of suffice", tables=SCHEMA, application=_APPLICATION)
@@ -137,7 +138,7 @@ class SQLite:
                 said += "; make room, or name another place"
             elif "unable to open" in said or "readonly" in said:
                 said += "; change who may read and write it and its folder"
-            raise StorageError(f"{self.file}: {said}") from error
+            raise StorageError(f"{self.file}: {said}{self._kind.again}") from error
         except (sqlite3.IntegrityError, sqlite3.ProgrammingError, OverflowError) as error:
             raise Refused(f"refuses a row: {error}", file=str(self.file)) from error
         except sqlite3.DatabaseError as error:
