@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,12 +19,27 @@ from suffice.stats.fields import Fields
 from suffice.trace.rounds.records import LoopView, Question, Round, as_document, round_of_document
 
 CHECKPOINT_VERSION = 1
+_ONE_EACH = "a controller follows one question at a time, so give each its own: controller.copy()"
+
+
+@dataclass(slots=True, eq=False)
+class _Start:
+    """What remembers the thread or task that began a question; ``cut``: another one began the next."""
+
+    controller: object
+    question: str
+    cut: bool = False
+
+
+_LAST_START: ContextVar[_Start | None] = ContextVar("suffice_last_start", default=None)
+"""What this thread or asyncio task, or what it was made from, began last."""
 
 
 class Controller:
     """Watches one loop at a time and says when it has seen enough.
 
-    Where questions run side by side, in threads or asyncio tasks, each takes its own :meth:`copy`.
+    Where questions run side by side, in threads or asyncio tasks, each takes its own :meth:`copy`: one
+    controller that several began at once is refused rather than mixing them.
 
     Parameters
     ----------
@@ -57,6 +74,9 @@ class Controller:
 
     def _of(self, watching: Watching) -> None:
         self._watching, self._settings = watching, watching.settings
+        self._begun: _Start | None = None
+        self._busy = False
+        self._mark = object()
         self._loop = self._fresh("", "")
 
     @classmethod
@@ -93,7 +113,11 @@ class Controller:
 
         ``question_id`` (default: the question's text) is what a policy that draws lots draws by.
         """
+        if self._begun is not None and _LAST_START.get() is not self._begun:
+            self._begun.cut = True
         self._loop = self._fresh(question, question if question_id is None else question_id)
+        self._begun = _Start(self._mark, question)
+        _LAST_START.set(self._begun)
         return self
 
     def _fresh(self, question: str, question_id: str) -> Loop:
@@ -117,7 +141,8 @@ class Controller:
         Raises
         ------
         UsageError
-            If it is strict, when a first round does not hold what the policy decides by.
+            When another thread or task began a question meanwhile: each needs a :meth:`copy`. If it is
+            strict, when a first round does not hold what the policy decides by.
         DataError
             When ``finished`` is no :class:`Round`.
 
@@ -132,10 +157,23 @@ class Controller:
                 f"observe() takes a suffice.Round, found {type(finished).__name__}; "
                 "write suffice.Round(answer=...)"
             )
+        held = _LAST_START.get()
+        if held is not None and held.controller is self._mark and held.cut:
+            raise UsageError(
+                f"this round is of the question {_short(held.question)}, and another thread or task has "
+                f"begun {_short(self._loop.question)} on the same controller since; {_ONE_EACH}"
+                ".start(question)"
+            )
+        if self._busy:
+            raise UsageError(f"two threads are in observe() at once; {_ONE_EACH}")
         told = self._loop.told
         if told is not None and told.stop:
             return _again(told, self._loop.view, finished)
-        return self._loop.follow(finished)
+        self._busy = True
+        try:
+            return self._loop.follow(finished)
+        finally:
+            self._busy = False
 
     # --- checkpoints ----------------------------------------------------------------------------
     def to_dict(self, *, policy: bool = True) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextvars
 import json
 import math
+import threading
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -307,3 +308,24 @@ def test_what_is_no_checkpoint_is_refused(part: str, value: object, said: str) -
     controller.observe(Round(answer="Ada"))
     with pytest.raises(DataError, match=said):
         Controller.from_dict({**controller.to_dict(), part: value})
+
+
+def test_threads_that_share_one_are_refused_and_never_mixed() -> None:
+    shared, begun = Controller(STABLE, max_rounds=3), threading.Barrier(len(ANSWERS))
+
+    def work(question: str) -> list[str] | UsageError:
+        controller = shared.start(question)
+        begun.wait()
+        try:
+            for answer in ANSWERS[question]:
+                controller.observe(Round(answer=answer))
+        except UsageError as error:
+            return error
+        return [finished.answer_text for finished in controller.rounds]
+
+    with ThreadPoolExecutor(len(ANSWERS)) as pool:
+        ended = dict(zip(ANSWERS, pool.map(work, ANSWERS), strict=True))
+    (error,) = [outcome for outcome in ended.values() if isinstance(outcome, UsageError)]
+    assert "controller.copy()" in str(error)
+    (question,) = [name for name, outcome in ended.items() if outcome is not error]
+    assert ended[question] == list(ANSWERS[question])  # the one that began last goes on
