@@ -1,4 +1,4 @@
-"""The ReAct loop: prompts, actions as models write them, repair, and that what is replayed is what runs."""
+"""The ReAct loop: prompts, actions as models write them, and their repair."""
 
 from __future__ import annotations
 
@@ -90,7 +90,6 @@ def test_whoever_insists_on_finishing_searches_for_the_question() -> None:
     assert (unread.query, unread.finishes, unread.unread) == (QUESTION, False, True)
 
 
-# --- what was replayed is what runs ------------------------------------------------------------------
 SEARCHES = [
     "Thought: who wrote it?\nAction: Search[Ada Rusk]",
     "Action: Search[Ada Rusk]",
@@ -150,23 +149,19 @@ UNREADABLE = [
 ]
 
 
-@pytest.mark.parametrize("text", SEARCHES)
-def test_searches_are_read(text: str) -> None:
+ACTIONS = [
+    *((text, ("search", "Ada Rusk")) for text in SEARCHES),
+    *((text, ("finish", "Lindal")) for text in FINISHES),
+    *((text, None) for text in UNREADABLE),
+]
+
+
+@pytest.mark.parametrize(("text", "action"), ACTIONS)
+def test_actions_are_read_and_what_holds_none_is_not_guessed_at(
+    text: str, action: tuple[str, str] | None
+) -> None:
     found = parse_action(text)
-    assert found is not None
-    assert (found.kind, found.argument) == ("search", "Ada Rusk")
-
-
-@pytest.mark.parametrize("text", FINISHES)
-def test_finishes_are_read(text: str) -> None:
-    found = parse_action(text)
-    assert found is not None
-    assert (found.kind, found.argument) == ("finish", "Lindal")
-
-
-@pytest.mark.parametrize("text", UNREADABLE)
-def test_what_holds_no_action_is_not_guessed_at(text: str) -> None:
-    assert parse_action(text) is None
+    assert (None if found is None else (found.kind, found.argument)) == action
 
 
 @pytest.mark.parametrize(

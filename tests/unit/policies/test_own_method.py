@@ -101,18 +101,15 @@ def test_fitted_saved_loaded_replayed_reported_and_run(
 
 
 @pytest.mark.usefixtures("installed")
-def test_it_is_asked_live(traces: str, tmp_path: Path, capsys: Say) -> None:
-    pytest.importorskip("bm25s")
-    out = str(tmp_path / "toy.json")
-    said(capsys, "fit", "toy", traces, "--out", out)
-    corpus = tmp_path / "notes"
-    corpus.mkdir()
-    for name in ("Ardel", "Borel", "Cadel"):
-        (corpus / f"{name}.md").write_text(f"# {name} Tower\n\n{name} Tower is old.\n")
-    words = ["ask", "Who founded Cadel Tower?", "--corpus", str(corpus), "--llm", "scripted"]
-    asked = said(capsys, *words, "--policy", out, "--retriever", "bm25")
-    assert asked["stopped_by"] in ("policy", "budget")
-    assert set(asked["reasons"][0]["values"]) == {"overlap"}
+def test_its_options_stand_in_its_help(capsys: Say) -> None:
+    for words, wanted in (
+        (["fit", "toy", "--help"], ("--quantile Q", "(default: 0.5)", "--strict")),
+        (["fit", "--help"], ("toy Stop where the new passages say little new", "certified")),
+    ):
+        assert main(words) == 0
+        shown = " ".join(capsys.readouterr().out.split())
+        assert all(part in shown for part in wanted)
+        assert "--alpha" not in shown
 
 
 @pytest.mark.usefixtures("installed")

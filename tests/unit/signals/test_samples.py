@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import sys
-from collections import Counter
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from suffice.errors import DataError
 from suffice.signals.model_confidence import BLANKS
@@ -23,9 +19,7 @@ from suffice.signals.samples import (
     sample_clusters,
     top_cluster_signal,
 )
-from suffice.signals.signal_table import signal_columns
-from suffice.testing.traces import to_trace_set
-from suffice.trace.rounds.records import Gold, LoopView, Question, QuestionRecord, Round
+from suffice.trace.rounds.records import LoopView, Round
 
 
 def finished(*samples: str, clusters: tuple[int, ...] | None = None) -> Round:
@@ -50,33 +44,6 @@ def test_ends_are_exact() -> None:
         assert NORMALIZED_ENTROPY(view(*(f"w{i}" for i in range(size)))) == 1.0
 
 
-def test_equal_partitions_give_equal_bits() -> None:
-    orders = set(itertools.permutations(["x", "x", "x", "b", "b", "c", "d"]))
-    assert len({NORMALIZED_ENTROPY(view(*order)) for order in orders}) == 1
-    assert NORMALIZED_ENTROPY(view("w", "w", "b")) == NORMALIZED_ENTROPY(view("z", "y", "z"))
-
-
-@given(st.lists(st.integers(1, 9), min_size=1, max_size=9).filter(lambda each: sum(each) > 1))
-def test_entropy_agrees_with_its_definition(counts: list[int]) -> None:
-    total = sum(counts)
-    shares = [count / total for count in counts]
-    slow = -sum(share * math.log(share) for share in shares) / math.log(total)
-    fast = entropy_of_counts(tuple(counts))
-    assert fast == pytest.approx(slow, abs=1e-12)
-    assert 0.0 <= fast <= 1.0
-
-
-@given(st.lists(st.sampled_from(["w", "b", "The W", "c", "", "!"]), max_size=8))
-def test_self_consistency_is_the_modal_share(samples: list[str]) -> None:
-    cluster = {"The W": "w", "!": ""}
-    plain = Counter(cluster.get(each, each) for each in samples)
-    value = SELF_CONSISTENCY(view(*samples))
-    if samples:
-        assert value == max(plain.values()) / len(samples)
-    else:
-        assert math.isnan(value)
-
-
 @pytest.mark.parametrize("samples", [(), ("w",), ("", ""), ("", "!", "the")])
 def test_one_sample_or_none_parsed_leaves_entropy_and_top_undefined(samples: tuple[str]) -> None:
     assert math.isnan(NORMALIZED_ENTROPY(view(*samples)))
@@ -90,15 +57,6 @@ def test_unparsed_samples_are_a_cluster_but_never_the_top_one() -> None:
     assert SELF_CONSISTENCY(samples) == 0.75
 
 
-def test_not_recorded_and_single() -> None:
-    nothing = LoopView("q", (Round(answer="x"),))
-    for spec in (SELF_CONSISTENCY, NORMALIZED_ENTROPY, TOP_CLUSTER_CONFIDENCE):
-        assert math.isnan(spec(nothing))
-        assert spec.needs == ("samples",)
-    assert SELF_CONSISTENCY(view("w")) == 1.0
-    assert NORMALIZED_ENTROPY.direction == "low"
-
-
 def test_by_string_samples_that_normalise_alike_are_one() -> None:
     found = sample_clusters(finished("The Oslo", "Rome", "oslo.", "", "Oslo", "the"))
     assert found == (
@@ -109,6 +67,15 @@ def test_by_string_samples_that_normalise_alike_are_one() -> None:
     assert [each.is_answer for each in found] == [True, True, False]
 
 
+def test_the_choice_a_is_an_answer_among_samples() -> None:
+    found = sample_clusters(finished("A", "B", "(A)", "A.", ""))
+    assert [(cluster.answer, cluster.size, cluster.is_answer) for cluster in found] == [
+        ("A", 3, True),
+        ("B", 1, True),
+        ("", 1, False),
+    ]
+
+
 def test_by_meaning_they_are_as_recorded() -> None:
     found = sample_clusters(
         finished("Oslo", "Rome", "Oslo city", "", "Rome", clusters=(0, 1, 0, 0, 1)), "embedding"
@@ -116,6 +83,12 @@ def test_by_meaning_they_are_as_recorded() -> None:
     assert [(each.answer, each.size) for each in found] == [("Oslo", 3), ("Rome", 2)]
     assert found[0].members == {"oslo", "oslo city", ""}
     assert found[0].is_answer
+
+
+def test_samples_that_were_not_clustered_say_what_to_type() -> None:
+    with pytest.raises(DataError, match="suffice signals TRACES --encoder minilm") as found:
+        sample_clusters(finished("Oslo", "Rome"), "embedding")
+    assert found.value.column == "sample_clusters"
 
 
 def test_signals_by_meaning_read_the_recorded_clusters() -> None:
@@ -134,15 +107,3 @@ def test_blanks_are_those_of_python() -> None:
     assert set(BLANKS) == {
         letter for letter in map(chr, range(sys.maxunicode + 1)) if letter.isspace()
     }
-
-
-def _record(*rounds: Round) -> QuestionRecord:
-    return QuestionRecord(question=Question(id="q", text="?"), gold=Gold(), rounds=rounds)
-
-
-def test_samples_that_were_not_clustered_are_refused() -> None:
-    traces = to_trace_set([_record(Round(answer="x", samples=("x",), sample_clusters=(0,)))])
-    assert len(signal_columns(traces, [entropy_signal("embedding")])) == 1
-    traces = to_trace_set([_record(Round(answer="x", samples=("x",)))])
-    with pytest.raises(DataError, match="not clustered by meaning"):
-        signal_columns(traces, [entropy_signal("embedding")])

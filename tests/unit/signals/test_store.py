@@ -14,14 +14,13 @@ from typing import Literal
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.builders import with_rounds
 
 from suffice.contracts import GenerationRequest, Reranker
-from suffice.costs.usage import cost_matrix
 from suffice.errors import BackendError, UsageError
-from suffice.measures.costs import cost_reads
 from suffice.policies.rules.policy import RulePolicy
 from suffice.replay.run.runner import stop_rounds
-from suffice.signals.asking.judge_support import JUDGE_TOKENS, JUDGING
+from suffice.signals.asking.judge_support import JUDGE_TOKENS
 from suffice.signals.stored_signals import SignalModels, with_signals
 from suffice.testing.encoders import HashingEncoder
 from suffice.testing.models import Failures, ScriptedModel
@@ -104,43 +103,6 @@ def test_a_second_run_asks_only_where_a_call_failed() -> None:
     assert thrice.traces.table.equals(twice.traces.table)
 
 
-def test_the_judges_tokens_are_stored_and_paid_by_who_reads_its_verdicts(tmp_path: Path) -> None:
-    judge = ScriptedModel(rating)
-    stored = with_signals(answered("p", "q"), ("judge_support",), models=SignalModels(judge=judge))
-    found = read_traces(write_trace_set(stored.traces, tmp_path / "t.parquet"))
-    spent = found.table.column("judge_prompt_tokens").to_pylist()
-    assert min(spent) > 100
-    assert sum(spent) == JUDGING.summary(stored.asked["judge"])["prompt_tokens"]
-    assert found.table.column("judge_cached_tokens").to_pylist() == [0] * 6
-    assert found.table.column("judge_completion_tokens").to_pylist() == [1] * 6
-    reads = dataclasses.replace(
-        cost_reads(RulePolicy(rule="judge_support >= 3").specs), at_end=True
-    )
-    np.testing.assert_array_equal(
-        cost_matrix(found, "prompt_tokens", reads=reads),
-        np.cumsum(np.reshape(spent, (2, 3)) + 10, axis=1),
-    )
-    others = cost_reads(RulePolicy(rule="answer_stable").specs)
-    np.testing.assert_array_equal(
-        cost_matrix(found, "prompt_tokens", reads=others), [[10, 20, 30]] * 2
-    )
-
-
-def answered(*names: str) -> TraceSet:
-    """Three rounds a question, of 10 prompt tokens each, that no judge was asked about."""
-    usage = Usage(llm_calls=1, judge_calls=0, prompt_tokens=10)
-    records = [make_record(name, ["a 1", "a 2", "a 3"], gold=GOLD) for name in names]
-    return to_trace_set(
-        [
-            dataclasses.replace(
-                record,
-                rounds=tuple(dataclasses.replace(each, usage=usage) for each in record.rounds),
-            )
-            for record in records
-        ]
-    )
-
-
 def test_tokens_of_earlier_and_of_failed_judge_calls_stay_unknown() -> None:
     """The second question's rounds 2 and 3 had judge calls whose tokens were not recorded."""
     broken = ScriptedModel(rating, failures=Failures(containing=("Answer: a 9",)))
@@ -193,12 +155,8 @@ def test_a_reranker_gives_scores_signals_and_calls(tmp_path: Path) -> None:
 
 
 def test_scores_mend_signals_stored_as_undefined_but_not_known_ones() -> None:
-    record = make_record("p", ["x", "y"])
-    rounds = tuple(
-        dataclasses.replace(each, signals={"rerank_top_score": math.nan, "rerank_mean": 9.0})
-        for each in record.rounds
-    )
-    before = to_trace_set([dataclasses.replace(record, rounds=rounds)])
+    signals = {"rerank_top_score": math.nan, "rerank_mean": 9.0}
+    before = to_trace_set([with_rounds(make_record("p", ["x", "y"]), signals=signals)])
     stored = with_signals(
         before, ("rerank_top_score", "rerank_mean"), models=SignalModels(reranker=Counting())
     )

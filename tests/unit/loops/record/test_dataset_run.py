@@ -54,19 +54,6 @@ def test_a_question_without_passages_is_named_before_anything_runs(tmp_path: Pat
         record(tmp_path / "u", broken[3:4], skip_invalid=True)
 
 
-def test_pooled_shows_passages_of_other_questions(tmp_path: Path) -> None:
-    pytest.importorskip("bm25s")
-    record(tmp_path / "t", corpus="pooled")
-    own = {each.question.id: {p.id for p in each.passages} for each in EXAMPLES}
-    traces = read_traces(tmp_path / "t")
-    shown = {
-        r.question.id: {p.id for x in r.rounds for p in x.passages or ()} for r in traces.records()
-    }
-    assert any(shown[name] - own[name] for name in shown)
-    assert (tmp_path / "t" / "index").is_dir()
-    assert record(tmp_path / "t", corpus="pooled").before == 10  # with the stored index
-
-
 def test_the_pool_does_not_change_with_the_number_of_questions(tmp_path: Path) -> None:
     pytest.importorskip("bm25s")
     record(tmp_path / "t", EXAMPLES[:3], corpus="pooled", pool=EXAMPLES)
@@ -74,12 +61,6 @@ def test_the_pool_does_not_change_with_the_number_of_questions(tmp_path: Path) -
     assert (grown.before, grown.recorded) == (3, 2)
     with pytest.raises(UsageError, match="corpus_fingerprint was"):
         record(tmp_path / "t", EXAMPLES[:7], corpus="pooled")
-
-
-def test_an_error_names_the_file_of_the_examples(tmp_path: Path) -> None:
-    broken = [replace(EXAMPLES[0], passages=())]
-    with pytest.raises(DataError, match=r"^dev\.json, row 0, column passages"):
-        record(tmp_path / "t", broken, source="dev.json")
 
 
 def test_round_0_is_recorded_beside_the_rounds_and_resumed(tmp_path: Path) -> None:

@@ -21,17 +21,6 @@ from suffice.trace.plans.plan_records import PlanSet
 
 
 class TestRisk:
-    def test_what_tells_right_from_wrong_gets_weight(self) -> None:
-        rng = np.random.default_rng(1)
-        values = rng.random((4000, 3))
-        logits = 2.0 - 3.0 * (1 - values[:, 0]) - 1.5 * values[:, 1] - 1.0 * values[:, 2]
-        right = rng.random(4000) < 1 / (1 + np.exp(-logits))
-        model = fit_risk(values, right, np.arange(4000))
-        assert model.disagreement == pytest.approx(3.0, abs=0.4)
-        assert model.contradiction == pytest.approx(1.5, abs=0.4)
-        assert model.remaining == pytest.approx(1.0, abs=0.4)
-        assert model.intercept == pytest.approx(2.0, abs=0.4)
-
     def test_a_signal_that_points_the_wrong_way_gets_none(self) -> None:
         values = np.array([[1.0, 0.0, 0.5], [0.0, 0.0, 0.5]] * 20)
         model = fit_risk(values, [0.0, 1.0] * 20, np.arange(40))
@@ -137,12 +126,6 @@ class TestPublished:
         assert isinstance(policy, GatePolicy)
         assert (policy.rounds, policy.preset) == (4, "published")
         assert set(stop_rounds(policy, informative())) == {4}
-
-    def test_costs_replace_its_thresholds(self) -> None:
-        with pytest.warns(SufficeWarning):
-            policy = fit_method("gate", informative(), "published", "", failure_loss=4.0)
-        assert isinstance(policy, GatePolicy)
-        assert policy.settings.tau_low == 0.75
 
 
 class TestPlans:

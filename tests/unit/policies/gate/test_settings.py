@@ -12,23 +12,11 @@ from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.policies.gate.gate_settings import (
     GateCosts,
     GateSettings,
-    PlanAction,
     RiskModel,
-    Unreachable,
     remaining_share,
     retrieval_depth,
 )
 from suffice.policies.gate.policy import read_settings
-
-
-def test_each_part_raises_risk_by_its_weight() -> None:
-    model = RiskModel(disagreement=0.3, contradiction=0.5, remaining=0.7, intercept=1.1)
-    assert model.risk(agreement=0.0, contradiction=0.0, remaining=0.0) == pytest.approx(0.3)
-    assert model.risk(agreement=1.0, contradiction=1.0, remaining=0.0) == pytest.approx(0.5)
-    assert model.risk(agreement=1.0, contradiction=0.0, remaining=1.0) == pytest.approx(0.7)
-    assert model.largest == pytest.approx(1.5)
-    assert model.confidence(1.1) == 0.5
-    assert math.isnan(model.confidence(math.nan))
 
 
 def test_the_remaining_share_falls_to_zero_and_stays() -> None:
@@ -84,23 +72,13 @@ class TestPresets:
         assert (chosen.order, chosen.revises, chosen.k_max) == ("retrieve-first", False, 6)
         assert (chosen.kappa, chosen.budget, chosen.cooldown) == (0.5, 3, 1)
 
+    def test_corrected_has_fitted_numbers_and_real_actions(self) -> None:
+        chosen = GateSettings.corrected(FITTED, GateCosts(retrieval=1.0, failure=2.0), budget=1)
+        assert (chosen.risk, chosen.tau_low, chosen.tau_high) == (FITTED, 0.5, 0.5)
+        assert (chosen.preset, chosen.revises, chosen.budget) == ("corrected", True, 1)
+
 
 class TestWarnings:
-    def test_the_published_gate_says_that_execute_is_out_of_reach(self) -> None:
-        with pytest.warns(
-            SufficeWarning,
-            match="EXECUTE can never be chosen: in a run of at most 6 steps confidence lies in",
-        ) as found:
-            GateSettings.published()
-        assert len(found) == 1
-        assert "STOP can never be chosen: tau_stop is not set" in str(found[0].message)
-
-    def test_leaving_stop_out_is_no_reason_to_warn(self) -> None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            chosen = GateSettings.corrected(FITTED, GateCosts(retrieval=1.0, failure=2.0))
-        assert chosen.unreachable == (Unreachable(PlanAction.STOP, "tau_stop is not set"),)
-
     def test_a_stop_that_was_asked_for_is(self) -> None:
         costs = GateCosts(retrieval=1.0, failure=2.0, stop=1.99)
         with pytest.warns(SufficeWarning, match="STOP can never be chosen"):

@@ -5,16 +5,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.builders import with_rounds
 
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.policies.micp.fit import fit_parts
-from suffice.policies.micp.micp_settings import OBJECTIVES, MiCPSettings
+from suffice.policies.micp.micp_settings import MiCPSettings
 from suffice.policies.micp.policy import MiCPPolicy
-from suffice.policies.micp.sampled_answers import read_samples
 from suffice.policies.registry import fit_method
 from suffice.stats.conformal import NEVER
 from suffice.testing.traces import sampled_records, to_trace_set
-from suffice.trace.rounds.records import Gold, QuestionRecord
+from suffice.trace.rounds.records import Gold, QuestionRecord, Round
 from suffice.trace.rounds.trace_set import TraceSet
 
 RECORDS = sampled_records(300)
@@ -25,10 +25,6 @@ def fit(traces: TraceSet = TRACES, preset: str = "corrected", **options: Any) ->
     found = fit_method("micp", traces, preset, "tune", **options)  # type: ignore[arg-type]
     assert isinstance(found, MiCPPolicy)
     return found
-
-
-def without(record: QuestionRecord, **changed: Any) -> QuestionRecord:
-    return replace(record, rounds=tuple(replace(each, **changed) for each in record.rounds))
 
 
 def test_it_is_fitted_on_its_own_splits() -> None:
@@ -58,6 +54,14 @@ def test_another_split_is_divided_by_seed() -> None:
     assert not {*first.optimize.traces.question_ids} & {*first.calibrate.traces.question_ids}
 
 
+def test_a_split_that_is_named_is_the_one_divided() -> None:
+    policy = fit_method("micp", TRACES, "corrected", "eval")
+    assert isinstance(policy, MiCPPolicy)
+    assert policy.fitted_on["splits"] == ["eval"]
+    with pytest.raises(UsageError, match="has no split 'other'"):
+        fit_method("micp", TRACES, "corrected", "other")
+
+
 def test_options_that_would_be_passed_over_are_refused() -> None:
     with pytest.raises(UsageError, match="leave share out"):
         fit(share=0.5)
@@ -78,19 +82,6 @@ def test_what_is_fitted_by_default_stops_early(preset: str) -> None:
     assert policy.budget["objective"] == "rounds"
     assert policy.budget["on_optimize"] < policy.rounds
     assert any(stop != NEVER for stop in policy.stops)
-
-
-def test_presets_objectives_and_scores_differ() -> None:
-    found = {
-        (preset, objective): fit(preset=preset, objective=objective, alpha=0.2)
-        for preset in ("corrected", "published")
-        for objective in OBJECTIVES
-    }
-    assert any(each.stops[0].share > 0 for each in found.values())
-    assert all(found["published", name].stops[0].share == 0 for name in OBJECTIVES)
-    top = fit(stop_on="top-confidence", penalty=0.1, alpha=0.2)
-    assert top.signals == ("top_cluster_confidence", "normalized_entropy")
-    assert top.stops[0].value < 0
 
 
 def test_an_allocation_by_hand_is_kept_or_refused() -> None:
@@ -121,8 +112,8 @@ def test_too_few_questions_are_told_and_take_the_full_budget() -> None:
 
 def test_samples_must_be_there_and_equally_many() -> None:
     with pytest.raises(UsageError, match="--samples 10"):
-        fit(to_trace_set([without(each, samples=None) for each in RECORDS]))
-    uneven = [*RECORDS[:-2], without(RECORDS[-2], samples=("a", "b")), RECORDS[-1]]
+        fit(to_trace_set([with_rounds(each, samples=None) for each in RECORDS]))
+    uneven = [*RECORDS[:-2], with_rounds(RECORDS[-2], samples=("a", "b")), RECORDS[-1]]
     number = RECORDS[-2].question.id
     assert RECORDS[-2].question.split != "eval"
     with pytest.raises(DataError, match=f"of question '{number}' holds 2 samples"):
@@ -130,7 +121,7 @@ def test_samples_must_be_there_and_equally_many() -> None:
 
 
 def test_all_samples_empty() -> None:
-    traces = to_trace_set([without(each, samples=("", "", "")) for each in RECORDS])
+    traces = to_trace_set([with_rounds(each, samples=("", "", "")) for each in RECORDS])
     with pytest.warns(SufficeWarning, match="undefined in every round"):
         policy = fit(traces)
     assert all(each.value == -np.inf for each in policy.stops)
@@ -138,7 +129,9 @@ def test_all_samples_empty() -> None:
 
 def test_stops_that_ties_prevent_cost_the_answer_set_nothing() -> None:
     """Every sample agrees: a strict threshold stops nobody, whatever it is given."""
-    agreed = to_trace_set([without(each, samples=(each.rounds[0].answer,) * 5) for each in RECORDS])
+    agreed = to_trace_set(
+        [with_rounds(each, samples=(each.rounds[0].answer,) * 5) for each in RECORDS]
+    )
     with pytest.warns(SufficeWarning, match="no division of the error budget"):
         policy = fit(agreed, "published", alpha=0.2)
     assert policy.budget["rounds"] == [0.0, 0.0]
@@ -179,7 +172,7 @@ def test_the_filter_is_calibrated_beside_and_noted() -> None:
     assert any("--filter POLICY" in note for note in policy.notes)
     ids = {each.question.id for each in RECORDS if each.question.split == "calibrate"}
     assert set(policy.filter.question_ids) == ids
-    bare = fit(to_trace_set([without(each, passages=()) for each in RECORDS]))
+    bare = fit(to_trace_set([with_rounds(each, passages=()) for each in RECORDS]))
     assert bare.filter is None
     assert any("first stage was skipped" in note for note in bare.notes)
 
@@ -199,33 +192,14 @@ def test_a_record_made_under_a_filter_hands_it_on() -> None:
         fit(replace(TRACES, origin=replace(TRACES.origin, run={"passage_filter": "none"})))
 
 
-def test_questions_that_end_early_sample_nothing_further() -> None:
-    short = [
-        replace(each, rounds=each.rounds[:1]) if i % 2 else each for i, each in enumerate(RECORDS)
-    ]
-    traces = to_trace_set(short)
-    draft = fit()
-    data = read_samples(traces, draft)
-    ended = traces.last_rounds == 1
-    assert np.isnan(data.score[ended, 1:]).all()
-    np.testing.assert_array_equal(data.best_gold[ended, 2], data.best_gold[ended, 0])
-    fit(traces)
-
-
 def clustered(records: list[QuestionRecord]) -> list[QuestionRecord]:
     """Each sample in the cluster of the first one equal to it."""
-    return [
-        replace(
-            each,
-            rounds=tuple(
-                replace(
-                    r, sample_clusters=tuple((r.samples or ()).index(x) for x in r.samples or ())
-                )
-                for r in each.rounds
-            ),
-        )
-        for each in records
-    ]
+
+    def clusters(one: Round) -> tuple[int, ...]:
+        samples = one.samples or ()
+        return tuple(samples.index(each) for each in samples)
+
+    return [with_rounds(each, sample_clusters=clusters) for each in records]
 
 
 def test_published_clusters_by_meaning_where_the_record_does() -> None:
@@ -233,7 +207,7 @@ def test_published_clusters_by_meaning_where_the_record_does() -> None:
     assert fit(made, "published", alpha=0.2).clusters.by == "embedding"
     assert fit(made, "corrected", alpha=0.2).clusters.by == "string"
     assert fit(made, "published", alpha=0.2, clusters="string").clusters.by == "string"
-    without = fit(preset="published", alpha=0.2)
-    assert without.clusters.by == "string"
-    assert any("--cluster-cosine" in note for note in without.notes)
+    unclustered = fit(preset="published", alpha=0.2)
+    assert unclustered.clusters.by == "string"
+    assert any("--cluster-cosine" in note for note in unclustered.notes)
     assert not any("--cluster-cosine" in note for note in fit(alpha=0.2).notes)

@@ -223,20 +223,14 @@ def holds(rule: str, round_number: int = 1, base: float = NAN, **signals: Any) -
 @pytest.mark.parametrize(
     "rule",
     [
-        "verbalized_confidence > 5",
-        "verbalized_confidence < 1",
         "verbalized_confidence == 6",
-        "overlap > 1",
         "1 < overlap",
         "calibrated(overlap) > 1",
         "base_rate() > 1",
         "answer_stable == 0.5",
-        "answer_stable > 1",
         "round < 1",
-        "round == 0",
         "round == 1.5",
         "overlap > verbalized_confidence",
-        "overlap < 0.5 and verbalized_confidence > 5",
         "overlap < 0.5 or not verbalized_confidence > 5",
         "at_least(1, answer_stable, overlap > 1)",
         "0.5 < overlap < 0",
@@ -252,15 +246,11 @@ def test_a_comparison_that_can_never_hold_is_refused(rule: str) -> None:
 @pytest.mark.parametrize(
     "rule",
     [
-        "verbalized_confidence >= 5",
         "verbalized_confidence == 2.5",
         "overlap >= 1",
-        "overlap != 0",
         "calibrated(overlap) >= 1",
-        "answer_stable == 1",
         "answer_stable != 0.5",
         "0.3 < answer_stable",
-        "round == 2",
         "round != 1.5",
         "any > 1e300",
         "verbalized_confidence > overlap",
@@ -297,12 +287,9 @@ def test_negation_turns_an_undefined_comparison_true() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("value", "true"), [(0.0, False), (-0.0, False), (1.0, True), (-2.0, True)]
-)
-def test_a_bare_signal_is_true_when_not_zero(value: float, true: bool) -> None:
-    assert bool(holds("any", any=value)) is true
-    np.testing.assert_array_equal(holds("any", any=np.array([value])), [true])
+def test_a_bare_signal_is_true_when_not_zero() -> None:
+    found = holds("any", any=np.array([0.0, -0.0, 1.0, -2.0]))
+    assert found.tolist() == [False, False, True, True]
 
 
 def test_connectives_by_truth_table() -> None:

@@ -42,21 +42,6 @@ def test_the_published_shape(tiny: Path) -> None:
     assert len(found.parameters()[0]) == len(list(found.encoder.body.parameters()))
 
 
-def test_weights_go_from_one_network_to_another(tiny: Path, net: QNetwork) -> None:
-    other = build_network(TextEncoder.load(str(tiny)), SMALL)
-    tokens = net.tokenizer.read("Who?", ["The mill.", "The wall."])
-    with torch.no_grad():
-        net.set_scale(torch.randn(20, len(net.centre)))
-        for each in net.parameters()[0]:
-            each.add_(0.1)
-        assert not torch.equal(net.encode(tokens), other.encode(tokens))
-        other.load_tensors({name: each.clone() for name, each in net.tensors().items()})
-        assert torch.equal(net.encode(tokens), other.encode(tokens))
-    names = set(net.tensors())
-    assert "encoder.encoder.layer.2.output.dense.weight" in names
-    assert not any("layer.1" in name for name in names)  # frozen ones stay with the encoder
-
-
 # --- scoring --------------------------------------------------------------------------------------
 
 RECORDS = stop_rag_records("single", 4, seed=1)
@@ -94,15 +79,6 @@ def test_replay_and_live_give_the_same_bits(tiny: Path, mode: Mode) -> None:
     found = np.array([live.score(view) for view in reversed(views(RECORDS))])[::-1]
     np.testing.assert_array_equal(found[:, 0], stop)
     np.testing.assert_array_equal(found[:, 1], cont)
-
-
-@pytest.mark.parametrize("mode", ["separate", "joined"])
-def test_a_state_without_documents_has_a_value(tiny: Path, mode: Mode) -> None:
-    empty = dataclasses.replace(RECORDS[0].rounds[0], passages=())
-    first, rest = RECORDS[0].rounds[0], scorer(tiny, mode)
-    alone = rest.score(LoopView("Who?", (empty,)))
-    assert np.isfinite(alone).all()
-    assert rest.score(LoopView("Who?", (empty, first))) != alone
 
 
 def test_threads_get_what_one_gets(tiny: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.builders import with_rounds
 
 from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.policy_file import save_policy
@@ -88,10 +89,7 @@ def test_the_filter_is_replayed_on_recorded_relevance(tmp_path: Path) -> None:
 
 
 def test_what_breaks_the_promise_is_noted(tmp_path: Path) -> None:
-    fewer = [
-        replace(each, rounds=tuple(replace(r, samples=(r.samples or ())[:3]) for r in each.rounds))
-        for each in RECORDS
-    ]
+    fewer = [with_rounds(each, samples=lambda one: (one.samples or ())[:3]) for each in RECORDS]
     found = replayed(fitted(), tmp_path, to_trace_set(fewer)).sets
     assert found is not None
     assert any("hold 3 samples and it was calibrated on 5" in note for note in found.notes)
@@ -140,25 +138,6 @@ def test_retention_is_not_measured_where_passages_were_dropped(tmp_path: Path) -
     found = replayed(replace(policy, filtered=True), tmp_path, filtered).sets
     assert found is not None
     assert not any("its promise does not hold here" in note for note in found.notes)
-
-
-def test_ties_that_prevent_stops_are_counted(tmp_path: Path) -> None:
-    published = fit_method("micp", TRACES, "published", "tune", alpha=0.2, weight=1.0)
-    assert isinstance(published, MiCPPolicy)
-    found = replayed(published, tmp_path).sets
-    assert found is not None
-    assert any("ties prevented a stop in" in note for note in found.notes)
-
-
-def test_rounds_of_another_loop_are_noted(tmp_path: Path) -> None:
-    policy = replace(fitted(), fitted_on={"loop": {"model": "one", "retriever": "bm25"}})
-    run = {"model": "two", "retriever": "bm25", "prompt": "bare"}
-    other = replace(TRACES, origin=replace(TRACES.origin, run=run))
-    found = replayed(policy, tmp_path, other).sets
-    assert found is not None
-    assert [note for note in found.notes if "may not hold" in note] == [
-        "its promise may not hold here: model 'one' there, 'two' here"
-    ]
 
 
 def test_coverage_needs_gold_answers(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.builders import with_rounds
 
 from suffice.cli.main import main
 from suffice.errors import UsageError
@@ -111,13 +112,7 @@ def test_traces_that_cannot_be_fitted_on_are_named() -> None:
         named_policies(here, ["tasr"], fit_on=there)
     with pytest.raises(UsageError, match=r"b\.parquet does not have.*--fit-on OTHER_TRACES"):
         named_policies(here, [], [RULE], fit_on=there)
-    with_own = [
-        dataclasses.replace(
-            each,
-            rounds=tuple(dataclasses.replace(one, signals={"mine": 1.0}) for one in each.rounds),
-        )
-        for each in prefixed_records("a")
-    ]
+    with_own = [with_rounds(each, signals={"mine": 1.0}) for each in prefixed_records("a")]
     rule = f"mine > 0 and {RULE}"
     with pytest.raises(UsageError, match=r"reads 'mine', which b2\.parquet does not record"):
         named_policies(

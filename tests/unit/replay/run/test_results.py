@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 from tests.reports import build_report, oslo_records
 
 from suffice.replay.run.frontier import AgainstFixed
 from suffice.replay.run.results import looping_table, looping_verdict
 from suffice.stats.intervals import Interval
 from suffice.trace.rounds.records import Gold
-
-LONG_RULE = "answer_stable and not abstained and round >= 2 or round >= 3 and answer_stable"
 
 
 def cells(table: str, name: str) -> list[str]:
@@ -51,19 +48,12 @@ def test_every_figure_is_the_results() -> None:
         ]
 
 
-@pytest.mark.parametrize("width", [40, 60, 80, 100, 140])
-def test_the_table_keeps_within_its_width_and_names_what_it_leaves_out(width: int) -> None:
-    result = build_report(
-        oslo_records(), ["fixed-1", "fixed-2"], [LONG_RULE], cost="llm_calls"
-    ).result
-    table = result.table().text(width)
-    body = table.partition("\n\n")[0].splitlines()
-    assert max(map(len, body)) <= width
-    assert len({len(line) for line in body[1:]}) == 1
-    assert ("Left out for width" in table) == (width != 140)
-    if width == 40:
-        assert "Acc" in table.partition("Left out for width:")[2]
-        assert "F1" in body[0]
+def test_without_gold_answers_scores_are_unknown() -> None:
+    bare = [replace(record, gold=Gold()) for record in oslo_records()]
+    table = build_report(bare, ["fixed-1", "fixed-2"], cost="rounds").result.text()
+    assert cells(table, "fixed-2") == ["-", "-", "-", "2.00", "1.00", "200", "-", "-", "-", "-"]
+    assert "No question has gold answers" in table
+    assert "(baseline)" not in table
 
 
 def test_the_cost_asked_for_has_a_column_that_stays() -> None:
@@ -121,14 +111,11 @@ class TestLooping:
                 ]
             )
 
-        assert verdict(level, level) == (
-            "Not shown: no policy scores above the best fixed-k at equal cost beyond its interval."
-        )
+        assert verdict(level, level).startswith("Not shown")
         assert verdict(level, loses).endswith(f"; below it: {second.name}.")
         chosen_anew = replace(loses, held=level.gain)  # below the best of each resample alone
         assert verdict(level, chosen_anew).endswith("beyond its interval.")
         assert verdict(wins, wins).startswith("Shown for tasr +3.0 [1.0, 5.0] at equal price; ")
-        assert verdict(wins, wins).count("at equal price") == 2
         assert verdict(loses, wins).endswith("Not for the others.")
         assert verdict(loses, wins).startswith(f"Shown for {second.name} ")
         exact = against(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import signal
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suffice.contracts import Generation, GenerationRequest, Message
+from suffice.contracts import GenerationRequest, Message
 from suffice.errors import BackendError
 from suffice.signals.asking.judge_support import (
     JUDGE_TOKENS,
@@ -253,25 +251,3 @@ def test_a_model_that_never_answers_is_an_error(kind: type[ScriptedModel]) -> No
     with pytest.raises(BackendError, match=r"all \d calls of the judge failed.*scripted failure"):
         ask(numbered_traces(30), model)
     assert 5 <= len(model.requests) <= 7
-
-
-def test_rounds_that_nobody_need_be_asked_about_are_no_answers() -> None:
-    record = make_record("q", ["", "x"])
-    with pytest.raises(BackendError, match="all 1 calls"):
-        ask(to_trace_set([record]), ScriptedModel(failures=Failures(first=1000)))
-    judging, _ = ask(to_trace_set([make_record("q", [""])]), ScriptedModel())
-    summary = JUDGING.summary(judging)
-    assert (summary["calls"], summary["undefined"]) == (0, 1)
-
-
-def test_an_interrupt_keeps_what_was_said() -> None:
-    class Interrupted(ScriptedModel):
-        def generate(self, request: GenerationRequest) -> Generation:
-            if "answer 2-1" in str(request.prompt):
-                os.kill(os.getpid(), signal.SIGINT)
-            return super().generate(request)
-
-    judging, _ = ask(numbered_traces(30), Interrupted(rating, delay_s=0.005))
-    assert judging.interrupted
-    assert 6 <= len(judging.by_row) < 30
-    assert judging.left == 90 - len(judging.by_row)

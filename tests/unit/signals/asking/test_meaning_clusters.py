@@ -64,18 +64,6 @@ def test_every_round_with_samples_gets_the_clusters_of_its_samples() -> None:
     assert found.stated == STATED == clustered_by(found.traces)
 
 
-def test_all_else_stays() -> None:
-    origin = replace(TRACES.origin, run={"model": "m"})
-    traces = replace(TRACES, origin=origin)
-    found = cluster_traces(traces, HashingEncoder(), 0.6).traces
-    assert found.origin.run == {"model": "m", "sample_clusters": STATED}
-    assert found.table.column_names == TRACES.table.column_names
-    name = "sample_clusters"
-    assert found.table.drop_columns([name]) == TRACES.table.drop_columns([name])
-    bare = replace(TRACES, table=TRACES.table.drop_columns([name]))
-    assert clusters(cluster_traces(bare, HashingEncoder(), 0.6).traces) == clusters(found)
-
-
 def test_a_failed_round_gets_none_and_is_asked_again() -> None:
     first = cluster_traces(TRACES, HashingEncoder(fail_on="bad"), 0.6)
     assert list(first.replies.failures) == [4, 9]
@@ -122,6 +110,12 @@ def degrees(**angles: float) -> Table:
     """Unit vectors in the plane."""
     at = {name: np.deg2rad(angle) for name, angle in angles.items()}
     return Table({name: (np.cos(a), np.sin(a)) for name, a in at.items()})
+
+
+def test_each_sample_names_the_first_of_its_cluster() -> None:
+    encoder = degrees(b=0, x=90, c=10)
+    assert cluster_samples(["b", "x", "c", "x", "b"], encoder, cosine=0.9) == (0, 1, 0, 1, 0)
+    assert sorted(encoder.asked) == ["b", "c", "x"]
 
 
 def test_repeats_count_in_the_mean() -> None:

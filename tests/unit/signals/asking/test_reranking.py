@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import statistics
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -80,9 +79,6 @@ def test_a_question_without_anything_to_score_is_not_asked_about() -> None:
     assert (reranker.asked, reranking.by_row, reranking.calls) == ([], {}, {})
 
 
-STATISTICS = (RERANK_TOP_SCORE, RERANK_MEAN, RERANK_VARIANCE, RERANK_VARIANCE_RAW)
-
-
 def view(*rounds: Mapping[str, float | None]) -> LoopView:
     return LoopView(
         "q",
@@ -113,18 +109,6 @@ def test_variance_at_its_ends() -> None:
     # K = 10 with all but the extremes in the middle: the lower bound 1 / (2K).
     ten = view({str(i): 0.5 for i in range(8)} | {"low": 0.0, "high": 1.0})
     assert RERANK_VARIANCE(ten) == pytest.approx(1 / 20, abs=1e-15)
-
-
-def test_missing_scores_are_left_out_or_leave_it_undefined() -> None:
-    assert RERANK_MEAN(view({"a": None, "b": 3.0, "c": math.nan})) == 3.0
-    for rounds in (view({"a": None}), LoopView("q", (Round(answer="x"),))):
-        assert all(math.isnan(spec(rounds)) for spec in STATISTICS)
-
-
-def test_no_passages_have_no_variance_and_no_other_statistic() -> None:
-    assert RERANK_VARIANCE(view({}, {})) == 0.0
-    others = (RERANK_TOP_SCORE, RERANK_MEAN, RERANK_VARIANCE_RAW)
-    assert all(math.isnan(spec(view({}))) for spec in others)
 
 
 @given(
