@@ -34,7 +34,9 @@ def test_bm25_keeps_the_protocol(scale: bool) -> None:
     check_retriever(adapted, (*QUERIES, "zeppelin"), size=len(TEXTS))
     found = adapted.retrieve("green boat", 5)
     wanted = inner.run(query="green boat", top_k=5)["documents"]
-    assert [(each.id, each.score) for each in found] == [(each.id, each.score) for each in wanted]
+    assert [each.id for each in found] == [each.id for each in wanted]
+    scores = [float(each.score) for each in wanted]  # ours hold single precision
+    assert [each.score for each in found] == pytest.approx(scores, rel=1e-6)
     assert found[0].title == "Harbour"
 
 
