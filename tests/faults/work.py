@@ -53,7 +53,7 @@ WORKS: Mapping[str, str] = {
     "--out OUT/policy.json",
     "fit-gate": "fit gate GIVEN/sampled.parquet --out OUT/policy.json",
     "fit-certified": f"fit certified {_DRAWN} --signals answer_stable --max-loss 0.3 "
-    "--confidence 0.8 --levels 3 --out OUT/policy.json",
+    "--confidence 0.8 --bootstrap 20 --out OUT/policy.json",
     "fit-stop-rag": f"{_TRAIN} --features signals --min-steps 10",
     "replay-rule": f"replay {_DRAWN} --stop-when answer_stable {_RULE}",
     "search": f"search {_DRAWN} --signals answer_stable,overlap {_RULE}",
