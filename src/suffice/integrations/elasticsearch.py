@@ -185,7 +185,12 @@ def _refusal(error: Exception, place: str) -> SufficeError:
             f"{said}. Check the index and its fields, the server's URL, and the client's credentials and "
             "certificates"
         )
-    return BackendError(f"{said} (after the client's retries)")
+    raised = (
+        ""
+        if isinstance(status, int)
+        else "; check that it runs there, or raise the client's timeout"
+    )
+    return BackendError(f"{said} (after the client's retries){raised}")
 
 
 def _told(error: object) -> str:
