@@ -171,4 +171,5 @@ def test_the_promise_is_kept(case: str, monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.setattr(candidates, "_FEWEST_VOTES", ROUNDS)
     broken, early = counts(case, range(DRAWS))
     assert broken <= DRAWS * most_allowed(0.05, DRAWS), (broken, early)
-    assert case != "mixed" or early > 200
+    # where nothing is ever proven nothing is shown
+    assert case not in ("mixed", "one-rule") or early > 200

@@ -208,7 +208,7 @@ def _names(app: App) -> list[str]:
 
 
 def _refusal(error: CycloptsError, app: App) -> str:
-    """What was found and what was meant, and where the options are told."""
+    """What is wrong, what was probably meant, and the command that lists the options."""
     error.verbose = False  # else it names the function in the source
     said = str(error).strip()
     explain = getattr(error.target, "explain", None)

@@ -100,7 +100,7 @@ class QueryLoopSettings(LoopSettings):
 class _Trail:
     """What one question's searches have found: all of it, and what of it the answerer was shown.
 
-    ``unread`` counts the choices and verdicts so far of which nothing could be read.
+    ``unread`` counts the choices and verdicts so far that could not be read.
     """
 
     steps: tuple[SearchStep, ...] = ()

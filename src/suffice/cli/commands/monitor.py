@@ -34,8 +34,7 @@ class MonitorOptions(ProductionSettings):
     alarms: Annotated[
         str | None,
         Option(
-            metavar="FILE",
-            help="add every alarm to this file, a line of JSON each, unless it stands there; - for stdout",
+            metavar="FILE", help="write each new alarm to this file as a line of JSON; - for stdout"
         ),
     ] = None
     webhook: Annotated[

@@ -416,12 +416,12 @@ class Along:
 
     def costs(self, path: int) -> Array:
         """Means a unit over the coins, (n_hypotheses,): both pay for what the later one reads."""
-        kept, rows = self._kept, np.arange(len(self._kept.last))
+        kept, stops, rows = self._kept, self._kept.stops, np.arange(len(self._kept.last))
         means = []
         for before, after in self._pairs[path]:
             table = kept.tables[kept.paid_by[after]]
             table = table if kept.seen is None else kept.seen.paid(table)
-            both = (table[rows, kept.stops[n] - 1] for n in (before, after))
+            both = (table[rows, stops[n] - 1] for n in (before, after))
             first, last = (float(unit_means(paid, kept.units).mean()) for paid in both)
             means += [(1 - c) * first + c * last for c in COINS]
         return np.array(means)
