@@ -1,6 +1,6 @@
 """What ``choose`` proves, and whether that holds on questions that it never saw.
 
-``python -m benchmarks.choose_kept_aside RECORD ...`` prints the tables of docs/results/choose.md. Throughout
+``python -m benchmarks.choose_kept_aside RECORD ...`` prints the tables of studies/results/choose.md. Throughout
 *paths* is what the command does, and *divided* the same without paths: all of the error for what is fitted on
 one part of the questions, ranked on a second and proven on a third.
 

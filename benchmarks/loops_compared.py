@@ -1,6 +1,6 @@
 """All methods side by side on records of loops whose queries depend on earlier rounds.
 
-``python -m benchmarks.loops_compared RECORD ...`` prints the tables of docs/results/loops.md: every fixed
+``python -m benchmarks.loops_compared RECORD ...`` prints the tables of studies/results/loops.md: every fixed
 budget, method and peers' rule that the record can feed, fitted on split tune and replayed on split eval, with
 its score over the best fixed budget (or mix of two) for the same evaluated tokens; how many questions would
 tell a true difference of two points from none, as the interval's width has it; and what ``suffice choose``

@@ -1,8 +1,8 @@
-"""Write the tables of docs/results: run each command on recorded traces and keep what it printed.
+"""Write the tables of studies/results: run each command on recorded traces and keep what it printed.
 
     python tools/make_results.py FOLDER RECORD [RECORD]
 
-FOLDER holds the records, as docs/results/README.md says where from. Two are compared with each other, too.
+FOLDER holds the records, as studies/results/tasr.md says where from. Two are compared with each other, too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from suffice.policies.defaults import TEMPLATE
 from suffice.trace.rounds.reader import read_traces
 
 ROOT = Path(__file__).parents[1]
-OUT = ROOT / "docs" / "results" / "tables.md"
+OUT = ROOT / "studies" / "results" / "tables.md"
 SIGNALS = (
     "answer_stable",
     "calibrated(answer_token_margin)",
@@ -188,7 +188,7 @@ def main(folder: Path, sources: Sequence[str]) -> None:
     parts = [
         "# Result tables",
         "",
-        "Every command with what it printed, on the recordings of [this page](README.md). Written by",
+        "Every command with what it printed, on the recordings of [this page](tasr.md). Written by",
         f"`python tools/make_results.py FOLDER {' '.join(sources)}`.",
         "",
         "Those of two records that are no longer at hand, charged as published:",
