@@ -34,7 +34,12 @@ def _help(*words: str) -> str:
 def cli_page() -> str:
     """The help of every command."""
     os.environ["COLUMNS"] = "90"
-    parts = [NOTE, f"# Commands\n\n```text\n{_help()}\n```\n"]
+    parts = [
+        NOTE,
+        "# Commands\n\nFor everybody who types commands. After this page you know every command and "
+        "option; `suffice COMMAND --help` prints the same.\n\n"
+        f"```text\n{_help()}\n```\n",
+    ]
     for name in COMMANDS:
         inner = [word for word in build_app(name)[name] if not word.startswith("-")]
         parts += [
@@ -64,34 +69,37 @@ def signals_page() -> str:
         for spec in SIGNALS.values()
     ]
     head = (
-        "# Signals\n\nA number per round, computed from the rounds so far. *Speaks for stopping* says "
-        "which end does. A *recorded* signal needs a model: it is read from the `signals` map of a trace "
-        "or of a live round. *Undefined where* lists when it has no value, the first that holds first, as a "
-        "decision's reason says it; a comparison with an undefined signal is false. "
-        "*Reads answers* says whether it is made of the round's answer; *charges* names the further "
-        "calls that a policy pays for in every round when it reads the signal. "
-        "The option named in the last column gives `suffice signals` the model that computes it.\n\n"
+        "# Signals\n\nFor everybody who writes a [rule](methods/rules.md) or picks what to record. After "
+        "this page you know what each signal means, what it needs and what it costs.\n\n"
+        "A signal is a number per round, computed from the rounds so far. A comparison with an undefined "
+        "signal is false. The columns:\n\n"
+        "- *speaks for stopping*: whether high or low values do.\n"
+        "- *needs*: what a round must hold.\n"
+        "- *undefined where*: when it has no value; the first reason that holds is told.\n"
+        "- *reads answers*: whether it needs the round's answer, which a policy then pays for.\n"
+        "- *charges*: further calls in every round of a policy that reads it.\n"
+        "- *source*: *computed* from the record, or *recorded* by a model in the `signals` map. The option "
+        "gives `suffice signals` that model.\n\n"
         "| name | meaning | range | speaks for stopping | needs | undefined where | reads answers | charges "
-        "| here |\n"
+        "| source |\n"
         "|---|---|---|---|---|---|---|---|---|"
     )
     foot = (
         "The three forms of `evidence_consistency` say little about short answers, as the paper reports. "
-        "`evidence_entailment` was tested with random weights, for the plumbing; "
-        "how well it tells right from wrong with a trained model has not been measured."
+        "Nobody has measured yet how well `evidence_entailment` separates right from wrong answers."
     )
     derived = [
         f"| `{name}(x)` | {how.summary} | {_bound(how.low)} to {_bound(how.high)} | {how.direction} |"
         for name, how in DERIVATIONS.items()
     ]
     of_another = (
-        "## Made of another signal\n\nEach of these is a signal made of another one's values over the "
-        "rounds so far, and its name may stand wherever a signal's may: in a rule, in `--answer`, in "
-        "`--signals`, in `calibrated(...)`. `x` is the name of any signal, one of your own too, as in "
-        "`since_lowest(error)`; of a score an error is made as in `gain(1 - self_consistency)`. It needs, "
-        "costs and reads what `x` does. The last four are LoopGain's and take `x` for an error that is at "
-        "least 0 and should fall to 0; where a round so far has another value they are undefined, and so is "
-        "all but `since_...` in round 1.\n\n"
+        "## Made of another signal\n\nThese signals read another signal's values over the rounds so far. "
+        "Use them wherever a signal's name may stand: in a rule, `--answer`, `--signals` or "
+        "`calibrated(...)`. `x` is any signal, also one of your own: `since_lowest(error)`. "
+        "`1 - x` turns a score into an error: `gain(1 - self_consistency)`. Each needs, costs and reads "
+        "what `x` does. All but `since_...` are undefined in round 1.\n\n"
+        "The last four are LoopGain's. They take `x` for an error of at least 0 that should fall to 0. "
+        "With any other value they are undefined.\n\n"
         "| name | meaning | range | speaks for stopping |\n|---|---|---|---|\n"
     )
     sections = "".join(
@@ -126,32 +134,31 @@ def _columns(schema: TableSchema) -> str:
 def schema_page() -> str:
     """The trace schema and the plan trace's."""
     head = (
-        "# Trace schema, version 2\n\nOne row per question and round, in one Parquet file or a directory "
-        "of them, which may also hold `labels.jsonl` ([labels](records.md#label-it-later)). A store of live "
-        "loops (`FILE.db`) holds the same and is read alike. File metadata "
-        "carries `suffice.schema` and `suffice.run`. Unknown columns are ignored, "
-        "missing optional ones read as null, and any Arrow type that converts without loss is accepted. "
-        "The token columns are those of the answering call, the `sample_` ones those of its samples, the "
-        "`judge_` ones those of the calls in `judge_calls`, so that a policy pays for what it reads.\n\n"
-        "Version 1 stays readable: each file is brought to version 2 when it is read, so a directory may "
-        "hold both. It knows neither the columns that came later (marked *since 2*) nor null answers: a "
-        "column of such a name in a file of version 1 is the user's own and is not read, which a warning "
-        "says. A file that states no version reads as version 1, with a warning; a newer one than 2 is "
-        "refused.\n\n"
-        "**A null answer** means that the loop was not asked for one in that round; an empty one, that it"
-        " was asked and gave none. There is nothing to score then: EM, F1 and Acc are undefined, not 0, "
-        "and so is every signal that reads answers. A policy can be replayed that stops in such rounds: "
-        "its stop rounds and costs are shown, without the answer that it would have asked for, and its "
-        "scores only if every labelled question has an answer where it stops. What is chosen or fitted by"
-        " scores (`search`, `fit`) needs an answer in every round of its "
-        "labelled questions, and says where there is none. Answers asked for the record only "
-        "are marked `probed` ([how](questions/answers-at-the-end.md)).\n\n"
+        "# Trace schema, version 2\n\nFor everybody who writes a record with tools of their own, or reads "
+        "one with polars, duckdb or pandas. After this page you know every column.\n\n"
+        "A trace holds one row per question and round, in one Parquet file or a directory of them. The "
+        "directory may hold `labels.jsonl` ([labels](records.md#label-it-later)). A store of live loops "
+        "(`FILE.db`) holds the same.\n\n"
+        "- File metadata carries `suffice.schema` and `suffice.run`.\n"
+        "- Unknown columns are ignored. Missing optional ones read as null.\n"
+        "- Any Arrow type that converts without loss is accepted.\n"
+        "- Token columns belong to the answering call, `sample_` columns to its samples, `judge_` columns "
+        "to the calls in `judge_calls`. So a policy pays for what it reads.\n\n"
+        "**Versions.** Files of version 1 stay readable, also beside files of version 2. They have no "
+        "columns marked *since 2* and no null answers. A column of such a name in an old file is the "
+        "user's own: it is not read, with a warning. A file without a version reads as version 1, with a "
+        "warning. A version above 2 is refused.\n\n"
+        "**Null answers.** A null answer means that the loop was not asked in that round. An empty one "
+        "means that it was asked and gave none. After a null answer EM, F1, Acc and all signals that read "
+        "answers are undefined. Replay shows stop rounds and costs of policies that stop there. It shows "
+        "scores only if every labeled question has an answer where the policy stops. `search` and `fit` "
+        "need an answer in every round of their labeled questions. Answers asked for the record alone are "
+        "marked `probed` ([how](questions/answers-at-the-end.md)).\n\n"
     )
     plans = (
-        "\n# Plan trace schema, version 2\n\nWhat planning agents did: one row a run, which is one agent "
-        "with one retriever and one seed on one task. File metadata carries `suffice.plan_schema` in place "
-        "of `suffice.schema`. `suffice traces validate` checks both kinds, and neither is read as the "
-        "other.\n\n"
+        "\n# Plan trace schema, version 2\n\nA plan trace holds one row a run of a planning agent: one "
+        "agent, retriever and seed on one task. File metadata carries `suffice.plan_schema` in place "
+        "of `suffice.schema`. `suffice traces validate` checks both kinds.\n\n"
     )
     return NOTE + "\n" + head + _columns(QUESTIONS) + plans + _columns(PLANS)
 
