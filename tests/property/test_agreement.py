@@ -98,9 +98,8 @@ def _chosen(traces: TraceSet, metric: Any) -> Any:
         resamples=2,
     )
     ranked = {
-        one.candidate.label: (one.loss, one.cost)
+        one.candidate.policy.label: (one.loss, one.cost)
         for one in choice.ranked
-        if not one.candidate.variant  # agreement takes no choice of an answer
     }
     return choice.title, ranked
 

@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 from tests.certifying import certify, most_allowed
 
-from suffice.replay.choose.bounds import CertifySettings, Half
+from suffice.replay.choose.bounds import Half, Promise
 
 ROUNDS, PROFILES = 5, 4000
 Array = NDArray[np.float64]
@@ -99,7 +99,7 @@ class Shares:
     early: float
 
 
-def shares(drawn: Population, asked: CertifySettings, *, draws: int, size: int = 600) -> Shares:
+def shares(drawn: Population, asked: Promise, *, draws: int, size: int = 600) -> Shares:
     truth = drawn.truth
     breaks = np.any([truth[bound.of] > bound.most for bound in asked.bounds], axis=0)
     broken = early = 0
@@ -123,8 +123,8 @@ LINES = {
 }
 
 
-def asking(**given: Any) -> CertifySettings:
-    return CertifySettings(**{"confidence": 0.9, "only_front": False, **given})
+def asking(**given: Any) -> Promise:
+    return Promise(**{"confidence": 0.9, "only_front": False, **given})
 
 
 def test_a_fast_sample_of_several_promises() -> None:

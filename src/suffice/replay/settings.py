@@ -420,8 +420,19 @@ class ChoiceSettings(ScoredSettings):
     def __post_init__(self) -> None:
         settle(self, policies=as_tuple(self.policies))
         for name in ("max_loss", "confidence", "max_wrong_stops"):
-            if (share := getattr(self, name)) is not None:
-                settle(self, **{name: as_share(share, name)})
+            if (given := getattr(self, name)) is None:
+                continue
+            settle(self, **{name: (share := as_share(given, name))})
+            if share in (0.0, 1.0):
+                raise UsageError(f"{name} must lie above 0 and below 1, found {given}")
+        for name, known in (("loss", LossName), ("correction", Correction)):
+            if (given := getattr(self, name)) not in get_args(known):
+                raise UsageError(unknown_name(name, given, get_args(known)))
+        if self.max_wrong_stops is not None and self.loss == "wrong-stop":
+            raise UsageError(
+                "loss 'wrong-stop' (--loss) bounds the share of wrong stops by max_loss already; leave "
+                "max_wrong_stops out, or bound another loss beside it"
+            )
         if self.signals is not None:
             settle(self, signals=_names(self.signals))
         bounds = (self.max_loss, self.max_cost, self.max_wrong_stops)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from suffice.errors import InternalError, UsageError
 from suffice.measures.seen import Seen
 from suffice.replay.choose.rule_stops import RuleStops
 from suffice.replay.run.frontier import pareto_front
-from suffice.replay.settings import Correction, LossName
+from suffice.replay.settings import USUAL_LOSS, Correction, LossName
 from suffice.results.formats import amount, percent
 from suffice.scoring import METRICS
 from suffice.stats.p_values import (
@@ -38,57 +38,20 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CertifySettings:
+class Promise:
     """What to promise: a loss at most, a share of wrong stops at most, a mean cost at most, or several.
 
     ``only_front`` tests only members that no other one beats in loss and cost on the first half: what is
     tested is then chosen on data that the tests do not see, and fewer tests are stronger ones.
     """
 
-    max_loss: float | None = 0.02
+    max_loss: float | None = USUAL_LOSS
     confidence: float = 0.95
     loss: LossName = "signed"
     max_wrong_stops: float | None = None
     max_cost: float | None = None
     correction: Correction = "fixed-sequence"
     only_front: bool = True
-
-    def __post_init__(self) -> None:
-        self._refuse_bounds()
-        if not 0.0 < self.confidence < 1.0:
-            raise UsageError(
-                f"the confidence must lie above 0 and below 1, found {self.confidence:g}"
-            )
-        for value, known in (
-            (self.loss, get_args(LossName)),
-            (self.correction, get_args(Correction)),
-        ):
-            if value not in known:
-                raise UsageError(f"unknown {value!r}; known: {', '.join(known)}")
-
-    def _refuse_bounds(self) -> None:
-        for what, most in (("loss", self.max_loss), ("share of wrong stops", self.max_wrong_stops)):
-            if most is not None and not 0.0 < most < 1.0:
-                why = (
-                    "no sample can show that nothing at all is lost"
-                    if most <= 0
-                    else "every policy keeps that; there is nothing to certify"
-                )
-                raise UsageError(
-                    f"the maximum {what} must lie above 0 and below 1, found {most:g}: {why}"
-                )
-        if self.max_cost is not None and not 0.0 < self.max_cost < np.inf:
-            raise UsageError(
-                f"the maximum cost must be a number above 0, found {self.max_cost:g}: every question "
-                "costs something"
-            )
-        if self.max_wrong_stops is not None and self.loss == "wrong-stop":
-            raise UsageError(
-                "--loss wrong-stop bounds the share of wrong stops by --max-loss already; leave out "
-                "--max-wrong-stops, or bound another loss beside it"
-            )
-        if not self.bounds:
-            raise UsageError("nothing is bounded; give max_loss, max_wrong_stops or max_cost")
 
     @property
     def bounds(self) -> tuple[Bound, ...]:
@@ -249,10 +212,9 @@ class OrderedTests:
 
 
 def member_tests(
-    learn: Half, test: Half, full: int, settings: CertifySettings, level: float | None = None
+    learn: Half, test: Half, full: int, settings: Promise, level: float | None = None
 ) -> OrderedTests:
     """The tests of a family, at a ``level`` (``None``: all that the confidence leaves)."""
-    _refuse_idle_cap(learn, settings)
     sizes = len(learn), len(test)
     costs = (learn.costs * sizes[0] + test.costs * sizes[1]) / sum(sizes)
     distinct = _cheapest_of_equals(learn, full)
@@ -280,22 +242,18 @@ def member_tests(
     )
 
 
-def refuse_caps(learn: Half, settings: CertifySettings, cost: str = "cost") -> None:
+def refuse_caps(learn: Half, settings: Promise, cost: str = "cost") -> None:
     """Refuse a cap on what is called ``cost`` that every member keeps, or that none does on this half."""
-    _refuse_idle_cap(learn, settings, cost)
+    if settings.max_cost is not None and settings.max_cost >= learn.most_paid:
+        raise UsageError(
+            f"the maximum of {settings.max_cost:g} {cost} a question is kept by every policy: none counts "
+            f"more than {learn.most_paid:.4g}; give a lower one"
+        )
     cheapest = float(learn.costs.min())
     if settings.max_cost is not None and settings.max_cost <= cheapest:
         raise UsageError(
             f"the maximum of {settings.max_cost:g} {cost} a question is not above what the cheapest member "
             f"costs, {cheapest:.4g}; give a higher one"
-        )
-
-
-def _refuse_idle_cap(learn: Half, settings: CertifySettings, cost: str = "cost") -> None:
-    if settings.max_cost is not None and settings.max_cost >= learn.most_paid:
-        raise UsageError(
-            f"the maximum of {settings.max_cost:g} {cost} a question is kept by every policy: none counts "
-            f"more than {learn.most_paid:.4g}; give a lower one"
         )
 
 
@@ -337,7 +295,7 @@ def p_values_of(half: Half, losses: Array, bound: Bound, level: float) -> Array:
 
 
 def _order(
-    learn: Half, members: NDArray[np.intp], losses: Array, full: int, settings: CertifySettings
+    learn: Half, members: NDArray[np.intp], losses: Array, full: int, settings: Promise
 ) -> NDArray[np.intp]:
     """What is tested, safest first: members that cost less than the full budget."""
     candidates = members
@@ -351,7 +309,7 @@ def _order(
     return np.asarray(candidates[np.lexsort((candidates, losses[candidates], danger[candidates]))])
 
 
-def _danger(half: Half, members: NDArray[np.intp], settings: CertifySettings) -> Array:
+def _danger(half: Half, members: NDArray[np.intp], settings: Promise) -> Array:
     """How far members are above the bound they are nearest to breaking, in standard errors."""
     worst = np.full(len(members), -np.inf)
     for bound in settings.bounds:

@@ -17,7 +17,6 @@ from suffice.replay.choose.bounds import Bound, joined
 from suffice.replay.choose.candidates import LATEST, PROVE, RANK, Candidate
 from suffice.replay.choose.proof import LIKELY, POWER, Promised, Row
 from suffice.replay.run.compare import Comparison
-from suffice.replay.run.frontier import AgainstFixed
 from suffice.replay.run.results import PolicyResult, ReplayResult
 from suffice.replay.settings import ChoiceSettings
 from suffice.results.formats import amount, bracket, counted, decimal, percent, points, signed
@@ -28,7 +27,7 @@ from suffice.stats.intervals import Interval
 
 _DEARER = 0.05
 """Rise of a known cost beyond which the headline begins with it."""
-_WIDTH, _LEVEL = 80, 0.05
+_WIDTH = 80
 _SHOWN = {"time": "seconds", "price": "dollars", "retrievals": "retrieval calls"}
 """Costs that a first screen calls otherwise than an axis."""
 
@@ -64,11 +63,8 @@ class Choice(Tabular):
     ``title`` says in words what it does. ``promised`` are the promises (``None``: none was asked for).
     ``whole`` is the replay, on all labelled questions, of what no label had a part in: fixed budgets and what
     paths prove; ``comparison`` that of the best fitted candidates too, on the questions that prove.
-    ``others`` are replays of candidates there that return another answer than the chosen one, by answer.
-    ``gain`` is the chosen policy's score over the full budget's. ``ranked`` are all fitted candidates, best
-    first. ``parts`` are the questions of each part.
-    ``by_majority`` is what the full budget's score gains by returning its most frequent answer;
-    ``against_tuned`` holds the chosen policy against the fixed budget that is best on split tune.
+    ``ranked`` are all fitted candidates, best first. ``parts`` are the questions of each part.
+    ``by_majority`` is what the full budget's score gains by returning its most frequent answer.
     ``wrong`` are questions that the chosen policy gets wrong and the full budget right, and both answers.
     ``incomplete`` tells of labeled questions that were left out, since a round has no answer to score.
     """
@@ -79,8 +75,6 @@ class Choice(Tabular):
     promised: Promised | None
     whole: ReplayResult
     comparison: Comparison
-    others: Mapping[str, ReplayResult]
-    gain: Interval | None
     ranked: tuple[Ranked, ...]
     rules_looked_at: int
     settings: ChoiceSettings
@@ -93,7 +87,6 @@ class Choice(Tabular):
     warned: tuple[str, ...] = ()
     incomplete: str | None = None
     by_majority: Interval | None = None
-    against_tuned: AgainstFixed | None = None
 
     @property
     def policy(self) -> StopPolicy:
@@ -121,17 +114,14 @@ class Choice(Tabular):
 
     @property
     def full(self) -> PolicyResult:
-        """The full budget there, which returns its latest answer."""
+        """The full budget there."""
         return self._full_of(self.chosen)
 
     def _where(self, candidate: Candidate) -> ReplayResult:
-        if candidate.of_no_label:
-            return self.whole
-        return self.others.get(candidate.answer, self.comparison.result)
+        return self.whole if candidate.of_no_label else self.comparison.result
 
     def _full_of(self, candidate: Candidate) -> PolicyResult:
-        held = self.others.get(self.settings.answer, self.comparison.result)
-        where = self.whole if candidate.of_no_label else held
+        where = self._where(candidate)
         return where.policy(where.baseline)
 
     def measured_of(self, candidate: Candidate) -> PolicyResult:
@@ -238,7 +228,7 @@ class Choice(Tabular):
         yield ""
 
     def _side_by_side(self) -> Iterator[tuple[str, str, str, str]]:
-        own, delta = self.measured, self.gain
+        own, delta = self.measured, self.measured.delta_full
         change = "unknown" if delta is None else f"{bracket(delta)} {signed(delta.estimate)}"
         yield "", self.all_rounds, "with this policy", "change"
         yield self.metric.label, percent(self.full.score), percent(own.score), change
@@ -362,13 +352,6 @@ class Choice(Tabular):
             f"{who} is {surely} than the best fixed number of rounds at equal {COSTS[best.cost].label}: "
             f"{points(best.gain)} points{of}."
         ]
-        if self.measured.adaptive and self.against_tuned is not None:
-            said.append(
-                f"Against {self.against_tuned.fixed}, the best on {self.settings.tune_split}, it is "
-                f"{points(self.against_tuned.held)} points on held-out questions."
-            )
-        if best.p_every < _LEVEL:
-            said.append(f"It beats every fixed budget at that cost (p = {best.p_every:.2g}).")
         if not best.pays:
             said.append(_power(best.gain))
         return " ".join(said)
@@ -404,7 +387,7 @@ class Choice(Tabular):
             for one in self.changes
             if one.full is not None and one.own is not None
         )
-        delta = self.gain
+        delta = self.measured.delta_full
         scored = (
             "is not known"
             if delta is None
@@ -533,7 +516,7 @@ class Choice(Tabular):
             Column(name="candidate", whole=True),
         )
         rows: list[list[Value]] = [
-            [one.candidate.group, one.loss, one.cost, one.p_value, one.candidate.label]
+            [one.candidate.group, one.loss, one.cost, one.p_value, one.candidate.policy.label]
             for one in self.ranked
         ]
         fit, rank, prove = (self.parts[name] for name in (FIT_SPLIT, RANK, PROVE))
@@ -590,7 +573,6 @@ class Choice(Tabular):
                 for one in self.changes
             },
             "axis": self.axis.name,
-            "against_tuned": None if self.against_tuned is None else asdict(self.against_tuned),
             "by_majority": None if self.by_majority is None else asdict(self.by_majority),
             "answers": {answer.question: answer.text for answer in self.answers()},
             "questions": dict(self.parts),

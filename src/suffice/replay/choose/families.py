@@ -22,14 +22,12 @@ from suffice.policies.rules.policy import not_before, rule_needs
 from suffice.policies.thresholds import fill, open_rule
 from suffice.replay.choose.rule_stops import (
     Operand,
-    PackedConditions,
     RuleStops,
     both_ways,
-    condition_fires,
     grid_of,
     operands_of,
     over_groups,
-    pack,
+    packed_conditions,
     tuning_columns,
 )
 from suffice.replay.diagnose.signal_checks import UNUSABLE, refuse_unusable, signal_flags
@@ -40,7 +38,6 @@ from suffice.signals.signal_table import given_signals
 _LEVELS = 9
 """Thresholds a signal, evenly spaced quantiles."""
 _MOST_MEMBERS = 200_000
-_CELLS = 1 << 25  # truth values of conditions held at a time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +115,7 @@ def build_family(
     _check_size([*groups.values()], max_signals)
     formulas = tuple(over_groups([*groups.values()], max_signals))
     texts = [text for text, _ in conditions]
-    packed = _packed(texts, operands, columns).silent_before(min_rounds)
+    packed = packed_conditions(texts, operands, columns).silent_before(min_rounds)
     budget = fit.traces.n_rounds
     fixed = RuleStops.of_array(fixed_stops(fit.ends, budget).T[min_rounds - 1 :])
     used = [operand for _, operand in conditions]
@@ -147,19 +144,6 @@ def build_family(
             ),
         ),
     )
-
-
-def _packed(
-    texts: Sequence[str], operands: Sequence[Operand], columns: RuleColumns
-) -> PackedConditions:
-    """The conditions bit by bit; few enough at a time are held otherwise."""
-    step = max(1, _CELLS // max(columns.shape[0] * columns.shape[1], 1))
-    packed = [
-        pack(condition_fires(texts[start : start + step], operands, columns))
-        for start in range(0, max(len(texts), 1), step)
-    ]
-    words = np.concatenate([part.words for part in packed])
-    return PackedConditions(words, packed[0].n_questions, packed[0].n_rounds)
 
 
 def _operands(

@@ -100,17 +100,6 @@ def both_ways(operands: Sequence[Operand]) -> tuple[Operand, ...]:
     return (*operands, *turned)
 
 
-def condition_fires(
-    conditions: Sequence[str], operands: Sequence[Operand], columns: RuleColumns
-) -> NDArray[np.bool_]:
-    """Where each condition holds, (n_conditions, n_questions, n_rounds)."""
-    specs = {operand.spec.name: operand.spec for operand in operands}
-    fires = np.empty((len(conditions), *columns.shape), np.bool_)
-    for number, text in enumerate(conditions):
-        fires[number] = rule_fires(text, specs, columns)
-    return fires
-
-
 def tuning_columns(data: FitData, operands: Sequence[Operand]) -> RuleColumns:
     """Operands on the split that thresholds are chosen on; calibrated values are out of fold."""
     calibrated = [operand.spec.name for operand in operands if operand.calibrated]
@@ -279,6 +268,23 @@ def pack(fires: NDArray[np.bool_]) -> PackedConditions:
     padded = np.zeros((n_conditions, n_rounds - 1, n_words * 8), np.uint8)
     padded[:, :, : packed.shape[2]] = packed
     return PackedConditions(padded.view(np.uint64), n_questions, n_rounds)
+
+
+def packed_conditions(
+    conditions: Sequence[str], operands: Sequence[Operand], columns: RuleColumns
+) -> PackedConditions:
+    """Where each condition holds, bit by bit; only few at a time are held otherwise."""
+    specs = {operand.spec.name: operand.spec for operand in operands}
+    step = max(1, _CELLS_A_BLOCK // max(columns.shape[0] * columns.shape[1], 1))
+    packed = []
+    for start in range(0, max(len(conditions), 1), step):
+        some = conditions[start : start + step]
+        fires = np.empty((len(some), *columns.shape), np.bool_)
+        for number, text in enumerate(some):
+            fires[number] = rule_fires(text, specs, columns)
+        packed.append(pack(fires))
+    words = np.concatenate([part.words for part in packed])
+    return PackedConditions(words, *columns.shape)
 
 
 def fired_by(packed: PackedConditions, batch: RuleBatch) -> _Words:

@@ -21,7 +21,6 @@ from suffice.options import settings_of
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.fitting import fit_data
 from suffice.policies.rules.language import RuleColumns
-from suffice.policies.thresholds import first_stops
 from suffice.replay.choose.candidates import refuse_unscored
 from suffice.replay.choose.rule_stops import (
     Formula,
@@ -29,11 +28,10 @@ from suffice.replay.choose.rule_stops import (
     RuleStops,
     both_ways,
     calibrators_of,
-    condition_fires,
     enumerate_formulas,
     grid_of,
     operands_of,
-    pack,
+    packed_conditions,
     scoring_columns,
     tuning_columns,
 )
@@ -474,31 +472,21 @@ class _Split:
         self._frontier = (of_fixed["cost"], of_fixed[metric])
 
     def use(self, conditions: Sequence[str]) -> None:
-        self._packed = pack(condition_fires(conditions, self._operands, self.columns))
+        self._packed = packed_conditions(conditions, self._operands, self.columns)
 
     def stops(self, formulas: Sequence[Formula]) -> RuleStops:
         return RuleStops.of_formulas(self._packed, formulas, self.last)
 
     def threshold_stops(self, operand: Operand, thresholds: Sequence[float]) -> RuleStops:
         """(n_thresholds, n_questions); a threshold at the end of the range never fires."""
-
-        def compute(rules: NDArray[np.intp], rows: slice) -> NDArray[np.int16]:
-            last, columns = self.last[rows], self.columns
-            tried = [thresholds[number] for number in rules.tolist()]
-            stops = np.tile(last, (len(tried), 1))
-            reachable = [n for n, threshold in enumerate(tried) if operand.can_hold(threshold)]
-            if reachable:
-                conditions = [operand.condition(tried[n]) for n in reachable]
-                some = RuleColumns(
-                    shape=(len(last), columns.shape[1]),
-                    signals={name: of[rows] for name, of in columns.signals.items()},
-                    calibrations={name: of[rows] for name, of in columns.calibrations.items()},
-                )
-                fires = condition_fires(conditions, self._operands, some)
-                stops[reachable] = [first_stops(fired, last) for fired in fires]
-            return stops
-
-        return RuleStops(len(thresholds), len(self.last), compute)
+        never = f"round >= {self.columns.shape[1]}"
+        conditions = [
+            operand.condition(threshold) if operand.can_hold(threshold) else never
+            for threshold in thresholds
+        ]
+        packed = packed_conditions(conditions, self._operands, self.columns)
+        alone = [Formula(((number,),)) for number in range(len(conditions))]
+        return RuleStops.of_formulas(packed, alone, self.last)
 
     def known(self, stops: RuleStops) -> NDArray[np.bool_]:
         """Rules, (n_rules,), none of whose stops (n_rules, n_questions) lies past what is known."""

@@ -36,12 +36,11 @@ from suffice.signals.columns.arrays import Texts
 from suffice.signals.known_signals import SIGNALS, resolve
 from suffice.signals.signal_table import given_signals, lack
 from suffice.stats.auroc import USES, Use, auroc_use, average_ranks
-from suffice.stats.intervals import Estimate, difference, from_sums
+from suffice.stats.intervals import Estimate, difference
 from suffice.stats.units import numbered_units
 from suffice.trace.rounds.trace_set import TraceSet
 
 ALL_QUESTIONS = "all"
-STABLE = "answer_stable"
 _MOST_NAMED = 5
 _MOST_VALUES = 12  # a signal with more has no mode worth the name
 Mask = NDArray[np.bool_]
@@ -59,12 +58,6 @@ class Diagnostics(Tabular):
     resamples: int
     seed: int
     notes: tuple[str, ...]
-
-    @property
-    def draws(self) -> str:
-        """What the draws behind the intervals are called."""
-        by_sums = from_sums(sum(part["questions"] for part in self.parts.values()))
-        return "draws by sums" if by_sums else "resamples of the questions"
 
     @property
     def last(self) -> str:
@@ -157,10 +150,9 @@ def diagnose(
         notes = (
             f"no question lies in split {' or '.join(absent)}: all questions are taken together",
         )
-    by_sums = from_sums(sum(int(rows.sum()) for rows in chosen.values()))
     seeds = range(settings.seed + len(chosen) - 1, settings.seed - 1, -1)
     measured = {
-        part: _apart(measures, names, rows, settings, seed=seed, by_sums=by_sums)
+        part: _apart(measures, names, rows, settings, seed)
         for (part, rows), seed in zip(chosen.items(), seeds, strict=True)
     }
     flags = signal_flags(measures, names, tune_split=settings.tune_split)
@@ -173,7 +165,7 @@ def diagnose(
             (early, before), (late, after) = (of_part[name] for of_part in measured.values())
             drift = [
                 difference((late[of], after[row]), (early[of], before[row]))
-                for of, row in (("d_signed", 0), ("auroc", 2))
+                for row, of in enumerate(("d_signed", "auroc"))
             ]
         signals.append(
             {
@@ -221,21 +213,12 @@ def _parts(
             "margins": None
             if calibrated is None
             else margin_means(table.signal(MARGIN)[rows], calibrated[rows], em[rows], why),
-            "wrong_and_stable": wrong_and_stable(table.signal(STABLE)[rows], em[rows])
-            if STABLE in names
-            else None,
         }
     return parts
 
 
 def _apart(
-    measures: Measures,
-    names: tuple[str, ...],
-    rows: Mask,
-    settings: DiagnosticsSettings,
-    *,
-    seed: int,
-    by_sums: bool,
+    measures: Measures, names: tuple[str, ...], rows: Mask, settings: DiagnosticsSettings, seed: int
 ) -> dict[str, tuple[dict[str, Any], Array]]:
     """Every signal on the questions ``rows`` (n_questions,), with the draws of its pooled figures."""
     table, types = measures.signals(names), Texts.of(measures.traces.first_rounds("question_type"))
@@ -268,7 +251,6 @@ def _apart(
             int(number[labelled].max(initial=-1)) + 1,
             resamples=settings.resamples,
             seed=seed,
-            by_sums=by_sums,
         )
         pooled, *apart = (separation for separation, _ in separated)
         defined = exists & ~np.isnan(values)
@@ -366,33 +348,6 @@ def margin_means(
     }
 
 
-def wrong_and_stable(stable: Array, em: Array) -> dict[str, Any]:
-    """Answers that are repeated though wrong (paper 0, section 3.4), overall and by round."""
-    usable = np.isfinite(stable) & np.isfinite(em)
-    repeats = usable & (stable == 1.0)
-    wrong = repeats & (em == 0.0)
-    labelled = np.isfinite(em).any(axis=1)
-    first_wrong = repeats.any(axis=1) & wrong[np.arange(len(wrong)), repeats.argmax(axis=1)]
-
-    def shares(number: int | None, rounds: slice) -> dict[str, Any]:
-        answers = int(usable[:, rounds].sum())
-        return {
-            "round": number,
-            "answers": answers,
-            "stable": float(repeats[:, rounds].sum() / answers) if answers else None,
-            "wrong_and_stable": float(wrong[:, rounds].sum() / answers) if answers else None,
-        }
-
-    return {
-        "overall": shares(None, slice(None)),
-        # the first round repeats nothing
-        "rounds": [shares(t + 1, slice(t, t + 1)) for t in range(1, stable.shape[1])],
-        "questions": int(labelled.sum()),
-        "first_wrong": float(first_wrong[labelled].mean()) if labelled.any() else None,
-    }
-
-
-_MOST_IN_DETAIL = 3  # signals whose means by round are shown
 _MOST_ALIKE = 3  # of the signals that say what one says
 NAME_WIDTH = 24
 POLICY = Column(name="policy", most=NAME_WIDTH)
@@ -407,17 +362,11 @@ def signal_tables(diagnostics: Diagnostics) -> Iterator[Table]:
         yield Table(name="signals", title="No signal is defined in these traces.")
         return
     yield _areas(diagnostics)
-    title = "Cohen's d, signed: positive where right answers have the higher values."
-    yield _by_part(diagnostics, "distances", title, "d", "d_signed", drifts=True)
-    title = "Pearson's r of each signal with exact match (0 or 1), all rounds pooled."
-    yield _by_part(diagnostics, "pearson", title, "r", "pearson")
+    yield _distances(diagnostics)
     for part in diagnostics.parts:
         yield _by_round(diagnostics, part)
-    if len(diagnostics.signals) <= _MOST_IN_DETAIL:
-        yield from _in_detail(diagnostics)
     yield from _concentrations(diagnostics)
     yield from _margins(diagnostics)
-    yield from _wrong_and_stable(diagnostics)
     if len(diagnostics.signals) > 1:
         yield _correlated(diagnostics)
     yield from _by_type(diagnostics)
@@ -474,22 +423,19 @@ def _figures(diagnostics: Diagnostics) -> str:
     )
     drift = f"drift: {names[1]} minus {names[0]}. " if len(names) > 1 else ""
     return (
-        f"{parts}. Brackets: 95% intervals of {diagnostics.resamples} {diagnostics.draws} (seed "
+        f"{parts}. Brackets: 95% intervals of {diagnostics.resamples} resamples of the questions (seed "
         f"{diagnostics.seed}). {drift}{UNKNOWN}: undefined; --json says why."
     )
 
 
-def _by_part(
-    diagnostics: Diagnostics, name: str, title: str, letter: str, of: str, *, drifts: bool = False
-) -> Table:
-    """A signed figure of every signal on every part, all rounds pooled, perhaps with its drift."""
+def _distances(diagnostics: Diagnostics) -> Table:
     described: list[Described] = [("name", _SIGNAL)]
     for part in diagnostics.parts:
-        column = estimate_column(f"{part}: {letter}", f"{letter} {part}", signed=True)
-        described.append((partial(_pooled, part, of), column))
-    if drifts and len(diagnostics.parts) > 1:
-        described.append(("drift_d", _DRIFT))
-    return table_of(name, diagnostics.signals, described, title)
+        column = estimate_column(f"{part}: d", f"d {part}", signed=True)
+        described.append((partial(_pooled, part, "d_signed"), column))
+    described += [("drift_d", _DRIFT)] * (len(diagnostics.parts) > 1)
+    title = "Cohen's d, signed: positive where right answers have the higher values."
+    return table_of("distances", diagnostics.signals, described, title)
 
 
 def _pooled(part: str, of: str, signal: Mapping[str, Any]) -> Value:
@@ -524,46 +470,6 @@ def _margins(diagnostics: Diagnostics) -> Iterator[Table]:
     )
 
 
-def _wrong_and_stable(diagnostics: Diagnostics) -> Iterator[Table]:
-    known = {
-        name: part["wrong_and_stable"]
-        for name, part in diagnostics.parts.items()
-        if part["wrong_and_stable"] is not None
-    }
-    if not known:
-        return
-    rounds = max(len(shares["rounds"]) for shares in known.values())
-    columns = (
-        Column(name="part", head="on"),
-        Column(name="answers", kind="count"),
-        Column(name="stable", kind="percent", head="stable %"),
-        Column(name="wrong_and_stable", kind="percent", head="wrong and\nstable %"),
-        *(
-            Column(name=f"round_{number}", kind="percent", head=f"round {number}")
-            for number in range(2, rounds + 2)
-        ),
-        Column(name="first_wrong", kind="percent", head="first stable\none wrong %"),
-    )
-    rows: list[list[Value]] = [
-        [
-            name,
-            *(shares["overall"][of] for of in ("answers", "stable", "wrong_and_stable")),
-            *(one["wrong_and_stable"] for one in shares["rounds"]),
-            *[None] * (rounds - len(shares["rounds"])),
-            shares["first_wrong"],
-        ]
-        for name, shares in known.items()
-    ]
-    yield Table(
-        name="wrong and stable",
-        title="Answers that repeat the round before and are wrong, in percent of the labelled answers that "
-        "could repeat it, overall and by round; last, in percent of the questions, those whose first stable "
-        "answer is wrong.",
-        columns=columns,
-        rows=rows,
-    )
-
-
 def _by_round(diagnostics: Diagnostics, part: str) -> Table:
     of_signals = [signal["parts"][part]["rounds"] for signal in diagnostics.signals]
     rounds = max(len(of) for of in of_signals)
@@ -577,25 +483,6 @@ def _by_round(diagnostics: Diagnostics, part: str) -> Table:
         rows.append([signal["name"], *values, *[Cell(None, "")] * (rounds - len(values))])
     title = f"AUROC by round on {part}."
     return Table(name=f"rounds on {part}", title=title, columns=columns, rows=rows)
-
-
-def _in_detail(diagnostics: Diagnostics) -> Iterator[Table]:
-    described: list[Described] = [
-        ("round", Column(name="round", kind="count")),
-        ("defined", _defined("defined", "% defined")),
-    ]
-    for kind in ("right", "wrong"):
-        for name, head in ((f"mean_{kind}", kind), (f"sd_{kind}", "(SD)")):
-            described.append((name, Column(name=name, kind="significant", digits=3, head=head)))
-        described.append((kind, Column(name=kind, kind="count", head="n")))
-    described += [
-        ("d_signed", estimate_column("d", "d", signed=True)),
-        ("auroc", estimate_column("auroc", "AUROC")),
-    ]
-    for signal in diagnostics.signals:
-        for part, on in signal["parts"].items():
-            title = f"{signal['name']} by round on {part}, mean (SD)."
-            yield table_of(f"{signal['name']} on {part}", on["rounds"], described, title)
 
 
 def _concentrations(diagnostics: Diagnostics) -> Iterator[Table]:

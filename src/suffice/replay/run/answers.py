@@ -496,9 +496,6 @@ def cut_table(
         Column(name=f"{metric.name}_interval", head="with sampling\nerror, 95%"),
         Column(name="rounds", kind="number", digits=2, head="rounds\nwithin", interval=True),
         Column(name="explored", kind="count", head="explored\npast a cut"),
-        Column(name="weight_share", kind="percent", head="share of\nweight %"),
-        Column(name="largest_weight", kind="number", digits=1, head="largest\nweight"),
-        Column(name="weight_sum", kind="number", digits=1, head="sum of\nweights"),
         Column(name="effective", kind="number", digits=1, head="effective\nnumber"),
     ]
     rows: list[list[Value]] = []
@@ -514,11 +511,11 @@ def cut_table(
                 None if score is None else score.with_error,
                 None if rounds is None else Cell(rounds, rounds.shown(share=False)),
                 Cell(explored, f"{explored:,}, too few") if one.few else explored,
-                *(weighing.share, weighing.largest, weighing.total, weighing.effective),
+                weighing.effective,
             ]
         )
     ranged = [n for n in (2, 3, 4) if any(row[n] is not None for row in rows)]
-    shown = [0, 1, *ranged, *(range(5, 10) if record.explored else [])]
+    shown = [0, 1, *ranged, *((5, 6) if record.explored else ())]
     columns, rows = [columns[n] for n in shown], [[row[n] for n in shown] for row in rows]
     return Table(
         name="cuts",
@@ -529,13 +526,5 @@ def cut_table(
             "Policies left out here stop where every question was seen. Not seen: questions whose stop lies "
             "past a cut that nothing stands for; explored: questions that ran on, which are weighted to "
             "stand for those cut.",
-            *(
-                [
-                    "A sum of weights far from the number of questions is chance in how many were explored, "
-                    "which --weights self-normalised takes out of the figures."
-                ]
-                if record.explored and record.weights == "ht"
-                else []
-            ),
         ),
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -82,13 +81,8 @@ class PairedIntervals:
             spent = paid[:, number]
             best = best_mix(fixed_paid, fixed, spent)
             gains, held = own - best.score, own - of_mix(fixed_paid, fixed, spent, best)
-            budgets = np.where(np.isnan(fixed[0]), np.nan, fixed_paid[0])
-            no_less = most_no_less(
-                (fixed_paid[1:], fixed[1:]), own[1:], spent[1:], budgets, float(spent[0])
-            )
             gain = float(gains[0])
             yield AgainstFixed(
-                p_every=(1 + no_less) / len(own),
                 cost=cost,
                 fixed=best.names[0],
                 gain=percentile_interval(gain, gains[1:]),
@@ -162,7 +156,6 @@ class AgainstFixed:
     fixed: str
     gain: Interval
     held: Interval
-    p_every: float = 1.0
 
     @property
     def pays(self) -> bool:
@@ -194,35 +187,11 @@ class BestMix:
 
 def of_mix(costs: Array, scores: Array, at: Array, mix: BestMix) -> Array:
     """The score of the first of ``mix`` where it costs ``at``, or as near as it comes, (n_rows,)."""
-    low, high = int(mix.low[0]), mix.high[:1]
-    return _mixed(costs, scores, at, low, high)[:, 0]
-
-
-def _mixed(costs: Array, scores: Array, at: Array, low: int, high: NDArray[np.int64]) -> Array:
-    """A budget mixed with each of some others, (n_rows, n_high)."""
-    width = costs[:, high] - costs[:, [low]]
-    apart = at[:, None] - costs[:, [low]]
-    share = np.divide(apart, width, out=np.zeros_like(width), where=width != 0)
-    return np.asarray(
-        scores[:, [low]] + np.clip(share, 0.0, 1.0) * (scores[:, high] - scores[:, [low]])
-    )
-
-
-def most_no_less(
-    fixed: tuple[Array, Array], own: Array, at: Array, paid: Array, spent: float
-) -> int:
-    """In how many draws the hardest fixed budget, or mix of two, scores no less than a policy.
-
-    ``fixed`` are the costs and scores of fixed budgets in each draw, (n_draws, n_rounds) each, ``own`` and
-    ``at`` what the policy scores and costs there. Mixed are those that cost ``spent`` by the mean costs
-    ``paid`` (n_rounds,), NaN: not known.
-    """
-    costs, scores = fixed
-    spent = max(spent, float(np.nanmin(paid)))
-    low, high = np.flatnonzero(paid <= spent), np.flatnonzero(paid > spent)
-    mixes = (_mixed(costs, scores, at, a, high) for a in low.tolist())
-    reached = chain([scores[:, low]], mixes)  # the mixes of all would not fit into memory
-    return max(int((own[:, None] <= of).sum(axis=0).max(initial=0)) for of in reached)
+    low, high = int(mix.low[0]), int(mix.high[0])
+    width = costs[:, high] - costs[:, low]
+    share = np.divide(at - costs[:, low], width, out=np.zeros_like(width), where=width != 0)
+    mixed = scores[:, low] + np.clip(share, 0.0, 1.0) * (scores[:, high] - scores[:, low])
+    return np.asarray(mixed)
 
 
 def best_mix(costs: Array, scores: Array, at: Array) -> BestMix:

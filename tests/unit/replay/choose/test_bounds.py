@@ -11,8 +11,8 @@ from tests.certifying import certify
 
 from suffice.errors import UsageError
 from suffice.measures.seen import Seen
-from suffice.replay.choose.bounds import CertifySettings, Half, refuse_caps, weighted_losses
-from suffice.replay.settings import LossName
+from suffice.replay.choose.bounds import Half, Promise, refuse_caps, weighted_losses
+from suffice.replay.settings import ChoiceSettings, LossName
 from suffice.stats.p_values import betting_p_values, binomial_p_values, hoeffding_bentkus_p_values
 
 ROUNDS = 5
@@ -48,8 +48,8 @@ def world(
     return halves[0], halves[1], members - 1
 
 
-def settings(**given: Any) -> CertifySettings:
-    return CertifySettings(**{"max_loss": 0.1, "confidence": 0.9, **given})
+def settings(**given: Any) -> Promise:
+    return Promise(**{"max_loss": 0.1, "confidence": 0.9, **given})
 
 
 # --- losses and p-values -------------------------------------------------------------------------
@@ -180,27 +180,23 @@ def test_a_fixed_sequence_stops_at_its_first_failure() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"max_loss": 0.0}, "no sample can show"),
-        ({"max_loss": -0.1}, "no sample can show"),
-        ({"max_loss": 1.0}, "nothing to certify"),
-        ({"max_loss": float("nan")}, "above 0 and below 1"),
+        ({"max_loss": 0.0}, "max_loss"),
+        ({"max_loss": 1.0}, "max_loss"),
+        ({"max_loss": float("nan")}, "max_loss"),
         ({"confidence": 0.0}, "confidence"),
         ({"confidence": 1.0}, "confidence"),
-        ({"confidence": float("nan")}, "confidence"),
-        ({"loss": "big"}, "unknown 'big'"),
-        ({"correction": "none"}, "unknown 'none'"),
-        ({"max_wrong_stops": 0.0}, "share"),
-        ({"max_wrong_stops": 1.5}, "nothing to certify"),
-        ({"max_wrong_stops": 0.1, "loss": "wrong-stop"}, "--max-wrong-stops"),
-        ({"max_cost": 0.0}, "maximum"),
-        ({"max_cost": float("nan")}, "maximum"),
-        ({"max_cost": float("inf")}, "maximum"),
-        ({"max_loss": None}, "nothing is bounded"),
+        ({"loss": "big"}, "'big'"),
+        ({"correction": "none"}, "'none'"),
+        ({"max_wrong_stops": 0.0}, "max_wrong_stops"),
+        ({"max_wrong_stops": 0.1, "loss": "wrong-stop"}, "max_wrong_stops"),
+        ({"max_cost": 0.0}, "max_cost"),
+        ({"max_cost": float("nan")}, "max_cost"),
+        ({"max_cost": float("inf")}, "max_cost"),
     ],
 )
 def test_what_is_refused(given: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        settings(**given)
+        ChoiceSettings(**given)
 
 
 def test_members_in_blocks_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from suffice.errors import UsageError
 from suffice.measures.measures import Measures
 from suffice.policies.policy_file import load_policy, policy_hash, save_policy
 from suffice.policies.rules.policy import RulePolicy
-from suffice.replay.choose import families, rule_stops
+from suffice.replay.choose import rule_stops
 from suffice.replay.choose.candidates import PROVE
 from suffice.replay.choose.choice import Choice
 from suffice.replay.choose.families import build_family, rules_of_grid
@@ -114,12 +114,13 @@ def test_gold_of_the_questions_that_prove_changes_p_values_only() -> None:
     ]
     after = chosen(to_trace_set(changed), **OWN)
     ranked = (
-        {one.candidate.label: (one.loss, one.cost) for one in choice.ranked}
+        {one.candidate.policy.label: (one.loss, one.cost) for one in choice.ranked}
         for choice in (before, after)
     )
     assert next(ranked) == next(ranked)
     p_values = (
-        {one.candidate.label: one.p_value for one in choice.ranked} for choice in (before, after)
+        {one.candidate.policy.label: one.p_value for one in choice.ranked}
+        for choice in (before, after)
     )
     assert next(p_values) != next(p_values)
 
@@ -180,8 +181,8 @@ def test_a_signal_that_reads_samples_pays_for_them() -> None:
     asked: dict[str, Any] = {"family": "rule", "max_signals": 1}
     given, signals = kept_traces(), ("own", "normalized_entropy")
     found = chosen(given, signals=signals, cost="llm_calls", **asked)
-    costs = {one.candidate.label: one.cost for one in found.ranked}
-    rules = {one.candidate.label: one.candidate.policy.policy for one in found.ranked}
+    costs = {one.candidate.policy.label: one.cost for one in found.ranked}
+    rules = {one.candidate.policy.label: one.candidate.policy.policy for one in found.ranked}
     entropy = [rule for rule in costs if "entropy" in rule]
     for rule in entropy:
         policy = rules[rule]
@@ -191,7 +192,7 @@ def test_a_signal_that_reads_samples_pays_for_them() -> None:
         assert costs[rule] == pytest.approx(1 + 3 * decided.mean(), rel=0.1)
     assert "entropy" not in found.title
     in_rounds = chosen(given, signals=("normalized_entropy",), cost="rounds", **asked)
-    assert any("entropy" in one.candidate.label for one in in_rounds.ranked)
+    assert any("entropy" in one.candidate.policy.label for one in in_rounds.ranked)
 
 
 def test_by_default_all_that_varies_and_does_not_know_later_rounds() -> None:
@@ -321,5 +322,4 @@ def test_a_large_record_writes_out_no_more_stops_than_it_works_on(
     whole = chosen(kept_traces(count=300), **asked)
     monkeypatch.setattr(sums, "_CELLS", 600)  # blocks of 64 questions
     monkeypatch.setattr(rule_stops, "_CELLS_A_BLOCK", 600)
-    monkeypatch.setattr(families, "_CELLS", 3000)
     assert chosen(kept_traces(count=300), **asked).to_json() == whole.to_json()
