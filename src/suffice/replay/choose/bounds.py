@@ -14,7 +14,6 @@ from suffice.measures.seen import Seen
 from suffice.replay.choose.rule_stops import RuleStops
 from suffice.replay.run.frontier import pareto_front
 from suffice.replay.settings import USUAL_LOSS, Correction, LossName
-from suffice.results.formats import amount, percent
 from suffice.scoring import METRICS
 from suffice.stats.p_values import (
     betting_p_values,
@@ -333,29 +332,38 @@ def _cheapest_of_equals(learn: Half, full: int) -> NDArray[np.intp]:
     return np.sort(np.array(list(seen.values()), np.intp))
 
 
+LOSES, LOSE = ("loses", "turns", "changes", "costs"), ("lose", "turn", "change", "cost")
+"""What a policy does that keeps a bound, and what it is proven to do, behind "to"."""
+
+
+def bound_in_words(
+    of: object, most: float, label: str, cost: str, verbs: Sequence[str], *, agreement: bool
+) -> str:
+    """A bound on a loss of what is called ``label``, or on what ``cost`` a question says."""
+    lose, turn, change, pay = verbs
+    if of == "cost":
+        return f"{pay} at most {most:g} {cost}"
+    if of == "wrong-stop" and agreement:
+        return f"{change} the answer of at most {100 * most:g}% of the questions"
+    if of == "wrong-stop":
+        return f"{turn} right into wrong on at most {100 * most:g}% of the questions"
+    gains = ", gains not counted" if of == "drop" else ""
+    return f"{lose} at most {100 * most:g} {label} points{gains}"
+
+
 def allowed_in_words(terms: Mapping[str, Any], cost: str | None) -> str:
     """All that the terms of a guarantee allow; empty: they do not say. ``cost``: what it is called."""
-    bounds = terms.get("bounds") or []
-    if not bounds and terms.get("max_loss") is not None:
-        bounds = [{"of": terms.get("loss"), "at_most": terms["max_loss"]}]
-    said = [_allowed(bound["of"], bound["at_most"], terms.get("metric"), cost) for bound in bounds]
-    together = "" if len(said) < 2 else ", both together" if len(said) == 2 else ", all together"
-    return f"{joined(said)}{together}"
-
-
-def _allowed(of: object, most: float | None, metric: object, cost: str | None) -> str:
-    if of == "cost":
-        return f"at most {amount(most)}{f' {cost}' if cost else ''} a question"
-    if metric == METRICS["agreement"].key("em"):
-        return (
-            f"at most {percent(most)}% of questions answered otherwise than by the full budget, so EM and "
-            "F1 fall by no more; no gold answer was read,"
-        )
-    if of == "wrong-stop":
-        return f"at most {percent(most)}% of questions wrong though the full budget is right"
-    name = {"f1": "F1", "em": "EM", "acc": "Acc"}.get(str(metric), "score")
-    kind = " in drops that gains do not pay for" if of == "drop" else ""
-    return f"at most {percent(most)} points of expected {name} lost{kind} against the full budget"
+    bounds = terms.get("bounds") or [{"of": terms.get("loss"), "at_most": terms.get("max_loss")}]
+    metric = str(terms.get("metric"))
+    label = {"f1": "F1", "em": "EM", "acc": "Acc"}.get(metric, "score")
+    agreement = metric == METRICS["agreement"].key("em")
+    return joined(
+        [
+            bound_in_words(one["of"], most, label, f"{cost} a question", LOSES, agreement=agreement)
+            for one in bounds
+            if (most := one["at_most"]) is not None
+        ]
+    )
 
 
 def joined(parts: Sequence[str]) -> str:

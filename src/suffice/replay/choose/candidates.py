@@ -37,7 +37,7 @@ from suffice.replay.run.named_policies import (
 from suffice.replay.run.runner import ReplaySettings, Runner
 from suffice.replay.settings import ChoiceSettings
 from suffice.results.formats import counted
-from suffice.scoring import F1Kind
+from suffice.scoring import AnswerChoice, F1Kind
 from suffice.stats.units import lots, numbered_units, unit_means
 from suffice.trace.rounds.trace_set import in_words
 
@@ -286,8 +286,9 @@ def _unfit(policy: NamedPolicy, kept: Measures, settings: ChoiceSettings, book: 
     first = settings.min_rounds
     if policy.policy is None:
         return "it decides by what a loop does not know, or answers before the first round"
-    if kept.metric.agreement and policy.policy.needs.returns != LATEST:
-        return "it returns another than its latest answer, and agreement is with the latest"
+    asked, own = AnswerChoice.parse(settings.answer), policy.policy.needs.returns
+    if asked.or_own(own) != asked:
+        return f"it returns another answer than the {settings.answer}; ask for that: --answer {own}"
     reads = policy_reads(policy.policy, policy.max_rounds)
     if settings.cost is not None and (why := book.why_unknown(settings.cost, reads)):
         return why
@@ -397,10 +398,8 @@ def betting_orders(ids: Sequence[str], units: NDArray[np.intp]) -> NDArray[np.in
 class Kept:
     """Candidates on the questions kept from fitting."""
 
-    places: NDArray[np.int16]  # (n_members, n_questions), from 1: which column of scores a stop is
-    scores: NDArray[
-        np.float64
-    ]  # (n_questions, n_columns): other answers' columns stand behind the rounds
+    stops: NDArray[np.int16]  # (n_members, n_questions), from 1
+    scores: NDArray[np.float64]  # (n_questions, n_rounds)
     right: NDArray[np.float64]  # EM, alike
     costs: NDArray[np.float64]  # (n_members, n_questions), those of the axis
     tables: tuple[
@@ -426,11 +425,9 @@ class Kept:
         )
         axis = runner.book.axis(settings.cost, runner.reads)
         scored = kept.scores(settings.f1_kind)
-        columns, right = [runner.returned.compared], [runner.returned.em]
-        places, costs = [], []
+        taken, costs = [], []
         tables: dict[CostReads, NDArray[np.float64]] = {}
         paid_by: list[int] = []
-        offsets = {(runner.choice, ""): 0}  # where the columns of an answer begin
         rows, ends = np.arange(kept.traces.n_questions), kept.ends
         for member in members:
             policy = member.policy.policy
@@ -439,16 +436,7 @@ class Kept:
             stops = np.minimum(kept.wanted_rounds(policy), ends)
             if member.policy.max_rounds is not None:
                 stops = np.minimum(stops, member.policy.max_rounds)
-            choice = runner.choice.or_own(policy.needs.returns)
-            # the most confident answer is each policy's own
-            returns = choice, member.policy.name if choice.rule == "most-confident" else ""
-            if returns not in offsets:
-                returned = runner.answers[member.policy.name].returned(scored)
-                offsets[returns] = sum(part.shape[1] for part in columns)
-                columns.append(returned.compared)
-                right.append(returned.em)
-            offset = offsets[returns]
-            places.append((stops + offset).astype(np.int16))
+            taken.append(stops.astype(np.int16))
             kind = runner.reads[member.policy.name]
             paid = tables.setdefault(kind, runner.book.known(axis, kind))
             paid_by.append(list(tables).index(kind))
@@ -456,9 +444,9 @@ class Kept:
                 paid = kept.seen.paid(paid)
             costs.append(paid[rows, np.minimum(stops, paid.shape[1]) - 1])
         return cls(
-            places=np.stack(places),
-            scores=np.hstack(columns),
-            right=np.hstack(right),
+            stops=np.stack(taken),
+            scores=runner.returned.compared,
+            right=runner.returned.em,
             costs=np.stack(costs),
             tables=tuple(tables.values()),
             paid_by=np.array(paid_by, np.intp),
@@ -470,11 +458,6 @@ class Kept:
             ids=kept.traces.question_ids,
         )
 
-    @property
-    def stops(self) -> NDArray[np.int16]:
-        """Where each member stops each question, (n_members, n_questions), from 1."""
-        return np.asarray((self.places - 1) % self.tables[0].shape[1] + 1, np.int16)
-
     def most_paid(self, rows: NDArray[np.intp]) -> float:
         """What a question counts at most in a bounded cost, read off some of them."""
         if self.axis.name == "rounds":
@@ -483,15 +466,12 @@ class Kept:
 
     def half(self, rows: NDArray[np.intp], most_paid: float | None = None) -> Half:
         """Some of the questions; ``most_paid`` where a cost is bounded."""
-        copies = self.scores.shape[1] // self.tables[0].shape[1]
         units = numbered_units(self.units[rows])
         return Half(
-            stops=RuleStops.of_array(self.places[:, rows]),
+            stops=RuleStops.of_array(self.stops[:, rows]),
             scores=self.scores[rows],
             right=self.right[rows],
-            tables=()
-            if most_paid is None
-            else [np.tile(table[rows], (1, copies)) for table in self.tables],
+            tables=() if most_paid is None else [table[rows] for table in self.tables],
             paid_by=self.paid_by,
             most_paid=most_paid or 0.0,
             last=self.last[rows],

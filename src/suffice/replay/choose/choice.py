@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from textwrap import wrap
 from typing import Any
@@ -13,7 +13,7 @@ from suffice.costs.usage import COSTS
 from suffice.errors import UsageError
 from suffice.measures.costs import CostAxis, CostChange, cost_changes
 from suffice.policies.defaults import FIT_SPLIT
-from suffice.replay.choose.bounds import Bound, joined
+from suffice.replay.choose.bounds import LOSE, LOSES, bound_in_words, joined
 from suffice.replay.choose.candidates import LATEST, PROVE, RANK, Candidate
 from suffice.replay.choose.proof import LIKELY, POWER, Promised, Row
 from suffice.replay.run.compare import Comparison
@@ -40,20 +40,6 @@ class Ranked:
     loss: float
     cost: float
     p_value: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What is said to a question: in a few words, then with the figures."""
-
-    question: str
-    short: str
-    more: str
-
-    @property
-    def text(self) -> str:
-        """All of it."""
-        return f"{self.short} {self.more}".strip()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -195,24 +181,21 @@ class Choice(Tabular):
         return f"{said} (proven, {sure})."
 
     def _loses(self, row: Row) -> str:
-        return joined(
-            [self._bound(bound, "loses", "turns", "costs") for bound in row.promise.bounds]
-        )
+        return self._in_words(row, LOSES)
 
     def in_words(self, row: Row) -> str:
         """What is promised, behind "to"."""
-        return joined([self._bound(bound, "lose", "turn", "cost") for bound in row.promise.bounds])
+        return self._in_words(row, LOSE)
 
-    def _bound(self, bound: Bound, lose: str, turn: str, cost: str) -> str:
-        if bound.of == "cost":
-            return f"{cost} at most {bound.most:g} {self.axis.per_question}"
-        if bound.of == "wrong-stop" and self.metric.agreement:
-            change = "changes" if turn == "turns" else "change"
-            return f"{change} the answer of at most {100 * bound.most:g}% of the questions"
-        if bound.of == "wrong-stop":
-            return f"{turn} right into wrong on at most {100 * bound.most:g}% of the questions"
-        points = f"{lose} at most {100 * bound.most:g} {self.metric.label} points"
-        return f"{points}, gains not counted" if bound.of == "drop" else points
+    def _in_words(self, row: Row, verbs: Sequence[str]) -> str:
+        metric, cost = self.metric, self.axis.per_question
+        said = [
+            bound_in_words(
+                bound.of, bound.most, metric.label, cost, verbs, agreement=metric.agreement
+            )
+            for bound in row.promise.bounds
+        ]
+        return joined(said)
 
     def screen(self) -> Iterator[str]:
         """The first screen, line by line."""
@@ -284,12 +267,14 @@ class Choice(Tabular):
         return ended if ended is not None and ended < 0.95 * self.result.max_rounds else None
 
     # --- four questions ----------------------------------------------------------------------------
-    def answers(self) -> Iterator[Answer]:
-        """The questions that a user of a record asks, each with its answer in sentences."""
-        yield Answer("Does looping pay here?", *self._looping())
-        yield Answer("Which policy?", *self._which())
-        yield Answer("What does it cost, what does it save?", *self._saving())
-        yield Answer("How sure is that?", *self._surely())
+    def answers(self) -> Mapping[str, tuple[str, str]]:
+        """What a user of a record asks, each with its answer: in a few words, then with the figures."""
+        return {
+            "Does looping pay here?": self._looping(),
+            "Which policy?": self._which(),
+            "What does it cost, what does it save?": self._saving(),
+            "How sure is that?": self._surely(),
+        }
 
     def _looping(self) -> tuple[str, str]:
         frontier, label = self.whole.frontier, self.metric.label
@@ -477,7 +462,7 @@ class Choice(Tabular):
         said = Table(
             name="answers",
             columns=(Column(name="question"), Column(name="answer")),
-            rows=[[answer.question, answer.text] for answer in self.answers()],
+            rows=[[question, " ".join(said)] for question, said in self.answers().items()],
         )
         ranked = self._ranked_table()
         if top is not None:
@@ -574,7 +559,7 @@ class Choice(Tabular):
             },
             "axis": self.axis.name,
             "by_majority": None if self.by_majority is None else asdict(self.by_majority),
-            "answers": {answer.question: answer.text for answer in self.answers()},
+            "answers": {question: " ".join(said) for question, said in self.answers().items()},
             "questions": dict(self.parts),
             "rules_looked_at": self.rules_looked_at,
             "candidates": [

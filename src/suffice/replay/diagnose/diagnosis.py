@@ -30,7 +30,6 @@ from suffice.replay.settings import ComparisonSettings, DiagnosisSettings
 from suffice.results.as_json import as_json
 from suffice.results.table import Cell, Column, Described, Table, Value, estimate_column, table_of
 from suffice.results.tabular import Tabular
-from suffice.signals.abstained import ABSTAINED
 from suffice.signals.columns.arrays import NONE, Texts
 from suffice.signals.signal_table import declared
 from suffice.stats.auroc import ResampledAuroc, auroc, auroc_use
@@ -71,12 +70,8 @@ def selective_prediction(
         asked = settings
         if settings.threshold is None and settings.confidence is None and own is not None:
             asked = replace(settings, threshold=own)  # it stops at this confidence
-        specs = () if policy.policy is None else policy.policy.specs
-        # an abstention is what the policy itself takes for one
-        spec = next((spec for spec in specs if spec.name == ABSTAINED.name), ABSTAINED)
-        abstained = measures.signals([spec]).signal(spec.name)
         rows, columns = np.flatnonzero(scored.labelled), policy.answers[scored.labelled] - 1
-        at_stop = {"em": scored.em, "f1": scored.f1, "abstained": abstained == 1.0}
+        at_stop = {"em": scored.em, "f1": scored.f1}
         of_policy = selective(
             confidence[rows],
             {name: values[rows, columns] for name, values in at_stop.items()},
@@ -108,7 +103,7 @@ def selective(
     sign: float = 1.0,
     units: NDArray[np.intp] | None = None,
 ) -> dict[str, Any]:
-    """What a confidence (n_questions,) is worth whose answers score ``em`` and ``f1`` or ``abstained``."""
+    """What a confidence (n_questions,) is worth whose answers score ``em`` and ``f1``."""
     units = np.arange(len(confidence)) if units is None else units
     known = ~np.isnan(confidence)
     ordered = np.where(known, sign * confidence, -np.inf)
@@ -118,7 +113,7 @@ def selective(
     above = np.zeros(len(known), bool)
     if threshold is not None:
         above = known & (ordered >= sign * threshold)
-    wrong, abstained = 1.0 - at_stop["em"], at_stop["abstained"]
+    wrong = 1.0 - at_stop["em"]
     area = ResampledAurc(ordered, wrong)
     drawn = resampled_counts(
         len(known), resamples=settings.signals.resamples, seed=settings.signals.seed, units=units
@@ -139,11 +134,6 @@ def selective(
         "threshold_is_median": settings.threshold is None,
         "above": group(above),
         "below": group(~above),
-        "abstentions": {
-            "count": int(abstained.sum()),
-            "share": float(abstained.mean()),
-            "others": group(~abstained),
-        },
     }
 
 
@@ -197,7 +187,7 @@ def _group(
 
 
 def selective_tables(results: Sequence[Mapping[str, Any]]) -> Iterator[Table]:
-    """What confidences are worth, the answers above and below the threshold, abstentions."""
+    """What confidences are worth, and the answers above and below the threshold."""
     if not results:
         return
     first = results[0]
@@ -227,25 +217,15 @@ def selective_tables(results: Sequence[Mapping[str, Any]]) -> Iterator[Table]:
     for name in ("above", "below"):
         groups += [
             (f"{name}.questions", Column(name=f"{name}_n", kind="count", head=f"n {name}")),
-            *_scores(name, name, "EM [95%]", "F1"),
+            (
+                f"{name}.em",
+                Column(name=f"{name}_em", kind="percent", interval=True, head="EM [95%]"),
+            ),
+            (f"{name}.f1.estimate", Column(name=f"{name}_f1", kind="percent", head="F1")),
         ]
     threshold = Column(name="threshold", kind="significant", digits=3)
     described: list[Described] = [("policy", POLICY), ("threshold", threshold), *groups]
     yield table_of("above and below", results, described)
-    abstaining = [result for result in results if result["abstentions"]["count"]]
-    if abstaining:
-        share = Column(name="share", kind="percent", head="abstain, %")
-        of_all = _scores("answers", "all", "EM of all", "F1 of all")
-        without = _scores("abstentions.others", "without", "EM without", "F1 without")
-        described = [("policy", POLICY), ("abstentions.share", share), *of_all, *without]
-        yield table_of("abstentions", abstaining, described)
-
-
-def _scores(of: str, name: str, em: str, f1: str) -> tuple[Described, Described]:
-    return (
-        (f"{of}.em", Column(name=f"{name}_em", kind="percent", interval=True, head=em)),
-        (f"{of}.f1.estimate", Column(name=f"{name}_f1", kind="percent", head=f1)),
-    )
 
 
 FEW_QUESTIONS = 10

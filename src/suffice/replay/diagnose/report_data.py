@@ -319,7 +319,7 @@ _UNKNOWN = -1.0
 
 
 def _kinds(record: TraceSet, result: ReplayResult, scored: Outcomes) -> NDArray[np.int64]:
-    """Equal where questions are of one type and went alike, by these in words, (n_questions,)."""
+    """Equal where questions are of one type and went alike, (n_questions,)."""
     adaptive = (policy for policy in result.policies if policy.adaptive)
     deciding = next(adaptive, None)
     rows = np.arange(record.n_questions)
@@ -327,13 +327,7 @@ def _kinds(record: TraceSet, result: ReplayResult, scored: Outcomes) -> NDArray[
     types = Texts.of(record.first_rounds("question_type"))
     went = np.column_stack([types.codes, *(scored.em[rows, at - 1] for at in ends)])
     went[np.isnan(went)] = _UNKNOWN
-    kinds, of_question = np.unique(went, axis=0, return_inverse=True)
-    names = [*types.distinct.to_pylist(), None]
-    told = [
-        str((names[int(code)], *("" if one == _UNKNOWN else str(one) for one in outcome)))
-        for code, *outcome in kinds.tolist()
-    ]
-    return np.argsort(np.argsort(told))[of_question.reshape(-1)]
+    return np.unique(went, axis=0, return_inverse=True)[1].reshape(-1)
 
 
 def _in_turn(kinds: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
