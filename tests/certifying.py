@@ -30,7 +30,7 @@ class Outcome:
 
     @property
     def costs(self) -> NDArray[np.float64]:
-        return self.tests.costs
+        return self.halves[1].costs
 
     @property
     def p_values(self) -> NDArray[np.float64]:
@@ -59,7 +59,7 @@ def certify(learn: Half, test: Half, full: int, settings: Promise) -> Outcome:
     )
     assert row.learned is not None
     tests, passed = row.learned
-    certified = np.zeros(len(tests.costs), np.bool_)
+    certified = np.zeros(len(test.costs), np.bool_)
     certified[tests.order[:passed]] = True
     return Outcome(
         chosen=full if row.proven is None else int(row.proven.candidate.policy.name),

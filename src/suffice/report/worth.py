@@ -64,7 +64,6 @@ def signals_section(
 _OPEN = ("signals", "distances", "margins")
 _FOLDED = {
     "concentrations": "Signals of few values: entropy and most common value",
-    "correlations": "Which signals say the same: rank correlation",
     "types": "Signals by question type",
 }
 

@@ -458,22 +458,13 @@ class Kept:
             ids=kept.traces.question_ids,
         )
 
-    def most_paid(self, rows: NDArray[np.intp]) -> float:
-        """What a question counts at most in a bounded cost, read off some of them."""
-        if self.axis.name == "rounds":
-            return float(self.tables[0].shape[1])
-        return max(float(np.nanmax(table[rows])) for table in self.tables)
-
-    def half(self, rows: NDArray[np.intp], most_paid: float | None = None) -> Half:
-        """Some of the questions; ``most_paid`` where a cost is bounded."""
+    def half(self, rows: NDArray[np.intp]) -> Half:
+        """Some of the questions."""
         units = numbered_units(self.units[rows])
         return Half(
             stops=RuleStops.of_array(self.stops[:, rows]),
             scores=self.scores[rows],
             right=self.right[rows],
-            tables=() if most_paid is None else [table[rows] for table in self.tables],
-            paid_by=self.paid_by,
-            most_paid=most_paid or 0.0,
             last=self.last[rows],
             costs=unit_means(self.costs[:, rows].T, units).mean(axis=0),
             seen=None if self.seen is None else self.seen.take(rows),

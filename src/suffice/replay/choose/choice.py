@@ -188,11 +188,9 @@ class Choice(Tabular):
         return self._in_words(row, LOSE)
 
     def _in_words(self, row: Row, verbs: Sequence[str]) -> str:
-        metric, cost = self.metric, self.axis.per_question
+        metric = self.metric
         said = [
-            bound_in_words(
-                bound.of, bound.most, metric.label, cost, verbs, agreement=metric.agreement
-            )
+            bound_in_words(bound.of, bound.most, metric.label, verbs, agreement=metric.agreement)
             for bound in row.promise.bounds
         ]
         return joined(said)
@@ -381,17 +379,9 @@ class Choice(Tabular):
         short = self._saves() or "Saves nothing."
         return short, (
             f"On {where} {size:,} questions, from {self.all_rounds} to this policy: {told}. "
-            f"{_first(self.metric.label)} {scored}{self._optimism()}. {self._above_the_cap()}"
+            f"{_first(self.metric.label)} {scored}. {self._above_the_cap()}"
             f"{self._stopped_wrong()}"
         ).rstrip()
-
-    def _optimism(self) -> str:
-        chosen = self.promised is not None and self.promised.row.proven is not None
-        return (
-            ": read the interval, a policy that was chosen looks better than it is"
-            if chosen
-            else ""
-        )
 
     def _above_the_cap(self) -> str:
         most, own = self.settings.max_cost, self.measured.costs.get(self.axis.name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,8 +112,11 @@ def build_family(
     groups: dict[str, list[int]] = {}
     for number, (_, operand) in enumerate(conditions):
         groups.setdefault(operand.text, []).append(number)
-    _check_size([*groups.values()], max_signals)
-    formulas = tuple(over_groups([*groups.values()], max_signals))
+    formulas = tuple(islice(over_groups([*groups.values()], max_signals), _MOST_MEMBERS + 1))
+    if len(formulas) > _MOST_MEMBERS:
+        raise UsageError(
+            f"the family has more than {_MOST_MEMBERS} members; name fewer --signals, or lower --max-signals"
+        )
     texts = [text for text, _ in conditions]
     packed = packed_conditions(texts, operands, columns).silent_before(min_rounds)
     budget = fit.traces.n_rounds
@@ -190,17 +193,3 @@ def _conditions(operand: Operand, columns: RuleColumns, levels: int) -> Iterator
     quantiles = np.unique(np.quantile(values, shares)).tolist()
     thresholds = {operand.shortest(one, columns) for one in quantiles if operand.can_hold(one)}
     yield from map(operand.condition, sorted(thresholds))
-
-
-def _check_size(groups: Sequence[Sequence[int]], max_signals: int) -> None:
-    """Count the members before they are listed: choices of conditions over different signals."""
-    choices = [1]  # by size
-    for count in map(len, groups):
-        longer = [0, *(count * shorter for shorter in choices)]
-        choices = [a + b for a, b in zip_longest(choices, longer, fillvalue=0)]
-    total = sum(choices[1:2]) + 2 * sum(choices[2 : max_signals + 1])
-    if total > _MOST_MEMBERS:
-        raise UsageError(
-            f"the family has {total} members, more than {_MOST_MEMBERS}; name fewer --signals, or lower "
-            "--max-signals"
-        )

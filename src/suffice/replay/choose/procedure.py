@@ -18,7 +18,7 @@ from suffice.options import settings_of
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.unfitted import FixedPolicy
-from suffice.replay.choose.bounds import Bound, Promise, mean_of, refuse_caps
+from suffice.replay.choose.bounds import Bound, Promise, mean_of
 from suffice.replay.choose.candidates import (
     LATEST,
     MAJORITY,
@@ -82,29 +82,21 @@ def choose(traces: Traces, settings: ChoiceSettings | None = None, **stated: Any
     fit, rank, proving = (record.only_split(name) for name in (FIT_SPLIT, RANK, PROVE))
     kept = record.take(record.traces.in_split(RANK) | record.traces.in_split(PROVE))
     everyone = candidates_of(record, kept, settings)
-    learned = _learned(kept, everyone, promises, settings)
+    learned = _learned(kept, everyone, settings)
     along = None
-    if promises and settings.max_cost is None and settings.family != "thresholds":
+    if promises and settings.family != "thresholds":
         own = [] if settings.path is None else [OwnPath(settings.path, settings.levels or ())]
         paths = [*paths_of(labelled, axis.name, min_rounds=settings.min_rounds, own=own)]
         if settings.family == "fixed":
             paths = [paths[0], *paths[len(paths) - len(own) :]]
         along = Along(labelled, settings, paths, settings.answer)
-    if promises and settings.max_cost is not None:
-        refuse_caps(learned.rank, promises[0], axis.label)
-        notes.append(
-            "no path proves anything where a cost is promised too: it begins at the full budget"
-        )
     usual = next((n for n, one in enumerate(promises) if one.max_loss == USUAL_LOSS), 0)
     bounds = promises[usual].bounds if promises else ()
-    kept_bounds = [
-        (learned.rank.costs if bound.of == "cost" else mean_of(learned.rank, bound)) <= bound.most
-        for bound in bounds
-    ]
+    within = [mean_of(learned.rank, bound) <= bound.most for bound in bounds]
     estimates = Estimates(
         loss=mean_of(learned.rank, Bound(of="signed", most=0.0)),
         cost=learned.rank.costs,
-        kept=np.all([np.ones(len(everyone.members), np.bool_), *kept_bounds], axis=0),
+        kept=np.all([np.ones(len(everyone.members), np.bool_), *within], axis=0),
         full=everyone.full,
         axis=axis,
     )
@@ -142,7 +134,7 @@ def choose(traces: Traces, settings: ChoiceSettings | None = None, **stated: Any
                 "the promise stands in choice.json: this policy's file has no room for one"
             )
         chosen = with_it
-    if promises and (cut := _cut_terms(labelled, promises[0])):
+    if promises and (cut := _cut_terms(labelled)):
         notes.append(f"{cut['cut']}; to prove more, record some in shadow or let more run on")
     sizes = {"all": labelled, FIT_SPLIT: fit, RANK: rank, PROVE: proving}
     return Choice(
@@ -203,27 +195,18 @@ def _promises(measures: Measures, settings: ChoiceSettings) -> list[Promise]:
             loss=settings.loss,
             correction=settings.correction,
             max_wrong_stops=settings.max_wrong_stops,
-            max_cost=settings.max_cost,
         )
         for loss in settings.promised_losses
     ]
 
 
-def _learned(
-    kept: Measures, everyone: Candidates, promises: Sequence[object], settings: ChoiceSettings
-) -> Learned:
+def _learned(kept: Measures, everyone: Candidates, settings: ChoiceSettings) -> Learned:
     field = Kept.of(kept, everyone.members, settings)
     ranks = kept.traces.in_split(RANK)
     rows = [np.flatnonzero(part) for part in (ranks, ~ranks)]
-    capped = bool(promises) and settings.max_cost is not None
-    most = field.most_paid(rows[0]) if capped else None
-    rank, proves = (field.half(of_part, most) for of_part in rows)
+    rank, proves = (field.half(of_part) for of_part in rows)
     return Learned(
-        candidate=everyone.members.__getitem__,
-        rank=rank,
-        prove=proves,
-        full=everyone.full,
-        costs=proves.costs,
+        candidate=everyone.members.__getitem__, rank=rank, prove=proves, full=everyone.full
     )
 
 
@@ -258,12 +241,12 @@ def in_order(
     """All candidates by number, the one to run first, and why; ``proven``: whether something is, if asked."""
     loss, cost, kept, full = estimates.loss, estimates.cost, estimates.kept, estimates.full
     error, unit = settings.cost_per_error, estimates.axis.per_question
-    most = math.inf if settings.max_cost is None else settings.max_cost
-    within = cost <= most
     if error is not None:
         order = np.lexsort((cost, cost + error * loss))
         return order, f"Its cost plus {error:g} an error was the least on the questions that rank."
     if proven is None:
+        most = math.inf if settings.max_cost is None else settings.max_cost
+        within = cost <= most
         if not within.any():
             raise UsageError(
                 f"no candidate costs at most {most:g} {unit}: the least is {cost.min():.4g}; raise --max-cost"
@@ -275,20 +258,10 @@ def in_order(
     # those that kept what was asked first, the cheapest of them first
     order = np.lexsort((cost, np.where(kept, 0.0, loss), ~kept))
     if proven:
-        best = "is the cheapest that is" if math.isinf(most) else "loses least of those"
-        return order, f"It {best} proven to keep what was asked."
-    first, why = full, "Nothing cheaper is proven to keep what was asked."
-    if not within[full]:
-        why = (
-            f"Nothing is proven to keep what was asked, and the full budget costs {cost[full]:.4g} {unit}, "
-            f"above the {most:g} allowed. "
-        )
-        first = int(np.lexsort((cost, loss, ~kept, ~within))[0])
-        told = f"Of the {int(within.sum())} candidates within it this one lost least where they were ranked."
-        if not within.any():
-            first, told = int(np.argmin(cost)), "Nothing costs so little; this costs least."
-        why += told
-    return np.array([first, *order[order != first]], np.intp), why
+        return order, "It is the cheapest that is proven to keep what was asked."
+    return np.array([full, *order[order != full]], np.intp), (
+        "Nothing cheaper is proven to keep what was asked."
+    )
 
 
 # --- replayed --------------------------------------------------------------------------------------
@@ -391,11 +364,11 @@ def _guarantee(
         "mean_cost": full_cost * (1.0 - saved),
         "full_budget_cost": full_cost,
         "seed": settings.seed,
-        **_cut_terms(record, row.promise),
+        **_cut_terms(record),
     }
 
 
-def _cut_terms(questions: Measures, promise: Promise) -> dict[str, Any]:
+def _cut_terms(questions: Measures) -> dict[str, Any]:
     """How a promise on a record with cut questions was proven, as its file says it."""
     if (seen := questions.seen) is None:
         return {}
@@ -409,7 +382,6 @@ def _cut_terms(questions: Measures, promise: Promise) -> dict[str, Any]:
         parts.append(
             f"the worst is assumed of {int(seen.unseen.sum())} that were cut and are not stood for: right at "
             "the full budget, wrong at a stop past the cut"
-            + ("" if promise.max_cost is None else ", at the greatest cost that counts")
         )
     return {"cut": "; ".join(parts), "bounded": bool(seen.unseen.any())}
 

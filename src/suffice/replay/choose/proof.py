@@ -488,22 +488,15 @@ class Learned:
     rank: Half
     prove: Half
     full: int
-    costs: Array | None = None
 
     def cheapest(self, tested: OrderedTests, promise: Promise, count: int) -> Proven | None:
-        """Of the first ``count`` members tested the cheapest; where a cost is bounded the best."""
-        costs = tested.costs if self.costs is None else self.costs
-        saved = 1.0 - costs / costs[self.full]
+        """Of the first ``count`` members tested the cheapest."""
+        saved = 1.0 - self.prove.costs / self.prove.costs[self.full]
         passed = tested.order[:count]
-        if promise.max_cost is None:
-            passed = passed[saved[passed] > 0.0]
+        passed = passed[saved[passed] > 0.0]
         if not len(passed):
             return None
-        wanted = saved if promise.max_cost is None else -tested.learned[0]
-        if promise.caps_only:
-            signed, halves = Bound(of="signed", most=0.0), (self.rank, self.prove)
-            wanted = -np.sum([mean_of(half, signed) * len(half) for half in halves], axis=0)
-        chosen = int(passed[wanted[passed].argmax()])
+        chosen = int(passed[saved[passed].argmax()])
         candidate = self.candidate(chosen)
         return Proven(
             candidate=candidate,

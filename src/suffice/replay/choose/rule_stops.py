@@ -184,9 +184,10 @@ def over_groups(groups: Sequence[Sequence[int]], most: int) -> Iterator[Formula]
     ['a', 'b', 'c', 'a and c', 'b and c', 'a or c', 'b or c']
     """
     for size in range(1, min(most, len(groups)) + 1):
-        rows = sorted(row for chosen in combinations(groups, size) for row in product(*chosen))
-        yield from (Formula((row,)) for row in rows)
+        chosen = [*combinations(groups, size)]
+        yield from (Formula((row,)) for some in chosen for row in product(*some))
         if size > 1:
+            rows = (row for some in chosen for row in product(*some))
             yield from (Formula(tuple((number,) for number in row)) for row in rows)
 
 

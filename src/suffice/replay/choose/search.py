@@ -36,7 +36,7 @@ from suffice.replay.choose.rule_stops import (
     tuning_columns,
 )
 from suffice.replay.diagnose.signal_checks import refuse_unusable
-from suffice.replay.run.answers import answer_notes, chosen_by_signal
+from suffice.replay.run.answers import answer_notes, answer_rounds
 from suffice.replay.run.frontier import interpolate, pareto_front
 from suffice.replay.run.named_policies import named_policies
 from suffice.replay.settings import GAIN_AT_COST, SearchSettings
@@ -328,7 +328,8 @@ def search(traces: Traces, settings: SearchSettings | None = None, **stated: Any
         fits=any(operand.calibrated for operand in operands),
     )
     refuse_unscored(parts[1], settings.eval_split, settings.f1_kind)
-    answers = [chosen_by_signal(part, settings.answer) for part in parts]
+    choice = AnswerChoice.parse(settings.answer)
+    answers = [answer_rounds(part, choice, None) for part in parts]
     books = [part.costs(settings.cost_model, answers[0].reads) for part in parts]
     axis = shared_axis(
         books,
@@ -435,7 +436,7 @@ def search(traces: Traces, settings: SearchSettings | None = None, **stated: Any
         source=measures.traces.origin.source,
         notes=(
             *parts[1].notes(settings.metric),
-            *answer_notes(AnswerChoice.parse(settings.answer), {}),
+            *answer_notes(choice, {}),
             *_notes(held_out, chosen, len(formulas) - len(known), settings, rules),
         ),
     )

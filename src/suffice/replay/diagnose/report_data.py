@@ -79,7 +79,7 @@ def _guarantee(name: str, facts: Facts, replayed: str) -> dict[str, Any]:
         "source": source,
         "split": _text(facts.fitted_on.get("split")),
         "cost_label": label,
-        "allowed": allowed_in_words(stated, label),
+        "allowed": allowed_in_words(stated),
         "elsewhere": source is not None and source != replayed,
         "more": {str(key): str(value) for key, value in terms.items() if key not in _KNOWN},
     }

@@ -35,7 +35,7 @@ from suffice.results.tabular import Tabular
 from suffice.signals.columns.arrays import Texts
 from suffice.signals.known_signals import SIGNALS, resolve
 from suffice.signals.signal_table import given_signals, lack
-from suffice.stats.auroc import USES, Use, auroc_use, average_ranks
+from suffice.stats.auroc import USES, Use, auroc_use
 from suffice.stats.intervals import Estimate, difference
 from suffice.stats.units import numbered_units
 from suffice.trace.rounds.trace_set import TraceSet
@@ -207,9 +207,6 @@ def _parts(
             "questions": int(rows.sum()),
             "labelled": int(np.isfinite(em[rows]).any(axis=1).sum()),
             "rounds": int(exists.sum()),
-            "correlations": correlations(
-                {name: table.signal(name)[rows][exists] for name in names}
-            ),
             "margins": None
             if calibrated is None
             else margin_means(table.signal(MARGIN)[rows], calibrated[rows], em[rows], why),
@@ -287,32 +284,6 @@ def _concentration(distinct: Array, counts: NDArray[np.int64]) -> dict[str, floa
     }
 
 
-# --- how much two signals say the same ---------------------------------------------------------------
-def correlations(signals: Mapping[str, Array]) -> dict[str, Any]:
-    """Spearman's ``rho`` of every pair over the ``rows`` where both are defined; arrays of one shape."""
-    names = list(signals)
-    flat = [signals[name].ravel() for name in names]
-    defined = [~np.isnan(values) for values in flat]
-    rho: list[list[float | None]] = [[None] * len(names) for _ in names]
-    rows = [[0] * len(names) for _ in names]
-    pairs: dict[bytes, list[tuple[int, int]]] = {}
-    for i in range(len(names)):
-        for j in range(i, len(names)):
-            pairs.setdefault(np.packbits(defined[i] & defined[j]).tobytes(), []).append((i, j))
-    for compared in pairs.values():
-        both = defined[compared[0][0]] & defined[compared[0][1]]
-        count = int(both.sum())
-        ranks = {}
-        for n in {n for pair in compared for n in pair} if count > 1 else ():
-            of = average_ranks(flat[n][both])
-            ranks[n] = of - of.mean()
-        for i, j in compared:
-            rows[i][j] = rows[j][i] = count
-            if ranks and (length := float(np.sqrt((ranks[i] @ ranks[i]) * (ranks[j] @ ranks[j])))):
-                rho[i][j] = rho[j][i] = float(np.clip((ranks[i] @ ranks[j]) / length, -1.0, 1.0))
-    return {"signals": names, "rho": rho, "rows": rows}
-
-
 # --- overconfidence ------------------------------------------------------------------------------
 def calibrated_margins(measures: Measures, tune_split: str) -> tuple[Array, str | None]:
     """P(EM = 1 | margin), (n_questions, n_rounds), out of fold on tune; or why there is none."""
@@ -348,7 +319,6 @@ def margin_means(
     }
 
 
-_MOST_ALIKE = 3  # of the signals that say what one says
 NAME_WIDTH = 24
 POLICY = Column(name="policy", most=NAME_WIDTH)
 _SIGNAL = Column(name="signal", most=NAME_WIDTH)
@@ -367,8 +337,6 @@ def signal_tables(diagnostics: Diagnostics) -> Iterator[Table]:
         yield _by_round(diagnostics, part)
     yield from _concentrations(diagnostics)
     yield from _margins(diagnostics)
-    if len(diagnostics.signals) > 1:
-        yield _correlated(diagnostics)
     yield from _by_type(diagnostics)
     yield from _flags(diagnostics)
 
@@ -503,22 +471,6 @@ def _concentrations(diagnostics: Diagnostics) -> Iterator[Table]:
     title = "Signals of at most 12 values: near 0, one value is given nearly always."
     if rows:
         yield Table(name="concentrations", title=title, columns=columns, rows=rows, names=2)
-
-
-def _correlated(diagnostics: Diagnostics) -> Table:
-    """Of each signal those most like it; the document holds all pairs."""
-    correlations = diagnostics.parts[diagnostics.last]["correlations"]
-    names, rows = correlations["signals"], []
-    for name, row in zip(names, correlations["rho"], strict=True):
-        others = [(rho, other) for other, rho in zip(names, row, strict=True) if other != name]
-        known = [(rho, other) for rho, other in others if rho is not None]
-        closest = sorted(known, key=lambda pair: -abs(pair[0]))[:_MOST_ALIKE]
-        rows.append(
-            [name, ", ".join(f"{other} {100 * rho:z.0f}" for rho, other in closest) or None]
-        )
-    columns = (_SIGNAL, Column(name="alike", head="most alike"))
-    title = f"Spearman's rank correlation in hundredths, on {diagnostics.last}."
-    return Table(name="correlations", title=title, columns=columns, rows=rows)
 
 
 def _by_type(diagnostics: Diagnostics) -> Iterator[Table]:

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from suffice._version import VERSION
 from suffice.contracts import StopPolicy
-from suffice.costs.usage import CostModel, CostReads
 from suffice.errors import UsageError, attempt, did_you_mean
 from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes
@@ -52,21 +51,6 @@ def closed_book_rounds(traces: TraceSet | Measures) -> Measures:
             f"{missing[0]!r}); record them with: suffice record ... --closed-book --out OTHER_TRACES"
         )
     return closed_book
-
-
-def closed_book_costs(
-    rounds: Measures, model: CostModel, axis: str | None
-) -> Mapping[str, NDArray[np.float64] | None]:
-    """Each cost of round 0, (n_questions, 1); ``None``: unknown. It is no round of retrieval."""
-    paid = rounds.costs(model).at_stops(CostReads())
-    costs = {**paid, "rounds": np.zeros((rounds.traces.n_questions, 1))}
-    if axis is not None and costs[axis] is None:
-        known = ", ".join(name for name, values in costs.items() if values is not None)
-        raise UsageError(
-            f"policy {CLOSED_BOOK!r}: cost {axis!r} is not recorded in every round 0; compare at "
-            f"another (--cost, in Python cost=), known here: {known}"
-        )
-    return costs
 
 
 def of_rounds(result: ReplayResult) -> ReplayResult:

@@ -28,14 +28,12 @@ from suffice.replay.run.answers import (
     answer_rounds,
     answer_sets,
     cut_notes,
-    seen_beside,
 )
 from suffice.replay.run.frontier import EQUAL_COSTS, PairedIntervals
 from suffice.replay.run.named_policies import (
     CLOSED_BOOK,
     ORACLES,
     NamedPolicy,
-    closed_book_costs,
     closed_book_rounds,
     measure_together,
     settled,
@@ -94,7 +92,7 @@ class Runner:
         self.returned = of_fixed.returned(self.scored)
         """What stopping after each round scores for fixed budgets."""
         self.draws = Resampling(settings.resamples, settings.seed)
-        seen = seen_beside(measures, [candidate.policy for candidate in candidates])
+        seen = measures.seen or Seen.whole(measures.traces)
         labelled, units = self.scored.labelled, measures.units
         self.reader = Reader(seen, settings.weights, labelled, units, self.draws)
         self.book = measures.costs(settings.cost_model, of_fixed.reads)
@@ -110,10 +108,10 @@ class Runner:
             return None
         return closed_book_rounds(self.measures).costs(self._settings.cost_model)
 
-    def run(self, candidate: NamedPolicy, axis: str | None) -> Run:
-        """One candidate's stops, scores and costs; ``axis`` is the cost that must be known."""
+    def run(self, candidate: NamedPolicy) -> Run:
+        """One candidate's stops, scores and costs."""
         if candidate.kind == CLOSED_BOOK:
-            return self._closed_book(candidate, axis)
+            return self._closed_book(candidate)
         last, seen, reader = self.measures.traces.last_rounds, self.seen, self.reader
         if candidate.policy is None:
             name = candidate.name.partition("#")[0]
@@ -131,10 +129,11 @@ class Runner:
         )
         return Run(candidate, wanted, stops, answers.at(stops), read)
 
-    def _closed_book(self, candidate: NamedPolicy, axis: str | None) -> Run:
+    def _closed_book(self, candidate: NamedPolicy) -> Run:
         rounds = closed_book_rounds(self.measures)
-        costs = closed_book_costs(rounds, self._settings.cost_model, axis)
         at = rounds.traces.last_rounds
+        paid = rounds.costs(self._settings.cost_model).at_stops(CostReads())
+        costs = {**paid, "rounds": np.zeros((len(at), 1))}  # it is no round of retrieval
         none = np.zeros(self.measures.traces.n_questions, np.int16)
         scored = rounds.scores(self._settings.f1_kind)
         read = AtStops(
@@ -206,7 +205,7 @@ def replay(
     runner = Runner(measures, candidates, settings)
     scored, reader, book = runner.scored, runner.reader, runner.book
     axis = book.axis(settings.cost, runner.reads, beside=runner.beside())
-    runs = [runner.run(candidate, axis.name) for candidate in candidates]
+    runs = [runner.run(candidate) for candidate in candidates]
     intervals = _intervals(runner, runs, axis, settings)
     policies = tuple(_result(run, runner, intervals) for run in runs)
     cut = CutRecord.of(measures, reader.seen, settings.weights)

@@ -27,15 +27,6 @@ def estimates(**changed: Any) -> Estimates:
     )
 
 
-@pytest.mark.parametrize(
-    ("most", "number"), [(3.5, None), (3.0, None), (2.7, 2), (2.2, 1), (0.5, 0)]
-)
-def test_a_cap_comes_before_the_full_budget(most: float, number: int | None) -> None:
-    """Within it the one that lost least, and the cheapest where none is within."""
-    order, _ = in_order(estimates(), ChoiceSettings(max_loss=0.1, max_cost=most), proven=False)
-    assert order[0] == (3 if number is None else number)
-
-
 def test_candidates_are_ordered_by_what_they_kept() -> None:
     order, _ = in_order(estimates(), ChoiceSettings(max_loss=0.1), proven=True)
     assert order.tolist() == [2, 3, 1, 0]

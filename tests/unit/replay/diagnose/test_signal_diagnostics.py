@@ -11,7 +11,7 @@ import pytest
 from suffice.errors import UsageError
 from suffice.measures.scores import score_rounds
 from suffice.replay.diagnose.signal_checks import Rows, figures_of
-from suffice.replay.diagnose.signal_diagnostics import correlations, diagnose
+from suffice.replay.diagnose.signal_diagnostics import diagnose
 from suffice.replay.settings import DiagnosticsSettings
 from suffice.signals.signal_table import signal_table
 from suffice.stats.auroc import auroc
@@ -132,29 +132,3 @@ def test_wrong_settings_are_refused() -> None:
         DiagnosticsSettings(resamples=0)
     with pytest.raises(UsageError, match="holds no question"):
         diagnose(traces.take(np.zeros(40, bool)))
-
-
-@pytest.mark.parametrize("n_values", [2, 4, 1000])
-def test_it_equals_scipys(n_values: int) -> None:
-    stats = pytest.importorskip("scipy.stats")
-    rng = np.random.default_rng(n_values)
-    first = np.floor(rng.random(150) * n_values)
-    second = first + np.floor(rng.normal(size=150) * n_values)
-    expected = stats.spearmanr(first, second).statistic
-    rho = correlations({"first": first, "second": second})["rho"][0][1]
-    assert rho == pytest.approx(expected, abs=1e-12)
-
-
-def test_the_matrix_takes_rounds_where_both_are_defined() -> None:
-    nan = np.nan
-    found = correlations(
-        {
-            "a": np.array([1.0, 2.0, 3.0, nan]),
-            "b": np.array([nan, 5.0, 4.0, 1.0]),
-            "c": np.array([7.0, 7.0, 7.0, 7.0]),
-        }
-    )
-    assert found["signals"] == ["a", "b", "c"]
-    assert found["rows"] == [[3, 2, 3], [2, 3, 3], [3, 3, 4]]
-    assert found["rho"][0] == [1.0, -1.0, None]
-    assert found["rho"][2] == [None, None, None]

@@ -17,8 +17,6 @@ from tests.properties import examples
 
 from suffice.measures.contents import exploration
 from suffice.measures.measures import Measures
-from suffice.policies.policy_file import policy_hash
-from suffice.policies.rules.policy import RulePolicy
 from suffice.replay.run.compare import Comparison, compare
 from suffice.replay.run.results import PolicyResult
 from suffice.replay.settings import ComparisonSettings
@@ -203,29 +201,6 @@ def test_of_what_few_explored_questions_did_not_show_an_interval_is_open(weights
     most = 2.5 * 20 / 200  # events of weight 20, by Jeffreys
     assert full.interval.high == pytest.approx(most if weights == "ht" else most / 2, rel=0.5)
     assert full.delta.high == full.interval.high
-
-
-def test_the_policy_that_ran_says_where_it_stopped_if_the_record_does_not() -> None:
-    ran = RulePolicy(rule="sure > 0.5", own_signals=("sure",))
-    sure = {"a": (0, 1), "b": (1,), "c": (0, 1, 0, 0), "d": (0, 0, 0, 0), "f": (0, 0)}
-    log = [
-        replace(
-            record,
-            policy_hash=policy_hash(ran),
-            rounds=tuple(
-                replace(one, signals={"sure": float(value)})
-                for one, value in zip(record.rounds, sure[record.question.id], strict=True)
-            ),
-        )
-        for record in EXPLORED
-    ]
-    alone = of(compared(log, policies=("fixed-4",)), "fixed-4")
-    assert alone.f1 is None
-    beside = of(compared(log, policies=("fixed-4", ran)), "fixed-4")
-    assert beside.f1 == pytest.approx(5 / 5)
-    # not one that stops elsewhere than where questions were cut
-    other = replace(log[0], rounds=log[0].rounds[:1])
-    assert of(compared([other, *log[1:]], policies=("fixed-4", ran)), "fixed-4").f1 is None
 
 
 # --- partly labelled, and what no estimate may be ----------------------------------------------------

@@ -92,15 +92,7 @@ def test_hostile_names_stay_text() -> None:
         },
     }
     other = [{**each, "parts": first["parts"]} for each in found.signals[1:]]
-    correlations = dict(found.parts["eval"]["correlations"])
-    correlations["signals"] = [HOSTILE, *correlations["signals"][1:]]
-    evil = replace(
-        found,
-        signals=(first, *other),
-        skipped={HOSTILE: HOSTILE},
-        notes=(HOSTILE,),
-        parts={**found.parts, "eval": {**found.parts["eval"], "correlations": correlations}},
-    )
+    evil = replace(found, signals=(first, *other), skipped={HOSTILE: HOSTILE}, notes=(HOSTILE,))
     html = signals_section(evil, [{**types[0], "type": HOSTILE}], ()).html()
     assert "img" not in Page.of(html).names
     assert html.count("&lt;img src=x") >= 7
