@@ -64,7 +64,7 @@ def test_cohens_d(rows: list[tuple[float, bool, int]], counts: list[list[int]]) 
         questions=np.array([row[2] for row in rows]),
     )
     resampled, drawn = ResampledD(given_rows, 5), np.array(counts, float).T
-    found = resampled.of(resampled.sums @ drawn, drawn)
+    found = resampled(drawn)
     for d, times in zip(found, counts, strict=True):
         drawn = np.repeat(np.arange(len(rows)), np.array(times)[given_rows.questions])
         values, right = given_rows.values[drawn], given_rows.right[drawn]

@@ -501,8 +501,12 @@ class ChoiceSettings(ScoredSettings):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DiagnosticsSettings:
-    """Which signals (``None``: every one that has a value), which splits, how many resamples."""
+class DiagnosisSettings:
+    """What to diagnose.
+
+    ``signals`` are by default all that have a value. Without a policy or rule fixed budgets are broken down
+    by type.
+    """
 
     signals: Annotated[
         tuple[str, ...] | None,
@@ -512,27 +516,6 @@ class DiagnosticsSettings:
     eval_split: EvalSplit = EVAL_SPLIT
     resamples: Resamples = 1000
     seed: Seed = 42
-
-    def __post_init__(self) -> None:
-        if self.signals is not None:
-            settle(self, signals=_names(self.signals))
-        refuse_draws(self.resamples, self.seed)
-        if self.signals is not None and not self.signals:
-            raise UsageError("no signal is named; name some, or leave the choice out for all")
-        if self.tune_split == self.eval_split:
-            raise UsageError(
-                f"the tune and the eval split are both {self.tune_split!r}; name two different ones"
-            )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiagnosisSettings:
-    """What to diagnose.
-
-    Without a policy or rule fixed budgets are broken down by type.
-    """
-
-    signals: DiagnosticsSettings = field(default_factory=DiagnosticsSettings)
     policies: Annotated[
         tuple[Wanted, ...],
         Option(
@@ -564,5 +547,14 @@ class DiagnosisSettings:
 
     def __post_init__(self) -> None:
         settle(self, policies=as_tuple(self.policies), rules=as_tuple(self.rules))
+        if self.signals is not None:
+            settle(self, signals=_names(self.signals))
+        refuse_draws(self.resamples, self.seed)
+        if self.signals is not None and not self.signals:
+            raise UsageError("no signal is named; name some, or leave the choice out for all")
+        if self.tune_split == self.eval_split:
+            raise UsageError(
+                f"the tune and the eval split are both {self.tune_split!r}; name two different ones"
+            )
         if self.threshold is not None and not math.isfinite(self.threshold):
             raise UsageError(f"the threshold must be a finite number, found {self.threshold}")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from itertools import chain, combinations, product
+from itertools import accumulate, chain, combinations, pairwise, product
 from typing import Any, Literal
 
 import numpy as np
@@ -252,13 +252,6 @@ class RuleBatch:
     sizes: tuple[int, ...]
     votes: int = 1
 
-    def blocks(self, n_cells: int) -> Iterator[tuple[slice, RuleBatch]]:
-        """Parts of few enough rules that ``n_cells`` words a rule stay in cache."""
-        step = max(1, _CELLS // max(n_cells, 1))
-        for start in range(0, len(self.conditions), step):
-            rows = slice(start, start + step)
-            yield rows, RuleBatch(self.conditions[rows], self.sizes, self.votes)
-
 
 def pack(fires: NDArray[np.bool_]) -> PackedConditions:
     """Pack truth values (n_conditions, n_questions, n_rounds)."""
@@ -288,22 +281,6 @@ def packed_conditions(
     return PackedConditions(words, *columns.shape)
 
 
-def fired_by(packed: PackedConditions, batch: RuleBatch) -> _Words:
-    """Whether each rule held in a round or before it, (n_rules, n_rounds - 1, n_words)."""
-    clauses = []
-    position = 0
-    for size in batch.sizes:
-        held = packed.words[batch.conditions[:, position]]
-        for offset in range(1, size):
-            held &= packed.words[batch.conditions[:, position + offset]]
-        clauses.append(held)
-        position += size
-    fired = _at_least(clauses, batch.votes)
-    for index in range(1, fired.shape[1]):
-        fired[:, index] |= fired[:, index - 1]
-    return fired
-
-
 def _at_least(clauses: list[_Words], votes: int) -> _Words:
     """Where at least ``votes`` of the clauses hold: ``reached[k]`` counts to k + 1, bit by bit."""
     reached = [clauses[0], *(np.zeros_like(clauses[0]) for _ in range(votes - 1))]
@@ -319,13 +296,21 @@ def stop_rounds_of(
 ) -> NDArray[np.int16]:
     """The round each rule stops each question at, (n_rules, n_questions), at most ``last``."""
     stops = np.empty((len(batch.conditions), packed.n_questions), np.int16)
-    for rows, part in batch.blocks(packed.words[0].size):
-        fired = fired_by(packed, part)
+    step = max(1, _CELLS // max(packed.words[0].size, 1))
+    ends = [0, *accumulate(batch.sizes)]
+    for start in range(0, len(stops), step):
+        conditions = batch.conditions[start : start + step]
+        clauses = [
+            np.bitwise_and.reduce(packed.words[conditions[:, first:end]], axis=1)
+            for first, end in pairwise(ends)
+        ]
+        # whether each rule held in a round or before it
+        fired = np.bitwise_or.accumulate(_at_least(clauses, batch.votes), axis=1)
         bits = np.unpackbits(
             fired.view(np.uint8), axis=2, count=packed.n_questions, bitorder="little"
         )
         running = packed.n_rounds - bits.sum(axis=1, dtype=np.int16)
-        np.minimum(running, last, out=stops[rows])
+        np.minimum(running, last, out=stops[start : start + step])
     return stops
 
 

@@ -26,7 +26,7 @@ from suffice.replay.diagnose.signal_diagnostics import diagnose
 from suffice.replay.run.compare import Comparison
 from suffice.replay.run.named_policies import CLOSED_BOOK
 from suffice.replay.run.results import PolicyResult, ReplayResult
-from suffice.replay.settings import DiagnosisSettings, DiagnosticsSettings, SearchSettings
+from suffice.replay.settings import DiagnosisSettings, SearchSettings
 from suffice.results.as_json import as_json
 from suffice.signals.columns.arrays import Texts
 from suffice.signals.signal_table import SignalTable, decide, given_signals
@@ -192,9 +192,7 @@ def report_parts(
     def selective() -> tuple[dict[str, Any], ...]:
         if not result.labelled:
             raise UsageError("no question has gold answers")
-        asked = DiagnosisSettings(
-            confidence=settings.confidence, signals=DiagnosticsSettings(**drawn)
-        )
+        asked = DiagnosisSettings(confidence=settings.confidence, **drawn)
         if not (found := selective_prediction(compared, result, asked)):
             raise UsageError(
                 "no policy replayed here has a confidence of its own (--confidence SIGNAL names one)"
@@ -205,7 +203,7 @@ def report_parts(
         "guarantees": promises,
         "calibrators": lambda: calibrator_study(measures, eval_split=split),
         "search": searched,
-        "diagnostics": lambda: diagnose(measures, DiagnosticsSettings(eval_split=split, **drawn)),
+        "diagnostics": lambda: diagnose(measures, DiagnosisSettings(eval_split=split, **drawn)),
         "types": types,
         "selective": selective,
         "costs": lambda: tuple(

@@ -49,13 +49,13 @@ class ResampledD:
             for of in (rows.right, ~rows.right)
             for column in (np.ones(len(values)), scaled, scaled * scaled)
         ]
-        self.sums = np.stack(moments) if usable else np.zeros((0, n_questions))
-        """(n_sums, n_questions): what is summed over the questions drawn."""
+        self._sums = np.stack(moments) if usable else None
 
-    def of(self, sums: Array, counts: Array) -> Array:
-        """Signed d of every resample, (n_draws,), from ``self.sums @ counts``, (n_sums, n_draws)."""
-        if len(sums) == 0:
+    def __call__(self, counts: Array) -> Array:
+        """Signed d of every resample, (n_draws,); ``counts`` (n_questions, n_draws)."""
+        if self._sums is None:
             return np.full(counts.shape[1], np.nan)
+        sums = self._sums @ counts
         mean_right, sd_right = _mean_and_sd(*sums[:3])
         mean_wrong, sd_wrong = _mean_and_sd(*sums[3:])
         spread = (sd_right + sd_wrong) / 2
@@ -92,8 +92,7 @@ def figures_of(rows: Rows) -> Figures:
     """Those of the rows as they are."""
     n_questions = int(rows.questions.max(initial=0)) + 1
     resampled, once = ResampledD(rows, n_questions), np.ones((n_questions, 1))
-    d = float(resampled.of(resampled.sums @ once, once)[0])
-    return d, auroc(rows.sign * rows.values, rows.right)
+    return float(resampled(once)[0]), auroc(rows.sign * rows.values, rows.right)
 
 
 def _from_resamples(parts: Sequence[Rows], n_questions: int, *, resamples: int, seed: int) -> Array:
@@ -103,19 +102,14 @@ def _from_resamples(parts: Sequence[Rows], n_questions: int, *, resamples: int, 
         ResampledAuroc(rows.sign * rows.values, rows.right, rows.questions, n_questions)
         for rows in parts
     ]
-    # one product serves them all
-    wanted = [*(distance.sums for distance in distances), *(area.sums for area in areas)]
-    together = np.concatenate(wanted)
-    ends = np.cumsum([len(rows) for rows in wanted])[:-1]
     drawn = np.empty((2, len(parts), resamples))
     start = 0
     for block in resampled_counts(n_questions, resamples=resamples, seed=seed):
         counts = block.T
-        sums = np.split(together @ counts, ends)
         stop = start + len(block)
         for number, (distance, area) in enumerate(zip(distances, areas, strict=True)):
-            drawn[0, number, start:stop] = distance.of(sums[number], counts)
-            drawn[1, number, start:stop] = area.of(sums[len(parts) + number], counts)
+            drawn[0, number, start:stop] = distance(counts)
+            drawn[1, number, start:stop] = area(counts)
         start = stop
     return drawn
 

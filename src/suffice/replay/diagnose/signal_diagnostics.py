@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -17,8 +17,8 @@ from suffice.measures.measures import Measures
 from suffice.policies.defaults import MARGIN
 from suffice.policies.fitting import fit_calibrator, fit_data, out_of_fold
 from suffice.replay.diagnose.signal_checks import Array, Rows, separations, signal_flags
-from suffice.replay.settings import DiagnosticsSettings
-from suffice.results.as_json import as_json
+from suffice.replay.settings import DiagnosisSettings
+from suffice.results.as_json import fields_as_json
 from suffice.results.formats import UNKNOWN, count, counted
 from suffice.results.markup import visible
 from suffice.results.table import (
@@ -50,12 +50,12 @@ Mask = NDArray[np.bool_]
 class Diagnostics(Tabular):
     """Signals of a trace set side by side on its parts, tune and eval or all questions, as JSON has them."""
 
-    source: str
+    source: str = field(metadata={"json": "traces"})
     model: str | None
     parts: Mapping[str, Mapping[str, Any]]
     signals: tuple[Mapping[str, Any], ...]
     skipped: Mapping[str, str]
-    resamples: int
+    resamples: int = field(metadata={"json": "bootstrap"})
     seed: int
     notes: tuple[str, ...]
 
@@ -108,24 +108,12 @@ class Diagnostics(Tabular):
 
     def to_json(self) -> dict[str, Any]:
         """Strict JSON, null where undefined."""
-        return {
-            "traces": self.source,
-            "model": self.model,
-            "version": VERSION,
-            "bootstrap": self.resamples,
-            "seed": self.seed,
-            "parts": as_json(self.parts),
-            "signals": as_json(self.signals),
-            "skipped": dict(self.skipped),
-            "notes": list(self.notes),
-        }
+        return {**fields_as_json(self), "version": VERSION}
 
 
-def diagnose(
-    traces: TraceSet | Measures, settings: DiagnosticsSettings | None = None
-) -> Diagnostics:
+def diagnose(traces: TraceSet | Measures, settings: DiagnosisSettings | None = None) -> Diagnostics:
     """Look at every signal on both splits, or on all questions where the trace lacks one of them."""
-    settings = DiagnosticsSettings() if settings is None else settings
+    settings = DiagnosisSettings() if settings is None else settings
     measures = Measures.of(traces)
     record = measures.traces
     if record.n_questions == 0:
@@ -215,7 +203,7 @@ def _parts(
 
 
 def _apart(
-    measures: Measures, names: tuple[str, ...], rows: Mask, settings: DiagnosticsSettings, seed: int
+    measures: Measures, names: tuple[str, ...], rows: Mask, settings: DiagnosisSettings, seed: int
 ) -> dict[str, tuple[dict[str, Any], Array]]:
     """Every signal on the questions ``rows`` (n_questions,), with the draws of its pooled figures."""
     table, types = measures.signals(names), Texts.of(measures.traces.first_rounds("question_type"))

@@ -400,10 +400,6 @@ class Reader:
         past = (seen.weights(stops) != 1.0) & (True if some is None else some)
         return int((past & (seen.weight > 0)).sum()) if past.any() else None
 
-    def looking_ahead(self, settled: NDArray[np.bool_]) -> Reader:
-        """For stops that depend on later rounds, see :meth:`Seen.looking_ahead`."""
-        return replace(self, seen=self.seen.looking_ahead(settled))
-
 
 def cut_notes(record: CutRecord | None, past: Mapping[str, PastCuts | None]) -> Iterable[str]:
     """What a reader of figures past cuts must know; by what tables call the policies."""

@@ -36,7 +36,6 @@ from suffice.replay.run.named_policies import (
     NamedPolicy,
     closed_book_rounds,
     measure_together,
-    settled,
 )
 from suffice.replay.run.results import PolicyResult, ReplayResult, policy_notes, unscored_notes
 from suffice.replay.settings import ComparisonSettings
@@ -112,19 +111,16 @@ class Runner:
         """One candidate's stops, scores and costs."""
         if candidate.kind == CLOSED_BOOK:
             return self._closed_book(candidate)
-        last, seen, reader = self.measures.traces.last_rounds, self.seen, self.reader
+        last = self.measures.traces.last_rounds
         if candidate.policy is None:
-            name = candidate.name.partition("#")[0]
-            ends = np.where(seen.cut | seen.explored, seen.budget, last).astype(np.int16)
-            wanted = ORACLES[name](self.returned, ends)
-            reader = reader.looking_ahead(settled(name, self.returned, seen))
+            wanted = ORACLES[candidate.name.partition("#")[0]](self.returned, last)
         else:
             wanted = self.measures.wanted_rounds(candidate.policy)
         if candidate.max_rounds is not None:
             most = min(candidate.max_rounds, np.iinfo(np.int16).max)
             wanted = np.minimum(wanted, most).astype(np.int16)
         stops, answers = np.minimum(wanted, last), self.answers[candidate.name]
-        read = reader.read(
+        read = self.reader.read(
             answers.returned(self.scored), wanted, self.book, self.reads[candidate.name]
         )
         return Run(candidate, wanted, stops, answers.at(stops), read)
