@@ -289,17 +289,13 @@ class Seen:
 
         Taken against the full budget's answer, nothing is known of a question that did not run to it.
         """
-        none = np.zeros(len(self.last), bool)
-        return self.looking_ahead(none) if scored.metric.agreement else self
-
-    def looking_ahead(self, settled: NDArray[np.bool_]) -> Seen:
-        """That for stops which depend on what lies past them, unless ``settled`` (n_questions,)."""
-        ahead = ~settled
+        if not scored.metric.agreement:
+            return self
         none = np.zeros_like(self.last)
         return replace(
             self,
-            until=np.where(ahead & (self.until < self.budget), none, self.until),
-            last=np.where(ahead & self.unseen, none, self.last),
+            until=np.where(self.until < self.budget, none, self.until),
+            last=np.where(self.unseen, none, self.last),
         )
 
 

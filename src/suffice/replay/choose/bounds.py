@@ -52,7 +52,10 @@ class Promise:
     @property
     def bounds(self) -> tuple[Bound, ...]:
         """All that is promised together."""
-        asked = ((self.loss, self.max_loss), ("wrong-stop", self.max_wrong_stops))
+        asked: tuple[tuple[LossName, float | None], ...] = (
+            (self.loss, self.max_loss),
+            ("wrong-stop", self.max_wrong_stops),
+        )
         return tuple(Bound(of=of, most=most) for of, most in asked if most is not None)
 
     @property

@@ -34,11 +34,15 @@ _SHOWN = {"time": "seconds", "price": "dollars", "retrievals": "retrieval calls"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranked:
-    """A fitted candidate with what it lost and cost on the questions that rank, means a question."""
+    """A candidate with what it lost and cost on the questions that rank, means a question.
+
+    ``kept`` says whether it kept there what is promised.
+    """
 
     candidate: Candidate
     loss: float
     cost: float
+    kept: bool = True
     p_value: float | None = None
 
 

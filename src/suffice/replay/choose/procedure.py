@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -93,26 +93,24 @@ def choose(traces: Traces, settings: ChoiceSettings | None = None, **stated: Any
     usual = next((n for n, one in enumerate(promises) if one.max_loss == USUAL_LOSS), 0)
     bounds = promises[usual].bounds if promises else ()
     within = [mean_of(learned.rank, bound) <= bound.most for bound in bounds]
-    estimates = Estimates(
-        loss=mean_of(learned.rank, Bound(of="signed", most=0.0)),
-        cost=learned.rank.costs,
-        kept=np.all([np.ones(len(everyone.members), np.bool_), *within], axis=0),
-        full=everyone.full,
-        axis=axis,
-    )
+    keeps = np.all([np.ones(len(everyone.members), np.bool_), *within], axis=0)
     promised = _promised(along, learned, promises, usual) if promises else None
-    proven = None if promised is None else promised.row.proven is not None
-    order, why = in_order(estimates, settings, proven=proven)
     tested = None if promised is None else promised.rows[promised.asked].learned
     p_values = None if tested is None else tested[0].tested_at.max(axis=0)
-    ranked = tuple(
+    losses = mean_of(learned.rank, Bound(of="signed", most=0.0))
+    estimates = [
         Ranked(
-            candidate=everyone.members[number],
-            loss=float(estimates.loss[number]),
-            cost=float(estimates.cost[number]),
+            candidate=member,
+            loss=float(losses[number]),
+            cost=float(learned.rank.costs[number]),
+            kept=bool(keeps[number]),
             p_value=None if p_values is None else known(p_values[number]),
         )
-        for number in order.tolist()
+        for number, member in enumerate(everyone.members)
+    ]
+    proven = None if promised is None else promised.row.proven is not None
+    ranked, why = in_order(
+        estimates, estimates[everyone.full], settings, axis.per_question, proven=proven
     )
     full = everyone.members[everyone.full]
     chosen, title = ranked[0].candidate, ranked[0].candidate.title
@@ -144,7 +142,7 @@ def choose(traces: Traces, settings: ChoiceSettings | None = None, **stated: Any
         promised=promised,
         whole=whole,
         comparison=Comparison(measures=proving, result=result),
-        ranked=ranked,
+        ranked=tuple(ranked),
         rules_looked_at=everyone.rules_looked_at,
         settings=settings,
         parts={name: part.traces.n_questions for name, part in sizes.items()},
@@ -224,44 +222,37 @@ def _promised(
 
 
 # --- ranked ----------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Estimates:
-    """Means of every candidate where they are ranked, arrays (n_members,), the full budget at ``full``."""
-
-    loss: Array
-    cost: Array
-    kept: NDArray[np.bool_]
-    full: int
-    axis: CostAxis
-
-
 def in_order(
-    estimates: Estimates, settings: ChoiceSettings, *, proven: bool | None
-) -> tuple[NDArray[np.intp], str]:
-    """All candidates by number, the one to run first, and why; ``proven``: whether something is, if asked."""
-    loss, cost, kept, full = estimates.loss, estimates.cost, estimates.kept, estimates.full
-    error, unit = settings.cost_per_error, estimates.axis.per_question
-    if error is not None:
-        order = np.lexsort((cost, cost + error * loss))
+    estimates: Sequence[Ranked],
+    full: Ranked,
+    settings: ChoiceSettings,
+    unit: str,
+    *,
+    proven: bool | None,
+) -> tuple[list[Ranked], str]:
+    """All candidates, the one to run first, and why; ``proven``: whether something is, if asked."""
+    if (error := settings.cost_per_error) is not None:
+        order = sorted(estimates, key=lambda one: (one.cost + error * one.loss, one.cost))
         return order, f"Its cost plus {error:g} an error was the least on the questions that rank."
     if proven is None:
         most = math.inf if settings.max_cost is None else settings.max_cost
-        within = cost <= most
-        if not within.any():
+        order = sorted(estimates, key=lambda one: (one.cost > most, one.loss, one.cost))
+        if order[0].cost > most:
             raise UsageError(
-                f"no candidate costs at most {most:g} {unit}: the least is {cost.min():.4g}; raise --max-cost"
+                f"no candidate costs at most {most:g} {unit}: the least is "
+                f"{min(one.cost for one in estimates):.4g}; raise --max-cost"
             )
-        why = (
+        return order, (
             f"It lost least of those that cost at most {most:g} {unit} on the questions that rank."
         )
-        return np.lexsort((cost, loss, ~within)), why
     # those that kept what was asked first, the cheapest of them first
-    order = np.lexsort((cost, np.where(kept, 0.0, loss), ~kept))
+    order = sorted(
+        estimates, key=lambda one: (not one.kept, 0.0 if one.kept else one.loss, one.cost)
+    )
     if proven:
         return order, "It is the cheapest that is proven to keep what was asked."
-    return np.array([full, *order[order != full]], np.intp), (
-        "Nothing cheaper is proven to keep what was asked."
-    )
+    rest = (one for one in order if one is not full)
+    return [full, *rest], "Nothing cheaper is proven to keep what was asked."
 
 
 # --- replayed --------------------------------------------------------------------------------------

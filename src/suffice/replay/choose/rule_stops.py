@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import accumulate, chain, combinations, pairwise, product
@@ -19,7 +19,6 @@ from suffice.policies.thresholds import shortest_threshold
 from suffice.signals.known_signals import SIGNALS, SignalSpec
 from suffice.signals.signal_table import SignalTable, declared
 from suffice.stats.intervals import from_sums, question_blocks
-from suffice.stats.maps import PerRoundCalibrator
 from suffice.trace.rounds.trace_set import TraceSet
 
 Array = NDArray[np.float64]
@@ -110,27 +109,17 @@ def tuning_columns(data: FitData, operands: Sequence[Operand]) -> RuleColumns:
     )
 
 
-def scoring_columns(
-    table: SignalTable, calibrators: Mapping[str, PerRoundCalibrator]
-) -> RuleColumns:
-    """Operands on other questions, calibrated by maps that were fitted on all of tune."""
+def scoring_columns(table: SignalTable, data: FitData, operands: Sequence[Operand]) -> RuleColumns:
+    """Operands on other questions, calibrated by maps that are fitted on all of ``data``."""
+    calibrated = [operand.spec.name for operand in operands if operand.calibrated]
     return RuleColumns(
         shape=table.exists.shape,
         signals=table.values,
         calibrations={
-            name: calibrator.predict_rounds(table.signal(name))
-            for name, calibrator in calibrators.items()
+            name: fit_calibrator(data, name).predict_rounds(table.signal(name))
+            for name in calibrated
         },
     )
-
-
-def calibrators_of(data: FitData, operands: Sequence[Operand]) -> dict[str, PerRoundCalibrator]:
-    """A map for every calibrated operand, fitted on all of ``data``."""
-    return {
-        operand.spec.name: fit_calibrator(data, operand.spec.name)
-        for operand in operands
-        if operand.calibrated
-    }
 
 
 def grid_of(values: Array, grid: int | Literal["quantiles"]) -> Array:
