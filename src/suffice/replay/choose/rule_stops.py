@@ -233,15 +233,6 @@ class PackedConditions:
         return PackedConditions(words, self.n_questions, self.n_rounds)
 
 
-@dataclass(frozen=True, slots=True)
-class RuleBatch:
-    """Rules of one shape."""
-
-    conditions: NDArray[np.intp]
-    sizes: tuple[int, ...]
-    votes: int = 1
-
-
 def pack(fires: NDArray[np.bool_]) -> PackedConditions:
     """Pack truth values (n_conditions, n_questions, n_rounds)."""
     n_conditions, n_questions, n_rounds = fires.shape
@@ -256,17 +247,11 @@ def pack(fires: NDArray[np.bool_]) -> PackedConditions:
 def packed_conditions(
     conditions: Sequence[str], operands: Sequence[Operand], columns: RuleColumns
 ) -> PackedConditions:
-    """Where each condition holds, bit by bit; only few at a time are held otherwise."""
+    """Where each condition holds, bit by bit; one at a time is held otherwise."""
     specs = {operand.spec.name: operand.spec for operand in operands}
-    step = max(1, _CELLS_A_BLOCK // max(columns.shape[0] * columns.shape[1], 1))
-    packed = []
-    for start in range(0, max(len(conditions), 1), step):
-        some = conditions[start : start + step]
-        fires = np.empty((len(some), *columns.shape), np.bool_)
-        for number, text in enumerate(some):
-            fires[number] = rule_fires(text, specs, columns)
-        packed.append(pack(fires))
-    words = np.concatenate([part.words for part in packed])
+    nothing = pack(np.empty((0, *columns.shape), np.bool_))
+    packed = (pack(rule_fires(text, specs, columns)[None]) for text in conditions)
+    words = np.concatenate([nothing.words, *(one.words for one in packed)])
     return PackedConditions(words, *columns.shape)
 
 
@@ -281,20 +266,27 @@ def _at_least(clauses: list[_Words], votes: int) -> _Words:
 
 
 def stop_rounds_of(
-    packed: PackedConditions, batch: RuleBatch, last: NDArray[np.int16]
+    packed: PackedConditions,
+    conditions: NDArray[np.intp],
+    sizes: Sequence[int],
+    votes: int,
+    last: NDArray[np.int16],
 ) -> NDArray[np.int16]:
-    """The round each rule stops each question at, (n_rules, n_questions), at most ``last``."""
-    stops = np.empty((len(batch.conditions), packed.n_questions), np.int16)
+    """The round each rule stops each question at, (n_rules, n_questions), at most ``last``.
+
+    Rules are of one shape: ``conditions`` (n_rules, sum of ``sizes``) are the numbers of their clauses'.
+    """
+    stops = np.empty((len(conditions), packed.n_questions), np.int16)
     step = max(1, _CELLS // max(packed.words[0].size, 1))
-    ends = [0, *accumulate(batch.sizes)]
+    ends = [0, *accumulate(sizes)]
     for start in range(0, len(stops), step):
-        conditions = batch.conditions[start : start + step]
+        some = conditions[start : start + step]
         clauses = [
-            np.bitwise_and.reduce(packed.words[conditions[:, first:end]], axis=1)
+            np.bitwise_and.reduce(packed.words[some[:, first:end]], axis=1)
             for first, end in pairwise(ends)
         ]
         # whether each rule held in a round or before it
-        fired = np.bitwise_or.accumulate(_at_least(clauses, batch.votes), axis=1)
+        fired = np.bitwise_or.accumulate(_at_least(clauses, votes), axis=1)
         bits = np.unpackbits(
             fired.view(np.uint8), axis=2, count=packed.n_questions, bitorder="little"
         )
@@ -314,7 +306,7 @@ def stop_rounds_of_formulas(
         shapes.setdefault((sizes, formula.votes), []).append(number)
     for (sizes, votes), numbers in shapes.items():
         conditions = np.array([list(chain(*formulas[number].clauses)) for number in numbers])
-        stops[numbers] = stop_rounds_of(packed, RuleBatch(conditions, sizes, votes), last)
+        stops[numbers] = stop_rounds_of(packed, conditions, sizes, votes, last)
     return stops
 
 

@@ -129,23 +129,13 @@ class Frontier:
 
     @property
     def best(self) -> tuple[tuple[float, float], ...]:
-        """Corners (cost, score) of the line of :func:`best_mix` over all costs, level to the right."""
-        corners: list[tuple[float, float]] = []
-        for _, cost, score in sorted(self.known, key=lambda at: (at[1], -at[2])):
-            if corners and score <= corners[-1][1]:
-                continue
-            while len(corners) > 1 and _below(corners[-1], corners[-2], (cost, score)):
-                corners.pop()
-            corners.append((cost, score))
-        return tuple(corners)
-
-
-def _below(
-    middle: tuple[float, float], left: tuple[float, float], right: tuple[float, float]
-) -> bool:
-    """Whether a mix of the outer two scores no less than the one between them."""
-    width = right[0] - left[0]
-    return (middle[1] - left[1]) * width <= (right[1] - left[1]) * (middle[0] - left[0])
+        """The line (cost, score) of :func:`best_mix` over all costs, level to the right."""
+        at = np.unique([cost for _, cost, _ in self.known])
+        costs, scores = (
+            np.tile([one[of] for one in self.known], (len(at), 1)).astype(np.float64)
+            for of in (1, 2)
+        )
+        return tuple(zip(at.tolist(), best_mix(costs, scores, at).score.tolist(), strict=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,20 +230,10 @@ def best_mix(costs: Array, scores: Array, at: Array) -> BestMix:
 def interpolate(costs: Array, scores: Array, at: Array) -> Array:
     """The frontier's score at given costs, row by row; clamped outside the frontier."""
     known = ~np.isnan(scores).all(axis=0)
-    costs, scores = costs[:, known], scores[:, known]
-    n_rounds = costs.shape[1]
-    order = np.argsort(costs, axis=1, kind="stable")
-    costs, scores = np.take_along_axis(costs, order, 1), np.take_along_axis(scores, order, 1)
-    if n_rounds == 1:
-        return scores[:, 0].copy()
-    spent = np.clip(at, costs[:, 0], costs[:, -1])
-    right = np.clip((costs <= spent[:, None]).sum(axis=1), 1, n_rounds - 1)
-    rows = np.arange(costs.shape[0])
-    low_cost, high_cost = costs[rows, right - 1], costs[rows, right]
-    low, high = scores[rows, right - 1], scores[rows, right]
-    width = high_cost - low_cost
-    share = np.where(width > 0, (spent - low_cost) / np.where(width > 0, width, 1.0), 1.0)
-    return np.asarray(low + share * (high - low))
+    order = np.argsort(costs[:, known], axis=1, kind="stable")
+    costs, scores = (np.take_along_axis(of[:, known], order, 1) for of in (costs, scores))
+    spent = np.maximum(at, costs[:, 0])  # of budgets that cost the least alike the longest
+    return np.array([np.interp(*row) for row in zip(spent, costs, scores, strict=True)])
 
 
 def pareto_front(costs: Array, scores: Array) -> NDArray[np.bool_]:
