@@ -143,15 +143,6 @@ class ReportParts:
         documents = {name: as_json(self[name]) for name in _PARTS if name != "costs"}
         if isinstance(searched := self["search"], SearchResult):
             documents["search"] = searched.to_json(naive=self.naive)
-        documents["guarantees"] = [
-            # what only some promises have is left out of others
-            {
-                name: value
-                for name, value in terms.items()
-                if value or name not in ("bounds", "min_rounds")
-            }
-            for terms in self["guarantees"]
-        ]
         return {**documents, "left_out": dict(self.left_out)}
 
 

@@ -1,4 +1,4 @@
-"""Several records side by side: means that count each the same, and signals by right and wrong answers."""
+"""Several records side by side: means that count each the same."""
 
 from __future__ import annotations
 
