@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from textwrap import wrap
 from typing import Any
 
@@ -451,18 +451,15 @@ class Choice(Tabular):
             yield "the guess, beside your agent", f"suffice.Watch({guess!r}, record='live')"
 
     # --- shown -----------------------------------------------------------------------------------
-    def tables(self, *, top: int | None = None) -> tuple[Table, ...]:
+    def tables(self) -> tuple[Table, ...]:
         """Costs side by side, what can be saved, the four answers, the fitted candidates, wrong stops."""
         said = Table(
             name="answers",
             columns=(Column(name="question"), Column(name="answer")),
             rows=[[question, " ".join(said)] for question, said in self.answers().items()],
         )
-        ranked = self._ranked_table()
-        if top is not None:
-            ranked = replace(ranked, rows=ranked.rows[:top])
         allowed = () if self.promised is None else (self._allowed_table(),)
-        return (self._costs_table(), *allowed, said, ranked, *self._wrong_tables())
+        return (self._costs_table(), *allowed, said, self._ranked_table(), *self._wrong_tables())
 
     def _costs_table(self) -> Table:
         head, *rows = self._side_by_side()
