@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.replay.choose.bounds import CertifySettings, Half, OrderedTests, mean_of, plain
+from suffice.replay.choose.bounds import Half, OrderedTests, Promise, mean_of, plain
 from suffice.replay.choose.candidates import Candidate
 from suffice.replay.choose.proof import Learned, prove
 from suffice.replay.run.named_policies import NamedPolicy
@@ -22,7 +22,7 @@ class Outcome:
     certified: NDArray[np.bool_]
     tests: OrderedTests
     halves: tuple[Half, Half]
-    settings: CertifySettings
+    settings: Promise
 
     @property
     def order(self) -> NDArray[np.intp]:
@@ -30,7 +30,7 @@ class Outcome:
 
     @property
     def costs(self) -> NDArray[np.float64]:
-        return self.tests.costs
+        return self.halves[1].costs
 
     @property
     def p_values(self) -> NDArray[np.float64]:
@@ -53,13 +53,13 @@ def _numbered(number: int) -> Candidate:
     return Candidate(policy=named, group="rule")
 
 
-def certify(learn: Half, test: Half, full: int, settings: CertifySettings) -> Outcome:
+def certify(learn: Half, test: Half, full: int, settings: Promise) -> Outcome:
     (row,) = prove(
         None, Learned(candidate=_numbered, rank=learn, prove=test, full=full), [settings]
     )
     assert row.learned is not None
     tests, passed = row.learned
-    certified = np.zeros(len(tests.costs), np.bool_)
+    certified = np.zeros(len(test.costs), np.bool_)
     certified[tests.order[:passed]] = True
     return Outcome(
         chosen=full if row.proven is None else int(row.proven.candidate.policy.name),

@@ -27,12 +27,7 @@ from suffice.replay.run.compare import Comparison, compare
 from suffice.replay.run.named_policies import NamedPolicy
 from suffice.replay.run.results import PolicyResult
 from suffice.replay.run.runner import ReplaySettings, replay
-from suffice.replay.settings import (
-    ComparisonSettings,
-    DiagnosisSettings,
-    DiagnosticsSettings,
-    FittedElsewhere,
-)
+from suffice.replay.settings import ComparisonSettings, DiagnosisSettings, FittedElsewhere
 from suffice.scoring import F1Kind, normalize_answer
 from suffice.signals.known_signals import resolve
 from suffice.signals.signal_table import lack
@@ -138,9 +133,7 @@ def _record(traces: TraceSet, name: str, settings: ABRagStudySettings) -> Record
         "selective": selective_prediction(
             comparison.measures,
             result,
-            DiagnosisSettings(
-                signals=DiagnosticsSettings(resamples=result.resamples, seed=result.seed)
-            ),
+            DiagnosisSettings(resamples=result.resamples, seed=result.seed),
         ),
         "tau_sweep": [{"tau": tau, **policy.to_json()} for tau, policy in by_tau.items()],
         "signals": worth,

@@ -97,11 +97,7 @@ def _chosen(traces: TraceSet, metric: Any) -> Any:
         cost="rounds",
         resamples=2,
     )
-    ranked = {
-        one.candidate.label: (one.loss, one.cost)
-        for one in choice.ranked
-        if not one.candidate.variant  # agreement takes no choice of an answer
-    }
+    ranked = {one.candidate.policy.label: (one.loss, one.cost) for one in choice.ranked}
     return choice.title, ranked
 
 

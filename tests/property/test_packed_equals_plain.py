@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.properties import examples
 
-from suffice.replay.choose.rule_stops import RuleBatch, pack, stop_rounds_of
+from suffice.replay.choose.rule_stops import pack, stop_rounds_of
 
 
 @st.composite
@@ -32,15 +32,15 @@ def test_packed_equals_plain(
     generator, n_questions, n_rounds, n_conditions, sizes, votes = problem
     fires = generator.random((n_conditions, n_questions, n_rounds)) < 0.4
     last = generator.integers(1, n_rounds + 1, n_questions).astype(np.int16)
-    batch = RuleBatch(generator.integers(0, n_conditions, (7, sum(sizes))), sizes, votes)
+    conditions = generator.integers(0, n_conditions, (7, sum(sizes)))
     packed = pack(fires)
-    stops = stop_rounds_of(packed, batch, last)
+    stops = stop_rounds_of(packed, conditions, sizes, votes, last)
     for rule in range(7):
         expected = []
         for question in range(n_questions):
             stop = int(last[question])
             for t in range(int(last[question])):
-                if _holds(fires[:, question, t], batch.conditions[rule].tolist(), sizes, votes):
+                if _holds(fires[:, question, t], conditions[rule].tolist(), sizes, votes):
                     stop = t + 1
                     break
             expected.append(stop)

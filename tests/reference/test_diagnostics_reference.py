@@ -11,7 +11,7 @@ import pytest
 from suffice.measures.measures import Measures
 from suffice.replay.diagnose.diagnosis import selective
 from suffice.replay.diagnose.signal_diagnostics import diagnose
-from suffice.replay.settings import DiagnosisSettings, DiagnosticsSettings
+from suffice.replay.settings import DiagnosisSettings
 from suffice.signals.signal_table import signal_table
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.trace_set import TraceSet
@@ -36,7 +36,7 @@ def traces_of(name: str) -> TraceSet:
 @pytest.mark.parametrize("log", ["ollama", "local"])
 def test_single_signals_of_ab_rag(log: str) -> None:
     published = SINGLE_SIGNALS[log]
-    settings = DiagnosticsSettings(signals=tuple(published), resamples=20)
+    settings = DiagnosisSettings(signals=tuple(published), resamples=20)
     found = diagnose(traces_of(f"abrag_hotpotqa_{log}"), settings)
     for signal in found.signals:
         first = signal["parts"]["all"]["rounds"][0]
@@ -61,11 +61,7 @@ def test_selective_prediction_of_ab_rag() -> None:
         "f1": scored.f1[rows, last],
         "abstained": np.zeros(traces.n_questions, bool),
     }
-    found = selective(
-        confidence,
-        at_stop,
-        DiagnosisSettings(threshold=0.6, signals=DiagnosticsSettings(resamples=20)),
-    )
+    found = selective(confidence, at_stop, DiagnosisSettings(threshold=0.6, resamples=20))
     assert found["auroc"].estimate == pytest.approx(0.644, abs=0.0005)
     assert (found["above"]["questions"], found["below"]["questions"]) == (155, 45)
     assert found["above"]["em"].estimate == pytest.approx(0.516, abs=0.0005)
@@ -73,7 +69,7 @@ def test_selective_prediction_of_ab_rag() -> None:
 
 
 def test_the_verbalized_confidence_of_a_small_model_has_collapsed() -> None:
-    settings = DiagnosticsSettings(signals=("verbalized_confidence",), resamples=20)
+    settings = DiagnosisSettings(signals=("verbalized_confidence",), resamples=20)
     (signal,) = diagnose(traces_of("hotpotqa_qwen1.5b"), settings).signals
     for part in signal["parts"].values():
         assert part["concentration"]["mode"] == 5.0

@@ -20,7 +20,7 @@ from tests.cut_population import PROFILES, Log, Population, population
 
 from suffice.measures.measures import Measures
 from suffice.measures.seen import Seen
-from suffice.replay.choose.bounds import CertifySettings, Half
+from suffice.replay.choose.bounds import Half, Promise
 from suffice.replay.settings import LossName
 from suffice.scoring import Weights
 from suffice.trace.rounds.trace_set import TraceSet
@@ -123,7 +123,7 @@ class Promises:
 
 
 def promised(
-    drawn: Population, log: Log, settings: CertifySettings, *, logs: int, questions: int = QUESTIONS
+    drawn: Population, log: Log, settings: Promise, *, logs: int, questions: int = QUESTIONS
 ) -> Promises:
     """Certified choice from so many logs, half of the questions to learn on and half to test."""
     stops = members(drawn)
@@ -163,7 +163,7 @@ def true_losses(drawn: Population, stops: NDArray[np.int16], loss: LossName) -> 
 
 def test_a_fast_sample_of_promises_on_cut_records() -> None:
     drawn = population()
-    settings = CertifySettings(max_loss=0.1, confidence=0.9)
+    settings = Promise(max_loss=0.1, confidence=0.9)
     found = promised(
         drawn, Log(drawn, drawn.loggers["wary"], 0.2), settings, logs=5, questions=1500
     )
@@ -188,7 +188,7 @@ def test_promises_on_cut_records_are_kept(loss: LossName, explore: float, logger
     drawn = population()
     truth = true_losses(drawn, members(drawn), loss)
     assert ((truth > 0.1) & (truth < 0.11)).any()
-    settings = CertifySettings(max_loss=0.1, confidence=0.9, loss=loss, correction="holm")
+    settings = Promise(max_loss=0.1, confidence=0.9, loss=loss, correction="holm")
     log = Log(drawn, drawn.loggers[logger], explore)
     found = promised(drawn, log, settings, logs=2000, questions=1000)
     assert found.broken <= most_allowed(0.1, 2000), found

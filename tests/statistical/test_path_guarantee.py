@@ -15,7 +15,7 @@ from tests.cut_population import PROFILES, ROUNDS, Population
 
 from suffice.policies.rules.language import parse
 from suffice.policies.rules.policy import RulePolicy
-from suffice.replay.choose.bounds import CertifySettings
+from suffice.replay.choose.bounds import Promise
 from suffice.replay.choose.candidates import LATEST
 from suffice.replay.choose.proof import COINS, Along, OwnPath, Path, Step, paths_of, prove
 from suffice.replay.settings import LOSSES, ChoiceSettings
@@ -101,7 +101,7 @@ class Case:
                 before.append((step, loss))
         return cls(known, drawn, truth)
 
-    def broken(self, draw: int, size: int, promises: list[CertifySettings]) -> tuple[bool, bool]:
+    def broken(self, draw: int, size: int, promises: list[Promise]) -> tuple[bool, bool]:
         """Whether any promise proven on a draw is broken, and whether any was proven."""
         part = self.known.draw(size, draw)
         rows = prove(Along(part, _SETTINGS, self.paths, LATEST), None, promises)
@@ -123,7 +123,7 @@ CASES: dict[str, tuple[Callable[[], Population], Callable[[Known], list[Path]]]]
 def shares(name: str, draws: int, size: int, losses: tuple[float, ...]) -> tuple[float, float]:
     """The share of draws with a broken promise, and of those that prove anything."""
     case = Case.of(*CASES[name])
-    promises = [CertifySettings(max_loss=loss) for loss in losses]
+    promises = [Promise(max_loss=loss) for loss in losses]
     found = [case.broken(draw, size, promises) for draw in range(draws)]
     broken, proven = np.mean(found, axis=0).tolist()
     return broken, proven

@@ -289,25 +289,18 @@ class Seen:
 
         Taken against the full budget's answer, nothing is known of a question that did not run to it.
         """
-        none = np.zeros(len(self.last), bool)
-        return self.looking_ahead(none) if scored.metric.agreement else self
-
-    def looking_ahead(self, settled: NDArray[np.bool_]) -> Seen:
-        """That for stops which depend on what lies past them, unless ``settled`` (n_questions,)."""
-        ahead = ~settled
+        if not scored.metric.agreement:
+            return self
         none = np.zeros_like(self.last)
         return replace(
             self,
-            until=np.where(ahead & (self.until < self.budget), none, self.until),
-            last=np.where(ahead & self.unseen, none, self.last),
+            until=np.where(self.until < self.budget, none, self.until),
+            last=np.where(self.unseen, none, self.last),
         )
 
 
-def seen_of(traces: TraceSet, policy_stops: Stops | None = None) -> Seen | None:
+def seen_of(traces: TraceSet) -> Seen | None:
     """What was seen of a record; ``None``: no question was cut.
-
-    ``policy_stops`` (n_questions,) are stops of the policy that ran, computed for a record that does not say
-    them; 0: not known.
 
     Of questions logged with a propensity none of which their policy cut, as of the explored ones alone, none
     is weighted.
@@ -324,9 +317,6 @@ def seen_of(traces: TraceSet, policy_stops: Stops | None = None) -> Seen | None:
     stated = (1.0 if p is None else p for p in traces.of_questions("propensity"))
     propensity = np.array([float(f"{p:.6g}") for p in stated])
     said, told = _policy_stops(traces)
-    if policy_stops is not None:
-        said = np.where(told | (policy_stops == 0), said, policy_stops).astype(np.int16)
-        told |= policy_stops > 0
     drawn = propensity < 1
     untold = np.isin(propensity, propensity[drawn & ~by_policy & ~told]) & drawn
     drawn &= ~untold

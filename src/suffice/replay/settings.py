@@ -148,6 +148,15 @@ def refuse_draws(resamples: int, seed: int, least: int = 1) -> None:
         )
 
 
+def _refuse_own_choice(answer: str) -> None:
+    """Refuse an answer that each policy chooses by its own confidence."""
+    if answer == "most-confident":
+        raise UsageError(
+            "what is chosen among is compared by answers that are chosen alike, and confidence is each "
+            "policy's own; choose by a signal: --answer highest:NAME"
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoredSettings:
     """What policies are scored by and compared at, and how their intervals are drawn."""
@@ -158,15 +167,6 @@ class ScoredSettings:
     cost_model: CostModel = field(default_factory=CostModel)
     resamples: Resamples = 1000
     seed: Seed = 42
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TunedSettings(ScoredSettings):
-    """The same of what is chosen on one split and scored on another, by the answer that is returned."""
-
-    tune_split: TuneSplit = FIT_SPLIT
-    eval_split: EvalSplit = EVAL_SPLIT
-    answer: WhichAnswer = "latest"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,7 +228,7 @@ class FittedElsewhere:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SearchSettings(TunedSettings):
+class SearchSettings(ScoredSettings):
     """What to search and how.
 
     ``cost`` is by default model calls where ``max_cost`` caps it; the other fields say what they mean.
@@ -247,6 +247,9 @@ class SearchSettings(TunedSettings):
             choices=FORMS, help="or, and: of every subset; vote: k of every subset; dnf: OR of ANDs"
         ),
     ] = "or"
+    tune_split: TuneSplit = FIT_SPLIT
+    eval_split: EvalSplit = EVAL_SPLIT
+    answer: WhichAnswer = "latest"
     grid: Annotated[
         int | Literal["quantiles"],
         Option(
@@ -283,6 +286,7 @@ class SearchSettings(TunedSettings):
 
     def __post_init__(self) -> None:
         settle(self, signals=_names(self.signals))
+        _refuse_own_choice(self.answer)
         if self.objective is not None and self.objective not in OBJECTIVES:
             raise UsageError(unknown_name("objective", self.objective, OBJECTIVES))
         if self.grid != "quantiles" and self.grid < 1:
@@ -298,8 +302,7 @@ class ChoiceSettings(ScoredSettings):
     most ``max_loss``, the best that costs at most ``max_cost`` on average, or the least sum of mean cost and
     ``cost_per_error`` times the score that is missing. Where no aim is named losses of 1, 2, 3, 5 and 10
     points are proven together, and the policy is that of 2 points, else of the smallest that is proven.
-    ``max_wrong_stops`` is promised beside or instead of a loss; with either ``max_cost`` is promised too, and
-    the best of those proven is chosen.
+    ``max_wrong_stops`` is promised beside or instead of a loss.
 
     ``policies`` are candidates beside those that the record can feed: names, files or policies. ``signals``
     (``None``: all that the record defines without asking a model) are those of the rules looked at.
@@ -332,7 +335,7 @@ class ChoiceSettings(ScoredSettings):
         Option(
             metavar="C",
             help="greatest mean cost a question, in what --cost names: the best that costs no more is "
-            "chosen; beside --max-loss or --max-wrong-stops it is promised too",
+            "chosen, and nothing is promised",
         ),
     ] = None
     max_wrong_stops: MaxWrongStops = None
@@ -420,23 +423,34 @@ class ChoiceSettings(ScoredSettings):
     def __post_init__(self) -> None:
         settle(self, policies=as_tuple(self.policies))
         for name in ("max_loss", "confidence", "max_wrong_stops"):
-            if (share := getattr(self, name)) is not None:
-                settle(self, **{name: as_share(share, name)})
+            if (given := getattr(self, name)) is None:
+                continue
+            settle(self, **{name: (share := as_share(given, name))})
+            if share in (0.0, 1.0):
+                raise UsageError(f"{name} must lie above 0 and below 1, found {given}")
+        for name, known in (("loss", LossName), ("correction", Correction)):
+            if (given := getattr(self, name)) not in get_args(known):
+                raise UsageError(unknown_name(name, given, get_args(known)))
+        if self.max_wrong_stops is not None and self.loss == "wrong-stop":
+            raise UsageError(
+                "loss 'wrong-stop' (--loss) bounds the share of wrong stops by max_loss already; leave "
+                "max_wrong_stops out, or bound another loss beside it"
+            )
         if self.signals is not None:
             settle(self, signals=_names(self.signals))
-        bounds = (self.max_loss, self.max_cost, self.max_wrong_stops)
-        if self.cost_per_error is not None and any(bound is not None for bound in bounds):
+        aims = {
+            "max_loss": self.max_loss if self.max_loss is not None else self.max_wrong_stops,
+            "max_cost": self.max_cost,
+            "cost_per_error": self.cost_per_error,
+        }
+        if len(named := [name for name, aim in aims.items() if aim is not None]) > 1:
             raise UsageError(
-                "a cost per error weighs loss against cost; leave out max_loss, max_wrong_stops and max_cost "
-                "(--max-loss, --max-wrong-stops, --max-cost)"
+                f"one aim at a time: a loss (max_loss, max_wrong_stops), max_cost or cost_per_error; found "
+                f"{' and '.join(named)}"
             )
         if self.min_rounds < 1:
             raise UsageError(f"min_rounds must be at least 1, found {self.min_rounds}")
-        if self.answer == "most-confident":
-            raise UsageError(
-                "the most confident answer is that of policies with a confidence, which are tried both ways; "
-                "leave answer (--answer) out, or name a signal: highest:NAME"
-            )
+        _refuse_own_choice(self.answer)
         for name in ("max_cost", "cost_per_error"):
             value = getattr(self, name)
             if value is not None and not 0.0 < value < float("inf"):
@@ -487,8 +501,12 @@ class ChoiceSettings(ScoredSettings):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DiagnosticsSettings:
-    """Which signals (``None``: every one that has a value), which splits, how many resamples."""
+class DiagnosisSettings:
+    """What to diagnose.
+
+    ``signals`` are by default all that have a value. Without a policy or rule fixed budgets are broken down
+    by type.
+    """
 
     signals: Annotated[
         tuple[str, ...] | None,
@@ -498,27 +516,6 @@ class DiagnosticsSettings:
     eval_split: EvalSplit = EVAL_SPLIT
     resamples: Resamples = 1000
     seed: Seed = 42
-
-    def __post_init__(self) -> None:
-        if self.signals is not None:
-            settle(self, signals=_names(self.signals))
-        refuse_draws(self.resamples, self.seed)
-        if self.signals is not None and not self.signals:
-            raise UsageError("no signal is named; name some, or leave the choice out for all")
-        if self.tune_split == self.eval_split:
-            raise UsageError(
-                f"the tune and the eval split are both {self.tune_split!r}; name two different ones"
-            )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiagnosisSettings:
-    """What to diagnose.
-
-    Without a policy or rule fixed budgets are broken down by type.
-    """
-
-    signals: DiagnosticsSettings = field(default_factory=DiagnosticsSettings)
     policies: Annotated[
         tuple[Wanted, ...],
         Option(
@@ -550,5 +547,14 @@ class DiagnosisSettings:
 
     def __post_init__(self) -> None:
         settle(self, policies=as_tuple(self.policies), rules=as_tuple(self.rules))
+        if self.signals is not None:
+            settle(self, signals=_names(self.signals))
+        refuse_draws(self.resamples, self.seed)
+        if self.signals is not None and not self.signals:
+            raise UsageError("no signal is named; name some, or leave the choice out for all")
+        if self.tune_split == self.eval_split:
+            raise UsageError(
+                f"the tune and the eval split are both {self.tune_split!r}; name two different ones"
+            )
         if self.threshold is not None and not math.isfinite(self.threshold):
             raise UsageError(f"the threshold must be a finite number, found {self.threshold}")

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import PurePath
 
 from suffice.measures.costs import CostAxis
-from suffice.replay.run.macro import CONFIDENCE, ByCorrectness, Cells
+from suffice.replay.run.macro import MacroResult
 from suffice.replay.run.results import PolicyResult, ReplayResult
 from suffice.report.charts import Bar, BarRow, Bars, Point, Scatter, Segment, bars, scatter
 from suffice.report.section import (
@@ -453,16 +453,17 @@ def _token_parts(policy: PolicyResult) -> Iterator[Segment]:
 
 def cells_section(material: Material) -> Shown | None:
     """Charts of several records, and means over them; ``None``: there is one record."""
-    cells: Cells | None = material.parts["cells"]
-    if cells is None:
+    several: tuple[MacroResult, Sequence[ReplayResult]] | None = material.parts["cells"]
+    if several is None:
         return None
-    names = [PurePath(source).stem for source in cells.macro.sources]
+    macro, results = several
+    names = [PurePath(source).stem for source in macro.sources]
     numbered = "; ".join(f"{number}: {name}" for number, name in enumerate(names, start=1))
     blocks: list[Block] = [
         plain(f"Every record counts the same in the means. Cells: {numbered}."),
-        _macro(cells, material.policies),
+        _macro(macro, material.policies),
     ]
-    for number, (name, result) in enumerate(zip(names, cells.results, strict=True), start=1):
+    for number, (name, result) in enumerate(zip(names, results, strict=True), start=1):
         blocks += [
             replace(
                 chart,
@@ -471,18 +472,11 @@ def cells_section(material: Material) -> Shown | None:
             )
             for chart in score_charts(result, marked(result))
         ]
-    of_signals: dict[str, list[tuple[int, ByCorrectness]]] = {}
-    for number, signals in enumerate(cells.signals, start=1):
-        for signal in signals:
-            of_signals.setdefault(signal.signal, []).append((number, signal))
-    for rows in of_signals.values():
-        blocks.append(_by_correctness(rows))
-        blocks += [_right_by_margin(number, cell) for number, cell in rows if cell.buckets]
     return Shown(finding=f"the same policies on {len(names)} records", blocks=blocks)
 
 
-def _macro(cells: Cells, policies: Sequence[Marked]) -> Chart:
-    macro, label = cells.macro, cells.macro.metric.label
+def _macro(macro: MacroResult, policies: Sequence[Marked]) -> Chart:
+    label = macro.metric.label
     placed = list(zip(macro.policies, policies, strict=True))
     title = f"Mean {label} over {len(macro.sources)} records against mean rounds"
     chart = Scatter(
@@ -501,7 +495,7 @@ def _macro(cells: Cells, policies: Sequence[Marked]) -> Chart:
             )
             for policy, shown in placed
         ],
-        frontier=cells.frontier,
+        frontier=macro.frontier,
     )
     return Chart(
         heading=f"{label} at equal cost, over all records",
@@ -509,34 +503,3 @@ def _macro(cells: Cells, policies: Sequence[Marked]) -> Chart:
         caption="Line: through the fixed budgets. Over these: by record, at equal rounds, then averaged.",
         table=labelled(macro.table(), policies),
     )
-
-
-def _by_correctness(cells: Sequence[tuple[int, ByCorrectness]]) -> Html:
-    first = cells[0][1]
-    rating = first.signal == CONFIDENCE
-    name = "Confidence" if rating else "Margin of the answer's first token"
-    unit = "rating" if rating else "margin in nats, from"
-    rows = [
-        (
-            *(f"{number}: {side}", sum(counts), *counts),
-            decimal(cell.mean_right if side == "right" else cell.mean_wrong),
-            *([decimal(cell.entropy_nats)] if rating else []),
-        )
-        for number, cell in cells
-        for side, counts in (("right", cell.right), ("wrong", cell.wrong))
-    ]
-    more = ("entropy of all, nats (at most 1.61)",) if rating else ()
-    head = ("record", "rounds", *(f"{unit} {start:g}" for start in first.starts), "mean", *more)
-    return data_table(f"{name} by correctness, rounds of labelled questions", head, rows)
-
-
-def _right_by_margin(number: int, cell: ByCorrectness) -> Html:
-    rows = [
-        (
-            *(decimal(each.predicted), percent(each.right)),
-            *(f"[{percent(each.low)}, {percent(each.high)}]", each.count),
-        )
-        for each in cell.buckets
-    ]
-    head = ("mean margin, nats", "right %", "95% interval", "rounds")
-    return data_table(f"{number}: right answers by margin", head, rows)

@@ -74,8 +74,8 @@ def _chosen(material: Material, choice: Choice) -> Html:
     """The four questions, how to run what was chosen, and it and the guess in pictures."""
     result = material.data.result
     said = [
-        (answer.question, element("p", element("b", answer.short), " ", answer.more))
-        for answer in choice.answers()
+        (question, element("p", element("b", short), " ", more))
+        for question, (short, more) in choice.answers().items()
     ]
     commands = [
         join([f"{what}: ", element("code", command)])

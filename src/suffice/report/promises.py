@@ -124,12 +124,7 @@ _TERMS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
     "questions_needed": ("Labelled questions needed for a cheaper policy", count),
 }
 """The terms of a promise as they are called here."""
-_BOUND_NAMES = {
-    "signed": "Mean loss",
-    "drop": "Mean drop",
-    "wrong-stop": "Wrong stops",
-    "cost": "Mean cost",
-}
+_BOUND_NAMES = {"signed": "Mean loss", "drop": "Mean drop", "wrong-stop": "Wrong stops"}
 
 
 def _facts(guarantee: Terms) -> Iterator[tuple[str, str]]:
@@ -140,10 +135,8 @@ def _facts(guarantee: Terms) -> Iterator[tuple[str, str]]:
         if value is not None and name not in hidden:
             yield heading, shorten(visible(shown(value)), _LONGEST)
     for bound in () if guarantee["fell_back"] else guarantee["bounds"]:
-        told = (
-            amount(bound["measured"]) if bound["of"] == "cost" else percent(bound["measured"]) + "%"
-        )
-        yield _BOUND_NAMES.get(bound["of"], "Another bound"), f"measured {told}"
+        told = f"measured {percent(bound['measured'])}%"
+        yield _BOUND_NAMES.get(bound["of"], "Another bound"), told
     for name, term in guarantee["more"].items():
         yield shorten(visible(name), 60), shorten(visible(term), _LONGEST)
 

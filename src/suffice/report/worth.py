@@ -61,10 +61,9 @@ def signals_section(
     )
 
 
-_OPEN = ("signals", "distances", "pearson", "margins", "wrong and stable")
+_OPEN = ("signals", "distances", "margins")
 _FOLDED = {
     "concentrations": "Signals of few values: entropy and most common value",
-    "correlations": "Which signals say the same: rank correlation",
     "types": "Signals by question type",
 }
 
@@ -184,7 +183,7 @@ def types_table(types: Sequence[Mapping[str, Any]], policies: Sequence[Marked]) 
 
 
 def calibration_section(study: CalibratorStudy) -> Shown:
-    """Brier, log loss and ECE of every kind on both splits, and what its rule scores."""
+    """Brier, log loss and ECE of every kind on both splits."""
     tables = (table.html() for table in study.tables())
     return Shown(finding=_calibration_finding(study), blocks=[*tables])
 

@@ -41,27 +41,6 @@ def auroc(values: Array, right: Mask) -> float:
     return float(above / (n_right * n_wrong))
 
 
-def auroc_influence(
-    values: Array, right: Mask, questions: NDArray[np.int64], n_questions: int
-) -> Array:
-    """What each question adds to the AUROC, (n_questions,), as :class:`ResampledAuroc` takes its rows.
-
-    To first order a resample's AUROC is that of all plus the mean of these over the questions drawn (the
-    structural components of DeLong, DeLong and Clarke-Pearson, 1988). NaN when no row is right or none wrong.
-    """
-    n_right = int(right.sum())
-    n_wrong = len(right) - n_right
-    if n_right == 0 or n_wrong == 0:
-        return np.full(n_questions, math.nan)
-    ranks, among = average_ranks(values), np.empty(len(values))
-    among[right], among[~right] = average_ranks(values[right]), average_ranks(values[~right])
-    # of a right row the share of wrong rows below it; of a wrong row that of right rows above it
-    shares = np.where(right, (ranks - among) / n_wrong, 1.0 - (ranks - among) / n_right)
-    off = (shares - shares[right].mean()) / np.where(right, n_right, n_wrong)
-    sums = np.bincount(questions, weights=off, minlength=n_questions)
-    return np.asarray(n_questions * sums, np.float64)
-
-
 def auroc_use(area: Estimate) -> Use:
     """What an AUROC is worth by its interval: one that holds 0.5 tells nothing, whatever the estimate."""
     if area.low is None or area.high is None:

@@ -281,7 +281,7 @@ class RecordView:
     def _replayed(self, candidate: NamedPolicy) -> PolicyColumns:
         axis = self.axis
         runner = Runner(self.measures, [candidate], self._replay)
-        run = runner.run(candidate, None if axis is None else axis.name)
+        run = runner.run(candidate)
         return PolicyColumns(
             candidate=candidate,
             stops=run.stops,

@@ -22,7 +22,7 @@ from suffice.cli.shared_options import (
 )
 from suffice.errors import UsageError
 from suffice.options import Option
-from suffice.replay.settings import ChoiceSettings, DiagnosisSettings, SearchSettings, TunedSettings
+from suffice.replay.settings import ChoiceSettings, DiagnosisSettings, SearchSettings
 
 if TYPE_CHECKING:
     from suffice.measures.measures import Measures
@@ -106,9 +106,9 @@ def replay(
 def diagnose(traces: Traces, reading: Sampling, settings: DiagnosisSettings, form: Form) -> None:
     """Look at every signal on the tune and the eval split.
 
-    Tells right from wrong answers (Cohen's d, AUROC) with intervals and drift, collapse, correlation,
-    constant and look-ahead values; policies by question type and confidence; and, where both splits hold
-    token margins, which calibrator is better.
+    Tells right from wrong answers (Cohen's d, AUROC) with intervals and drift, collapse, constant and
+    look-ahead values; policies by question type and confidence; and, where both splits hold token margins,
+    which calibrator is better.
     """
     from suffice.replay.diagnose.diagnosis import diagnosis
 
@@ -165,7 +165,7 @@ def search(
 
 
 def written_rule(
-    out: str, rule: str, measures: Measures, settings: TunedSettings
+    out: str, rule: str, measures: Measures, settings: SearchSettings
 ) -> dict[str, Any]:
     """Write a rule that was chosen as a policy, fitted where it was chosen; what ``--json`` says of it."""
     from suffice.policies.fitting import fit_rule

@@ -32,7 +32,7 @@ from suffice.replay.diagnose.report_data import (
     report_parts,
 )
 from suffice.replay.run.compare import Comparison, compare
-from suffice.replay.run.macro import cells as side_by_side
+from suffice.replay.run.macro import macro_means
 from suffice.replay.settings import FORMS, SearchSettings
 from suffice.report.page import render_report
 from suffice.trace.durable import replace_file, replaced_together
@@ -111,10 +111,11 @@ def report(
     with waiting("computing the report"):
         shown = report_parts(measures, comparison, wanted)
         if macro:
-            others = (compare(reading.drawn(path), settings) for path in macro)
-            cells = side_by_side([comparison, *others])
+            several = [comparison, *(compare(reading.drawn(path), settings) for path in macro)]
+            means = macro_means(several)
+            cells = means, [one.result for one in several]
             shown = replace(shown, contents={**shown.contents, "cells": cells})
-            more = {"macro": cells.macro.to_json(), "cells": cells.to_json()}
+            more = {"macro": means.to_json()}
         size = write_report(comparison, Path(out), shown)
     if search and "search" in shown.left_out:
         say(f"no search: {shown.left_out['search']}")

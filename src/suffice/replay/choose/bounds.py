@@ -1,20 +1,18 @@
-"""Bounds on mean losses and costs, tested together (Learn then Test; intersection-union, Berger 1982)."""
+"""Bounds on mean losses, tested together (Learn then Test; intersection-union, Berger 1982)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.errors import InternalError, UsageError
 from suffice.measures.seen import Seen
 from suffice.replay.choose.rule_stops import RuleStops
 from suffice.replay.run.frontier import pareto_front
-from suffice.replay.settings import Correction, LossName
-from suffice.results.formats import amount, percent
+from suffice.replay.settings import USUAL_LOSS, Correction, LossName
 from suffice.scoring import METRICS
 from suffice.stats.p_values import (
     betting_p_values,
@@ -25,7 +23,6 @@ from suffice.stats.p_values import (
 from suffice.stats.units import unit_means
 
 Array = NDArray[np.float64]
-Bounded = Literal["signed", "drop", "wrong-stop", "cost"]
 _BLOCK_CELLS = 4_000_000  # losses held at a time
 
 
@@ -33,77 +30,33 @@ _BLOCK_CELLS = 4_000_000  # losses held at a time
 class Bound:
     """One promise: the mean of ``of`` over questions is at most ``most``."""
 
-    of: Bounded
+    of: LossName
     most: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CertifySettings:
-    """What to promise: a loss at most, a share of wrong stops at most, a mean cost at most, or several.
+class Promise:
+    """What to promise: a loss at most, a share of wrong stops at most, or both.
 
     ``only_front`` tests only members that no other one beats in loss and cost on the first half: what is
     tested is then chosen on data that the tests do not see, and fewer tests are stronger ones.
     """
 
-    max_loss: float | None = 0.02
+    max_loss: float | None = USUAL_LOSS
     confidence: float = 0.95
     loss: LossName = "signed"
     max_wrong_stops: float | None = None
-    max_cost: float | None = None
     correction: Correction = "fixed-sequence"
     only_front: bool = True
-
-    def __post_init__(self) -> None:
-        self._refuse_bounds()
-        if not 0.0 < self.confidence < 1.0:
-            raise UsageError(
-                f"the confidence must lie above 0 and below 1, found {self.confidence:g}"
-            )
-        for value, known in (
-            (self.loss, get_args(LossName)),
-            (self.correction, get_args(Correction)),
-        ):
-            if value not in known:
-                raise UsageError(f"unknown {value!r}; known: {', '.join(known)}")
-
-    def _refuse_bounds(self) -> None:
-        for what, most in (("loss", self.max_loss), ("share of wrong stops", self.max_wrong_stops)):
-            if most is not None and not 0.0 < most < 1.0:
-                why = (
-                    "no sample can show that nothing at all is lost"
-                    if most <= 0
-                    else "every policy keeps that; there is nothing to certify"
-                )
-                raise UsageError(
-                    f"the maximum {what} must lie above 0 and below 1, found {most:g}: {why}"
-                )
-        if self.max_cost is not None and not 0.0 < self.max_cost < np.inf:
-            raise UsageError(
-                f"the maximum cost must be a number above 0, found {self.max_cost:g}: every question "
-                "costs something"
-            )
-        if self.max_wrong_stops is not None and self.loss == "wrong-stop":
-            raise UsageError(
-                "--loss wrong-stop bounds the share of wrong stops by --max-loss already; leave out "
-                "--max-wrong-stops, or bound another loss beside it"
-            )
-        if not self.bounds:
-            raise UsageError("nothing is bounded; give max_loss, max_wrong_stops or max_cost")
 
     @property
     def bounds(self) -> tuple[Bound, ...]:
         """All that is promised together."""
-        asked: tuple[tuple[Bounded, float | None], ...] = (
+        asked: tuple[tuple[LossName, float | None], ...] = (
             (self.loss, self.max_loss),
             ("wrong-stop", self.max_wrong_stops),
-            ("cost", self.max_cost),
         )
         return tuple(Bound(of=of, most=most) for of, most in asked if most is not None)
-
-    @property
-    def caps_only(self) -> bool:
-        """Whether nothing but a cost is bounded, so that the best is wanted and not the cheapest."""
-        return all(bound.of == "cost" for bound in self.bounds)
 
     @property
     def delta(self) -> float:
@@ -116,13 +69,8 @@ class Half:
     """One half of the questions under every member of the family.
 
     ``stops`` (n_members, n_questions) are 1-based rounds, ``scores`` (n_questions, n_rounds) what is lost,
-    ``last`` (n_questions,) the full budget: each question's last recorded round. ``costs``
-    (n_members,) is what a question costs on average.
-
-    ``right`` (n_questions, n_rounds) is what wrong stops are counted by where that is not ``scores``. Where a
-    cost is bounded, ``tables`` (n_questions, n_rounds) are what stopping after each round costs, ``paid_by``
-    (n_members,) which of them each member pays by, and ``most_paid`` what a question counts at most, which
-    must not be read off the questions of the half that proves.
+    ``right`` alike what wrong stops are counted by where that is another, ``last`` (n_questions,) the full
+    budget: each question's last recorded round. ``costs`` (n_members,) is what a question costs on average.
 
     ``units`` (n_questions,) number what is independent, from 0: the losses of a unit's questions are
     averaged first (``None``: each question is one). ``orders`` (n, n_units) are those in which the betting
@@ -139,9 +87,6 @@ class Half:
     seen: Seen | None = None
     reach: float = 1.0
     right: Array | None = None
-    tables: Sequence[Array] = ()
-    paid_by: NDArray[np.intp] | None = None
-    most_paid: float = 0.0
     units: NDArray[np.intp] | None = None
     orders: NDArray[np.intp] | None = None
 
@@ -153,33 +98,15 @@ class Half:
         """The stops, of which no more is written out than is worked on."""
         return self.stops if isinstance(self.stops, RuleStops) else RuleStops.of_array(self.stops)
 
-    def losses(self, members: NDArray[np.intp], of: Bounded) -> Array:
+    def losses(self, members: NDArray[np.intp], of: LossName) -> Array:
         """What is bounded, brought to [0, 1] by :func:`_scaled`, (n_units, n_members)."""
-        if of == "cost":
-            return self._of_units(_scaled(np.ascontiguousarray(self._paid(members).T), of, self))
         n_questions = len(self.scores)
         by_round = _scaled(np.ascontiguousarray(self._by_round(of).T), of, self)
         places = (self.stops[members].T - 1).astype(np.intp, order="C")
         places *= n_questions
         places += np.arange(n_questions)[:, None]
-        return self._of_units(np.asarray(by_round.ravel().take(places)))
-
-    def _of_units(self, losses: Array) -> Array:
+        losses = np.asarray(by_round.ravel().take(places))
         return losses if self.units is None else unit_means(losses, self.units)
-
-    def _paid(self, members: NDArray[np.intp]) -> Array:
-        """What members cost each question, (n_members, n_questions), in [(1 - reach) most, reach most]."""
-        if self.paid_by is None:
-            raise InternalError("a cost is bounded and nobody said what questions pay")
-        most, rows = self.most_paid, np.arange(len(self.last))
-        counted = [np.minimum(table, most) for table in self.tables]
-        if self.seen is not None:
-            counted = [self.seen.anchored(table, most) for table in counted]
-        paid = np.empty((len(members), len(rows)))
-        kinds = self.paid_by[members]
-        for place, (kind, at) in enumerate(zip(kinds, self.stops[members], strict=True)):
-            paid[place] = counted[kind][rows, at - 1]
-        return np.clip(paid, (1.0 - self.reach) * most, self.reach * most)
 
     def _by_round(self, loss: LossName) -> Array:
         """The loss of stopping after each round, (n_questions, n_rounds), in [-reach, reach]."""
@@ -190,13 +117,8 @@ class Half:
         return np.clip(weighted_losses(scores, self.seen, loss), -self.reach, self.reach)
 
 
-def _scaled(values: Array, of: Bounded, half: Half) -> Array:
+def _scaled(values: Array, of: LossName, half: Half) -> Array:
     """Values on their own scale brought to [0, 1], in place."""
-    if of == "cost":
-        values /= half.most_paid
-        values += half.reach - 1.0
-        values /= 2.0 * half.reach - 1.0
-        return values
     values /= half.reach
     if of == "signed":
         values += 1.0
@@ -211,8 +133,6 @@ def limit_of(bound: Bound, half: Half) -> float:
 
 def plain(means: Array, bound: Bound, half: Half) -> Array:
     """Means on their own scale, :func:`_scaled` undone."""
-    if bound.of == "cost":
-        return half.most_paid * ((2.0 * half.reach - 1.0) * means - (half.reach - 1.0))
     return half.reach * (2.0 * means - 1.0 if bound.of == "signed" else means)
 
 
@@ -244,24 +164,20 @@ class OrderedTests:
     adjusted: Array  # (n_tested,), those that a level is compared with, in the order
     tested_at: Array  # (n_bounds, n_members), NaN where not tested
     learned: tuple[Array, ...]  # what each bound is of on the half that orders, scaled
-    costs: Array
     duplicates: int
 
 
 def member_tests(
-    learn: Half, test: Half, full: int, settings: CertifySettings, level: float | None = None
+    learn: Half, test: Half, full: int, settings: Promise, level: float | None = None
 ) -> OrderedTests:
     """The tests of a family, at a ``level`` (``None``: all that the confidence leaves)."""
-    _refuse_idle_cap(learn, settings)
-    sizes = len(learn), len(test)
-    costs = (learn.costs * sizes[0] + test.costs * sizes[1]) / sum(sizes)
     distinct = _cheapest_of_equals(learn, full)
-    everyone = np.arange(len(costs))
+    everyone = np.arange(len(test.costs))
     learned = tuple(_means(learn, everyone, bound) for bound in settings.bounds)
     order = _order(learn, distinct, learned[0], full, settings)
     in_sequence = settings.correction == "fixed-sequence"
     level = settings.delta if level is None else level
-    tested_at = np.full((len(settings.bounds), len(costs)), np.nan)
+    tested_at = np.full((len(settings.bounds), len(everyone)), np.nan)
     for row, bound in zip(tested_at, settings.bounds, strict=True):
         of = level if in_sequence else level / max(len(order), 1)
         row[order] = _p_values(test, order, bound, of)
@@ -275,28 +191,8 @@ def member_tests(
         adjusted=p_values,
         tested_at=tested_at,
         learned=learned,
-        costs=costs,
-        duplicates=len(costs) - len(distinct),
+        duplicates=len(everyone) - len(distinct),
     )
-
-
-def refuse_caps(learn: Half, settings: CertifySettings, cost: str = "cost") -> None:
-    """Refuse a cap on what is called ``cost`` that every member keeps, or that none does on this half."""
-    _refuse_idle_cap(learn, settings, cost)
-    cheapest = float(learn.costs.min())
-    if settings.max_cost is not None and settings.max_cost <= cheapest:
-        raise UsageError(
-            f"the maximum of {settings.max_cost:g} {cost} a question is not above what the cheapest member "
-            f"costs, {cheapest:.4g}; give a higher one"
-        )
-
-
-def _refuse_idle_cap(learn: Half, settings: CertifySettings, cost: str = "cost") -> None:
-    if settings.max_cost is not None and settings.max_cost >= learn.most_paid:
-        raise UsageError(
-            f"the maximum of {settings.max_cost:g} {cost} a question is kept by every policy: none counts "
-            f"more than {learn.most_paid:.4g}; give a lower one"
-        )
 
 
 def _over_members(
@@ -337,27 +233,25 @@ def p_values_of(half: Half, losses: Array, bound: Bound, level: float) -> Array:
 
 
 def _order(
-    learn: Half, members: NDArray[np.intp], losses: Array, full: int, settings: CertifySettings
+    learn: Half, members: NDArray[np.intp], losses: Array, full: int, settings: Promise
 ) -> NDArray[np.intp]:
     """What is tested, safest first: members that cost less than the full budget."""
-    candidates = members
-    if not settings.caps_only:
-        candidates = members[learn.costs[members] < learn.costs[full]]
+    candidates = members[learn.costs[members] < learn.costs[full]]
     danger = np.full(len(losses), np.nan)
     danger[candidates] = _danger(learn, candidates, settings)
-    if settings.only_front and not settings.caps_only:
+    if settings.only_front:
         worst = losses if len(settings.bounds) == 1 else danger
         candidates = candidates[pareto_front(learn.costs[candidates], -worst[candidates])]
     return np.asarray(candidates[np.lexsort((candidates, losses[candidates], danger[candidates]))])
 
 
-def _danger(half: Half, members: NDArray[np.intp], settings: CertifySettings) -> Array:
+def _danger(half: Half, members: NDArray[np.intp], settings: Promise) -> Array:
     """How far members are above the bound they are nearest to breaking, in standard errors."""
     worst = np.full(len(members), -np.inf)
     for bound in settings.bounds:
         limit = limit_of(bound, half)
 
-        def above(part: NDArray[np.intp], of: Bounded = bound.of, limit: float = limit) -> Array:
+        def above(part: NDArray[np.intp], of: LossName = bound.of, limit: float = limit) -> Array:
             losses = half.losses(part, of)
             spread = losses.var(axis=0) + limit * (1.0 - limit) / len(half)
             return np.asarray((losses.mean(axis=0) - limit) / np.sqrt(spread))
@@ -375,29 +269,37 @@ def _cheapest_of_equals(learn: Half, full: int) -> NDArray[np.intp]:
     return np.sort(np.array(list(seen.values()), np.intp))
 
 
-def allowed_in_words(terms: Mapping[str, Any], cost: str | None) -> str:
-    """All that the terms of a guarantee allow; empty: they do not say. ``cost``: what it is called."""
-    bounds = terms.get("bounds") or []
-    if not bounds and terms.get("max_loss") is not None:
-        bounds = [{"of": terms.get("loss"), "at_most": terms["max_loss"]}]
-    said = [_allowed(bound["of"], bound["at_most"], terms.get("metric"), cost) for bound in bounds]
-    together = "" if len(said) < 2 else ", both together" if len(said) == 2 else ", all together"
-    return f"{joined(said)}{together}"
+LOSES, LOSE = ("loses", "turns", "changes"), ("lose", "turn", "change")
+"""What a policy does that keeps a bound, and what it is proven to do, behind "to"."""
 
 
-def _allowed(of: object, most: float | None, metric: object, cost: str | None) -> str:
-    if of == "cost":
-        return f"at most {amount(most)}{f' {cost}' if cost else ''} a question"
-    if metric == METRICS["agreement"].key("em"):
-        return (
-            f"at most {percent(most)}% of questions answered otherwise than by the full budget, so EM and "
-            "F1 fall by no more; no gold answer was read,"
-        )
+def bound_in_words(
+    of: object, most: float, label: str, verbs: Sequence[str], *, agreement: bool
+) -> str:
+    """A bound on a loss of what is called ``label``."""
+    lose, turn, change = verbs
+    if of == "wrong-stop" and agreement:
+        return f"{change} the answer of at most {100 * most:g}% of the questions"
     if of == "wrong-stop":
-        return f"at most {percent(most)}% of questions wrong though the full budget is right"
-    name = {"f1": "F1", "em": "EM", "acc": "Acc"}.get(str(metric), "score")
-    kind = " in drops that gains do not pay for" if of == "drop" else ""
-    return f"at most {percent(most)} points of expected {name} lost{kind} against the full budget"
+        return f"{turn} right into wrong on at most {100 * most:g}% of the questions"
+    gains = ", gains not counted" if of == "drop" else ""
+    return f"{lose} at most {100 * most:g} {label} points{gains}"
+
+
+def allowed_in_words(terms: Mapping[str, Any]) -> str:
+    """All that the terms of a guarantee allow; empty: they do not say."""
+    bounds = terms.get("bounds") or [{"of": terms.get("loss"), "at_most": terms.get("max_loss")}]
+    metric = str(terms.get("metric"))
+    label = {"f1": "F1", "em": "EM", "acc": "Acc"}.get(metric, "score")
+    agreement = metric == METRICS["agreement"].key("em")
+    known = ((one["of"], one["at_most"]) for one in bounds if one["of"] in get_args(LossName))
+    return joined(
+        [
+            bound_in_words(of, most, label, LOSES, agreement=agreement)
+            for of, most in known
+            if most is not None
+        ]
+    )
 
 
 def joined(parts: Sequence[str]) -> str:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import math
 import shlex
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from statistics import NormalDist
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.contracts import ConfidentPolicy, DelayedPolicy
+from suffice.contracts import DelayedPolicy
 from suffice.costs.usage import CostReads
 from suffice.errors import SufficeWarning, UsageError, attempt
 from suffice.measures.costs import CostAxis, CostBook, policy_reads
@@ -38,8 +36,8 @@ from suffice.replay.run.named_policies import (
 )
 from suffice.replay.run.runner import ReplaySettings, Runner
 from suffice.replay.settings import ChoiceSettings
-from suffice.results.formats import counted, signed
-from suffice.scoring import F1Kind
+from suffice.results.formats import counted
+from suffice.scoring import AnswerChoice, F1Kind
 from suffice.stats.units import lots, numbered_units, unit_means
 from suffice.trace.rounds.trace_set import in_words
 
@@ -47,8 +45,6 @@ RANK, PROVE = "rank", "prove"
 _RANK_SHARE = 1 / 3
 _FEWEST = 4
 """Labelled questions that each part must hold."""
-_UNLIKE = 0.05
-_FEW = 5  # questions left out, with fewer of which no difference is told
 
 
 def without_gaps(measures: Measures, who: str, f1_kind: F1Kind) -> tuple[Measures, str | None]:
@@ -60,8 +56,8 @@ def without_gaps(measures: Measures, who: str, f1_kind: F1Kind) -> tuple[Measure
     if measures.seen is not None or (gaps == scored.labelled).all():
         measures.scores_throughout(who, f1_kind)  # refuses, saying what would mend it
     return measures.take(~gaps), (
-        f"{counted(int(gaps.sum()), 'labeled question')} left out: some round has no answer to score"
-        f"{_unlike(scored.compared, gaps, scored.labelled)}"
+        f"{counted(int(gaps.sum()), 'labeled question')} left out: some round has no answer to score; the "
+        "choice holds for questions like the others"
     )
 
 
@@ -86,31 +82,6 @@ def labelled_only(measures: Measures, settings: ChoiceSettings) -> tuple[Measure
         return measures, []
     left_out = counted(int((~labelled).sum()), "question")
     return measures.take(labelled), [f"{left_out} not {measures.metric.scored} left out"]
-
-
-def _unlike(
-    scores: NDArray[np.float64], gaps: NDArray[np.bool_], labelled: NDArray[np.bool_]
-) -> str:
-    """Whether questions with gaps score unlike the others where both have scores."""
-    others = labelled & ~gaps
-    # of each round what is above the others' mean: questions with gaps have other rounds
-    above = scores - np.nanmean(scores[others], axis=0) if others.any() else scores
-    known = np.isfinite(above).any(axis=1)
-    means = np.full(len(scores), np.nan)
-    means[known] = np.nanmean(above[known], axis=1)
-    there, rest = means[gaps & known], means[others & known]
-    if min(len(there), len(rest)) < _FEW:
-        return "; too few to tell whether they are unlike the others"
-    spread = math.sqrt(there.var(ddof=1) / len(there) + rest.var(ddof=1) / len(rest))
-    apart = float(there.mean() - rest.mean())
-    p_value = 1.0 if not spread else 2.0 * NormalDist().cdf(-abs(apart) / spread)
-    said = f"they score {signed(apart)} points in rounds that have answers"
-    if p_value < _UNLIKE:
-        return (
-            f". WARNING: they are unlike the others ({said}, p = {p_value:.2g}), so the choice holds for "
-            "questions like the others alone"
-        )
-    return f"; {said}, no significant difference (p = {p_value:.2g})"
 
 
 def in_parts(measures: Measures, settings: ChoiceSettings) -> tuple[Measures, list[str]]:
@@ -184,13 +155,9 @@ def refuse_one_round(measures: Measures) -> None:
 
 
 LATEST, MAJORITY = "latest", "majority"
-MOST_CONFIDENT = "most-confident"
-_RETURNED = {MOST_CONFIDENT: "most confident answer", MAJORITY: "most frequent answer"}
 MOST_RULES = 40
 """Rules of a family that are candidates: of those that no other beats in score and cost where they were
 fitted, so many, evenly by their cost."""
-_FEWEST_VOTES = 2
-"""Answers of which the latest is the most frequent or as frequent as any."""
 _MOST_ROUNDS = 24
 """Budgets of one path, the others being left out evenly."""
 Group = Literal["fixed", "method", "rule", "path"]
@@ -198,31 +165,22 @@ Group = Literal["fixed", "method", "rule", "path"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A policy and the answer it returns; ``variant``: another answer than was asked for."""
+    """A policy and the answer it returns."""
 
     policy: NamedPolicy
     group: Group
     answer: str = LATEST
-    variant: bool = False
-
-    @property
-    def label(self) -> str:
-        """What tables call it."""
-        return f"{self.policy.label}, {self._returned}" if self.variant else self.policy.label
-
-    @property
-    def _returned(self) -> str:
-        return _RETURNED.get(self.answer, f"answer of {self.answer}")
 
     @property
     def of_no_label(self) -> bool:
         """Whether no label had a part in it, so that all questions may measure it."""
-        return self.group in ("path", "fixed") and not self.variant
+        return self.group in ("path", "fixed")
 
     @property
     def title(self) -> str:
         """What a loop does that runs it, in words."""
-        returned = "" if self.answer == LATEST else f", and return the {self._returned}"
+        answer = "most frequent answer" if self.answer == MAJORITY else f"answer of {self.answer}"
+        returned = "" if self.answer == LATEST else f", and return the {answer}"
         policy, method = self.policy.policy, find_method(self.policy.kind)
         if isinstance(policy, FixedPolicy):
             return f"stop after round {policy.rounds}{returned}"
@@ -293,19 +251,6 @@ def candidates_of(record: Measures, kept: Measures, settings: ChoiceSettings) ->
         )
         for policy in policies
     ]
-    if kept.seen is None and not kept.metric.agreement and settings.answer == LATEST:
-        members += [
-            replace(member, answer=MOST_CONFIDENT, variant=True)
-            for member in members
-            if member.group == "method" and isinstance(member.policy.policy, ConfidentPolicy)
-        ]
-        members += [
-            replace(member, answer=MAJORITY, variant=True)
-            for member in members
-            if isinstance(member.policy.policy, FixedPolicy)
-            and member.policy.policy.rounds > _FEWEST_VOTES
-            and kept.traces.answered.all()
-        ]
     return Candidates(
         members=tuple(members),
         full=next(n for n, one in enumerate(members) if one.policy.name == f"fixed-{budget}"),
@@ -341,8 +286,9 @@ def _unfit(policy: NamedPolicy, kept: Measures, settings: ChoiceSettings, book: 
     first = settings.min_rounds
     if policy.policy is None:
         return "it decides by what a loop does not know, or answers before the first round"
-    if kept.metric.agreement and policy.policy.needs.returns != LATEST:
-        return "it returns another than its latest answer, and agreement is with the latest"
+    asked, own = AnswerChoice.parse(settings.answer), policy.policy.needs.returns
+    if asked.or_own(own) != asked:
+        return f"it returns another answer than the {settings.answer}; ask for that: --answer {own}"
     reads = policy_reads(policy.policy, policy.max_rounds)
     if settings.cost is not None and (why := book.why_unknown(settings.cost, reads)):
         return why
@@ -452,10 +398,8 @@ def betting_orders(ids: Sequence[str], units: NDArray[np.intp]) -> NDArray[np.in
 class Kept:
     """Candidates on the questions kept from fitting."""
 
-    places: NDArray[np.int16]  # (n_members, n_questions), from 1: which column of scores a stop is
-    scores: NDArray[
-        np.float64
-    ]  # (n_questions, n_columns): other answers' columns stand behind the rounds
+    stops: NDArray[np.int16]  # (n_members, n_questions), from 1
+    scores: NDArray[np.float64]  # (n_questions, n_rounds)
     right: NDArray[np.float64]  # EM, alike
     costs: NDArray[np.float64]  # (n_members, n_questions), those of the axis
     tables: tuple[
@@ -472,56 +416,37 @@ class Kept:
     @classmethod
     def of(cls, kept: Measures, members: Sequence[Candidate], settings: ChoiceSettings) -> Kept:
         """Measured once, whatever part of them is looked at."""
-        answers = dict.fromkeys(member.answer for member in members)
-        runners = {
-            answer: Runner(
-                kept,
-                [member.policy for member in members if member.answer == answer],
-                ReplaySettings(
-                    f1_kind=settings.f1_kind, cost_model=settings.cost_model, answer=answer
-                ),
-            )
-            for answer in answers
-        }
-        reads: dict[str, CostReads] = {}
-        for answer, runner in runners.items():
-            reads |= {f"{name} ({answer})": paid for name, paid in runner.reads.items()}
-        base = runners[members[0].answer]
-        axis = base.book.axis(settings.cost, reads)
+        runner = Runner(
+            kept,
+            [member.policy for member in members],
+            ReplaySettings(
+                f1_kind=settings.f1_kind, cost_model=settings.cost_model, answer=settings.answer
+            ),
+        )
+        axis = runner.book.axis(settings.cost, runner.reads)
         scored = kept.scores(settings.f1_kind)
-        columns, right = [base.returned.compared], [base.returned.em]
-        places, costs = [], []
-        tables: dict[tuple[str, CostReads], NDArray[np.float64]] = {}
+        taken, costs = [], []
+        tables: dict[CostReads, NDArray[np.float64]] = {}
         paid_by: list[int] = []
-        offsets = {(base.choice, ""): 0}  # where the columns of an answer begin
         rows, ends = np.arange(kept.traces.n_questions), kept.ends
         for member in members:
-            runner, policy = runners[member.answer], member.policy.policy
+            policy = member.policy.policy
             if policy is None:
                 continue
             stops = np.minimum(kept.wanted_rounds(policy), ends)
             if member.policy.max_rounds is not None:
                 stops = np.minimum(stops, member.policy.max_rounds)
-            choice = runner.choice.or_own(policy.needs.returns)
-            # the most confident answer is each policy's own
-            returns = choice, member.policy.name if choice.rule == MOST_CONFIDENT else ""
-            if returns not in offsets:
-                returned = runner.answers[member.policy.name].returned(scored)
-                offsets[returns] = sum(part.shape[1] for part in columns)
-                columns.append(returned.compared)
-                right.append(returned.em)
-            offset = offsets[returns]
-            places.append((stops + offset).astype(np.int16))
-            kind = (member.answer, runner.reads[member.policy.name])
-            paid = tables.setdefault(kind, runner.book.known(axis, kind[1]))
+            taken.append(stops.astype(np.int16))
+            kind = runner.reads[member.policy.name]
+            paid = tables.setdefault(kind, runner.book.known(axis, kind))
             paid_by.append(list(tables).index(kind))
             if kept.seen is not None:
                 paid = kept.seen.paid(paid)
             costs.append(paid[rows, np.minimum(stops, paid.shape[1]) - 1])
         return cls(
-            places=np.stack(places),
-            scores=np.hstack(columns),
-            right=np.hstack(right),
+            stops=np.stack(taken),
+            scores=runner.returned.compared,
+            right=runner.returned.em,
             costs=np.stack(costs),
             tables=tuple(tables.values()),
             paid_by=np.array(paid_by, np.intp),
@@ -533,30 +458,13 @@ class Kept:
             ids=kept.traces.question_ids,
         )
 
-    @property
-    def stops(self) -> NDArray[np.int16]:
-        """Where each member stops each question, (n_members, n_questions), from 1."""
-        return np.asarray((self.places - 1) % self.tables[0].shape[1] + 1, np.int16)
-
-    def most_paid(self, rows: NDArray[np.intp]) -> float:
-        """What a question counts at most in a bounded cost, read off some of them."""
-        if self.axis.name == "rounds":
-            return float(self.tables[0].shape[1])
-        return max(float(np.nanmax(table[rows])) for table in self.tables)
-
-    def half(self, rows: NDArray[np.intp], most_paid: float | None = None) -> Half:
-        """Some of the questions; ``most_paid`` where a cost is bounded."""
-        copies = self.scores.shape[1] // self.tables[0].shape[1]
+    def half(self, rows: NDArray[np.intp]) -> Half:
+        """Some of the questions."""
         units = numbered_units(self.units[rows])
         return Half(
-            stops=RuleStops.of_array(self.places[:, rows]),
+            stops=RuleStops.of_array(self.stops[:, rows]),
             scores=self.scores[rows],
             right=self.right[rows],
-            tables=()
-            if most_paid is None
-            else [np.tile(table[rows], (1, copies)) for table in self.tables],
-            paid_by=self.paid_by,
-            most_paid=most_paid or 0.0,
             last=self.last[rows],
             costs=unit_means(self.costs[:, rows].T, units).mean(axis=0),
             seen=None if self.seen is None else self.seen.take(rows),

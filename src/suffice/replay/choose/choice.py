@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from textwrap import wrap
 from typing import Any
 
@@ -13,11 +13,10 @@ from suffice.costs.usage import COSTS
 from suffice.errors import UsageError
 from suffice.measures.costs import CostAxis, CostChange, cost_changes
 from suffice.policies.defaults import FIT_SPLIT
-from suffice.replay.choose.bounds import Bound, joined
+from suffice.replay.choose.bounds import LOSE, LOSES, bound_in_words, joined
 from suffice.replay.choose.candidates import LATEST, PROVE, RANK, Candidate
 from suffice.replay.choose.proof import LIKELY, POWER, Promised, Row
 from suffice.replay.run.compare import Comparison
-from suffice.replay.run.frontier import AgainstFixed
 from suffice.replay.run.results import PolicyResult, ReplayResult
 from suffice.replay.settings import ChoiceSettings
 from suffice.results.formats import amount, bracket, counted, decimal, percent, points, signed
@@ -28,33 +27,23 @@ from suffice.stats.intervals import Interval
 
 _DEARER = 0.05
 """Rise of a known cost beyond which the headline begins with it."""
-_WIDTH, _LEVEL = 80, 0.05
+_WIDTH = 80
 _SHOWN = {"time": "seconds", "price": "dollars", "retrievals": "retrieval calls"}
 """Costs that a first screen calls otherwise than an axis."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranked:
-    """A fitted candidate with what it lost and cost on the questions that rank, means a question."""
+    """A candidate with what it lost and cost on the questions that rank, means a question.
+
+    ``kept`` says whether it kept there what is promised.
+    """
 
     candidate: Candidate
     loss: float
     cost: float
+    kept: bool = True
     p_value: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What is said to a question: in a few words, then with the figures."""
-
-    question: str
-    short: str
-    more: str
-
-    @property
-    def text(self) -> str:
-        """All of it."""
-        return f"{self.short} {self.more}".strip()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -64,11 +53,8 @@ class Choice(Tabular):
     ``title`` says in words what it does. ``promised`` are the promises (``None``: none was asked for).
     ``whole`` is the replay, on all labelled questions, of what no label had a part in: fixed budgets and what
     paths prove; ``comparison`` that of the best fitted candidates too, on the questions that prove.
-    ``others`` are replays of candidates there that return another answer than the chosen one, by answer.
-    ``gain`` is the chosen policy's score over the full budget's. ``ranked`` are all fitted candidates, best
-    first. ``parts`` are the questions of each part.
-    ``by_majority`` is what the full budget's score gains by returning its most frequent answer;
-    ``against_tuned`` holds the chosen policy against the fixed budget that is best on split tune.
+    ``ranked`` are all fitted candidates, best first. ``parts`` are the questions of each part.
+    ``by_majority`` is what the full budget's score gains by returning its most frequent answer.
     ``wrong`` are questions that the chosen policy gets wrong and the full budget right, and both answers.
     ``incomplete`` tells of labeled questions that were left out, since a round has no answer to score.
     """
@@ -79,8 +65,6 @@ class Choice(Tabular):
     promised: Promised | None
     whole: ReplayResult
     comparison: Comparison
-    others: Mapping[str, ReplayResult]
-    gain: Interval | None
     ranked: tuple[Ranked, ...]
     rules_looked_at: int
     settings: ChoiceSettings
@@ -93,7 +77,6 @@ class Choice(Tabular):
     warned: tuple[str, ...] = ()
     incomplete: str | None = None
     by_majority: Interval | None = None
-    against_tuned: AgainstFixed | None = None
 
     @property
     def policy(self) -> StopPolicy:
@@ -121,17 +104,14 @@ class Choice(Tabular):
 
     @property
     def full(self) -> PolicyResult:
-        """The full budget there, which returns its latest answer."""
+        """The full budget there."""
         return self._full_of(self.chosen)
 
     def _where(self, candidate: Candidate) -> ReplayResult:
-        if candidate.of_no_label:
-            return self.whole
-        return self.others.get(candidate.answer, self.comparison.result)
+        return self.whole if candidate.of_no_label else self.comparison.result
 
     def _full_of(self, candidate: Candidate) -> PolicyResult:
-        held = self.others.get(self.settings.answer, self.comparison.result)
-        where = self.whole if candidate.of_no_label else held
+        where = self._where(candidate)
         return where.policy(where.baseline)
 
     def measured_of(self, candidate: Candidate) -> PolicyResult:
@@ -205,24 +185,19 @@ class Choice(Tabular):
         return f"{said} (proven, {sure})."
 
     def _loses(self, row: Row) -> str:
-        return joined(
-            [self._bound(bound, "loses", "turns", "costs") for bound in row.promise.bounds]
-        )
+        return self._in_words(row, LOSES)
 
     def in_words(self, row: Row) -> str:
         """What is promised, behind "to"."""
-        return joined([self._bound(bound, "lose", "turn", "cost") for bound in row.promise.bounds])
+        return self._in_words(row, LOSE)
 
-    def _bound(self, bound: Bound, lose: str, turn: str, cost: str) -> str:
-        if bound.of == "cost":
-            return f"{cost} at most {bound.most:g} {self.axis.per_question}"
-        if bound.of == "wrong-stop" and self.metric.agreement:
-            change = "changes" if turn == "turns" else "change"
-            return f"{change} the answer of at most {100 * bound.most:g}% of the questions"
-        if bound.of == "wrong-stop":
-            return f"{turn} right into wrong on at most {100 * bound.most:g}% of the questions"
-        points = f"{lose} at most {100 * bound.most:g} {self.metric.label} points"
-        return f"{points}, gains not counted" if bound.of == "drop" else points
+    def _in_words(self, row: Row, verbs: Sequence[str]) -> str:
+        metric = self.metric
+        said = [
+            bound_in_words(bound.of, bound.most, metric.label, verbs, agreement=metric.agreement)
+            for bound in row.promise.bounds
+        ]
+        return joined(said)
 
     def screen(self) -> Iterator[str]:
         """The first screen, line by line."""
@@ -238,7 +213,7 @@ class Choice(Tabular):
         yield ""
 
     def _side_by_side(self) -> Iterator[tuple[str, str, str, str]]:
-        own, delta = self.measured, self.gain
+        own, delta = self.measured, self.measured.delta_full
         change = "unknown" if delta is None else f"{bracket(delta)} {signed(delta.estimate)}"
         yield "", self.all_rounds, "with this policy", "change"
         yield self.metric.label, percent(self.full.score), percent(own.score), change
@@ -294,12 +269,14 @@ class Choice(Tabular):
         return ended if ended is not None and ended < 0.95 * self.result.max_rounds else None
 
     # --- four questions ----------------------------------------------------------------------------
-    def answers(self) -> Iterator[Answer]:
-        """The questions that a user of a record asks, each with its answer in sentences."""
-        yield Answer("Does looping pay here?", *self._looping())
-        yield Answer("Which policy?", *self._which())
-        yield Answer("What does it cost, what does it save?", *self._saving())
-        yield Answer("How sure is that?", *self._surely())
+    def answers(self) -> Mapping[str, tuple[str, str]]:
+        """What a user of a record asks, each with its answer: in a few words, then with the figures."""
+        return {
+            "Does looping pay here?": self._looping(),
+            "Which policy?": self._which(),
+            "What does it cost, what does it save?": self._saving(),
+            "How sure is that?": self._surely(),
+        }
 
     def _looping(self) -> tuple[str, str]:
         frontier, label = self.whole.frontier, self.metric.label
@@ -362,13 +339,6 @@ class Choice(Tabular):
             f"{who} is {surely} than the best fixed number of rounds at equal {COSTS[best.cost].label}: "
             f"{points(best.gain)} points{of}."
         ]
-        if self.measured.adaptive and self.against_tuned is not None:
-            said.append(
-                f"Against {self.against_tuned.fixed}, the best on {self.settings.tune_split}, it is "
-                f"{points(self.against_tuned.held)} points on held-out questions."
-            )
-        if best.p_every < _LEVEL:
-            said.append(f"It beats every fixed budget at that cost (p = {best.p_every:.2g}).")
         if not best.pays:
             said.append(_power(best.gain))
         return " ".join(said)
@@ -404,7 +374,7 @@ class Choice(Tabular):
             for one in self.changes
             if one.full is not None and one.own is not None
         )
-        delta = self.gain
+        delta = self.measured.delta_full
         scored = (
             "is not known"
             if delta is None
@@ -413,17 +383,9 @@ class Choice(Tabular):
         short = self._saves() or "Saves nothing."
         return short, (
             f"On {where} {size:,} questions, from {self.all_rounds} to this policy: {told}. "
-            f"{_first(self.metric.label)} {scored}{self._optimism()}. {self._above_the_cap()}"
+            f"{_first(self.metric.label)} {scored}. {self._above_the_cap()}"
             f"{self._stopped_wrong()}"
         ).rstrip()
-
-    def _optimism(self) -> str:
-        chosen = self.promised is not None and self.promised.row.proven is not None
-        return (
-            ": read the interval, a policy that was chosen looks better than it is"
-            if chosen
-            else ""
-        )
 
     def _above_the_cap(self) -> str:
         most, own = self.settings.max_cost, self.measured.costs.get(self.axis.name)
@@ -489,18 +451,15 @@ class Choice(Tabular):
             yield "the guess, beside your agent", f"suffice.Watch({guess!r}, record='live')"
 
     # --- shown -----------------------------------------------------------------------------------
-    def tables(self, *, top: int | None = None) -> tuple[Table, ...]:
+    def tables(self) -> tuple[Table, ...]:
         """Costs side by side, what can be saved, the four answers, the fitted candidates, wrong stops."""
         said = Table(
             name="answers",
             columns=(Column(name="question"), Column(name="answer")),
-            rows=[[answer.question, answer.text] for answer in self.answers()],
+            rows=[[question, " ".join(said)] for question, said in self.answers().items()],
         )
-        ranked = self._ranked_table()
-        if top is not None:
-            ranked = replace(ranked, rows=ranked.rows[:top])
         allowed = () if self.promised is None else (self._allowed_table(),)
-        return (self._costs_table(), *allowed, said, ranked, *self._wrong_tables())
+        return (self._costs_table(), *allowed, said, self._ranked_table(), *self._wrong_tables())
 
     def _costs_table(self) -> Table:
         head, *rows = self._side_by_side()
@@ -533,7 +492,7 @@ class Choice(Tabular):
             Column(name="candidate", whole=True),
         )
         rows: list[list[Value]] = [
-            [one.candidate.group, one.loss, one.cost, one.p_value, one.candidate.label]
+            [one.candidate.group, one.loss, one.cost, one.p_value, one.candidate.policy.label]
             for one in self.ranked
         ]
         fit, rank, prove = (self.parts[name] for name in (FIT_SPLIT, RANK, PROVE))
@@ -590,9 +549,8 @@ class Choice(Tabular):
                 for one in self.changes
             },
             "axis": self.axis.name,
-            "against_tuned": None if self.against_tuned is None else asdict(self.against_tuned),
             "by_majority": None if self.by_majority is None else asdict(self.by_majority),
-            "answers": {answer.question: answer.text for answer in self.answers()},
+            "answers": {question: " ".join(said) for question, said in self.answers().items()},
             "questions": dict(self.parts),
             "rules_looked_at": self.rules_looked_at,
             "candidates": [

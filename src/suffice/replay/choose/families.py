@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,14 +22,12 @@ from suffice.policies.rules.policy import not_before, rule_needs
 from suffice.policies.thresholds import fill, open_rule
 from suffice.replay.choose.rule_stops import (
     Operand,
-    PackedConditions,
     RuleStops,
     both_ways,
-    condition_fires,
     grid_of,
     operands_of,
     over_groups,
-    pack,
+    packed_conditions,
     tuning_columns,
 )
 from suffice.replay.diagnose.signal_checks import UNUSABLE, refuse_unusable, signal_flags
@@ -40,7 +38,6 @@ from suffice.signals.signal_table import given_signals
 _LEVELS = 9
 """Thresholds a signal, evenly spaced quantiles."""
 _MOST_MEMBERS = 200_000
-_CELLS = 1 << 25  # truth values of conditions held at a time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,10 +112,13 @@ def build_family(
     groups: dict[str, list[int]] = {}
     for number, (_, operand) in enumerate(conditions):
         groups.setdefault(operand.text, []).append(number)
-    _check_size([*groups.values()], max_signals)
-    formulas = tuple(over_groups([*groups.values()], max_signals))
+    formulas = tuple(islice(over_groups([*groups.values()], max_signals), _MOST_MEMBERS + 1))
+    if len(formulas) > _MOST_MEMBERS:
+        raise UsageError(
+            f"the family has more than {_MOST_MEMBERS} members; name fewer --signals, or lower --max-signals"
+        )
     texts = [text for text, _ in conditions]
-    packed = _packed(texts, operands, columns).silent_before(min_rounds)
+    packed = packed_conditions(texts, operands, columns).silent_before(min_rounds)
     budget = fit.traces.n_rounds
     fixed = RuleStops.of_array(fixed_stops(fit.ends, budget).T[min_rounds - 1 :])
     used = [operand for _, operand in conditions]
@@ -147,19 +147,6 @@ def build_family(
             ),
         ),
     )
-
-
-def _packed(
-    texts: Sequence[str], operands: Sequence[Operand], columns: RuleColumns
-) -> PackedConditions:
-    """The conditions bit by bit; few enough at a time are held otherwise."""
-    step = max(1, _CELLS // max(columns.shape[0] * columns.shape[1], 1))
-    packed = [
-        pack(condition_fires(texts[start : start + step], operands, columns))
-        for start in range(0, max(len(texts), 1), step)
-    ]
-    words = np.concatenate([part.words for part in packed])
-    return PackedConditions(words, packed[0].n_questions, packed[0].n_rounds)
 
 
 def _operands(
@@ -206,17 +193,3 @@ def _conditions(operand: Operand, columns: RuleColumns, levels: int) -> Iterator
     quantiles = np.unique(np.quantile(values, shares)).tolist()
     thresholds = {operand.shortest(one, columns) for one in quantiles if operand.can_hold(one)}
     yield from map(operand.condition, sorted(thresholds))
-
-
-def _check_size(groups: Sequence[Sequence[int]], max_signals: int) -> None:
-    """Count the members before they are listed: choices of conditions over different signals."""
-    choices = [1]  # by size
-    for count in map(len, groups):
-        longer = [0, *(count * shorter for shorter in choices)]
-        choices = [a + b for a, b in zip_longest(choices, longer, fillvalue=0)]
-    total = sum(choices[1:2]) + 2 * sum(choices[2 : max_signals + 1])
-    if total > _MOST_MEMBERS:
-        raise UsageError(
-            f"the family has {total} members, more than {_MOST_MEMBERS}; name fewer --signals, or lower "
-            "--max-signals"
-        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,9 +16,9 @@ from suffice.measures.measures import Measures, Traces
 from suffice.measures.seen import record_banners
 from suffice.options import settings_of
 from suffice.policies.defaults import FIT_SPLIT
-from suffice.policies.rules.policy import RulePolicy, rule_needs
+from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.unfitted import FixedPolicy
-from suffice.replay.choose.bounds import Bound, CertifySettings, Half, mean_of, refuse_caps
+from suffice.replay.choose.bounds import Bound, Promise, mean_of
 from suffice.replay.choose.candidates import (
     LATEST,
     MAJORITY,
@@ -38,11 +38,9 @@ from suffice.replay.choose.choice import Choice, Ranked
 from suffice.replay.choose.proof import LIKELY, Along, Learned, OwnPath, Promised, paths_of, prove
 from suffice.replay.run.answers import answer_rounds
 from suffice.replay.run.compare import Comparison
-from suffice.replay.run.frontier import AgainstFixed, BestMix, best_mix, of_mix
 from suffice.replay.run.results import ReplayResult
 from suffice.replay.run.runner import ReplaySettings, replay
 from suffice.replay.settings import USUAL_LOSS, ChoiceSettings
-from suffice.results.formats import percent
 from suffice.scoring import AnswerChoice
 from suffice.stats.fields import known
 from suffice.stats.intervals import Interval, percentile_interval, resampled_means
@@ -84,35 +82,35 @@ def choose(traces: Traces, settings: ChoiceSettings | None = None, **stated: Any
     fit, rank, proving = (record.only_split(name) for name in (FIT_SPLIT, RANK, PROVE))
     kept = record.take(record.traces.in_split(RANK) | record.traces.in_split(PROVE))
     everyone = candidates_of(record, kept, settings)
-    learned = _learned(kept, everyone, promises, settings)
+    learned = _learned(kept, everyone, settings)
     along = None
-    if promises and settings.max_cost is None and settings.family != "thresholds":
+    if promises and settings.family != "thresholds":
         own = [] if settings.path is None else [OwnPath(settings.path, settings.levels or ())]
         paths = [*paths_of(labelled, axis.name, min_rounds=settings.min_rounds, own=own)]
         if settings.family == "fixed":
             paths = [paths[0], *paths[len(paths) - len(own) :]]
         along = Along(labelled, settings, paths, settings.answer)
-    if promises and settings.max_cost is not None:
-        refuse_caps(learned.rank, promises[0], axis.label)
-        notes.append(
-            "no path proves anything where a cost is promised too: it begins at the full budget"
-        )
     usual = next((n for n, one in enumerate(promises) if one.max_loss == USUAL_LOSS), 0)
     bounds = promises[usual].bounds if promises else ()
-    estimates = estimated(learned.rank, fit, everyone, axis, settings, bounds)
+    within = [mean_of(learned.rank, bound) <= bound.most for bound in bounds]
+    keeps = np.all([np.ones(len(everyone.members), np.bool_), *within], axis=0)
     promised = _promised(along, learned, promises, usual) if promises else None
-    proven = None if promised is None else promised.row.proven is not None
-    order, why = in_order(estimates, settings, proven=proven)
     tested = None if promised is None else promised.rows[promised.asked].learned
     p_values = None if tested is None else tested[0].tested_at.max(axis=0)
-    ranked = tuple(
+    losses = mean_of(learned.rank, Bound(of="signed", most=0.0))
+    estimates = [
         Ranked(
-            candidate=everyone.members[number],
-            loss=float(estimates.loss[number]),
-            cost=float(estimates.cost[number]),
+            candidate=member,
+            loss=float(losses[number]),
+            cost=float(learned.rank.costs[number]),
+            kept=bool(keeps[number]),
             p_value=None if p_values is None else known(p_values[number]),
         )
-        for number in order.tolist()
+        for number, member in enumerate(everyone.members)
+    ]
+    proven = None if promised is None else promised.row.proven is not None
+    ranked, why = in_order(
+        estimates, estimates[everyone.full], settings, axis.per_question, proven=proven
     )
     full = everyone.members[everyone.full]
     chosen, title = ranked[0].candidate, ranked[0].candidate.title
@@ -124,25 +122,17 @@ def choose(traces: Traces, settings: ChoiceSettings | None = None, **stated: Any
     whole = _replayed(labelled, on_all, full, settings)
     shown = {**on_all, **_shown(ranked, chosen, promised)}
     result = _replayed(proving, shown, full, settings, split=PROVE)
-    comparison = Comparison(measures=proving, result=result)
-    others = {
-        answer: _replayed(proving, of_answer, full, settings, split=PROVE)
-        for answer, of_answer in _of_other_answers(full, chosen, promised).items()
-    }
-    held = whole if chosen.of_no_label else others.get(settings.answer, comparison.result)
-    of = (labelled, whole) if chosen.of_no_label else (proving, comparison.result)
+    of = (labelled, whole) if chosen.of_no_label else (proving, result)
     wrong = _wrong(*of, chosen, settings)
     full_cost = along.full_cost if along else float(learned.prove.costs[learned.full])
-    if promised is not None and (best := promised.row.proven) is not None:
+    if promised is not None and promised.row.proven is not None:
         with_it = _with_guarantee(chosen, _guarantee(promised, labelled, axis, full_cost, settings))
         if with_it is chosen:
             notes.append(
                 "the promise stands in choice.json: this policy's file has no room for one"
             )
         chosen = with_it
-        if not best.path:
-            notes.append(_on_other_divisions(labelled, along, promises, promised.at, settings))
-    if promises and (cut := _cut_terms(labelled, promises[0])):
+    if promises and (cut := _cut_terms(labelled)):
         notes.append(f"{cut['cut']}; to prove more, record some in shadow or let more run on")
     sizes = {"all": labelled, FIT_SPLIT: fit, RANK: rank, PROVE: proving}
     return Choice(
@@ -151,10 +141,8 @@ def choose(traces: Traces, settings: ChoiceSettings | None = None, **stated: Any
         why=why,
         promised=promised,
         whole=whole,
-        comparison=comparison,
-        others=others,
-        gain=_gain(*of, held, chosen, settings),
-        ranked=ranked,
+        comparison=Comparison(measures=proving, result=result),
+        ranked=tuple(ranked),
         rules_looked_at=everyone.rules_looked_at,
         settings=settings,
         parts={name: part.traces.n_questions for name, part in sizes.items()},
@@ -174,70 +162,6 @@ def choose(traces: Traces, settings: ChoiceSettings | None = None, **stated: Any
         warned=everyone.warned,
         incomplete=incomplete,
         by_majority=_by_majority(labelled, settings),
-        against_tuned=_against_tuned(fit, comparison, chosen, everyone, settings),
-    )
-
-
-def _against_tuned(
-    fit: Measures,
-    comparison: Comparison,
-    chosen: Candidate,
-    everyone: Candidates,
-    settings: ChoiceSettings,
-) -> AgainstFixed | None:
-    """The chosen policy on held-out questions against the budget that is best on tune at its cost."""
-    held, axis = comparison.result, settings.cost or "rounds"
-    budgets = [one for one in held.policies if one.kind == "fixed"]
-    if fit.seen is not None or comparison.measures.seen is not None or not chosen.policy.adaptive:
-        return None
-    shown = {one.policy.name: one for one in everyone.members if one.group == "fixed"}
-    full = everyone.members[everyone.full]
-    tuned = _replayed(fit, {**shown, chosen.policy.name: chosen}, full, settings)
-    own, named = tuned.policy(chosen.policy.name), [tuned.policy(one.name) for one in budgets]
-    paid = np.array([[one.costs[axis] for one in named]], np.float64)
-    scores = np.array([[one.score for one in named]], np.float64)
-    mix = best_mix(paid, scores, np.array([own.costs[axis]], np.float64))
-    low, high = (budgets[int(of[0])] for of in (mix.low, mix.high))
-    columns = [
-        of
-        for one in (low, high, held.policy(chosen.policy.name))
-        for of in (one.at_stops.costs[axis], one.at_stops.scores[held.metric.score])
-    ]
-    if any(of is None for of in columns):
-        return None
-    values = unit_means(np.stack(columns, axis=1), comparison.measures.units)  # type: ignore[arg-type]
-    draws = np.vstack(
-        [
-            values.mean(axis=0),
-            resampled_means(values, resamples=settings.resamples, seed=settings.seed),
-        ]
-    )
-    two = BestMix(np.zeros(1), np.zeros(1, int), np.ones(1, int))
-    gains = draws[:, 5] - of_mix(draws[:, [0, 2]], draws[:, [1, 3]], draws[:, 4], two)
-    gain = percentile_interval(float(gains[0]), gains[1:])
-    names = dict.fromkeys((low.name, high.name))
-    return AgainstFixed(cost=axis, fixed="/".join(names), gain=gain, held=gain)
-
-
-def _on_other_divisions(
-    labelled: Measures,
-    along: Along | None,
-    promises: Sequence[CertifySettings],
-    at: int,
-    settings: ChoiceSettings,
-) -> str:
-    """What other divisions of the questions would have proven, where a learned policy is chosen."""
-    saved = []
-    for seed in range(settings.seed + 1, settings.seed + 1 + _DIVISIONS):
-        other = replace(settings, seed=seed)
-        record, _ = in_parts(labelled, other)
-        kept = record.take(~record.traces.in_split(FIT_SPLIT))
-        learned = _learned(kept, candidates_of(record, kept, other), promises, other)
-        proven = prove(along, learned, promises)[at].proven
-        saved.append("nothing" if proven is None else f"{percent(proven.saved)}%")
-    return (
-        f"what is learned hangs on how the questions are divided: {_DIVISIONS} other divisions save "
-        f"{', '.join(saved)}"
     )
 
 
@@ -253,12 +177,8 @@ def _by_majority(labelled: Measures, settings: ChoiceSettings) -> Interval | Non
     return _mean_within(gains, labelled, settings)
 
 
-def _promises(measures: Measures, settings: ChoiceSettings) -> list[CertifySettings]:
+def _promises(measures: Measures, settings: ChoiceSettings) -> list[Promise]:
     metric = measures.metric
-    if not 0.0 < settings.confidence < 1.0:
-        raise UsageError(
-            f"the confidence must lie above 0 and below 1, found {settings.confidence:g}"
-        )
     wrong_stops = settings.max_wrong_stops is not None or settings.loss == "wrong-stop"
     if wrong_stops and not (metric.gold or metric.agreement):
         raise UsageError(
@@ -267,38 +187,29 @@ def _promises(measures: Measures, settings: ChoiceSettings) -> list[CertifySetti
             "(--metric f1)"
         )
     return [
-        CertifySettings(
+        Promise(
             max_loss=loss,
             confidence=settings.confidence,
             loss=settings.loss,
             correction=settings.correction,
             max_wrong_stops=settings.max_wrong_stops,
-            max_cost=settings.max_cost,
         )
         for loss in settings.promised_losses
     ]
 
 
-def _learned(
-    kept: Measures, everyone: Candidates, promises: Sequence[object], settings: ChoiceSettings
-) -> Learned:
+def _learned(kept: Measures, everyone: Candidates, settings: ChoiceSettings) -> Learned:
     field = Kept.of(kept, everyone.members, settings)
     ranks = kept.traces.in_split(RANK)
     rows = [np.flatnonzero(part) for part in (ranks, ~ranks)]
-    capped = bool(promises) and settings.max_cost is not None
-    most = field.most_paid(rows[0]) if capped else None
-    rank, proves = (field.half(of_part, most) for of_part in rows)
+    rank, proves = (field.half(of_part) for of_part in rows)
     return Learned(
-        candidate=everyone.members.__getitem__,
-        rank=rank,
-        prove=proves,
-        full=everyone.full,
-        costs=proves.costs,
+        candidate=everyone.members.__getitem__, rank=rank, prove=proves, full=everyone.full
     )
 
 
 def _promised(
-    along: Along | None, learned: Learned, promises: Sequence[CertifySettings], asked: int
+    along: Along | None, learned: Learned, promises: Sequence[Promise], asked: int
 ) -> Promised:
     """What is proven, and what is likely where the promise that was asked for is not."""
     rows = prove(along, learned, promises)
@@ -311,94 +222,37 @@ def _promised(
 
 
 # --- ranked ----------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Estimates:
-    """Means of every candidate, arrays (n_members,), the full budget at ``full``."""
-
-    loss: Array
-    cost: Array
-    kept: NDArray[np.bool_]
-    full: int
-    axis: CostAxis
-
-
-def estimated(
-    rank: Half,
-    fit: Measures,
-    everyone: Candidates,
-    axis: CostAxis,
-    settings: ChoiceSettings,
-    bounds: Sequence[Bound] = (),
-) -> Estimates:
-    """On the questions that rank and, of what no label was fitted to, on those of tune too."""
-
-    def of(half: Half, bound: Bound) -> Array:
-        return half.costs.copy() if bound.of == "cost" else mean_of(half, bound)
-
-    def unfitted(member: Candidate) -> bool:
-        """Whether no label made it what it is."""
-        if member.variant or member.group == "method":
-            return False
-        return member.group == "fixed" or not rule_needs(member.policy.name).fitting
-
-    wanted = (Bound(of="signed", most=0.0), Bound(of="cost", most=0.0), *bounds)
-    means = [of(rank, bound) for bound in wanted]
-    free = np.flatnonzero([unfitted(member) for member in everyone.members])
-    if fit.seen is None and everyone.full in free:
-        members = [everyone.members[number] for number in free.tolist()]
-        tuned = Kept.of(fit, members, replace(settings, cost=axis.name))
-        tune = tuned.half(np.arange(len(tuned.last)))
-        share = len(tune) / (len(tune) + len(rank))
-        for of_bound, bound in zip(means, wanted, strict=True):
-            of_bound[free] = share * of(tune, bound) + (1.0 - share) * of_bound[free]
-    loss, cost, *bounded = means
-    kept = [mean <= bound.most for mean, bound in zip(bounded, bounds, strict=True)]
-    return Estimates(
-        loss=loss,
-        cost=cost,
-        kept=np.all(kept, axis=0) if kept else np.ones(len(loss), np.bool_),
-        full=everyone.full,
-        axis=axis,
-    )
-
-
 def in_order(
-    estimates: Estimates, settings: ChoiceSettings, *, proven: bool | None
-) -> tuple[NDArray[np.intp], str]:
-    """All candidates by number, the one to run first, and why; ``proven``: whether something is, if asked."""
-    loss, cost, kept, full = estimates.loss, estimates.cost, estimates.kept, estimates.full
-    error, unit = settings.cost_per_error, estimates.axis.per_question
-    most = math.inf if settings.max_cost is None else settings.max_cost
-    within = cost <= most
-    if error is not None:
-        order = np.lexsort((cost, cost + error * loss))
+    estimates: Sequence[Ranked],
+    full: Ranked,
+    settings: ChoiceSettings,
+    unit: str,
+    *,
+    proven: bool | None,
+) -> tuple[list[Ranked], str]:
+    """All candidates, the one to run first, and why; ``proven``: whether something is, if asked."""
+    if (error := settings.cost_per_error) is not None:
+        order = sorted(estimates, key=lambda one: (one.cost + error * one.loss, one.cost))
         return order, f"Its cost plus {error:g} an error was the least on the questions that rank."
     if proven is None:
-        if not within.any():
+        most = math.inf if settings.max_cost is None else settings.max_cost
+        order = sorted(estimates, key=lambda one: (one.cost > most, one.loss, one.cost))
+        if order[0].cost > most:
             raise UsageError(
-                f"no candidate costs at most {most:g} {unit}: the least is {cost.min():.4g}; raise --max-cost"
+                f"no candidate costs at most {most:g} {unit}: the least is "
+                f"{min(one.cost for one in estimates):.4g}; raise --max-cost"
             )
-        why = (
+        return order, (
             f"It lost least of those that cost at most {most:g} {unit} on the questions that rank."
         )
-        return np.lexsort((cost, loss, ~within)), why
     # those that kept what was asked first, the cheapest of them first
-    order = np.lexsort((cost, np.where(kept, 0.0, loss), ~kept))
+    order = sorted(
+        estimates, key=lambda one: (not one.kept, 0.0 if one.kept else one.loss, one.cost)
+    )
     if proven:
-        best = "is the cheapest that is" if math.isinf(most) else "loses least of those"
-        return order, f"It {best} proven to keep what was asked."
-    first, why = full, "Nothing cheaper is proven to keep what was asked."
-    if not within[full]:
-        why = (
-            f"Nothing is proven to keep what was asked, and the full budget costs {cost[full]:.4g} {unit}, "
-            f"above the {most:g} allowed. "
-        )
-        first = int(np.lexsort((cost, loss, ~kept, ~within))[0])
-        told = f"Of the {int(within.sum())} candidates within it this one lost least where they were ranked."
-        if not within.any():
-            first, told = int(np.argmin(cost)), "Nothing costs so little; this costs least."
-        why += told
-    return np.array([first, *order[order != first]], np.intp), why
+        return order, "It is the cheapest that is proven to keep what was asked."
+    rest = (one for one in order if one is not full)
+    return [full, *rest], "Nothing cheaper is proven to keep what was asked."
 
 
 # --- replayed --------------------------------------------------------------------------------------
@@ -406,52 +260,22 @@ def _on_all(
     everyone: Candidates, chosen: Candidate, promised: Promised | None
 ) -> dict[str, Candidate]:
     """What no label was fitted to: budgets, and what paths prove and guess; measured on all questions."""
-    shown = {
-        one.policy.name: one for one in everyone.members if one.group == "fixed" and not one.variant
-    }
+    shown = [one for one in everyone.members if one.group == "fixed"]
     paths = [chosen, *([] if promised is None else promised.candidates)]
-    return shown | {one.policy.name: one for one in paths if one.group == "path"}
+    shown += [one for one in paths if one.group == "path"]
+    return {one.policy.name: one for one in shown}
 
 
 def _shown(
     ranked: Sequence[Ranked], chosen: Candidate, promised: Promised | None
 ) -> dict[str, Candidate]:
-    """The best of what was learned, of one answer, for held-out questions; and what is guessed."""
+    """The best of what was learned, for held-out questions; and what is guessed."""
     proven, guess = ((), None) if promised is None else (promised.proven, promised.guess)
     learned = [chosen, *proven]
     learned += [one.candidate for one in ranked if one.candidate.group != "fixed"]
-    learned = [one for one in learned if one.answer == chosen.answer][: _MOST_SHOWN + 1]
+    learned = learned[: _MOST_SHOWN + 1]
     learned += [] if guess is None else [guess.candidate]
-    return {one.policy.name: one for one in learned if one.answer == chosen.answer}
-
-
-def _of_other_answers(
-    full: Candidate, chosen: Candidate, promised: Promised | None
-) -> dict[str, dict[str, Candidate]]:
-    """What is proven or guessed and returns another answer than the chosen one; the full budget's own."""
-    by_answer: dict[str, dict[str, Candidate]] = {}
-    for one in [full, *([] if promised is None else promised.candidates)]:
-        if one.answer != chosen.answer:
-            by_answer.setdefault(one.answer, {full.policy.name: full})[one.policy.name] = one
-    return by_answer
-
-
-def _gain(
-    measures: Measures,
-    result: ReplayResult,
-    held: ReplayResult,
-    chosen: Candidate,
-    settings: ChoiceSettings,
-) -> Interval | None:
-    """The chosen policy's score over that of the full budget's latest answer; ``None``: not known."""
-    own = result.policy(chosen.policy.name)
-    if held is result:
-        return own.delta_full
-    full = held.policy(held.baseline)
-    mine, theirs = (one.at_stops.scores.get(result.metric.score) for one in (own, full))
-    if mine is None or theirs is None or measures.seen is not None:
-        return None
-    return _mean_within(mine - theirs, measures, settings)
+    return {one.policy.name: one for one in learned}
 
 
 def _mean_within(values: Array, measures: Measures, settings: ChoiceSettings) -> Interval:
@@ -468,7 +292,6 @@ def _replayed(
     settings: ChoiceSettings,
     split: str | None = None,
 ) -> ReplayResult:
-    """Candidates on these questions, each returning the answer of the last of them."""
     return replay(
         measures,
         [candidate.policy for candidate in shown.values()],
@@ -480,7 +303,7 @@ def _replayed(
             seed=settings.seed,
             cost=settings.cost,
             cost_model=settings.cost_model,
-            answer=[*shown.values()][-1].answer,
+            answer=settings.answer,
         ),
     )
 
@@ -495,9 +318,7 @@ def _wrong(
         return []
     rows = np.arange(traces.n_questions)
     wrong = scored.em[rows, policy.answers - 1] < 1.0
-    full = traces.last_rounds
-    if settings.answer != LATEST:
-        full = result.policy(result.baseline).answers
+    full = result.policy(result.baseline).answers
     right = scored.em[rows, full - 1] == 1.0
     at = wrong & right
     records = traces.take(at).records()
@@ -534,11 +355,11 @@ def _guarantee(
         "mean_cost": full_cost * (1.0 - saved),
         "full_budget_cost": full_cost,
         "seed": settings.seed,
-        **_cut_terms(record, row.promise),
+        **_cut_terms(record),
     }
 
 
-def _cut_terms(questions: Measures, promise: CertifySettings) -> dict[str, Any]:
+def _cut_terms(questions: Measures) -> dict[str, Any]:
     """How a promise on a record with cut questions was proven, as its file says it."""
     if (seen := questions.seen) is None:
         return {}
@@ -552,7 +373,6 @@ def _cut_terms(questions: Measures, promise: CertifySettings) -> dict[str, Any]:
         parts.append(
             f"the worst is assumed of {int(seen.unseen.sum())} that were cut and are not stood for: right at "
             "the full budget, wrong at a stop past the cut"
-            + ("" if promise.max_cost is None else ", at the greatest cost that counts")
         )
     return {"cut": "; ".join(parts), "bounded": bool(seen.unseen.any())}
 

@@ -17,9 +17,9 @@ from suffice.policies.rules.language import parse
 from suffice.policies.rules.policy import RulePolicy, check_rule, not_before, rule_needs
 from suffice.replay.choose.bounds import (
     Bound,
-    CertifySettings,
     Half,
     OrderedTests,
+    Promise,
     limit_of,
     mean_of,
     member_tests,
@@ -254,7 +254,7 @@ class Proven:
 class Row:
     """A promise, the cheapest policy proven to keep it, and else how many units would tell."""
 
-    promise: CertifySettings
+    promise: Promise
     proven: Proven | None
     needed: int | None
     tested: int
@@ -426,9 +426,7 @@ class Along:
             means += [(1 - c) * first + c * last for c in COINS]
         return np.array(means)
 
-    def cheapest(
-        self, path: int, p_values: Array, promise: CertifySettings, count: int
-    ) -> Proven | None:
+    def cheapest(self, path: int, p_values: Array, promise: Promise, count: int) -> Proven | None:
         """The cheapest of the first ``count`` hypotheses of a path, which are rejected."""
         saved = 1.0 - self.costs(path)[:count] / self.full_cost
         if not (saved > 0.0).any():
@@ -490,22 +488,15 @@ class Learned:
     rank: Half
     prove: Half
     full: int
-    costs: Array | None = None
 
-    def cheapest(self, tested: OrderedTests, promise: CertifySettings, count: int) -> Proven | None:
-        """Of the first ``count`` members tested the cheapest; where a cost is bounded the best."""
-        costs = tested.costs if self.costs is None else self.costs
-        saved = 1.0 - costs / costs[self.full]
+    def cheapest(self, tested: OrderedTests, promise: Promise, count: int) -> Proven | None:
+        """Of the first ``count`` members tested the cheapest."""
+        saved = 1.0 - self.prove.costs / self.prove.costs[self.full]
         passed = tested.order[:count]
-        if promise.max_cost is None:
-            passed = passed[saved[passed] > 0.0]
+        passed = passed[saved[passed] > 0.0]
         if not len(passed):
             return None
-        wanted = saved if promise.max_cost is None else -tested.learned[0]
-        if promise.caps_only:
-            signed, halves = Bound(of="signed", most=0.0), (self.rank, self.prove)
-            wanted = -np.sum([mean_of(half, signed) * len(half) for half in halves], axis=0)
-        chosen = int(passed[wanted[passed].argmax()])
+        chosen = int(passed[saved[passed].argmax()])
         candidate = self.candidate(chosen)
         return Proven(
             candidate=candidate,
@@ -525,7 +516,7 @@ tests of the learned family, which gives nothing (``None``: a path)."""
 def prove(
     along: Along | None,
     learned: Learned | None,
-    promises: Sequence[CertifySettings],
+    promises: Sequence[Promise],
     *,
     level: float | None = None,
 ) -> tuple[Row, ...]:
@@ -569,7 +560,7 @@ def prove(
 
 
 def _chains(
-    along: Along | None, learned: Learned | None, promise: CertifySettings, error: float
+    along: Along | None, learned: Learned | None, promise: Promise, error: float
 ) -> Iterator[_Chain]:
     of_learned = 0.0 if learned is None else 1.0 if along is None else _LEARNED_SHARE
     if along is not None:
@@ -583,7 +574,7 @@ def _chains(
         yield tested.adjusted, share, partial(learned.cheapest, tested, promise), tested
 
 
-def _divided(promises: Sequence[CertifySettings], error: float) -> list[float]:
+def _divided(promises: Sequence[Promise], error: float) -> list[float]:
     usual = [promise.max_loss == USUAL_LOSS for promise in promises]
     if len(promises) == 1 or not any(usual):
         return [error / len(promises)] * len(promises)

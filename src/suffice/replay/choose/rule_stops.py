@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from itertools import chain, combinations, product
+from itertools import accumulate, chain, combinations, pairwise, product
 from typing import Any, Literal
 
 import numpy as np
@@ -19,7 +19,6 @@ from suffice.policies.thresholds import shortest_threshold
 from suffice.signals.known_signals import SIGNALS, SignalSpec
 from suffice.signals.signal_table import SignalTable, declared
 from suffice.stats.intervals import from_sums, question_blocks
-from suffice.stats.maps import PerRoundCalibrator
 from suffice.trace.rounds.trace_set import TraceSet
 
 Array = NDArray[np.float64]
@@ -100,17 +99,6 @@ def both_ways(operands: Sequence[Operand]) -> tuple[Operand, ...]:
     return (*operands, *turned)
 
 
-def condition_fires(
-    conditions: Sequence[str], operands: Sequence[Operand], columns: RuleColumns
-) -> NDArray[np.bool_]:
-    """Where each condition holds, (n_conditions, n_questions, n_rounds)."""
-    specs = {operand.spec.name: operand.spec for operand in operands}
-    fires = np.empty((len(conditions), *columns.shape), np.bool_)
-    for number, text in enumerate(conditions):
-        fires[number] = rule_fires(text, specs, columns)
-    return fires
-
-
 def tuning_columns(data: FitData, operands: Sequence[Operand]) -> RuleColumns:
     """Operands on the split that thresholds are chosen on; calibrated values are out of fold."""
     calibrated = [operand.spec.name for operand in operands if operand.calibrated]
@@ -121,27 +109,17 @@ def tuning_columns(data: FitData, operands: Sequence[Operand]) -> RuleColumns:
     )
 
 
-def scoring_columns(
-    table: SignalTable, calibrators: Mapping[str, PerRoundCalibrator]
-) -> RuleColumns:
-    """Operands on other questions, calibrated by maps that were fitted on all of tune."""
+def scoring_columns(table: SignalTable, data: FitData, operands: Sequence[Operand]) -> RuleColumns:
+    """Operands on other questions, calibrated by maps that are fitted on all of ``data``."""
+    calibrated = [operand.spec.name for operand in operands if operand.calibrated]
     return RuleColumns(
         shape=table.exists.shape,
         signals=table.values,
         calibrations={
-            name: calibrator.predict_rounds(table.signal(name))
-            for name, calibrator in calibrators.items()
+            name: fit_calibrator(data, name).predict_rounds(table.signal(name))
+            for name in calibrated
         },
     )
-
-
-def calibrators_of(data: FitData, operands: Sequence[Operand]) -> dict[str, PerRoundCalibrator]:
-    """A map for every calibrated operand, fitted on all of ``data``."""
-    return {
-        operand.spec.name: fit_calibrator(data, operand.spec.name)
-        for operand in operands
-        if operand.calibrated
-    }
 
 
 def grid_of(values: Array, grid: int | Literal["quantiles"]) -> Array:
@@ -195,9 +173,10 @@ def over_groups(groups: Sequence[Sequence[int]], most: int) -> Iterator[Formula]
     ['a', 'b', 'c', 'a and c', 'b and c', 'a or c', 'b or c']
     """
     for size in range(1, min(most, len(groups)) + 1):
-        rows = sorted(row for chosen in combinations(groups, size) for row in product(*chosen))
-        yield from (Formula((row,)) for row in rows)
+        chosen = [*combinations(groups, size)]
+        yield from (Formula((row,)) for some in chosen for row in product(*some))
         if size > 1:
+            rows = (row for some in chosen for row in product(*some))
             yield from (Formula(tuple((number,) for number in row)) for row in rows)
 
 
@@ -254,22 +233,6 @@ class PackedConditions:
         return PackedConditions(words, self.n_questions, self.n_rounds)
 
 
-@dataclass(frozen=True, slots=True)
-class RuleBatch:
-    """Rules of one shape."""
-
-    conditions: NDArray[np.intp]
-    sizes: tuple[int, ...]
-    votes: int = 1
-
-    def blocks(self, n_cells: int) -> Iterator[tuple[slice, RuleBatch]]:
-        """Parts of few enough rules that ``n_cells`` words a rule stay in cache."""
-        step = max(1, _CELLS // max(n_cells, 1))
-        for start in range(0, len(self.conditions), step):
-            rows = slice(start, start + step)
-            yield rows, RuleBatch(self.conditions[rows], self.sizes, self.votes)
-
-
 def pack(fires: NDArray[np.bool_]) -> PackedConditions:
     """Pack truth values (n_conditions, n_questions, n_rounds)."""
     n_conditions, n_questions, n_rounds = fires.shape
@@ -281,20 +244,15 @@ def pack(fires: NDArray[np.bool_]) -> PackedConditions:
     return PackedConditions(padded.view(np.uint64), n_questions, n_rounds)
 
 
-def fired_by(packed: PackedConditions, batch: RuleBatch) -> _Words:
-    """Whether each rule held in a round or before it, (n_rules, n_rounds - 1, n_words)."""
-    clauses = []
-    position = 0
-    for size in batch.sizes:
-        held = packed.words[batch.conditions[:, position]]
-        for offset in range(1, size):
-            held &= packed.words[batch.conditions[:, position + offset]]
-        clauses.append(held)
-        position += size
-    fired = _at_least(clauses, batch.votes)
-    for index in range(1, fired.shape[1]):
-        fired[:, index] |= fired[:, index - 1]
-    return fired
+def packed_conditions(
+    conditions: Sequence[str], operands: Sequence[Operand], columns: RuleColumns
+) -> PackedConditions:
+    """Where each condition holds, bit by bit; one at a time is held otherwise."""
+    specs = {operand.spec.name: operand.spec for operand in operands}
+    nothing = pack(np.empty((0, *columns.shape), np.bool_))
+    packed = (pack(rule_fires(text, specs, columns)[None]) for text in conditions)
+    words = np.concatenate([nothing.words, *(one.words for one in packed)])
+    return PackedConditions(words, *columns.shape)
 
 
 def _at_least(clauses: list[_Words], votes: int) -> _Words:
@@ -308,17 +266,32 @@ def _at_least(clauses: list[_Words], votes: int) -> _Words:
 
 
 def stop_rounds_of(
-    packed: PackedConditions, batch: RuleBatch, last: NDArray[np.int16]
+    packed: PackedConditions,
+    conditions: NDArray[np.intp],
+    sizes: Sequence[int],
+    votes: int,
+    last: NDArray[np.int16],
 ) -> NDArray[np.int16]:
-    """The round each rule stops each question at, (n_rules, n_questions), at most ``last``."""
-    stops = np.empty((len(batch.conditions), packed.n_questions), np.int16)
-    for rows, part in batch.blocks(packed.words[0].size):
-        fired = fired_by(packed, part)
+    """The round each rule stops each question at, (n_rules, n_questions), at most ``last``.
+
+    Rules are of one shape: ``conditions`` (n_rules, sum of ``sizes``) are the numbers of their clauses'.
+    """
+    stops = np.empty((len(conditions), packed.n_questions), np.int16)
+    step = max(1, _CELLS // max(packed.words[0].size, 1))
+    ends = [0, *accumulate(sizes)]
+    for start in range(0, len(stops), step):
+        some = conditions[start : start + step]
+        clauses = [
+            np.bitwise_and.reduce(packed.words[some[:, first:end]], axis=1)
+            for first, end in pairwise(ends)
+        ]
+        # whether each rule held in a round or before it
+        fired = np.bitwise_or.accumulate(_at_least(clauses, votes), axis=1)
         bits = np.unpackbits(
             fired.view(np.uint8), axis=2, count=packed.n_questions, bitorder="little"
         )
         running = packed.n_rounds - bits.sum(axis=1, dtype=np.int16)
-        np.minimum(running, last, out=stops[rows])
+        np.minimum(running, last, out=stops[start : start + step])
     return stops
 
 
@@ -333,7 +306,7 @@ def stop_rounds_of_formulas(
         shapes.setdefault((sizes, formula.votes), []).append(number)
     for (sizes, votes), numbers in shapes.items():
         conditions = np.array([list(chain(*formulas[number].clauses)) for number in numbers])
-        stops[numbers] = stop_rounds_of(packed, RuleBatch(conditions, sizes, votes), last)
+        stops[numbers] = stop_rounds_of(packed, conditions, sizes, votes, last)
     return stops
 
 

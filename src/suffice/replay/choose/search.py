@@ -21,24 +21,21 @@ from suffice.options import settings_of
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.fitting import fit_data
 from suffice.policies.rules.language import RuleColumns
-from suffice.policies.thresholds import first_stops
 from suffice.replay.choose.candidates import refuse_unscored
 from suffice.replay.choose.rule_stops import (
     Formula,
     Operand,
     RuleStops,
     both_ways,
-    calibrators_of,
-    condition_fires,
     enumerate_formulas,
     grid_of,
     operands_of,
-    pack,
+    packed_conditions,
     scoring_columns,
     tuning_columns,
 )
 from suffice.replay.diagnose.signal_checks import refuse_unusable
-from suffice.replay.run.answers import answer_notes, chosen_by_signal
+from suffice.replay.run.answers import answer_notes, answer_rounds
 from suffice.replay.run.frontier import interpolate, pareto_front
 from suffice.replay.run.named_policies import named_policies
 from suffice.replay.settings import GAIN_AT_COST, SearchSettings
@@ -322,6 +319,8 @@ def search(traces: Traces, settings: SearchSettings | None = None, **stated: Any
     names = tuple(dict.fromkeys(operand.spec.name for operand in operands))
     refuse_unusable(measures, names, tune_split=settings.tune_split)
     parts = [measures.only_split(name) for name in (settings.tune_split, settings.eval_split)]
+    for part in parts:
+        _refuse_unseen(part, settings)
     data = fit_data(
         measures,
         names,
@@ -330,7 +329,8 @@ def search(traces: Traces, settings: SearchSettings | None = None, **stated: Any
         fits=any(operand.calibrated for operand in operands),
     )
     refuse_unscored(parts[1], settings.eval_split, settings.f1_kind)
-    answers = [chosen_by_signal(part, settings.answer) for part in parts]
+    choice = AnswerChoice.parse(settings.answer)
+    answers = [answer_rounds(part, choice, None) for part in parts]
     books = [part.costs(settings.cost_model, answers[0].reads) for part in parts]
     axis = shared_axis(
         books,
@@ -340,7 +340,7 @@ def search(traces: Traces, settings: SearchSettings | None = None, **stated: Any
     )
     columns = (
         tuning_columns(data, operands),
-        scoring_columns(parts[1].signals(names), calibrators_of(data, operands)),
+        scoring_columns(parts[1].signals(names), data, operands),
     )
     tune, held_out = (
         _Split(
@@ -357,7 +357,6 @@ def search(traces: Traces, settings: SearchSettings | None = None, **stated: Any
     chosen = tuple(_choose(tune, operand, settings, budget) for operand in operands)
     for split in (tune, held_out):
         split.use([threshold.condition for threshold in chosen])
-    known = _known(formulas, (tune, held_out))
     baseline_name, baseline = _baseline(measures, held_out, settings)
     # every threshold that was tried alone was looked at too
     tried = [
@@ -366,13 +365,12 @@ def search(traces: Traces, settings: SearchSettings | None = None, **stated: Any
         for way in both_ways((operand,))
         if threshold.grid
     ]
-    tried = [stops.take(np.flatnonzero(held_out.known(stops))) for stops in tried]
-    stops, same = RuleStops.joined([held_out.stops(known), *tried]).distinct()
+    stops, same = RuleStops.joined([held_out.stops(formulas), *tried]).distinct()
     bands, p_values = _corrected(held_out, stops, baseline, settings)
     score, delta = (band.of(same) for band in bands)
     p_holm = holm(p_values[same])
     conditions = [threshold.condition for threshold in chosen]
-    texts = [formula.text(conditions) for formula in known]
+    texts = [formula.text(conditions) for formula in formulas]
     # a condition that never holds does not name its signal
     reads = [
         cost_reads(
@@ -381,9 +379,9 @@ def search(traces: Traces, settings: SearchSettings | None = None, **stated: Any
             for number in clause
             if not chosen[number].never
         )
-        for formula in known
+        for formula in formulas
     ]
-    on_tune, on_eval = (split.stops(known) for split in (tune, held_out))
+    on_tune, on_eval = (split.stops(formulas) for split in (tune, held_out))
     fitted = tune.figures(on_tune, reads, _ordered_by(tune, settings))
     figures = held_out.figures(on_eval, reads, _SCORES)
     costs, scores = fitted["cost"], fitted[tune.scored.metric.score]
@@ -437,8 +435,8 @@ def search(traces: Traces, settings: SearchSettings | None = None, **stated: Any
         source=measures.traces.origin.source,
         notes=(
             *parts[1].notes(settings.metric),
-            *answer_notes(AnswerChoice.parse(settings.answer), {}),
-            *_notes(held_out, chosen, len(formulas) - len(known), settings, rules),
+            *answer_notes(choice, {}),
+            *_notes(held_out, chosen, settings, rules),
         ),
     )
 
@@ -457,7 +455,7 @@ class _Split:
         axis: CostAxis,
     ) -> None:
         self.measures, self.columns, self.book, self.axis = measures, columns, book, axis
-        seen = self._seen = None if measures.seen is None else measures.seen.of(scored)
+        seen = None if measures.seen is None else measures.seen.of(scored)
         self.scored = scored if seen is None else seen.outcomes(scored)
         self._operands = operands
         self.last = measures.ends
@@ -468,46 +466,26 @@ class _Split:
         self._of_labelled = np.zeros(len(self._of_all))
         self._of_labelled[self.labelled] = unit_weights(self.units)
         budgets = RuleStops.of_array(fixed_stops(self.last, measures.traces.n_rounds).T)
-        budgets = budgets.take(np.flatnonzero(self.known(budgets)))
         metric = scored.metric.score
         of_fixed = self.figures(budgets, [CostReads()] * len(budgets), [metric])
         self._frontier = (of_fixed["cost"], of_fixed[metric])
 
     def use(self, conditions: Sequence[str]) -> None:
-        self._packed = pack(condition_fires(conditions, self._operands, self.columns))
+        self._packed = packed_conditions(conditions, self._operands, self.columns)
 
     def stops(self, formulas: Sequence[Formula]) -> RuleStops:
         return RuleStops.of_formulas(self._packed, formulas, self.last)
 
     def threshold_stops(self, operand: Operand, thresholds: Sequence[float]) -> RuleStops:
         """(n_thresholds, n_questions); a threshold at the end of the range never fires."""
-
-        def compute(rules: NDArray[np.intp], rows: slice) -> NDArray[np.int16]:
-            last, columns = self.last[rows], self.columns
-            tried = [thresholds[number] for number in rules.tolist()]
-            stops = np.tile(last, (len(tried), 1))
-            reachable = [n for n, threshold in enumerate(tried) if operand.can_hold(threshold)]
-            if reachable:
-                conditions = [operand.condition(tried[n]) for n in reachable]
-                some = RuleColumns(
-                    shape=(len(last), columns.shape[1]),
-                    signals={name: of[rows] for name, of in columns.signals.items()},
-                    calibrations={name: of[rows] for name, of in columns.calibrations.items()},
-                )
-                fires = condition_fires(conditions, self._operands, some)
-                stops[reachable] = [first_stops(fired, last) for fired in fires]
-            return stops
-
-        return RuleStops(len(thresholds), len(self.last), compute)
-
-    def known(self, stops: RuleStops) -> NDArray[np.bool_]:
-        """Rules, (n_rules,), none of whose stops (n_rules, n_questions) lies past what is known."""
-        known = np.ones(len(stops), bool)
-        if self._seen is not None:
-            for rows, taken in stops.by_questions():
-                past = self._seen.unseen[rows] & (taken > self._seen.last[rows])
-                known &= ~past.any(axis=1)
-        return known
+        never = f"round >= {self.columns.shape[1]}"
+        conditions = [
+            operand.condition(threshold) if operand.can_hold(threshold) else never
+            for threshold in thresholds
+        ]
+        packed = packed_conditions(conditions, self._operands, self.columns)
+        alone = [Formula(((number,),)) for number in range(len(conditions))]
+        return RuleStops.of_formulas(packed, alone, self.last)
 
     def at(self, values: Array, stops: NDArray[np.int16], rows: slice | None = None) -> Array:
         """Values (n_questions, n_rounds) at stop rounds of those in ``rows``, (n_labelled, n_rules)."""
@@ -550,27 +528,20 @@ class _Split:
         if name != GAIN_AT_COST:
             return figures[name]
         scores = figures[self.scored.metric.score]
-        if not self._frontier[1].size:
-            return np.full(len(scores), np.nan)  # of no fixed budget is known what it scores
         costs, frontier = (np.tile(fixed, (len(scores), 1)) for fixed in self._frontier)
         return scores - interpolate(costs, frontier, figures["cost"])
 
 
-def _known(formulas: tuple[Formula, ...], splits: Sequence[_Split]) -> tuple[Formula, ...]:
-    """Those that stop no question past a cut which nothing stands for."""
-    cut = [split for split in splits if split.measures.seen is not None]
-    if not cut:
-        return formulas
-    known = np.all([split.known(split.stops(formulas)) for split in cut], axis=0)
-    if not known.any():
-        raise UsageError(
-            f"of {counted(len(formulas), 'rule')} each goes past the cut of some question, and nothing "
-            "stands for what lies there, so none can be scored; replay --stop-when gives a range. Search "
-            "questions that were recorded to the full budget, or live ones of which a share was explored; "
-            "which were cut: "
-            f"suffice traces info {splits[0].measures.traces.at}"
-        )
-    return tuple(formula for formula, is_known in zip(formulas, known, strict=True) if is_known)
+def _refuse_unseen(part: Measures, settings: SearchSettings) -> None:
+    """Refuse questions that were cut where nothing stands for what lies there."""
+    if part.seen is None or not part.seen.of(part.scores(settings.f1_kind)).unseen.any():
+        return
+    raise UsageError(
+        f"questions of {part.traces.origin.source} were cut, and nothing stands for what lies there, so "
+        "rules cannot be compared; replay --stop-when gives a range. Search questions that were recorded to "
+        "the full budget, or live ones of which a share was explored; which were cut: "
+        f"suffice traces info {part.traces.at}"
+    )
 
 
 def _choose(
@@ -603,15 +574,14 @@ def _choose(
 def _objectives(
     tune: _Split, operand: Operand, tried: Sequence[float], settings: SearchSettings
 ) -> Array:
-    """What each threshold reaches on tune, -inf where it is unknown or above the cost cap."""
+    """What each threshold reaches on tune, -inf above the cost cap."""
     reads = [cost_reads((operand.spec,))] * len(tried)
     stops = tune.threshold_stops(operand, tried)
     figures = tune.figures(stops, reads, _ordered_by(tune, settings))
     objective = tune.objective(_objective(tune, settings), figures)
-    kept = ~np.isnan(objective)  # stops past a cut
-    if settings.max_cost is not None:
-        kept &= figures["cost"] <= settings.max_cost
-    return np.where(kept, objective, -np.inf)
+    if settings.max_cost is None:
+        return objective
+    return np.where(figures["cost"] <= settings.max_cost, objective, -np.inf)
 
 
 def _objective(tune: _Split, settings: SearchSettings) -> str:
@@ -637,24 +607,14 @@ def _never(operand: Operand, budget: int, tried: tuple[float, ...]) -> ChosenThr
 
 
 def _baseline(measures: Measures, held_out: _Split, settings: SearchSettings) -> tuple[str, Array]:
-    most = min(3, held_out.measures.traces.n_rounds)
-    names = [settings.baseline] if settings.baseline else [f"fixed-{k}" for k in range(most, 0, -1)]
-    for name in names:
-        candidate = named_policies(measures, [name])[0]
-        if candidate.policy is None:
-            raise UsageError(
-                f"baseline {name!r} is no policy a rule can be compared with; use fixed-K"
-            )
-        stops = np.minimum(held_out.measures.wanted_rounds(candidate.policy), held_out.last)
-        if candidate.max_rounds is not None:
-            stops = np.minimum(stops, candidate.max_rounds)
-        stops = stops.astype(np.int16)[None, :]
-        if held_out.known(RuleStops.of_array(stops))[0]:
-            return name, held_out.at(held_out.scored.compared, stops)[:, 0]
-    raise UsageError(
-        f"baseline {name!r} goes past the cut of questions of which nothing shows what lies there; compare "
-        "with an earlier stop: --baseline fixed-1"
-    )
+    name = settings.baseline or f"fixed-{min(3, held_out.measures.traces.n_rounds)}"
+    (candidate,) = named_policies(measures, [name])
+    if candidate.policy is None:
+        raise UsageError(f"baseline {name!r} is no policy a rule can be compared with; use fixed-K")
+    stops = np.minimum(held_out.measures.wanted_rounds(candidate.policy), held_out.last)
+    if candidate.max_rounds is not None:
+        stops = np.minimum(stops, candidate.max_rounds)
+    return name, held_out.at(held_out.scored.compared, stops[None, :].astype(np.int16))[:, 0]
 
 
 def _corrected(
@@ -705,7 +665,6 @@ def _sums(held_out: _Split, stops: RuleStops, baseline: Array) -> Sums:
 def _notes(
     held_out: _Split,
     chosen: Sequence[ChosenThreshold],
-    unknown: int,
     settings: SearchSettings,
     rules: Sequence[SearchedRule],
 ) -> list[str]:
@@ -739,11 +698,6 @@ def _notes(
     if outside:
         which = "1 rule costs" if outside == 1 else f"{outside} rules cost"
         notes.append(f"{which} more than the cap on tune; listed last")
-    if unknown:
-        notes.append(
-            f"left out {counted(unknown, 'rule')} that go past the cut of questions which nothing "
-            "stands for, so of whose figures only ranges are known; replay --stop-when gives these"
-        )
     short = int((held_out.last < held_out.measures.traces.n_rounds).sum())
     if short:
         notes.append(

@@ -15,6 +15,7 @@ from suffice.measures.measures import Measures, Traces
 from suffice.options import settings_of
 from suffice.policies.defaults import MARGIN
 from suffice.replay.diagnose.reliability import CalibratorStudy, calibrator_study, wilson
+from suffice.replay.diagnose.signal_checks import Rows, separations
 from suffice.replay.diagnose.signal_diagnostics import (
     NAME_WIDTH,
     POLICY,
@@ -30,10 +31,9 @@ from suffice.replay.settings import ComparisonSettings, DiagnosisSettings
 from suffice.results.as_json import as_json
 from suffice.results.table import Cell, Column, Described, Table, Value, estimate_column, table_of
 from suffice.results.tabular import Tabular
-from suffice.signals.abstained import ABSTAINED
 from suffice.signals.columns.arrays import NONE, Texts
 from suffice.signals.signal_table import declared
-from suffice.stats.auroc import ResampledAuroc, auroc, auroc_use
+from suffice.stats.auroc import auroc_use
 from suffice.stats.intervals import (
     Estimate,
     from_draws,
@@ -43,7 +43,7 @@ from suffice.stats.intervals import (
     undefined,
 )
 from suffice.stats.risk_coverage import ResampledAurc, risk_coverage
-from suffice.stats.units import unit_means, unit_weights
+from suffice.stats.units import numbered_units, unit_means
 from suffice.trace.rounds.trace_set import TraceSet
 
 OWN_CONFIDENCE = "policy"
@@ -71,12 +71,8 @@ def selective_prediction(
         asked = settings
         if settings.threshold is None and settings.confidence is None and own is not None:
             asked = replace(settings, threshold=own)  # it stops at this confidence
-        specs = () if policy.policy is None else policy.policy.specs
-        # an abstention is what the policy itself takes for one
-        spec = next((spec for spec in specs if spec.name == ABSTAINED.name), ABSTAINED)
-        abstained = measures.signals([spec]).signal(spec.name)
         rows, columns = np.flatnonzero(scored.labelled), policy.answers[scored.labelled] - 1
-        at_stop = {"em": scored.em, "f1": scored.f1, "abstained": abstained == 1.0}
+        at_stop = {"em": scored.em, "f1": scored.f1}
         of_policy = selective(
             confidence[rows],
             {name: values[rows, columns] for name, values in at_stop.items()},
@@ -108,7 +104,7 @@ def selective(
     sign: float = 1.0,
     units: NDArray[np.intp] | None = None,
 ) -> dict[str, Any]:
-    """What a confidence (n_questions,) is worth whose answers score ``em`` and ``f1`` or ``abstained``."""
+    """What a confidence (n_questions,) is worth whose answers score ``em`` and ``f1``."""
     units = np.arange(len(confidence)) if units is None else units
     known = ~np.isnan(confidence)
     ordered = np.where(known, sign * confidence, -np.inf)
@@ -118,20 +114,27 @@ def selective(
     above = np.zeros(len(known), bool)
     if threshold is not None:
         above = known & (ordered >= sign * threshold)
-    wrong, abstained = 1.0 - at_stop["em"], at_stop["abstained"]
+    wrong = 1.0 - at_stop["em"]
+    number = numbered_units(units)
+    rows = Rows(
+        values=confidence[known], right=wrong[known] == 0.0, questions=number[known], sign=sign
+    )
+    ((separation, _),) = separations(
+        [rows], int(number.max()) + 1, resamples=settings.resamples, seed=settings.seed
+    )
     area = ResampledAurc(ordered, wrong)
     drawn = resampled_counts(
-        len(known), resamples=settings.signals.resamples, seed=settings.signals.seed, units=units
+        len(known), resamples=settings.resamples, seed=settings.seed, units=units
     )
     area_draws = np.concatenate([area(counts) for counts in drawn], axis=1)
 
     def group(chosen: NDArray[np.bool_]) -> dict[str, Any]:
-        return _group(chosen, at_stop, units, settings)
+        return _group(chosen, at_stop, units)
 
     return {
         "answers": group(np.ones(len(known), bool)),
         "undefined": int((~known).sum()),
-        "auroc": _auroc(sign * confidence[known], wrong[known] == 0.0, known, units, settings),
+        "auroc": separation["auroc"],
         "aurc": from_draws(area.plain[0], area_draws[0]),
         "excess_aurc": from_draws(area.plain[1], area_draws[1]),
         "curve": risk_coverage(confidence, {"em": wrong, "f1": 1.0 - at_stop["f1"]}, sign=sign),
@@ -139,65 +142,27 @@ def selective(
         "threshold_is_median": settings.threshold is None,
         "above": group(above),
         "below": group(~above),
-        "abstentions": {
-            "count": int(abstained.sum()),
-            "share": float(abstained.mean()),
-            "others": group(~abstained),
-        },
     }
 
 
-def _auroc(
-    values: Array,
-    right: NDArray[np.bool_],
-    known: NDArray[np.bool_],
-    units: NDArray[np.intp],
-    settings: DiagnosisSettings,
-) -> Estimate:
-    if len(values) == 0:
-        return undefined("no answer has a defined confidence")
-    if right.all() or not right.any():
-        return undefined(
-            f"no {'wrong' if right.all() else 'right'} answer has a defined confidence"
-        )
-    resampled = ResampledAuroc(values, right, np.flatnonzero(known), len(known))
-    drawn = resampled_counts(
-        len(known), resamples=settings.signals.resamples, seed=settings.signals.seed, units=units
-    )
-    draws = [resampled(np.ascontiguousarray(counts.T)) for counts in drawn]
-    return from_draws(auroc(values, right), np.concatenate(draws))
-
-
 def _group(
-    chosen: NDArray[np.bool_],
-    at_stop: Mapping[str, NDArray[Any]],
-    units: NDArray[np.intp],
-    settings: DiagnosisSettings,
+    chosen: NDArray[np.bool_], at_stop: Mapping[str, NDArray[Any]], units: NDArray[np.intp]
 ) -> dict[str, Any]:
-    """Mean scores of some of the answers: EM with its Wilson interval, F1 with a resampled one."""
+    """Mean scores of some of the answers, EM with its Wilson interval."""
     count = int(chosen.sum())
     if count == 0:
-        nothing = undefined("no such answer")
-        return {"questions": 0, "em": nothing, "f1": nothing}
+        return {"questions": 0, "em": undefined("no such answer"), "f1": None}
     em, independent = at_stop["em"][chosen], len(np.unique(units[chosen]))
     low, high = wilson(float(em.sum()) * independent / count, independent)
-    columns = np.stack([chosen, chosen * at_stop["f1"]], axis=1).astype(np.float64)
-    columns = unit_means(columns, units) * unit_means(1.0 / unit_weights(units), units)[:, None]
-    means = resampled_means(
-        columns, resamples=settings.signals.resamples, seed=settings.signals.seed
-    )
-    draws = np.where(
-        means[:, 0] > 0, means[:, 1] / np.where(means[:, 0] > 0, means[:, 0], 1), np.nan
-    )
     return {
         "questions": count,
         "em": Estimate(estimate=float(em.mean()), low=low, high=high),
-        "f1": from_draws(float(at_stop["f1"][chosen].mean()), draws),
+        "f1": float(at_stop["f1"][chosen].mean()),
     }
 
 
 def selective_tables(results: Sequence[Mapping[str, Any]]) -> Iterator[Table]:
-    """What confidences are worth, the answers above and below the threshold, abstentions."""
+    """What confidences are worth, and the answers above and below the threshold."""
     if not results:
         return
     first = results[0]
@@ -227,25 +192,15 @@ def selective_tables(results: Sequence[Mapping[str, Any]]) -> Iterator[Table]:
     for name in ("above", "below"):
         groups += [
             (f"{name}.questions", Column(name=f"{name}_n", kind="count", head=f"n {name}")),
-            *_scores(name, name, "EM [95%]", "F1"),
+            (
+                f"{name}.em",
+                Column(name=f"{name}_em", kind="percent", interval=True, head="EM [95%]"),
+            ),
+            (f"{name}.f1", Column(name=f"{name}_f1", kind="percent", head="F1")),
         ]
     threshold = Column(name="threshold", kind="significant", digits=3)
     described: list[Described] = [("policy", POLICY), ("threshold", threshold), *groups]
     yield table_of("above and below", results, described)
-    abstaining = [result for result in results if result["abstentions"]["count"]]
-    if abstaining:
-        share = Column(name="share", kind="percent", head="abstain, %")
-        of_all = _scores("answers", "all", "EM of all", "F1 of all")
-        without = _scores("abstentions.others", "without", "EM without", "F1 without")
-        described = [("policy", POLICY), ("abstentions.share", share), *of_all, *without]
-        yield table_of("abstentions", abstaining, described)
-
-
-def _scores(of: str, name: str, em: str, f1: str) -> tuple[Described, Described]:
-    return (
-        (f"{of}.em", Column(name=f"{name}_em", kind="percent", interval=True, head=em)),
-        (f"{of}.f1.estimate", Column(name=f"{name}_f1", kind="percent", head=f1)),
-    )
 
 
 FEW_QUESTIONS = 10
@@ -385,11 +340,11 @@ def diagnosis(
     """
     settings = settings_of(DiagnosisSettings, settings, **stated)
     measures = Measures.of(traces).by("f1")  # what a signal is worth is known by gold answers alone
-    signals = diagnose(measures, settings.signals)
+    signals = diagnose(measures, settings)
     policies = settings.policies
     if not policies and not settings.rules:
         policies = fixed_names(measures.traces.n_rounds)
-    wanted = settings.signals.eval_split
+    wanted = settings.eval_split
     comparison = compare(
         measures,
         ComparisonSettings(
@@ -397,8 +352,8 @@ def diagnosis(
             rules=settings.rules,
             split=wanted if wanted in measures.traces.splits else None,
             f1_kind=settings.f1_kind,
-            resamples=settings.signals.resamples,
-            seed=settings.signals.seed,
+            resamples=settings.resamples,
+            seed=settings.seed,
         ),
     )
     result = comparison.result
@@ -414,15 +369,14 @@ def diagnosis(
             for policy in comparison.result.policies
             if policy.name not in confident and policy.name != comparison.result.baseline
         ]
-    asked_for = settings.signals
     calibrators: CalibratorStudy | None = None
     no_calibrators: str | None = f"{MARGIN} is not among the signals asked for"
-    if asked_for.signals is None or MARGIN in asked_for.signals:
+    if settings.signals is None or MARGIN in settings.signals:
         study = partial(
             calibrator_study,
             measures,
-            tune_split=asked_for.tune_split,
-            eval_split=asked_for.eval_split,
+            tune_split=settings.tune_split,
+            eval_split=settings.eval_split,
         )
         calibrators, no_calibrators = attempt(study)
     return Diagnosis(

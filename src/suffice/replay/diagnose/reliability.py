@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise, permutations
+from itertools import pairwise
 from typing import Any, get_args
 
 import numpy as np
@@ -15,22 +15,12 @@ from suffice.contracts import CalibratedPolicy
 from suffice.errors import UsageError
 from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes
-from suffice.policies.defaults import (
-    EVAL_SPLIT,
-    FIT_SPLIT,
-    FLOORS,
-    MARGIN,
-    TEMPLATE,
-    CalibratorKind,
-)
-from suffice.policies.fitting import FitData, fit_data, fitted_rule, out_of_fold
-from suffice.policies.rules.policy import rule_needs
-from suffice.policies.thresholds import cheapest_within_one_error, fill, open_rule
+from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT, MARGIN, CalibratorKind
+from suffice.policies.fitting import FitData, fit_calibrator, fit_data, out_of_fold
 from suffice.results.as_json import as_json
 from suffice.results.table import Cell, Column, Described, Table, Value, table_of
 from suffice.results.tabular import Tabular
-from suffice.signals.known_signals import own_among
-from suffice.signals.signal_table import SignalTable, first_stops
+from suffice.signals.signal_table import SignalTable
 from suffice.stats.intervals import Interval, percentile_interval, resampled_means
 from suffice.stats.quality import (
     equal_size_edges,
@@ -132,87 +122,54 @@ KINDS: tuple[CalibratorKind, ...] = get_args(CalibratorKind)
 class CalibratorStudy(Tabular):
     """Kinds side by side, in the order asked for, each as JSON has it; questions are the labelled ones."""
 
-    signal: str
-    rule: str
     source: str
     tune_split: str
     eval_split: str
     tune_questions: int
     eval_questions: int
     results: tuple[Mapping[str, Any], ...]
-    notes: tuple[str, ...] = ()
 
-    def tables(self) -> tuple[Table, ...]:
-        """The kinds by their probabilities, and by their rules, with the notes."""
+    def tables(self) -> tuple[Table]:
+        """The kinds by their probabilities."""
         first = self.results[0]
 
-        def against(*of: str) -> Callable[[Mapping[str, Any]], Value]:
-            return lambda score: (
-                Cell(None, "(the first)") if score is first else score[of[0]][of[1]]
-            )
+        def against_first(score: Mapping[str, Any]) -> Value:
+            return Cell(None, "(the first)") if score is first else score["eval"]["delta_brier"]
 
         def number(name: str, digits: int, head: str | None = None, **more: bool) -> Column:
             return Column(name=name, kind="number", digits=digits, head=head, **more)
 
         head = f"against {first['kind']}"
-        kind: Described = ("kind", Column(name="calibrator"))
-        probabilities = table_of(
-            "calibrators",
-            self.results,
+        described: list[Described] = [
+            ("kind", Column(name="calibrator")),
+            ("tune_out_of_fold.brier.estimate", number("tune", 4)),
+            ("eval.brier", number("eval", 4, "eval [95%]", interval=True)),
+            (against_first, number("delta", 4, head, interval=True, signed=True)),
             (
-                kind,
-                ("tune_out_of_fold.brier.estimate", number("tune", 4)),
-                ("eval.brier", number("eval", 4, "eval [95%]", interval=True)),
-                (
-                    against("eval", "delta_brier"),
-                    number("delta", 4, head, interval=True, signed=True),
-                ),
-                (
-                    "tune_out_of_fold.log_loss",
-                    number("tune_log_loss", 3, "log loss tune", in_text=False),
-                ),
-                ("eval.log_loss", number("log_loss", 3, "log loss")),
-                ("tune_out_of_fold.ece", number("tune_ece", 3, "ECE tune", in_text=False)),
-                ("eval.ece", number("ece", 3, "ECE")),
-                (
-                    "eval.rows",
-                    Column(name="rows", kind="count", head="rounds scored", in_text=False),
-                ),
+                "tune_out_of_fold.log_loss",
+                number("tune_log_loss", 3, "log loss tune", in_text=False),
             ),
-            title=f"Brier score of calibrators of {self.signal}, fitted on {self.tune_split} (out of fold "
+            ("eval.log_loss", number("log_loss", 3, "log loss")),
+            ("tune_out_of_fold.ece", number("tune_ece", 3, "ECE tune", in_text=False)),
+            ("eval.ece", number("ece", 3, "ECE")),
+            ("eval.rows", Column(name="rows", kind="count", head="rounds scored", in_text=False)),
+        ]
+        title = (
+            f"Brier score of calibrators of {MARGIN}, fitted on {self.tune_split} (out of fold "
             f"there, {self.tune_questions} questions), and on {self.eval_split} ({self.eval_questions}); "
-            "log loss and ECE on eval; lower is better.",
+            "log loss and ECE on eval; lower is better."
         )
-        rules = table_of(
-            "rules of calibrators",
-            self.results,
-            (
-                kind,
-                ("rule.floor", Column(name="floor", kind="significant")),
-                ("rule.f1", Column(name="f1", kind="percent", interval=True, head="F1 [95%]")),
-                (
-                    against("rule", "delta_f1"),
-                    Column(name="delta_f1", kind="points", interval=True, head=head),
-                ),
-                ("rule.em", Column(name="em", kind="percent", head="EM")),
-                ("rule.mean_rounds", number("rule.mean_rounds", 2, "rounds")),
-            ),
-            title=f"The rule that reads them, F1 and EM in percent on eval: {self.rule}",
-            notes=[f"Note: {note}." for note in self.notes],
-        )
-        return probabilities, rules
+        return (table_of("calibrators", self.results, described, title),)
 
     def to_json(self) -> dict[str, Any]:
-        """Strict JSON: both scores of every kind, and the notes."""
+        """Strict JSON: the scores of every kind."""
         return {
             "traces": self.source,
             "version": VERSION,
-            "signal": self.signal,
-            "rule": self.rule,
+            "signal": MARGIN,
             "tune": {"split": self.tune_split, "labelled": self.tune_questions},
             "eval": {"split": self.eval_split, "labelled": self.eval_questions},
             "kinds": as_json(self.results),
-            "notes": list(self.notes),
         }
 
 
@@ -223,66 +180,34 @@ def calibrator_study(
     tune_split: str = FIT_SPLIT,
     eval_split: str = EVAL_SPLIT,
 ) -> CalibratorStudy:
-    """Fit every kind on tune, score its probabilities, then the rule that reads them."""
-    signal, rule = MARGIN, TEMPLATE
-    if tune_split == eval_split:
-        raise UsageError(f"fitting and scoring need two splits, found {tune_split!r} for both")
-    needs = rule_needs(fill(rule, 0.0))
+    """Fit every kind on tune and score its probabilities of the margin there, out of fold, and on eval."""
     measures = Measures.of(traces)
-    tune = fit_data(measures, needs.signals, split=tune_split)
-    held_out = fit_data(measures, needs.signals, split=eval_split)
-    own = own_among(needs.signals, measures.traces.signal_names)
-    predicted, stops, rules = [], [], []
-    for kind in kinds:
-        swept = open_rule(rule, tune, calibrator=kind)
-        floor = swept.chosen(FLOORS, cheapest_within_one_error).threshold
-        policy = fitted_rule(fill(rule, floor), tune, own_signals=own, calibrator=kind)
-        on_eval = policy.calibrators[signal].predict_rounds(held_out.table.signal(signal))
-        predicted.append((out_of_fold(tune, signal, kind=kind), on_eval))
-        ends = held_out.table.exists.sum(axis=1)
-        stops.append(np.minimum(first_stops(policy, held_out.table), ends).astype(np.int64))
-        rules.append({"text": policy.rule, "floor": floor})
-    scored = [
-        _probability_scores(values, data, signal)
-        for values, data in zip(zip(*predicted, strict=True), (tune, held_out), strict=True)
+    parts = [fit_data(measures, (MARGIN,), split=split) for split in (tune_split, eval_split)]
+    tune, held_out = parts
+    margins = held_out.table.signal(MARGIN)
+    predicted = [
+        [out_of_fold(tune, MARGIN, kind=kind) for kind in kinds],
+        [fit_calibrator(tune, MARGIN, kind=kind).predict_rounds(margins) for kind in kinds],
     ]
-    labelled, rows = held_out.outcomes.labelled, np.arange(len(held_out.units))
-    f1, em = (
-        np.stack([values[rows, stopped - 1][labelled] for stopped in stops], axis=1)
-        for values in (held_out.outcomes.f1, held_out.outcomes.em)
-    )
-    columns = unit_means(f1, held_out.units[labelled])
-    against = _against_first(columns.mean(axis=0), resampled_means(columns))
+    scored = [
+        _probability_scores(values, data) for values, data in zip(predicted, parts, strict=True)
+    ]
     results = tuple(
-        {
-            "kind": kind,
-            "tune_out_of_fold": scored[0][number],
-            "eval": scored[1][number],
-            "rule": {
-                **rules[number],
-                "f1": against[number][0],
-                "delta_f1": against[number][1],
-                "em": float(em[:, number].mean()),
-                "mean_rounds": float(stops[number][labelled].mean()),
-            },
-        }
-        for number, kind in enumerate(kinds)
+        {"kind": kind, "tune_out_of_fold": on_tune, "eval": on_eval}
+        for kind, on_tune, on_eval in zip(kinds, *scored, strict=True)
     )
     return CalibratorStudy(
-        signal=signal,
-        rule=rule,
         source=measures.traces.origin.source,
         tune_split=tune_split,
         eval_split=eval_split,
         tune_questions=int(tune.outcomes.labelled.sum()),
         eval_questions=int(held_out.outcomes.labelled.sum()),
         results=results,
-        notes=_notes(results),
     )
 
 
 def _probability_scores(
-    predictions: Sequence[NDArray[np.float64]], data: FitData, signal: str
+    predictions: Sequence[NDArray[np.float64]], data: FitData
 ) -> list[dict[str, Any]]:
     """Each kind's probabilities (n_questions, n_rounds) against exact match, on common rows."""
     em = data.outcomes.em
@@ -290,7 +215,7 @@ def _probability_scores(
     if not usable.any():
         raise UsageError(
             f"no labelled round of split {data.provenance['split']!r} in "
-            f"{data.provenance['source']} has a calibrated {signal}"
+            f"{data.provenance['source']} has a calibrated {MARGIN}"
         )
     errors = [
         np.where(usable, squared_errors(predicted, em), 0.0).sum(axis=1)
@@ -324,32 +249,3 @@ def _against_first(
         )
         for number, value in enumerate(values)
     ]
-
-
-def _notes(results: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    notes = []
-    crossed = []
-    for better, worse in permutations(results, 2):
-        (brier, f1), (other_brier, other_f1) = (
-            (one["eval"]["brier"], one["rule"]["f1"]) for one in (better, worse)
-        )
-        if brier.estimate < other_brier.estimate and f1.estimate < other_f1.estimate:
-            overlap = f1.low <= other_f1.high and other_f1.low <= f1.high
-            said = (
-                f"better probabilities do not make the better rule here: on eval {better['kind']} has the "
-                f"lower Brier score ({brier.estimate:.4f} against {other_brier.estimate:.4f} for "
-                f"{worse['kind']}), and its rule the lower F1 ({f1.estimate:.3f} against "
-                f"{other_f1.estimate:.3f}, at {better['rule']['mean_rounds']:.2f} and "
-                f"{worse['rule']['mean_rounds']:.2f} rounds"
-                f"{', which may be chance: the intervals overlap' if overlap else ''})"
-            )
-            crossed.append((other_f1.estimate - f1.estimate, said))
-    if crossed:
-        notes.append(max(crossed, key=lambda one: one[0])[1])
-    deltas = [score["eval"]["delta_brier"] for score in results[1:]]
-    if deltas and all(delta.low <= 0.0 <= delta.high for delta in deltas):
-        notes.append(
-            f"no kind's Brier score on eval differs from that of {results[0]['kind']} by more than the "
-            "questions drawn could explain (95% intervals hold 0)"
-        )
-    return tuple(notes)

@@ -26,7 +26,7 @@ from suffice.replay.diagnose.signal_diagnostics import diagnose
 from suffice.replay.run.compare import Comparison
 from suffice.replay.run.named_policies import CLOSED_BOOK
 from suffice.replay.run.results import PolicyResult, ReplayResult
-from suffice.replay.settings import DiagnosisSettings, DiagnosticsSettings, SearchSettings
+from suffice.replay.settings import DiagnosisSettings, SearchSettings
 from suffice.results.as_json import as_json
 from suffice.signals.columns.arrays import Texts
 from suffice.signals.signal_table import SignalTable, decide, given_signals
@@ -79,7 +79,7 @@ def _guarantee(name: str, facts: Facts, replayed: str) -> dict[str, Any]:
         "source": source,
         "split": _text(facts.fitted_on.get("split")),
         "cost_label": label,
-        "allowed": allowed_in_words(stated, label),
+        "allowed": allowed_in_words(stated),
         "elsewhere": source is not None and source != replayed,
         "more": {str(key): str(value) for key, value in terms.items() if key not in _KNOWN},
     }
@@ -143,15 +143,6 @@ class ReportParts:
         documents = {name: as_json(self[name]) for name in _PARTS if name != "costs"}
         if isinstance(searched := self["search"], SearchResult):
             documents["search"] = searched.to_json(naive=self.naive)
-        documents["guarantees"] = [
-            # what only some promises have is left out of others
-            {
-                name: value
-                for name, value in terms.items()
-                if value or name not in ("bounds", "min_rounds")
-            }
-            for terms in self["guarantees"]
-        ]
         return {**documents, "left_out": dict(self.left_out)}
 
 
@@ -192,9 +183,7 @@ def report_parts(
     def selective() -> tuple[dict[str, Any], ...]:
         if not result.labelled:
             raise UsageError("no question has gold answers")
-        asked = DiagnosisSettings(
-            confidence=settings.confidence, signals=DiagnosticsSettings(**drawn)
-        )
+        asked = DiagnosisSettings(confidence=settings.confidence, **drawn)
         if not (found := selective_prediction(compared, result, asked)):
             raise UsageError(
                 "no policy replayed here has a confidence of its own (--confidence SIGNAL names one)"
@@ -205,7 +194,7 @@ def report_parts(
         "guarantees": promises,
         "calibrators": lambda: calibrator_study(measures, eval_split=split),
         "search": searched,
-        "diagnostics": lambda: diagnose(measures, DiagnosticsSettings(eval_split=split, **drawn)),
+        "diagnostics": lambda: diagnose(measures, DiagnosisSettings(eval_split=split, **drawn)),
         "types": types,
         "selective": selective,
         "costs": lambda: tuple(
@@ -319,7 +308,7 @@ _UNKNOWN = -1.0
 
 
 def _kinds(record: TraceSet, result: ReplayResult, scored: Outcomes) -> NDArray[np.int64]:
-    """Equal where questions are of one type and went alike, by these in words, (n_questions,)."""
+    """Equal where questions are of one type and went alike, (n_questions,)."""
     adaptive = (policy for policy in result.policies if policy.adaptive)
     deciding = next(adaptive, None)
     rows = np.arange(record.n_questions)
@@ -327,13 +316,7 @@ def _kinds(record: TraceSet, result: ReplayResult, scored: Outcomes) -> NDArray[
     types = Texts.of(record.first_rounds("question_type"))
     went = np.column_stack([types.codes, *(scored.em[rows, at - 1] for at in ends)])
     went[np.isnan(went)] = _UNKNOWN
-    kinds, of_question = np.unique(went, axis=0, return_inverse=True)
-    names = [*types.distinct.to_pylist(), None]
-    told = [
-        str((names[int(code)], *("" if one == _UNKNOWN else str(one) for one in outcome)))
-        for code, *outcome in kinds.tolist()
-    ]
-    return np.argsort(np.argsort(told))[of_question.reshape(-1)]
+    return np.unique(went, axis=0, return_inverse=True)[1].reshape(-1)
 
 
 def _in_turn(kinds: NDArray[np.int64], seed: int) -> NDArray[np.int64]:

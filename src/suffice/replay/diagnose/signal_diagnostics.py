@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -17,8 +17,8 @@ from suffice.measures.measures import Measures
 from suffice.policies.defaults import MARGIN
 from suffice.policies.fitting import fit_calibrator, fit_data, out_of_fold
 from suffice.replay.diagnose.signal_checks import Array, Rows, separations, signal_flags
-from suffice.replay.settings import DiagnosticsSettings
-from suffice.results.as_json import as_json
+from suffice.replay.settings import DiagnosisSettings
+from suffice.results.as_json import fields_as_json
 from suffice.results.formats import UNKNOWN, count, counted
 from suffice.results.markup import visible
 from suffice.results.table import (
@@ -35,13 +35,12 @@ from suffice.results.tabular import Tabular
 from suffice.signals.columns.arrays import Texts
 from suffice.signals.known_signals import SIGNALS, resolve
 from suffice.signals.signal_table import given_signals, lack
-from suffice.stats.auroc import USES, Use, auroc_use, average_ranks
-from suffice.stats.intervals import Estimate, difference, from_sums
+from suffice.stats.auroc import USES, Use, auroc_use
+from suffice.stats.intervals import Estimate, difference
 from suffice.stats.units import numbered_units
 from suffice.trace.rounds.trace_set import TraceSet
 
 ALL_QUESTIONS = "all"
-STABLE = "answer_stable"
 _MOST_NAMED = 5
 _MOST_VALUES = 12  # a signal with more has no mode worth the name
 Mask = NDArray[np.bool_]
@@ -51,20 +50,14 @@ Mask = NDArray[np.bool_]
 class Diagnostics(Tabular):
     """Signals of a trace set side by side on its parts, tune and eval or all questions, as JSON has them."""
 
-    source: str
+    source: str = field(metadata={"json": "traces"})
     model: str | None
     parts: Mapping[str, Mapping[str, Any]]
     signals: tuple[Mapping[str, Any], ...]
     skipped: Mapping[str, str]
-    resamples: int
+    resamples: int = field(metadata={"json": "bootstrap"})
     seed: int
     notes: tuple[str, ...]
-
-    @property
-    def draws(self) -> str:
-        """What the draws behind the intervals are called."""
-        by_sums = from_sums(sum(part["questions"] for part in self.parts.values()))
-        return "draws by sums" if by_sums else "resamples of the questions"
 
     @property
     def last(self) -> str:
@@ -115,24 +108,12 @@ class Diagnostics(Tabular):
 
     def to_json(self) -> dict[str, Any]:
         """Strict JSON, null where undefined."""
-        return {
-            "traces": self.source,
-            "model": self.model,
-            "version": VERSION,
-            "bootstrap": self.resamples,
-            "seed": self.seed,
-            "parts": as_json(self.parts),
-            "signals": as_json(self.signals),
-            "skipped": dict(self.skipped),
-            "notes": list(self.notes),
-        }
+        return {**fields_as_json(self), "version": VERSION}
 
 
-def diagnose(
-    traces: TraceSet | Measures, settings: DiagnosticsSettings | None = None
-) -> Diagnostics:
+def diagnose(traces: TraceSet | Measures, settings: DiagnosisSettings | None = None) -> Diagnostics:
     """Look at every signal on both splits, or on all questions where the trace lacks one of them."""
-    settings = DiagnosticsSettings() if settings is None else settings
+    settings = DiagnosisSettings() if settings is None else settings
     measures = Measures.of(traces)
     record = measures.traces
     if record.n_questions == 0:
@@ -157,10 +138,9 @@ def diagnose(
         notes = (
             f"no question lies in split {' or '.join(absent)}: all questions are taken together",
         )
-    by_sums = from_sums(sum(int(rows.sum()) for rows in chosen.values()))
     seeds = range(settings.seed + len(chosen) - 1, settings.seed - 1, -1)
     measured = {
-        part: _apart(measures, names, rows, settings, seed=seed, by_sums=by_sums)
+        part: _apart(measures, names, rows, settings, seed)
         for (part, rows), seed in zip(chosen.items(), seeds, strict=True)
     }
     flags = signal_flags(measures, names, tune_split=settings.tune_split)
@@ -173,7 +153,7 @@ def diagnose(
             (early, before), (late, after) = (of_part[name] for of_part in measured.values())
             drift = [
                 difference((late[of], after[row]), (early[of], before[row]))
-                for of, row in (("d_signed", 0), ("auroc", 2))
+                for row, of in enumerate(("d_signed", "auroc"))
             ]
         signals.append(
             {
@@ -215,27 +195,15 @@ def _parts(
             "questions": int(rows.sum()),
             "labelled": int(np.isfinite(em[rows]).any(axis=1).sum()),
             "rounds": int(exists.sum()),
-            "correlations": correlations(
-                {name: table.signal(name)[rows][exists] for name in names}
-            ),
             "margins": None
             if calibrated is None
             else margin_means(table.signal(MARGIN)[rows], calibrated[rows], em[rows], why),
-            "wrong_and_stable": wrong_and_stable(table.signal(STABLE)[rows], em[rows])
-            if STABLE in names
-            else None,
         }
     return parts
 
 
 def _apart(
-    measures: Measures,
-    names: tuple[str, ...],
-    rows: Mask,
-    settings: DiagnosticsSettings,
-    *,
-    seed: int,
-    by_sums: bool,
+    measures: Measures, names: tuple[str, ...], rows: Mask, settings: DiagnosisSettings, seed: int
 ) -> dict[str, tuple[dict[str, Any], Array]]:
     """Every signal on the questions ``rows`` (n_questions,), with the draws of its pooled figures."""
     table, types = measures.signals(names), Texts.of(measures.traces.first_rounds("question_type"))
@@ -268,7 +236,6 @@ def _apart(
             int(number[labelled].max(initial=-1)) + 1,
             resamples=settings.resamples,
             seed=seed,
-            by_sums=by_sums,
         )
         pooled, *apart = (separation for separation, _ in separated)
         defined = exists & ~np.isnan(values)
@@ -303,32 +270,6 @@ def _concentration(distinct: Array, counts: NDArray[np.int64]) -> dict[str, floa
         "mode": float(distinct[top]),
         "mode_share": float(shares[top]),
     }
-
-
-# --- how much two signals say the same ---------------------------------------------------------------
-def correlations(signals: Mapping[str, Array]) -> dict[str, Any]:
-    """Spearman's ``rho`` of every pair over the ``rows`` where both are defined; arrays of one shape."""
-    names = list(signals)
-    flat = [signals[name].ravel() for name in names]
-    defined = [~np.isnan(values) for values in flat]
-    rho: list[list[float | None]] = [[None] * len(names) for _ in names]
-    rows = [[0] * len(names) for _ in names]
-    pairs: dict[bytes, list[tuple[int, int]]] = {}
-    for i in range(len(names)):
-        for j in range(i, len(names)):
-            pairs.setdefault(np.packbits(defined[i] & defined[j]).tobytes(), []).append((i, j))
-    for compared in pairs.values():
-        both = defined[compared[0][0]] & defined[compared[0][1]]
-        count = int(both.sum())
-        ranks = {}
-        for n in {n for pair in compared for n in pair} if count > 1 else ():
-            of = average_ranks(flat[n][both])
-            ranks[n] = of - of.mean()
-        for i, j in compared:
-            rows[i][j] = rows[j][i] = count
-            if ranks and (length := float(np.sqrt((ranks[i] @ ranks[i]) * (ranks[j] @ ranks[j])))):
-                rho[i][j] = rho[j][i] = float(np.clip((ranks[i] @ ranks[j]) / length, -1.0, 1.0))
-    return {"signals": names, "rho": rho, "rows": rows}
 
 
 # --- overconfidence ------------------------------------------------------------------------------
@@ -366,34 +307,6 @@ def margin_means(
     }
 
 
-def wrong_and_stable(stable: Array, em: Array) -> dict[str, Any]:
-    """Answers that are repeated though wrong (paper 0, section 3.4), overall and by round."""
-    usable = np.isfinite(stable) & np.isfinite(em)
-    repeats = usable & (stable == 1.0)
-    wrong = repeats & (em == 0.0)
-    labelled = np.isfinite(em).any(axis=1)
-    first_wrong = repeats.any(axis=1) & wrong[np.arange(len(wrong)), repeats.argmax(axis=1)]
-
-    def shares(number: int | None, rounds: slice) -> dict[str, Any]:
-        answers = int(usable[:, rounds].sum())
-        return {
-            "round": number,
-            "answers": answers,
-            "stable": float(repeats[:, rounds].sum() / answers) if answers else None,
-            "wrong_and_stable": float(wrong[:, rounds].sum() / answers) if answers else None,
-        }
-
-    return {
-        "overall": shares(None, slice(None)),
-        # the first round repeats nothing
-        "rounds": [shares(t + 1, slice(t, t + 1)) for t in range(1, stable.shape[1])],
-        "questions": int(labelled.sum()),
-        "first_wrong": float(first_wrong[labelled].mean()) if labelled.any() else None,
-    }
-
-
-_MOST_IN_DETAIL = 3  # signals whose means by round are shown
-_MOST_ALIKE = 3  # of the signals that say what one says
 NAME_WIDTH = 24
 POLICY = Column(name="policy", most=NAME_WIDTH)
 _SIGNAL = Column(name="signal", most=NAME_WIDTH)
@@ -407,19 +320,11 @@ def signal_tables(diagnostics: Diagnostics) -> Iterator[Table]:
         yield Table(name="signals", title="No signal is defined in these traces.")
         return
     yield _areas(diagnostics)
-    title = "Cohen's d, signed: positive where right answers have the higher values."
-    yield _by_part(diagnostics, "distances", title, "d", "d_signed", drifts=True)
-    title = "Pearson's r of each signal with exact match (0 or 1), all rounds pooled."
-    yield _by_part(diagnostics, "pearson", title, "r", "pearson")
+    yield _distances(diagnostics)
     for part in diagnostics.parts:
         yield _by_round(diagnostics, part)
-    if len(diagnostics.signals) <= _MOST_IN_DETAIL:
-        yield from _in_detail(diagnostics)
     yield from _concentrations(diagnostics)
     yield from _margins(diagnostics)
-    yield from _wrong_and_stable(diagnostics)
-    if len(diagnostics.signals) > 1:
-        yield _correlated(diagnostics)
     yield from _by_type(diagnostics)
     yield from _flags(diagnostics)
 
@@ -474,22 +379,19 @@ def _figures(diagnostics: Diagnostics) -> str:
     )
     drift = f"drift: {names[1]} minus {names[0]}. " if len(names) > 1 else ""
     return (
-        f"{parts}. Brackets: 95% intervals of {diagnostics.resamples} {diagnostics.draws} (seed "
+        f"{parts}. Brackets: 95% intervals of {diagnostics.resamples} resamples of the questions (seed "
         f"{diagnostics.seed}). {drift}{UNKNOWN}: undefined; --json says why."
     )
 
 
-def _by_part(
-    diagnostics: Diagnostics, name: str, title: str, letter: str, of: str, *, drifts: bool = False
-) -> Table:
-    """A signed figure of every signal on every part, all rounds pooled, perhaps with its drift."""
+def _distances(diagnostics: Diagnostics) -> Table:
     described: list[Described] = [("name", _SIGNAL)]
     for part in diagnostics.parts:
-        column = estimate_column(f"{part}: {letter}", f"{letter} {part}", signed=True)
-        described.append((partial(_pooled, part, of), column))
-    if drifts and len(diagnostics.parts) > 1:
-        described.append(("drift_d", _DRIFT))
-    return table_of(name, diagnostics.signals, described, title)
+        column = estimate_column(f"{part}: d", f"d {part}", signed=True)
+        described.append((partial(_pooled, part, "d_signed"), column))
+    described += [("drift_d", _DRIFT)] * (len(diagnostics.parts) > 1)
+    title = "Cohen's d, signed: positive where right answers have the higher values."
+    return table_of("distances", diagnostics.signals, described, title)
 
 
 def _pooled(part: str, of: str, signal: Mapping[str, Any]) -> Value:
@@ -524,46 +426,6 @@ def _margins(diagnostics: Diagnostics) -> Iterator[Table]:
     )
 
 
-def _wrong_and_stable(diagnostics: Diagnostics) -> Iterator[Table]:
-    known = {
-        name: part["wrong_and_stable"]
-        for name, part in diagnostics.parts.items()
-        if part["wrong_and_stable"] is not None
-    }
-    if not known:
-        return
-    rounds = max(len(shares["rounds"]) for shares in known.values())
-    columns = (
-        Column(name="part", head="on"),
-        Column(name="answers", kind="count"),
-        Column(name="stable", kind="percent", head="stable %"),
-        Column(name="wrong_and_stable", kind="percent", head="wrong and\nstable %"),
-        *(
-            Column(name=f"round_{number}", kind="percent", head=f"round {number}")
-            for number in range(2, rounds + 2)
-        ),
-        Column(name="first_wrong", kind="percent", head="first stable\none wrong %"),
-    )
-    rows: list[list[Value]] = [
-        [
-            name,
-            *(shares["overall"][of] for of in ("answers", "stable", "wrong_and_stable")),
-            *(one["wrong_and_stable"] for one in shares["rounds"]),
-            *[None] * (rounds - len(shares["rounds"])),
-            shares["first_wrong"],
-        ]
-        for name, shares in known.items()
-    ]
-    yield Table(
-        name="wrong and stable",
-        title="Answers that repeat the round before and are wrong, in percent of the labelled answers that "
-        "could repeat it, overall and by round; last, in percent of the questions, those whose first stable "
-        "answer is wrong.",
-        columns=columns,
-        rows=rows,
-    )
-
-
 def _by_round(diagnostics: Diagnostics, part: str) -> Table:
     of_signals = [signal["parts"][part]["rounds"] for signal in diagnostics.signals]
     rounds = max(len(of) for of in of_signals)
@@ -577,25 +439,6 @@ def _by_round(diagnostics: Diagnostics, part: str) -> Table:
         rows.append([signal["name"], *values, *[Cell(None, "")] * (rounds - len(values))])
     title = f"AUROC by round on {part}."
     return Table(name=f"rounds on {part}", title=title, columns=columns, rows=rows)
-
-
-def _in_detail(diagnostics: Diagnostics) -> Iterator[Table]:
-    described: list[Described] = [
-        ("round", Column(name="round", kind="count")),
-        ("defined", _defined("defined", "% defined")),
-    ]
-    for kind in ("right", "wrong"):
-        for name, head in ((f"mean_{kind}", kind), (f"sd_{kind}", "(SD)")):
-            described.append((name, Column(name=name, kind="significant", digits=3, head=head)))
-        described.append((kind, Column(name=kind, kind="count", head="n")))
-    described += [
-        ("d_signed", estimate_column("d", "d", signed=True)),
-        ("auroc", estimate_column("auroc", "AUROC")),
-    ]
-    for signal in diagnostics.signals:
-        for part, on in signal["parts"].items():
-            title = f"{signal['name']} by round on {part}, mean (SD)."
-            yield table_of(f"{signal['name']} on {part}", on["rounds"], described, title)
 
 
 def _concentrations(diagnostics: Diagnostics) -> Iterator[Table]:
@@ -616,22 +459,6 @@ def _concentrations(diagnostics: Diagnostics) -> Iterator[Table]:
     title = "Signals of at most 12 values: near 0, one value is given nearly always."
     if rows:
         yield Table(name="concentrations", title=title, columns=columns, rows=rows, names=2)
-
-
-def _correlated(diagnostics: Diagnostics) -> Table:
-    """Of each signal those most like it; the document holds all pairs."""
-    correlations = diagnostics.parts[diagnostics.last]["correlations"]
-    names, rows = correlations["signals"], []
-    for name, row in zip(names, correlations["rho"], strict=True):
-        others = [(rho, other) for other, rho in zip(names, row, strict=True) if other != name]
-        known = [(rho, other) for rho, other in others if rho is not None]
-        closest = sorted(known, key=lambda pair: -abs(pair[0]))[:_MOST_ALIKE]
-        rows.append(
-            [name, ", ".join(f"{other} {100 * rho:z.0f}" for rho, other in closest) or None]
-        )
-    columns = (_SIGNAL, Column(name="alike", head="most alike"))
-    title = f"Spearman's rank correlation in hundredths, on {diagnostics.last}."
-    return Table(name="correlations", title=title, columns=columns, rows=rows)
 
 
 def _by_type(diagnostics: Diagnostics) -> Iterator[Table]:

@@ -17,8 +17,7 @@ from suffice.measures.contents import Exploration, exploration
 from suffice.measures.costs import CostBook, KnownCosts, cost_reads
 from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes
-from suffice.measures.seen import Seen, Weighing, seen_of
-from suffice.policies.policy_file import policy_hash
+from suffice.measures.seen import Seen, Weighing
 from suffice.results.as_json import as_json, fields_as_json
 from suffice.results.formats import amount, percent
 from suffice.results.table import Cell, Column, Table, Value
@@ -171,17 +170,6 @@ def _preference(
     return -values if choice.rule == "lowest" else values, cost_reads(specs)
 
 
-def chosen_by_signal(measures: Measures, text: str) -> AnswerRounds:
-    """Whose answer is returned, whatever policy stops; ``text`` is that of an answer choice."""
-    choice = AnswerChoice.parse(text)
-    if choice.rule == "most-confident":
-        raise UsageError(
-            "rules that are searched or certified are compared by answers that are chosen alike, and "
-            "confidence is each policy's own; choose by a signal: --answer highest:NAME"
-        )
-    return answer_rounds(measures, choice, None)
-
-
 def answer_notes(
     choice: AnswerChoice,
     chooses: Mapping[str, bool],
@@ -293,26 +281,6 @@ class CutRecord:
                 seen, measures.traces.of_questions("question_type"), measures.scores().labelled
             ),
         )
-
-
-def seen_beside(measures: Measures, policies: Iterable[StopPolicy | None]) -> Seen:
-    """How far questions were seen, also where the policy that ran has to say where it stopped."""
-    seen = measures.seen
-    if seen is None:
-        return Seen.whole(measures.traces)
-    if not seen.untold:
-        return seen
-    hashes = np.array([text or "" for text in measures.traces.of_questions("policy_hash")])
-    ends = measures.traces.of_last_rounds("stopped_by")
-    by_policy = np.array([end == "policy" for end in ends], bool)
-    stops = np.zeros_like(seen.last)
-    for policy in policies:
-        if policy is None or not (ran := hashes == policy_hash(policy)).any():
-            continue
-        wanted = seen.stops(measures.wanted_rounds(policy))
-        if (wanted == seen.last)[ran & by_policy].all():
-            stops[ran] = wanted[ran]
-    return seen_of(measures.traces, stops) or seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -432,10 +400,6 @@ class Reader:
         past = (seen.weights(stops) != 1.0) & (True if some is None else some)
         return int((past & (seen.weight > 0)).sum()) if past.any() else None
 
-    def looking_ahead(self, settled: NDArray[np.bool_]) -> Reader:
-        """For stops that depend on later rounds, see :meth:`Seen.looking_ahead`."""
-        return replace(self, seen=self.seen.looking_ahead(settled))
-
 
 def cut_notes(record: CutRecord | None, past: Mapping[str, PastCuts | None]) -> Iterable[str]:
     """What a reader of figures past cuts must know; by what tables call the policies."""
@@ -461,8 +425,7 @@ def cut_notes(record: CutRecord | None, past: Mapping[str, PastCuts | None]) -> 
         yield (
             f"{record.untold:,} questions were logged with a propensity, and where the running policy said "
             f"stop is not recorded of all that ran on (signal '{POLICY_STOP}', 1 there and 0 before): an "
-            "explored one cannot be told from one never stopped, so none is weighted, unless the policy that "
-            "ran is replayed beside (--policy FILE, of the record's policy_hash)"
+            "explored one cannot be told from one never stopped, so none is weighted"
         )
     unseen = ", ".join(
         f"{name} ({one.unseen:,})" for name, one in past.items() if one and one.unseen
@@ -496,9 +459,6 @@ def cut_table(
         Column(name=f"{metric.name}_interval", head="with sampling\nerror, 95%"),
         Column(name="rounds", kind="number", digits=2, head="rounds\nwithin", interval=True),
         Column(name="explored", kind="count", head="explored\npast a cut"),
-        Column(name="weight_share", kind="percent", head="share of\nweight %"),
-        Column(name="largest_weight", kind="number", digits=1, head="largest\nweight"),
-        Column(name="weight_sum", kind="number", digits=1, head="sum of\nweights"),
         Column(name="effective", kind="number", digits=1, head="effective\nnumber"),
     ]
     rows: list[list[Value]] = []
@@ -514,11 +474,11 @@ def cut_table(
                 None if score is None else score.with_error,
                 None if rounds is None else Cell(rounds, rounds.shown(share=False)),
                 Cell(explored, f"{explored:,}, too few") if one.few else explored,
-                *(weighing.share, weighing.largest, weighing.total, weighing.effective),
+                weighing.effective,
             ]
         )
     ranged = [n for n in (2, 3, 4) if any(row[n] is not None for row in rows)]
-    shown = [0, 1, *ranged, *(range(5, 10) if record.explored else [])]
+    shown = [0, 1, *ranged, *((5, 6) if record.explored else ())]
     columns, rows = [columns[n] for n in shown], [[row[n] for n in shown] for row in rows]
     return Table(
         name="cuts",
@@ -529,13 +489,5 @@ def cut_table(
             "Policies left out here stop where every question was seen. Not seen: questions whose stop lies "
             "past a cut that nothing stands for; explored: questions that ran on, which are weighted to "
             "stand for those cut.",
-            *(
-                [
-                    "A sum of weights far from the number of questions is chance in how many were explored, "
-                    "which --weights self-normalised takes out of the figures."
-                ]
-                if record.explored and record.weights == "ht"
-                else []
-            ),
         ),
     )

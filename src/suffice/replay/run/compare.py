@@ -6,14 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from suffice.contracts import CalibratedPolicy, ValuePolicy
+from suffice.contracts import ValuePolicy
 from suffice.errors import UsageError
 from suffice.measures.measures import Measures, Traces
 from suffice.options import settings_of
 from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT
 from suffice.policies.fitting import LABELS, fit_notes
 from suffice.policies.method import FitRun
-from suffice.policies.policy_file import policy_hash
 from suffice.replay.run.named_policies import (
     AskedPolicy,
     NamedPolicy,
@@ -60,17 +59,6 @@ def transfer_notes(
             f"{len(shared)} of the {replayed.n_questions} questions replayed are among those fitted on: "
             f"the figures of {names} are in-sample to that extent"
         )
-    for candidate in fitted:
-        if not isinstance(candidate.policy, CalibratedPolicy):
-            continue
-        for signal, calibrator in candidate.policy.calibrators.items():
-            last, end = len(calibrator.maps), replayed.n_rounds
-            if calibrator.beyond is None and last < end:
-                absent = "undefined" if calibrator.absent is None else f"{calibrator.absent:g}"
-                notes.append(
-                    f"{candidate.label}: calibrated({signal}) was fitted to round {last} and is {absent} in "
-                    f"rounds {last + 1} to {end}"
-                )
     return notes
 
 
@@ -201,14 +189,8 @@ def _with_baseline(
             return known, named
     wanted = ask([named])[0].build()
     for candidate in known:
-        if candidate.name.partition("#")[0] != wanted.name:
-            continue
-        if candidate.policy is None or wanted.policy is None:
-            same = candidate.policy is wanted.policy
-        else:
-            hashes = (policy_hash(one.policy) for one in (candidate, wanted) if one.policy)
-            same = len(set(hashes)) == 1 and candidate.max_rounds == wanted.max_rounds
-        if same:
+        alike = (candidate.hash, candidate.max_rounds) == (wanted.hash, wanted.max_rounds)
+        if alike and candidate.name.partition("#")[0] == wanted.name:
             return known, candidate.name
     with_wanted = numbered([*built, wanted])
     return with_wanted, with_wanted[-1].name

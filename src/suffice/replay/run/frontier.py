@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -82,13 +81,8 @@ class PairedIntervals:
             spent = paid[:, number]
             best = best_mix(fixed_paid, fixed, spent)
             gains, held = own - best.score, own - of_mix(fixed_paid, fixed, spent, best)
-            budgets = np.where(np.isnan(fixed[0]), np.nan, fixed_paid[0])
-            no_less = most_no_less(
-                (fixed_paid[1:], fixed[1:]), own[1:], spent[1:], budgets, float(spent[0])
-            )
             gain = float(gains[0])
             yield AgainstFixed(
-                p_every=(1 + no_less) / len(own),
                 cost=cost,
                 fixed=best.names[0],
                 gain=percentile_interval(gain, gains[1:]),
@@ -135,23 +129,13 @@ class Frontier:
 
     @property
     def best(self) -> tuple[tuple[float, float], ...]:
-        """Corners (cost, score) of the line of :func:`best_mix` over all costs, level to the right."""
-        corners: list[tuple[float, float]] = []
-        for _, cost, score in sorted(self.known, key=lambda at: (at[1], -at[2])):
-            if corners and score <= corners[-1][1]:
-                continue
-            while len(corners) > 1 and _below(corners[-1], corners[-2], (cost, score)):
-                corners.pop()
-            corners.append((cost, score))
-        return tuple(corners)
-
-
-def _below(
-    middle: tuple[float, float], left: tuple[float, float], right: tuple[float, float]
-) -> bool:
-    """Whether a mix of the outer two scores no less than the one between them."""
-    width = right[0] - left[0]
-    return (middle[1] - left[1]) * width <= (right[1] - left[1]) * (middle[0] - left[0])
+        """The line (cost, score) of :func:`best_mix` over all costs, level to the right."""
+        at = np.unique([cost for _, cost, _ in self.known])
+        costs, scores = (
+            np.tile([one[of] for one in self.known], (len(at), 1)).astype(np.float64)
+            for of in (1, 2)
+        )
+        return tuple(zip(at.tolist(), best_mix(costs, scores, at).score.tolist(), strict=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +146,6 @@ class AgainstFixed:
     fixed: str
     gain: Interval
     held: Interval
-    p_every: float = 1.0
 
     @property
     def pays(self) -> bool:
@@ -194,35 +177,11 @@ class BestMix:
 
 def of_mix(costs: Array, scores: Array, at: Array, mix: BestMix) -> Array:
     """The score of the first of ``mix`` where it costs ``at``, or as near as it comes, (n_rows,)."""
-    low, high = int(mix.low[0]), mix.high[:1]
-    return _mixed(costs, scores, at, low, high)[:, 0]
-
-
-def _mixed(costs: Array, scores: Array, at: Array, low: int, high: NDArray[np.int64]) -> Array:
-    """A budget mixed with each of some others, (n_rows, n_high)."""
-    width = costs[:, high] - costs[:, [low]]
-    apart = at[:, None] - costs[:, [low]]
-    share = np.divide(apart, width, out=np.zeros_like(width), where=width != 0)
-    return np.asarray(
-        scores[:, [low]] + np.clip(share, 0.0, 1.0) * (scores[:, high] - scores[:, [low]])
-    )
-
-
-def most_no_less(
-    fixed: tuple[Array, Array], own: Array, at: Array, paid: Array, spent: float
-) -> int:
-    """In how many draws the hardest fixed budget, or mix of two, scores no less than a policy.
-
-    ``fixed`` are the costs and scores of fixed budgets in each draw, (n_draws, n_rounds) each, ``own`` and
-    ``at`` what the policy scores and costs there. Mixed are those that cost ``spent`` by the mean costs
-    ``paid`` (n_rounds,), NaN: not known.
-    """
-    costs, scores = fixed
-    spent = max(spent, float(np.nanmin(paid)))
-    low, high = np.flatnonzero(paid <= spent), np.flatnonzero(paid > spent)
-    mixes = (_mixed(costs, scores, at, a, high) for a in low.tolist())
-    reached = chain([scores[:, low]], mixes)  # the mixes of all would not fit into memory
-    return max(int((own[:, None] <= of).sum(axis=0).max(initial=0)) for of in reached)
+    low, high = int(mix.low[0]), int(mix.high[0])
+    width = costs[:, high] - costs[:, low]
+    share = np.divide(at - costs[:, low], width, out=np.zeros_like(width), where=width != 0)
+    mixed = scores[:, low] + np.clip(share, 0.0, 1.0) * (scores[:, high] - scores[:, low])
+    return np.asarray(mixed)
 
 
 def best_mix(costs: Array, scores: Array, at: Array) -> BestMix:
@@ -271,20 +230,10 @@ def best_mix(costs: Array, scores: Array, at: Array) -> BestMix:
 def interpolate(costs: Array, scores: Array, at: Array) -> Array:
     """The frontier's score at given costs, row by row; clamped outside the frontier."""
     known = ~np.isnan(scores).all(axis=0)
-    costs, scores = costs[:, known], scores[:, known]
-    n_rounds = costs.shape[1]
-    order = np.argsort(costs, axis=1, kind="stable")
-    costs, scores = np.take_along_axis(costs, order, 1), np.take_along_axis(scores, order, 1)
-    if n_rounds == 1:
-        return scores[:, 0].copy()
-    spent = np.clip(at, costs[:, 0], costs[:, -1])
-    right = np.clip((costs <= spent[:, None]).sum(axis=1), 1, n_rounds - 1)
-    rows = np.arange(costs.shape[0])
-    low_cost, high_cost = costs[rows, right - 1], costs[rows, right]
-    low, high = scores[rows, right - 1], scores[rows, right]
-    width = high_cost - low_cost
-    share = np.where(width > 0, (spent - low_cost) / np.where(width > 0, width, 1.0), 1.0)
-    return np.asarray(low + share * (high - low))
+    order = np.argsort(costs[:, known], axis=1, kind="stable")
+    costs, scores = (np.take_along_axis(of[:, known], order, 1) for of in (costs, scores))
+    spent = np.maximum(at, costs[:, 0])  # of budgets that cost the least alike the longest
+    return np.array([np.interp(*row) for row in zip(spent, costs, scores, strict=True)])
 
 
 def pareto_front(costs: Array, scores: Array) -> NDArray[np.bool_]:

@@ -1,4 +1,4 @@
-"""Several records side by side: means that count each the same, and signals by right and wrong answers."""
+"""Several records side by side: means that count each the same."""
 
 from __future__ import annotations
 
@@ -6,114 +6,24 @@ import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from suffice.errors import UsageError
-from suffice.policies.defaults import MARGIN
-from suffice.replay.diagnose.reliability import ReliabilityBucket, buckets
 from suffice.replay.run.compare import Comparison
 from suffice.replay.run.frontier import interpolate
 from suffice.replay.run.named_policies import CLOSED_BOOK
-from suffice.replay.run.results import ReplayResult
 from suffice.results.as_json import as_json, fields_as_json
 from suffice.results.formats import counted
 from suffice.results.table import Cell, Column, Table
 from suffice.results.tabular import Tabular
 from suffice.scoring import Metric
-from suffice.signals.signal_table import given_signals
 from suffice.stats.intervals import Interval, percentile_interval, resampled_means
 from suffice.stats.units import numbered_units, unit_means
 from suffice.trace.rounds.records import Question
 from suffice.trace.rounds.trace_set import is_veiled, keys_of, unit_keys
-
-CONFIDENCE = "verbalized_confidence"
-_EDGES = {MARGIN: (0.0, 0.5, 1.0, 2.0, 3.0, 5.0, 8.0, np.inf), CONFIDENCE: (1, 2, 3, 4, 5, np.inf)}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ByCorrectness:
-    """A signal of all labelled rounds of a cell, apart for right answers and wrong ones."""
-
-    signal: str
-    starts: tuple[float, ...]
-    right: tuple[int, ...]
-    wrong: tuple[int, ...]
-    mean_right: float | None
-    mean_wrong: float | None
-    entropy_nats: float
-    buckets: tuple[ReliabilityBucket, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cells:
-    """Replays of the same policies on several records, their means, the line through the mean fixed budgets
-    (mean rounds, mean score), and the signals of each record that has them.
-    """
-
-    results: tuple[ReplayResult, ...]
-    macro: MacroResult
-    frontier: tuple[tuple[float, float], ...]
-    signals: tuple[tuple[ByCorrectness, ...], ...]
-
-    def to_json(self) -> dict[str, object]:
-        """Strict JSON; the replays stand in documents of their own."""
-        return {name: as_json(getattr(self, name)) for name in ("frontier", "signals")}
-
-
-def cells(comparisons: Sequence[Comparison]) -> Cells:
-    """Put comparisons of the same policies side by side."""
-    macro = macro_means(comparisons)
-    placed = zip(comparisons[0].result.policies, macro.policies, strict=True)
-    return Cells(
-        results=tuple(comparison.result for comparison in comparisons),
-        macro=macro,
-        frontier=tuple(
-            sorted(
-                (mean.mean_rounds, mean.score.estimate)
-                for policy, mean in placed
-                if policy.kind == "fixed"
-            )
-        ),
-        signals=tuple(_signals(comparison) for comparison in comparisons),
-    )
-
-
-def _signals(comparison: Comparison) -> tuple[ByCorrectness, ...]:
-    """Those of the paper's figures that are defined in some labelled round."""
-    measures = comparison.measures
-    if not measures.metric.gold:
-        return ()
-    em = measures.scores(comparison.result.f1_kind).em
-    given = given_signals(measures.traces)
-    table = measures.signals(tuple(name for name in _EDGES if name in given))
-    found = []
-    for name, edges in _EDGES.items():
-        if name not in given:
-            continue
-        there = np.isfinite(table.signal(name)) & np.isfinite(em)
-        if not there.any():
-            continue
-        values, matches = table.signal(name)[there], em[there] == 1.0
-        right, wrong = values[matches], values[~matches]
-        shares = np.unique(values, return_counts=True)[1] / len(values)
-        found.append(
-            ByCorrectness(
-                signal=name,
-                starts=edges[:-1],
-                right=tuple(int(((right >= a) & (right < b)).sum()) for a, b in pairwise(edges)),
-                wrong=tuple(int(((wrong >= a) & (wrong < b)).sum()) for a, b in pairwise(edges)),
-                mean_right=float(right.mean()) if len(right) else None,
-                mean_wrong=float(wrong.mean()) if len(wrong) else None,
-                entropy_nats=max(0.0, -float((shares * np.log(shares)).sum())),
-                buckets=buckets(values, em[there]) if name == MARGIN else (),
-            )
-        )
-    return tuple(found)
-
 
 Array = NDArray[np.float64]
 _NAME_WIDTH = 40
@@ -130,6 +40,7 @@ class MacroPolicy:
     delta: Interval = field(metadata={"json": "delta_{metric}"})
     over_fixed: Interval | None
     mean_rounds: float
+    fixed: bool = field(metadata={"json": None})
     by_set: tuple[float, ...] = field(metadata={"json": "set_{metric}"})
     label: str = field(metadata={"json": None})
 
@@ -150,6 +61,11 @@ class MacroResult(Tabular):
     baseline: str
     policies: tuple[MacroPolicy, ...]
     answer: str = "latest"
+
+    @property
+    def frontier(self) -> list[tuple[float, float]]:
+        """The line through the fixed budgets: mean rounds and mean score."""
+        return sorted((one.mean_rounds, one.score.estimate) for one in self.policies if one.fixed)
 
     def to_json(self) -> dict[str, Any]:
         """The entry ``macro`` of ``replay --json``."""
@@ -291,6 +207,7 @@ def macro_means(comparisons: Sequence[Comparison]) -> MacroResult:
                 if fixed and number not in fixed
                 else None,
                 mean_rounds=float(rounds[number]),
+                fixed=number in fixed,
                 by_set=tuple(float(one.columns[:, number].mean()) for one in sets),
                 label=first.policies[number].label,
             )

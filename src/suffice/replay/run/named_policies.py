@@ -14,11 +14,9 @@ from numpy.typing import NDArray
 
 from suffice._version import VERSION
 from suffice.contracts import StopPolicy
-from suffice.costs.usage import CostModel, CostReads
 from suffice.errors import UsageError, attempt, did_you_mean
 from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes
-from suffice.measures.seen import Seen
 from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT, USUAL_METHODS
 from suffice.policies.fitting import fit_rule
 from suffice.policies.method import FitRun, Method, Preset
@@ -52,21 +50,6 @@ def closed_book_rounds(traces: TraceSet | Measures) -> Measures:
             f"{missing[0]!r}); record them with: suffice record ... --closed-book --out OTHER_TRACES"
         )
     return closed_book
-
-
-def closed_book_costs(
-    rounds: Measures, model: CostModel, axis: str | None
-) -> Mapping[str, NDArray[np.float64] | None]:
-    """Each cost of round 0, (n_questions, 1); ``None``: unknown. It is no round of retrieval."""
-    paid = rounds.costs(model).at_stops(CostReads())
-    costs = {**paid, "rounds": np.zeros((rounds.traces.n_questions, 1))}
-    if axis is not None and costs[axis] is None:
-        known = ", ".join(name for name, values in costs.items() if values is not None)
-        raise UsageError(
-            f"policy {CLOSED_BOOK!r}: cost {axis!r} is not recorded in every round 0; compare at "
-            f"another (--cost, in Python cost=), known here: {known}"
-        )
-    return costs
 
 
 def of_rounds(result: ReplayResult) -> ReplayResult:
@@ -104,15 +87,6 @@ ORACLES: Mapping[str, Callable[[Outcomes, NDArray[np.int16]], NDArray[np.int16]]
     "oracle-em": oracle_em,
     "oracle-f1": oracle_f1,
 }
-
-
-def settled(name: str, outcomes: Outcomes, seen: Seen) -> NDArray[np.bool_]:
-    """Questions of which an oracle knows its stop there, whatever lies past, (n_questions,)."""
-    if name != "oracle-f1":
-        return np.ones(len(seen.last), bool)
-    until = np.minimum(seen.until, seen.last)[:, None]
-    known = np.arange(outcomes.f1.shape[1]) < until
-    return np.asarray((known & (outcomes.f1 == 1.0)).any(axis=1))
 
 
 Wanted = str | Path | StopPolicy | PolicyFile
@@ -317,6 +291,10 @@ def _oracle(measures: Measures, name: str) -> NamedPolicy:
     if not measures.metric.gold:
         raise UsageError(
             f"policy {name!r} reads gold answers, and {measures.metric.stands_for_gold}; leave it out"
+        )
+    if measures.seen is not None:
+        raise UsageError(
+            f"policy {name!r} reads the gold answers of every round, and questions were cut; leave it out"
         )
     return NamedPolicy(name=name, kind="oracle", preset=None, policy=None)
 

@@ -422,9 +422,7 @@ def policy_notes(policies: Sequence[PolicyResult], questions: int, metric: Metri
     if sure and not metric.gold:
         notes.append(f"AUROC needs gold answers: {', '.join(sure)}")
     past = [
-        policy.label
-        for policy in policies
-        if policy.at_stops.past is not None and (policy.adaptive or policy.kind == "oracle")
+        policy.label for policy in policies if policy.at_stops.past is not None and policy.adaptive
     ]
     if past:
         said = (

@@ -28,17 +28,14 @@ from suffice.replay.run.answers import (
     answer_rounds,
     answer_sets,
     cut_notes,
-    seen_beside,
 )
 from suffice.replay.run.frontier import EQUAL_COSTS, PairedIntervals
 from suffice.replay.run.named_policies import (
     CLOSED_BOOK,
     ORACLES,
     NamedPolicy,
-    closed_book_costs,
     closed_book_rounds,
     measure_together,
-    settled,
 )
 from suffice.replay.run.results import PolicyResult, ReplayResult, policy_notes, unscored_notes
 from suffice.replay.settings import ComparisonSettings
@@ -94,7 +91,7 @@ class Runner:
         self.returned = of_fixed.returned(self.scored)
         """What stopping after each round scores for fixed budgets."""
         self.draws = Resampling(settings.resamples, settings.seed)
-        seen = seen_beside(measures, [candidate.policy for candidate in candidates])
+        seen = measures.seen or Seen.whole(measures.traces)
         labelled, units = self.scored.labelled, measures.units
         self.reader = Reader(seen, settings.weights, labelled, units, self.draws)
         self.book = measures.costs(settings.cost_model, of_fixed.reads)
@@ -110,31 +107,29 @@ class Runner:
             return None
         return closed_book_rounds(self.measures).costs(self._settings.cost_model)
 
-    def run(self, candidate: NamedPolicy, axis: str | None) -> Run:
-        """One candidate's stops, scores and costs; ``axis`` is the cost that must be known."""
+    def run(self, candidate: NamedPolicy) -> Run:
+        """One candidate's stops, scores and costs."""
         if candidate.kind == CLOSED_BOOK:
-            return self._closed_book(candidate, axis)
-        last, seen, reader = self.measures.traces.last_rounds, self.seen, self.reader
+            return self._closed_book(candidate)
+        last = self.measures.traces.last_rounds
         if candidate.policy is None:
-            name = candidate.name.partition("#")[0]
-            ends = np.where(seen.cut | seen.explored, seen.budget, last).astype(np.int16)
-            wanted = ORACLES[name](self.returned, ends)
-            reader = reader.looking_ahead(settled(name, self.returned, seen))
+            wanted = ORACLES[candidate.name.partition("#")[0]](self.returned, last)
         else:
             wanted = self.measures.wanted_rounds(candidate.policy)
         if candidate.max_rounds is not None:
             most = min(candidate.max_rounds, np.iinfo(np.int16).max)
             wanted = np.minimum(wanted, most).astype(np.int16)
         stops, answers = np.minimum(wanted, last), self.answers[candidate.name]
-        read = reader.read(
+        read = self.reader.read(
             answers.returned(self.scored), wanted, self.book, self.reads[candidate.name]
         )
         return Run(candidate, wanted, stops, answers.at(stops), read)
 
-    def _closed_book(self, candidate: NamedPolicy, axis: str | None) -> Run:
+    def _closed_book(self, candidate: NamedPolicy) -> Run:
         rounds = closed_book_rounds(self.measures)
-        costs = closed_book_costs(rounds, self._settings.cost_model, axis)
         at = rounds.traces.last_rounds
+        paid = rounds.costs(self._settings.cost_model).at_stops(CostReads())
+        costs = {**paid, "rounds": np.zeros((len(at), 1))}  # it is no round of retrieval
         none = np.zeros(self.measures.traces.n_questions, np.int16)
         scored = rounds.scores(self._settings.f1_kind)
         read = AtStops(
@@ -206,7 +201,7 @@ def replay(
     runner = Runner(measures, candidates, settings)
     scored, reader, book = runner.scored, runner.reader, runner.book
     axis = book.axis(settings.cost, runner.reads, beside=runner.beside())
-    runs = [runner.run(candidate, axis.name) for candidate in candidates]
+    runs = [runner.run(candidate) for candidate in candidates]
     intervals = _intervals(runner, runs, axis, settings)
     policies = tuple(_result(run, runner, intervals) for run in runs)
     cut = CutRecord.of(measures, reader.seen, settings.weights)

@@ -86,11 +86,10 @@ def test_a_guess_has_a_file_of_its_own_that_says_what_it_is(tmp_path: Path, caps
 # --- options --------------------------------------------------------------------------------------
 def test_promises_and_their_options(record: str, tmp_path: Path) -> None:
     said = document(
-        record, tmp_path, "--max-loss", "0.3", "--max-wrong-stops", "0.3", "--max-cost",
-        "2.9", "--cost", "rounds", "--confidence", "0.9", "--min-rounds", "2",
-        "--metric", "em", "--seed", "7",
+        record, tmp_path, "--max-loss", "0.3", "--max-wrong-stops", "0.3", "--cost", "rounds",
+        "--confidence", "0.9", "--min-rounds", "2", "--metric", "em", "--seed", "7",
     )  # fmt: skip
-    assert [bound["of"] for bound in said["promise"]["bounds"]] == ["signed", "wrong-stop", "cost"]
+    assert [bound["of"] for bound in said["promise"]["bounds"]] == ["signed", "wrong-stop"]
     assert (said["promise"]["confidence"], said["promise"]["cost"]) == (0.9, "rounds")
     names = [candidate["name"] for candidate in said["candidates"]]
     assert "fixed-1" not in names

@@ -12,7 +12,7 @@ from tests.proof_twin import rejected_by_hand
 
 from suffice.errors import UsageError
 from suffice.measures.measures import Measures
-from suffice.replay.choose.bounds import CertifySettings
+from suffice.replay.choose.bounds import Promise
 from suffice.replay.choose.candidates import LATEST
 from suffice.replay.choose.proof import (
     COINS,
@@ -39,8 +39,8 @@ def along(
     return Along(record, settings, paths or [*paths_of(record, cost, **given)], LATEST)  # type: ignore[arg-type]
 
 
-def promise(loss: float) -> CertifySettings:
-    return CertifySettings(max_loss=loss)
+def promise(loss: float) -> Promise:
+    return Promise(max_loss=loss)
 
 
 def relabelled(records: list[QuestionRecord], answer: str) -> list[QuestionRecord]:

@@ -2,51 +2,46 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
 import pytest
 
 from suffice.errors import UsageError
-from suffice.measures.costs import CostAxis
-from suffice.replay.choose.procedure import Estimates, in_order
+from suffice.policies.unfitted import FixedPolicy
+from suffice.replay.choose.candidates import Candidate
+from suffice.replay.choose.choice import Ranked
+from suffice.replay.choose.procedure import in_order
+from suffice.replay.run.named_policies import NamedPolicy
 from suffice.replay.settings import ChoiceSettings
 
 
-def estimates(**changed: Any) -> Estimates:
-    """Four candidates, each dearer and better than the one before."""
-    return Estimates(
-        **{
-            "loss": np.array([0.4, 0.2, 0.01, 0.0]),
-            "cost": np.array([1.0, 2.0, 2.5, 3.0]),
-            "kept": np.array([False, False, True, True]),
-            "full": 3,
-            "axis": CostAxis(name="rounds", label="rounds", unit=""),
-            **changed,
-        }
-    )
-
-
-@pytest.mark.parametrize(
-    ("most", "number"), [(3.5, None), (3.0, None), (2.7, 2), (2.2, 1), (0.5, 0)]
-)
-def test_a_cap_comes_before_the_full_budget(most: float, number: int | None) -> None:
-    """Within it the one that lost least, and the cheapest where none is within."""
-    order, _ = in_order(estimates(), ChoiceSettings(max_loss=0.1, max_cost=most), proven=False)
-    assert order[0] == (3 if number is None else number)
+def order(settings: ChoiceSettings, *, proven: bool | None) -> list[int]:
+    """Of four candidates, each dearer and better than the one before."""
+    found = [(0.4, 1.0, False), (0.2, 2.0, False), (0.01, 2.5, True), (0.0, 3.0, True)]
+    ranked = [
+        Ranked(
+            candidate=Candidate(
+                policy=NamedPolicy.of(FixedPolicy(rounds=number), str(number)), group="fixed"
+            ),
+            loss=loss,
+            cost=cost,
+            kept=kept,
+        )
+        for number, (loss, cost, kept) in enumerate(found, start=1)
+    ]
+    ordered, _ = in_order(ranked, ranked[-1], settings, "rounds", proven=proven)
+    return [int(one.candidate.policy.name) for one in ordered]
 
 
 def test_candidates_are_ordered_by_what_they_kept() -> None:
-    order, _ = in_order(estimates(), ChoiceSettings(max_loss=0.1), proven=True)
-    assert order.tolist() == [2, 3, 1, 0]
+    assert order(ChoiceSettings(max_loss=0.1), proven=True) == [3, 4, 2, 1]
+    assert order(ChoiceSettings(max_loss=0.1), proven=False) == [4, 3, 2, 1]
 
 
 def test_aims_without_a_promise() -> None:
     for asked, first in (
-        (ChoiceSettings(cost_per_error=100.0), 3),
-        (ChoiceSettings(cost_per_error=1e-6), 0),
-        (ChoiceSettings(max_cost=2.2), 1),
+        (ChoiceSettings(cost_per_error=100.0), 4),
+        (ChoiceSettings(cost_per_error=1e-6), 1),
+        (ChoiceSettings(max_cost=2.2), 2),
     ):
-        assert in_order(estimates(), asked, proven=None)[0][0] == first
+        assert order(asked, proven=None)[0] == first
     with pytest.raises(UsageError):
-        in_order(estimates(), ChoiceSettings(max_cost=0.5), proven=None)
+        order(ChoiceSettings(max_cost=0.5), proven=None)

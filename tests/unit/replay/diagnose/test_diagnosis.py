@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from suffice.replay.diagnose.diagnosis import diagnosis
-from suffice.replay.settings import DiagnosisSettings, DiagnosticsSettings
+from suffice.replay.settings import DiagnosisSettings
 from suffice.testing.traces import random_records, to_trace_set
 from suffice.trace.rounds.trace_set import TraceSet
 
-SIGNALS = DiagnosticsSettings(signals=("answer_stable", "answer_token_margin"), resamples=20)
+SIGNALS = DiagnosisSettings(signals=("answer_stable", "answer_token_margin"), resamples=20)
 
 
 def random_traces() -> TraceSet:
@@ -15,7 +15,7 @@ def random_traces() -> TraceSet:
 
 
 def test_without_a_policy_every_fixed_k_is_broken_down() -> None:
-    found = diagnosis(random_traces(), DiagnosisSettings(signals=SIGNALS))
+    found = diagnosis(random_traces(), SIGNALS)
     assert [each.name for each in found.replayed.policies] == ["fixed-1", "fixed-2", "fixed-3"]
     assert found.replayed.split == "eval"
     assert found.selective == ()

@@ -1,24 +1,16 @@
-"""Mean margins, and answers that are wrong and stable."""
+"""Mean margins, raw and calibrated."""
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
-import pytest
 
 from suffice.measures.measures import Measures
 from suffice.policies.fitting import fit_calibrator, fit_data, out_of_fold
-from suffice.replay.diagnose.signal_diagnostics import (
-    calibrated_margins,
-    diagnose,
-    wrong_and_stable,
-)
-from suffice.replay.settings import DiagnosticsSettings
+from suffice.replay.diagnose.signal_diagnostics import calibrated_margins, diagnose
+from suffice.replay.settings import DiagnosisSettings
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.trace_set import TraceSet
 
-NAN = math.nan
 MARGIN = "answer_token_margin"
 
 
@@ -40,26 +32,6 @@ def recorded(n_questions: int = 24, *, splits: bool = True) -> TraceSet:
     return to_trace_set(made)
 
 
-def test_wrong_and_stable_by_hand() -> None:
-    """Three labelled questions, one unlabelled: of 5 answers that could repeat one, 3 do, 2 of them wrong."""
-    stable = np.array([[NAN, 1.0, 0.0], [NAN, 1.0, 1.0], [NAN, 0.0, NAN], [NAN, 1.0, 1.0]])
-    em = np.array([[0.0, 0.0, 1.0], [1.0, 1.0, 0.0], [1.0, 0.0, NAN], [NAN, NAN, NAN]])
-    found = wrong_and_stable(stable, em)
-    assert found["overall"] == {
-        "round": None,
-        "answers": 5,
-        "stable": 3 / 5,
-        "wrong_and_stable": 2 / 5,
-    }
-    assert found["rounds"] == [
-        {"round": 2, "answers": 3, "stable": 2 / 3, "wrong_and_stable": 1 / 3},
-        {"round": 3, "answers": 2, "stable": 1 / 2, "wrong_and_stable": 1 / 2},
-    ]
-    # the first stable answer is wrong, right, and none
-    assert found["questions"] == 3
-    assert found["first_wrong"] == pytest.approx(1 / 3)
-
-
 def test_margins_are_calibrated_on_tune_and_there_out_of_fold() -> None:
     measures = Measures(recorded())
     found, why = calibrated_margins(measures, "tune")
@@ -74,6 +46,6 @@ def test_margins_are_calibrated_on_tune_and_there_out_of_fold() -> None:
 
 
 def test_what_is_not_looked_at_has_no_figures() -> None:
-    found = diagnose(recorded(), DiagnosticsSettings(signals=("overlap",), resamples=5))
-    assert all(part["margins"] is part["wrong_and_stable"] is None for part in found.parts.values())
-    assert {"margins", "wrong and stable"}.isdisjoint(table.name for table in found.tables())
+    found = diagnose(recorded(), DiagnosisSettings(signals=("overlap",), resamples=5))
+    assert all(part["margins"] is None for part in found.parts.values())
+    assert "margins" not in {table.name for table in found.tables()}

@@ -7,7 +7,7 @@ from dataclasses import replace
 from tests.builders import drawn_records, eval_and_tune, with_rounds
 
 from suffice.replay.diagnose.diagnosis import Diagnosis, diagnosis
-from suffice.replay.settings import DiagnosisSettings, DiagnosticsSettings
+from suffice.replay.settings import DiagnosisSettings
 from suffice.stats.auroc import USES
 from suffice.testing.traces import to_trace_set
 
@@ -25,9 +25,7 @@ def found(
         kind = "comparison" if number < 12 else "bridge\u202e"
         question = replace(record.question, type=kind)
         made.append(replace(with_rounds(record, verbalized_confidence=5.0), question=question))
-    settings = DiagnosisSettings(
-        signals=DiagnosticsSettings(signals=signals, resamples=30), rules=rules
-    )
+    settings = DiagnosisSettings(signals=signals, resamples=30, rules=rules)
     return diagnosis(to_trace_set(made), settings)
 
 

@@ -273,7 +273,7 @@ def test_a_choice_gains_nothing_by_stopping_where_the_best_answer_is_returned() 
         for answer in ("latest", "lowest:error")
     }
     lost = {
-        answer: next(row.loss for row in one.ranked if row.candidate.label == "fixed-1")
+        answer: next(row.loss for row in one.ranked if row.candidate.policy.label == "fixed-1")
         for answer, one in found.items()
     }
     assert lost["latest"] < -0.3

@@ -17,8 +17,6 @@ from tests.properties import examples
 
 from suffice.measures.contents import exploration
 from suffice.measures.measures import Measures
-from suffice.policies.policy_file import policy_hash
-from suffice.policies.rules.policy import RulePolicy
 from suffice.replay.run.compare import Comparison, compare
 from suffice.replay.run.results import PolicyResult
 from suffice.replay.settings import ComparisonSettings
@@ -41,7 +39,7 @@ def of(comparison: Comparison, name: str) -> PolicyResult:
 
 
 def test_explored_questions_stand_for_those_cut() -> None:
-    comparison = compared(EXPLORED, policies=("fixed-1", "fixed-2", "fixed-4", "oracle-em"))
+    comparison = compared(EXPLORED, policies=("fixed-1", "fixed-2", "fixed-4"))
     full = of(comparison, "fixed-4")
     # a and b count 0, c 4, d 1, and f, which ended by itself, stays wrong
     assert full.f1 == pytest.approx(5 / 5)
@@ -65,23 +63,15 @@ def test_explored_questions_stand_for_those_cut() -> None:
     assert [rounds.low, rounds.high] == pytest.approx([9 / 5, 10 / 5])
     one = of(comparison, "fixed-1")
     assert (one.at_stops.past, one.beyond_record) == (None, 0)
-    # right in round 2 of a, in 3 of c (an explored one), 4 of d and 1 of f
-    oracle = of(comparison, "oracle-em")
-    assert oracle.f1 is None  # (1 + 0 + 4 + 1 + 1) / 5 is no share
-    assert oracle.at_stops.past is not None
-    assert oracle.at_stops.past.ranges["f1"].high == 1.0
 
 
-def test_an_oracle_that_looks_ahead_knows_only_what_cannot_be_bettered() -> None:
-    """Of b, wrong in its only round, the best round is not known; in a round 2 is right already."""
-    oracle = of(compared(EXPLORED, policies=("oracle-f1",)), "oracle-f1")
-    past = oracle.at_stops.past
-    assert past is not None
-    assert past.weights.tolist() == [1, 0, 4, 1, 1]
+def test_an_oracle_is_left_out_where_questions_were_cut() -> None:
+    result = compared(EXPLORED, policies=("fixed-1", "oracle-f1")).result
+    assert "cut" in result.left_out["oracle-f1"]
 
 
 def test_what_was_not_seen_is_a_range_and_never_a_number() -> None:
-    comparison = compared(list(SIX), policies=("fixed-2", "fixed-3", "oracle-em"))
+    comparison = compared(list(SIX), policies=("fixed-2", "fixed-3"))
     full = of(comparison, "fixed-3")
     assert (full.f1, full.interval, full.delta, full.retained) == (None, None, None, None)
     past = full.at_stops.past
@@ -92,10 +82,6 @@ def test_what_was_not_seen_is_a_range_and_never_a_number() -> None:
     # e has at least its 2 rounds and at most 3; c counts 4 times 3
     assert [rounds.low, rounds.high] == pytest.approx([19 / 6, 20 / 6])
     assert past.ranges["llm_calls"].high is None
-    # e was right where it was cut, and the oracle stops there
-    oracle = of(comparison, "oracle-em").at_stops.past
-    assert oracle is not None
-    assert oracle.unseen == 0
     assert all(policy.frontier_gain is None for policy in comparison.result.policies)
     text = comparison.tables()[-1].text()
     assert "66.7-83.3" in text
@@ -203,29 +189,6 @@ def test_of_what_few_explored_questions_did_not_show_an_interval_is_open(weights
     most = 2.5 * 20 / 200  # events of weight 20, by Jeffreys
     assert full.interval.high == pytest.approx(most if weights == "ht" else most / 2, rel=0.5)
     assert full.delta.high == full.interval.high
-
-
-def test_the_policy_that_ran_says_where_it_stopped_if_the_record_does_not() -> None:
-    ran = RulePolicy(rule="sure > 0.5", own_signals=("sure",))
-    sure = {"a": (0, 1), "b": (1,), "c": (0, 1, 0, 0), "d": (0, 0, 0, 0), "f": (0, 0)}
-    log = [
-        replace(
-            record,
-            policy_hash=policy_hash(ran),
-            rounds=tuple(
-                replace(one, signals={"sure": float(value)})
-                for one, value in zip(record.rounds, sure[record.question.id], strict=True)
-            ),
-        )
-        for record in EXPLORED
-    ]
-    alone = of(compared(log, policies=("fixed-4",)), "fixed-4")
-    assert alone.f1 is None
-    beside = of(compared(log, policies=("fixed-4", ran)), "fixed-4")
-    assert beside.f1 == pytest.approx(5 / 5)
-    # not one that stops elsewhere than where questions were cut
-    other = replace(log[0], rounds=log[0].rounds[:1])
-    assert of(compared([other, *log[1:]], policies=("fixed-4", ran)), "fixed-4").f1 is None
 
 
 # --- partly labelled, and what no estimate may be ----------------------------------------------------
@@ -347,7 +310,7 @@ def test_no_figure_lies_beyond_what_it_can_be(
     )
     records[0] = logged("0000", [0, 1], None, propensity=0.15)
     result = compared(
-        records, policies=("fixed-1", "fixed-2", "oracle-em"), weights=weights, resamples=20
+        records, policies=("fixed-1", "fixed-2"), weights=weights, resamples=20
     ).result
     for policy in result.policies:
         for score in (policy.em, policy.f1, policy.acc):

@@ -11,14 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from suffice.replay.run.frontier import (
-    BestMix,
-    Frontier,
-    best_mix,
-    interpolate,
-    most_no_less,
-    of_mix,
-)
+from suffice.replay.run.frontier import BestMix, Frontier, best_mix, interpolate, of_mix
 
 Array = NDArray[np.float64]
 
@@ -125,18 +118,6 @@ def every_mix(costs: Array, scores: Array, at: Array) -> BestMix:
     return best
 
 
-def every_count(
-    costs: Array, scores: Array, own: Array, at: Array, paid: Array, spent: float
-) -> int:
-    """In how many draws each pair scores no less, counted one after the other."""
-    known = np.flatnonzero(~np.isnan(paid)).tolist()
-    spent = max(spent, float(np.nanmin(paid)))
-    pairs = [(k, k) for k in known if paid[k] <= spent]
-    pairs += [(a, b) for a in known for b in known if paid[a] <= spent < paid[b]]
-    held = [BestMix(np.zeros(1), np.array([a]), np.array([b])) for a, b in pairs]
-    return max(int((own <= of_mix(costs, scores, at, mix)).sum()) for mix in held)
-
-
 def budgets(seed: int, kind: str, rows: int, rounds: int) -> tuple[Array, Array, Array]:
     """Costs and scores of fixed budgets in each draw, and what is spent there."""
     draw = np.random.default_rng(seed)
@@ -169,23 +150,10 @@ def test_the_best_mix_is_that_of_all_pairs_to_the_bit(kind: str, seed: int) -> N
     assert found.names == expected.names
 
 
-@pytest.mark.parametrize("kind", ["grid", "rising", "crossing", "unknown"])
-@pytest.mark.parametrize("seed", range(12))
-def test_the_hardest_mix_is_that_of_all_pairs(kind: str, seed: int) -> None:
-    costs, scores, at = budgets(seed, kind, 60, 1 + seed % 9)
-    paid = np.where(np.isnan(scores[0]), np.nan, costs.mean(axis=0))
-    spent = float(at.mean())
-    draw = np.random.default_rng(seed)
-    own = best_mix(costs, scores, at).score + draw.choice([-0.5, 0.0, 0.0, 0.3], len(at))
-    assert most_no_less((costs, scores), own, at, paid, spent) == every_count(
-        costs, scores, own, at, paid, spent
-    )
-
-
 def test_a_thousand_budgets_are_compared_in_linear_time() -> None:
     """A pair at a time takes minutes."""
     costs, scores, at = budgets(0, "rising", 200, 1000)
     began = time.process_time()
     found = best_mix(costs, scores, at)
-    most_no_less((costs, scores), found.score - 0.1, at, costs.mean(axis=0), float(at.mean()))
+    assert len(found.names) == 200
     assert time.process_time() - began < 10

@@ -70,16 +70,6 @@ def notes(here: TraceSet, there: TraceSet, *policies: str, rules: tuple[str, ...
     return "\n".join(compare(here, settings).result.notes)
 
 
-def test_rounds_that_were_never_fitted_are_named() -> None:
-    here, there = prefixed_traces("a", "a.parquet"), prefixed_traces("b", "b.parquet", rounds=2)
-    said = notes(here, there, "tasr", rules=(RULE,))
-    assert (
-        "tasr: calibrated(answer_token_margin) was fitted to round 2 and is 0.5 in rounds 3 to 4"
-        in said
-    )
-    assert f"{RULE}: calibrated(answer_token_margin) was fitted to round 2 and is undefined" in said
-
-
 def test_questions_in_both_are_counted() -> None:
     here = prefixed_traces("a", "memory")
     swapped = [

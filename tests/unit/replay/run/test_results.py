@@ -90,7 +90,7 @@ class TestLooping:
         fields = {policy.name: policy.to_json()["against_fixed"] for policy in result.policies}
         assert [fields[name] for name in ("fixed-1", "fixed-3", "oracle-f1")] == [[], [], []]
         assert [entry["cost"] for entry in fields["tasr"]] == ["evaluated_tokens", "usd"]
-        assert set(fields["tasr"][0]) == {"cost", "fixed", "gain", "held", "p_every"}
+        assert set(fields["tasr"][0]) == {"cost", "fixed", "gain", "held"}
         assert set(fields["tasr"][0]["gain"]) == {"estimate", "low", "high"}
 
     def test_without_gold_nothing_is_said(self) -> None:

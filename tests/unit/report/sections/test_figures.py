@@ -48,10 +48,8 @@ def test_rules() -> None:
 
 def test_calibrators_and_selective_prediction() -> None:
     study = gathered().parts["calibrators"]
-    *_, rules = Page.of(calibration_section(study).html()).tables.values()
-    for each, row in zip(study.results, rules[1:], strict=True):
-        assert row[0] == each["kind"]
-        assert {percent(each["rule"]["em"]), decimal(each["rule"]["mean_rounds"])} <= {*row}
+    (kinds,) = Page.of(calibration_section(study).html()).tables.values()
+    assert [row[0] for row in kinds[1:]] == [each["kind"] for each in study.results]
     shown = rows(
         selective_section(gathered().parts["selective"], policies()), "Selective prediction"
     )
@@ -94,15 +92,7 @@ def test_hostile_names_stay_text() -> None:
         },
     }
     other = [{**each, "parts": first["parts"]} for each in found.signals[1:]]
-    correlations = dict(found.parts["eval"]["correlations"])
-    correlations["signals"] = [HOSTILE, *correlations["signals"][1:]]
-    evil = replace(
-        found,
-        signals=(first, *other),
-        skipped={HOSTILE: HOSTILE},
-        notes=(HOSTILE,),
-        parts={**found.parts, "eval": {**found.parts["eval"], "correlations": correlations}},
-    )
+    evil = replace(found, signals=(first, *other), skipped={HOSTILE: HOSTILE}, notes=(HOSTILE,))
     html = signals_section(evil, [{**types[0], "type": HOSTILE}], ()).html()
     assert "img" not in Page.of(html).names
     assert html.count("&lt;img src=x") >= 7

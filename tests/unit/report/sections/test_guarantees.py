@@ -24,26 +24,24 @@ def test_several_bounds_are_all_said() -> None:
     bounds = (
         {"of": "signed", "at_most": 0.02, **terms},
         {"of": "wrong-stop", "at_most": 0.05, **terms},
-        {"of": "cost", "at_most": 3.5, **terms},
     )
     several = dict(
         gathered().parts["guarantees"][0],
         bounds=bounds, max_loss=0.02, cost_label="calls", cost_counted_to=9.0, cost_above=2.0,
         min_rounds=2.0,
     )  # fmt: skip
-    several["allowed"] = allowed_in_words(several, "calls")
+    several["allowed"] = allowed_in_words(several)
     section = guarantees_section([several], ())
     html = section.html()
     for said in (
-        "at most 2.0 points of expected F1 lost against the full budget, at most 5.0% of questions wrong "
-        "though the full budget is right and at most 3.50 calls a question, all together.",
+        "loses at most 2 F1 points and turns right into wrong on at most 5% of the questions.",
         "<dt>Wrong stops</dt><dd>measured 2.0%",
         "round</dt><dd>2</dd>",
     ):
         assert said in html
-    assert "all together, at confidence 50%" in str(section.finding)
+    assert "of the questions, at confidence 50%" in str(section.finding)
     evil = {**several, "bounds": ({**bounds[0], "of": "<img src=x>", "at_most": None},)}
-    evil["allowed"] = allowed_in_words(evil, "<img src=x>")
+    evil["allowed"] = allowed_in_words(evil)
     assert "img" not in Page.of(guarantees_section([evil], ()).html()).names
 
 
