@@ -190,14 +190,12 @@ def _row(value: Any, path: Path, number: int) -> Row:
     return Row(str(path), number, value)
 
 
-def json_rows(path: Path, *, under: str | None = None) -> Iterator[Row]:
-    """Rows of a JSON file that holds one list of objects, perhaps ``under`` a name."""
+def json_rows(path: Path) -> Iterator[Row]:
+    """Rows of a JSON file that holds one list of objects."""
     text = _content(path)
     if not text.strip():
         raise DataError("the file is empty", file=str(path))
     values = _parse(text, path, None)
-    if isinstance(values, dict) and under in values:
-        values = values[under]
     if not isinstance(values, list):
         raise DataError(f"must hold one list of questions, found {_shown(values)}", file=str(path))
     for number, value in enumerate(values):

@@ -84,10 +84,8 @@ def test_nq_open(tmp_path: Path) -> None:
         {"question": "when was the last time anyone was on the moon", "answer": ["1972"]},
         {"question": "who wrote he ain't heavy he's my brother", "answer": ["Bobby Scott", "Bob"]},
     )
-    examples = load("nq-open", path)
+    examples = load(str(path))
     assert [each.gold.answers for each in examples] == [("1972",), ("Bobby Scott", "Bob")]
-    with pytest.raises(DataError, match="'question'"):
-        load("nq-open", lines(path, {"question": "A?"}))
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,6 @@ from suffice.concurrency import CallTally
 from suffice.datasets.files import TABLE_SUFFIXES, Example
 from suffice.datasets.known_datasets import (
     DATASETS,
-    WITH_PASSAGES,
     columns_of,
     dataset_name,
     is_question_file,
@@ -123,7 +122,7 @@ class RecordOptions:
             return "retriever"
         if self.corpus not in (None, "own", "pooled"):
             return "files"
-        if self.dataset not in WITH_PASSAGES:
+        if is_question_file(self.dataset):
             raise UsageError(
                 f"{self.dataset} holds questions without passages; what is searched? Type {SEARCHED}"
             )
@@ -147,9 +146,7 @@ class RecordOptions:
         Those that set the filter are not among them.
         """
         limit = None if filtered_by else self.limit
-        asked: Sequence[Example] = load(
-            self.dataset, self.data, limit=limit, seed=self.seed, columns=columns
-        )
+        asked: Sequence[Example] = load(self.dataset, self.data, limit=limit, columns=columns)
         if filtered_by:
             left = [one for one in asked if one.question.id not in filtered_by]
             if gone := len(asked) - len(left):
@@ -219,7 +216,7 @@ def recorded(options: RecordOptions) -> RecordSummary:
     pool = None
     if corpus == "pooled" and options.data is not None:
         # --limit and --sample choose questions, not what they are asked over
-        pool = load(options.dataset, options.data, seed=options.seed)
+        pool = load(options.dataset, options.data)
     files = read_passages(str(options.corpus)) if corpus == "files" else None
     loop = LOOPS[options.pipeline or CumulativeSettings.pipeline]
     settings = loop(**options.loop, seed=options.seed, cluster_cosine=options.cluster_cosine)
