@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Any
 
 from suffice.datasets.files import (
     TABLE_SUFFIXES,
@@ -16,11 +15,10 @@ from suffice.datasets.files import (
     FileTable,
     Row,
     drop_empty,
+    json_documents,
     json_lines,
-    json_rows,
     no_column,
     open_table,
-    parse_column_map,
     plain_suffix,
     read_rows,
     text_id,
@@ -122,9 +120,7 @@ def _generated(limit: int | None) -> tuple[Example, ...]:
     return tuple(
         Example(
             question=Question(id=row["id"], text=row["question"], type=row["type"]),
-            gold=Gold(
-                answers=tuple(row["answers"]), passage_ids=tuple(row["gold_passage_ids"])
-            ),
+            gold=Gold(answers=tuple(row["answers"]), passage_ids=tuple(row["gold_passage_ids"])),
             passages=tuple(Passage(**passage) for passage in row["passages"]),
         )
         for row in rows
@@ -132,28 +128,20 @@ def _generated(limit: int | None) -> tuple[Example, ...]:
 
 
 _PUBLIC: Mapping[str, tuple[Callable[[Path], Iterator[Row]], Callable[[Row], Example | None]]] = {
-    "hotpotqa": (json_rows, _hotpotqa),
-    "2wikimultihopqa": (json_rows, _hotpotqa),
+    "hotpotqa": (json_documents, _hotpotqa),
+    "2wikimultihopqa": (json_documents, _hotpotqa),
     "musique": (json_lines, _musique),
 }
 
 
 # --- questions of the user's own: a row is a question, which brings no passages ----------
-_KNOWN: Mapping[str, tuple[str, ...]] = {
+QUESTION_ROLES: Mapping[str, tuple[str, ...]] = {
     "question": ("question",),
     "answers": ("answers", "answer", "gold_answers", "golden_answers"),
     "id": ("id", "_id", "question_id"),
     "type": ("type", "question_type"),
 }
-
-
-def parse_question_roles(text: str) -> dict[str, str]:
-    """``question=q,answers=gold`` as columns by role.
-
-    >>> parse_question_roles("question=q, answers=gold")
-    {'question': 'q', 'answers': 'gold'}
-    """
-    return parse_column_map(text, tuple(_KNOWN), ",".join(f"{role}=NAME" for role in _KNOWN))
+"""What a column of a file of questions may hold, with the usual names of such columns."""
 
 
 def columns_of(path: str | Path, columns: Mapping[str, str] | None = None) -> Mapping[str, str]:
@@ -164,7 +152,7 @@ def columns_of(path: str | Path, columns: Mapping[str, str] | None = None) -> Ma
 def _within(table: FileTable, named: Mapping[str, str]) -> Mapping[str, str]:
     """Those that are named, and the first of the usual names of each other role."""
     held: dict[str, str] = {}
-    for role, usual in _KNOWN.items():
+    for role, usual in QUESTION_ROLES.items():
         column = named.get(role) or next((name for name in usual if name in table.names), None)
         if column not in (None, *table.names) or (role == "question" and column is None):
             raise no_column(table, role, column or usual[0], f"--dataset {table.file}")

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from suffice.datasets.known_datasets import columns_of, load, parse_question_roles, read_questions
+from suffice.datasets.files import parse_column_map
+from suffice.datasets.known_datasets import QUESTION_ROLES, columns_of, load, read_questions
 from suffice.errors import DataError, SufficeWarning, UsageError
 
 CSV = 'qid,q,gold,kind\n007,"Who, ever?","[""Ann"", ""Bo""]",who\n008,What?,"a ""C""",\n\n009,When?,,\n'
@@ -99,8 +100,9 @@ def test_nq_open(tmp_path: Path) -> None:
 )
 def test_a_map_that_names_nothing(text: str, part: str) -> None:
     with pytest.raises(UsageError, match=part):
-        parse_question_roles(text)
-    assert parse_question_roles("question=a=b, id=c") == {"question": "a=b", "id": "c"}
+        parse_column_map(text, tuple(QUESTION_ROLES))
+    named = parse_column_map("question=a=b, id=c", tuple(QUESTION_ROLES))
+    assert named == {"question": "a=b", "id": "c"}
 
 
 ROW = {"question": "A?", "id": "1", "answers": "x"}

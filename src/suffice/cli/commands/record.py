@@ -38,14 +38,14 @@ from suffice.cli.shared_options import (
     ray_workers,
 )
 from suffice.concurrency import CallTally
-from suffice.datasets.files import TABLE_SUFFIXES, Example
+from suffice.datasets.files import TABLE_SUFFIXES, Example, parse_column_map
 from suffice.datasets.known_datasets import (
     DATASETS,
+    QUESTION_ROLES,
     columns_of,
     dataset_name,
     is_question_file,
     load,
-    parse_question_roles,
 )
 from suffice.errors import UsageError
 from suffice.live.requirements import not_recorded
@@ -208,7 +208,11 @@ def recorded(options: RecordOptions) -> RecordSummary:
             f"{options.filter} does not name the questions its filter was calibrated on, so none is left "
             "out; name the policy file that the filter was fitted for, unless these are other questions"
         )
-    columns = None if options.columns is None else parse_question_roles(options.columns)
+    columns = (
+        None
+        if options.columns is None
+        else parse_column_map(options.columns, tuple(QUESTION_ROLES))
+    )
     corpus = options.searched()
     with waiting(f"reading {options.dataset}"):
         filtered = frozenset() if chosen is None else frozenset(chosen.question_ids)
