@@ -24,7 +24,6 @@ from typing import (
 )
 
 from cyclopts import App, CycloptsError, Group, Parameter
-from cyclopts.exceptions import UnknownOptionError
 
 from suffice.costs.usage import Charging, CostModel
 from suffice.errors import UsageError, did_you_mean
@@ -211,9 +210,6 @@ def _refusal(error: CycloptsError, app: App) -> str:
     """What is wrong, what was probably meant, and the command that lists the options."""
     error.verbose = False  # else it names the function in the source
     said = str(error).strip()
-    explain = getattr(error.target, "explain", None)
-    if isinstance(error, UnknownOptionError) and explain is not None:
-        said = explain((error.token.keyword or error.token.value).partition("=")[0]) or said
     typed = " ".join([app.name[0], *(error.command_chain or ())])
     return f"{said}{'' if said.endswith(('.', '?')) else '.'} See '{typed} --help'"
 

@@ -36,7 +36,6 @@ _SERVERS: Mapping[str, tuple[str, str, str]] = {
 _PYTHON = "python"
 FORMS: tuple[str, ...] = (*(f"{kind}:URL/INDEX" for kind in _SERVERS), f"{_PYTHON}:MODULE:FUNCTION")
 """What may be typed."""
-_NUMBERS = ("title_boost", "timeout_s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,12 +99,8 @@ def _server_settings(query: str, shown: str) -> ElasticsearchSettings:
         said = unknown_name("setting", name, allowed)
         raise UsageError(f"--retriever {shown!r}: behind the ?: {said}")
     try:
-        chosen: dict[str, Any] = {
-            name: float(value) if name in _NUMBERS else value or None
-            for name, value in stated.items()
-        }
-        return ElasticsearchSettings(**chosen)
-    except (UsageError, ValueError) as error:
+        return ElasticsearchSettings(**{name: value or None for name, value in stated.items()})
+    except UsageError as error:
         raise UsageError(f"--retriever {shown!r}: {error}") from error
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any
 
 from suffice.errors import BackendError, SufficeError, UsageError, struck
 from suffice.retrieval.ranking import check_k
 from suffice.trace.rounds.records import Passage
 
-MatchType = Literal["best_fields", "most_fields", "cross_fields", "phrase"]
 _CLIENTS = ("elastic_transport", "elasticsearch", "opensearchpy")
 # refusals of one query, not of the way the index is searched
 _ABOUT_THE_QUERY = ("maxclausecount", "max_clause_count", "too_many_clauses", "too_many_nested")
@@ -27,32 +26,15 @@ class ElasticsearchSettings:
         The field with the passage's text; dots lead into objects. Several values are joined by spaces.
     title_field
         The field with its title, searched as well; ``None``: there is none.
-    title_boost
-        How much more a match in the title counts, above 0.
     id_field
         The field with the passage's id; ``None``: the document's ``_id``.
-    match
-        The ``type`` of the ``multi_match`` query.
-    timeout_s
-        Seconds after which the server is asked to give up; how long an attempt may take, and how often
-        there is another, is the client's.
     """
 
     text_field: str = "text"
     title_field: str | None = "title"
-    title_boost: float = 1.0
     id_field: str | None = None
-    match: MatchType = "best_fields"
-    timeout_s: float = 10.0
 
     def __post_init__(self) -> None:
-        if self.match not in get_args(MatchType):
-            raise UsageError(
-                f"no match type {self.match!r}; allowed: {', '.join(get_args(MatchType))}"
-            )
-        for name in ("title_boost", "timeout_s"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise UsageError(f"{name} must be a number above 0, found {getattr(self, name)}")
         for name in ("text_field", "title_field", "id_field"):
             named = getattr(self, name)
             if named is not None and (not named or re.search(r"[\s*^,]", named)):
@@ -60,16 +42,12 @@ class ElasticsearchSettings:
 
     def body(self, query: str, k: int) -> dict[str, Any]:
         """The search for the first ``k``."""
-        searched = [self.text_field]
-        if self.title_field is not None:
-            searched.append(f"{self.title_field}^{self.title_boost:g}")
-        named = (self.text_field, self.title_field, self.id_field)
+        searched = [name for name in (self.text_field, self.title_field) if name is not None]
         return {
             "size": k,
-            "timeout": f"{max(1, round(self.timeout_s * 1000))}ms",
             "track_total_hits": False,
-            "_source": [name for name in named if name is not None],
-            "query": {"multi_match": {"query": query, "fields": searched, "type": self.match}},
+            "_source": [*searched, *([] if self.id_field is None else [self.id_field])],
+            "query": {"multi_match": {"query": query, "fields": searched}},
         }
 
 
@@ -136,7 +114,7 @@ class ElasticsearchRetriever:
                 "client's URL that of Elasticsearch or OpenSearch?"
             ) from error
         if part or shards["failed"]:
-            why = "its time ran out; raise ElasticsearchSettings(timeout_s=...)"
+            why = "its time ran out"
             if shards["failed"]:
                 reason = _told((shards.get("failures") or [{}])[0].get("reason"))
                 why = f"{shards['failed']} of its shards failed ({reason or 'no reason given'})"

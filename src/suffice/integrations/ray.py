@@ -17,7 +17,6 @@ from urllib.parse import urlsplit
 
 from suffice._optional import require
 from suffice._version import VERSION
-from suffice.concurrency import started
 from suffice.errors import BackendError, UsageError, first_line
 
 Result = TypeVar("Result")
@@ -154,43 +153,15 @@ def _version() -> str:
 def _connect(ray: Any, address: str) -> None:
     """Connect, or start a cluster where no address is stated anywhere and none runs here."""
     stated = address or os.environ.get("RAY_ADDRESS", "")
-    place = _host_and_port(stated)
-    raised: list[Exception] = []
-
-    def connect() -> None:
-        new = stated in {"", "local"}
-        try:
-            ray.init(
-                address=address or None,
-                log_to_driver=False,
-                logging_level="ERROR",
-                **({"include_dashboard": False} if new else {}),
-            )
-        except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-            raised.append(error)
-
-    if place is None:  # the processes of a new cluster end with the thread that started them
-        connect()
-    else:
-        try:
+    new = {"include_dashboard": False} if stated in {"", "local"} else {}
+    try:
+        if (place := _host_and_port(stated)) is not None:  # where nobody listens Ray waits long
             socket.create_connection(place, timeout=10.0).close()
-        except OSError as error:
-            raise BackendError(_silent(stated, f"cannot be reached: {error}")) from error
-        # an address that takes a connection and says nothing makes Ray wait for minutes
-        connecting = started(connect, "joins-ray")
-        connecting.join(ANSWERS_S)
-        if connecting.is_alive():
-            raise BackendError(_silent(stated, f"did not answer within {ANSWERS_S:g} seconds"))
-    if raised:
-        said = f"was not joined: {first_line(raised[0])}"
-        raise BackendError(_silent(stated, said)) from raised[0]
-    if not ray.is_initialized():
-        raise BackendError(_silent(stated, "was not joined"))
-
-
-def _silent(stated: str, what: str) -> str:
-    return (
-        f"a Ray cluster at {stated or 'this machine'} {what}; start one with: ray start --head --port 6379, "
-        "and name it: --ray HOST:6379; or leave the address away for workers of this machine. A cluster "
-        "with a token wants RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN or ~/.ray/auth_token"
-    )
+        ray.init(address=address or None, log_to_driver=False, logging_level="ERROR", **new)
+    except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+        raise BackendError(
+            f"a Ray cluster at {stated or 'this machine'} was not joined: {first_line(error)}; start one "
+            "with: ray start --head --port 6379, and name it: --ray HOST:6379; or leave the address away for "
+            "workers of this machine. A cluster with a token wants RAY_AUTH_MODE=token, and the token in "
+            "RAY_AUTH_TOKEN or ~/.ray/auth_token"
+        ) from error

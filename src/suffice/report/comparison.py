@@ -28,7 +28,6 @@ from suffice.report.section import (
     short_name,
     two_lines,
 )
-from suffice.report.svg import outlying
 from suffice.results.formats import (
     UNKNOWN,
     amount,
@@ -207,16 +206,13 @@ def score_charts(result: ReplayResult, policies: Sequence[Marked]) -> list[Chart
     dearest = max(point.x for point in drawn)
     if dearest > line[-1][0]:
         line.append((dearest, line[-1][1]))  # beyond it the last score counts
-    every = [*(point.x for point in drawn), *(across for across, _ in line)]
-    log = min(every) > 0 and outlying(every) is not None
     chart = Scatter(
         title=f"{label} against {cost}",
         description=f"{len(drawn)} policies; the key names the marks, the table has the numbers.",
-        x_name=f"{cost} (log scale)" if log else cost,
+        x_name=cost,
         y_name=f"{label}, %",
         points=drawn,
         frontier=line,
-        log=log,
     )
     rows = [
         (

@@ -18,16 +18,16 @@ _LONGEST_RULE = 400
 _MOST_SPECKS = 2_000
 
 
-def search_section(result: SearchResult, *, naive: bool = False) -> Shown:
+def search_section(result: SearchResult) -> Shown:
     """Rules in the order of tune, the front, and the statement about looking at many."""
     first = [(str(number), rule) for number, rule in enumerate(result.listed[:_TOP], 1)]
-    rules, front = result.tables(top=_TOP, naive=naive)
+    rules, front = result.tables(top=_TOP)
     verdict = result.verdict.replace("No rule", "none", 1)
     return Shown(
         finding=f"{counted(result.evaluated, 'rule')}, {verdict} after correction",
         blocks=[
-            listed([*result.explained(naive=naive), *result.notes]),
-            _front(result, front, naive=naive),
+            listed([*result.explained(naive=False), *result.notes]),
+            _front(result, front),
             element("h3", f"The first {len(first)} rules, best on tune first"),
             _table(rules, "Rules found, best on tune first", first, result),
             folded("Thresholds of the conditions", _thresholds(result)),
@@ -35,7 +35,7 @@ def search_section(result: SearchResult, *, naive: bool = False) -> Shown:
     )
 
 
-def _front(result: SearchResult, table: Table, *, naive: bool) -> Chart:
+def _front(result: SearchResult, table: Table) -> Chart:
     """The Pareto front, lettered, among all rules."""
     pareto = sorted(
         (rule for rule in result.listed if rule.pareto), key=lambda rule: rule.tune_cost
@@ -48,23 +48,22 @@ def _front(result: SearchResult, table: Table, *, naive: bool) -> Chart:
         description=f"{counted(len(rules), 'rule')} on eval, the Pareto front with intervals.",
         x_name=f"mean {result.cost.per_question}",
         y_name=f"{result.metric.label}, %",
-        points=[_point(mark, rule, naive=naive) for mark, rule in front],
+        points=[_point(mark, rule) for mark, rule in front],
         specks=[(rule.cost, rule.score) for rule in rules],
         level=(result.baseline_score, f"dashed: {shorten(visible(result.baseline), 24)}"),
     )
     first = f" The first {_MOST_SPECKS:,} are drawn." if len(rules) < len(result.rules) else ""
-    thin = " Thin lines beside them look at one rule alone and hide the search." if naive else ""
     return Chart(
         heading=f"Cost and {result.metric.label} of the rules",
         pictures=[scatter(chart)],
         caption=f"Small dots: every rule, on {result.settings.eval_split}.{first} Letters: the Pareto front "
         f"of {result.settings.tune_split}, with intervals that hold for all "
-        f"{result.family:,} rules and thresholds looked at together.{thin}",
+        f"{result.family:,} rules and thresholds looked at together.",
         table=_table(table, "Pareto front, cheapest first", front, result),
     )
 
 
-def _point(mark: str, rule: SearchedRule, *, naive: bool) -> Point:
+def _point(mark: str, rule: SearchedRule) -> Point:
     return Point(
         mark=mark,
         family="adaptive",
@@ -73,7 +72,6 @@ def _point(mark: str, rule: SearchedRule, *, naive: bool) -> Point:
         name=shorten(visible(rule.rule), 120),
         said=f"{rule.metric.label} {percent(rule.score)}%, {amount(rule.cost)}",
         interval=(rule.interval.low, rule.interval.high),
-        narrow=(rule.naive.low, rule.naive.high) if naive else None,
     )
 
 

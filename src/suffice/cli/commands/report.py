@@ -20,7 +20,7 @@ from suffice.cli.output import (
     waiting,
 )
 from suffice.cli.parser import command
-from suffice.cli.shared_options import Compared, Json, ReportNaive, Sampling, Traces, out_path
+from suffice.cli.shared_options import Compared, Json, Sampling, Traces, out_path
 from suffice.errors import UsageError, unknown_name
 from suffice.options import Option, read_names
 from suffice.policies.method import FitRun
@@ -76,7 +76,6 @@ def report(
         Option(metavar="A,B,...", help="search rules over these signals, as suffice search does"),
     ] = None,
     form: Annotated[str, Option(choices=FORMS, help="of the rules searched")] = "or",
-    report_naive: ReportNaive = False,
     confidence: Annotated[
         str | None,
         Option(
@@ -102,7 +101,6 @@ def report(
     wanted = PartsSettings(
         parts=parts,
         search=None if search is None else SearchSettings(signals=search, form=form, **shared),
-        naive=report_naive,
         confidence=confidence,
     )
     with waiting("replaying"):
