@@ -27,7 +27,7 @@ from cyclopts import App, CycloptsError, Group, Parameter
 
 from suffice.costs.usage import Charging, CostModel
 from suffice.errors import UsageError, did_you_mean
-from suffice.options import Option, read_names
+from suffice.options import Option, finite, read_names
 from suffice.serve.service_settings import PriceSettings
 
 if TYPE_CHECKING:
@@ -457,21 +457,10 @@ def whole(text: str, least: int | None = None) -> int:
     return value
 
 
-def number(text: str) -> float:
-    """A finite number."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = float("nan")
-    if not -float("inf") < value < float("inf"):
-        raise ValueError(f"must be a finite number, found {text!r}")
-    return value
-
-
 _READ: dict[Any, Callable[[str], Any]] = {
-    float: number,
+    float: finite,
     str: str,
-    tuple[float, ...]: lambda text: tuple(map(number, text.split(","))),
+    tuple[float, ...]: lambda text: tuple(map(finite, text.split(","))),
     tuple[str, ...]: read_names,
 }
 

@@ -352,20 +352,8 @@ def _tell(plan: ProbePlan, *, missing_only: bool) -> None:
     if plan.asked:
         say(
             f"{plan.calls:,} model calls: {plan.asked:,} of {plan.rounds:,} rounds of {plan.questions:,} "
-            "questions"
+            f"questions, up to {plan.blind:,} of them without any passage"
         )
-    if plan.own and missing_only:
-        say(
-            f"two prompts mix in this record: {plan.own:,} answers are the loop's, {plan.asked:,} will be "
-            "this prompt's; without --missing-only all rounds are asked by one prompt"
-        )
-    elif plan.own:
-        say(
-            f"{plan.own:,} of these rounds have an answer by the loop's own prompt, kept in loop_answer "
-            "(to ask only where none is: --missing-only)"
-        )
-    if plan.blind:
-        say(
-            f"up to {plan.blind:,} of these rounds nothing was found, so they are asked from the question "
-            "alone"
-        )
+    if plan.own:
+        mixed = "which stay beside this prompt's" if missing_only else "kept in loop_answer"
+        say(f"{plan.own:,} of these rounds have an answer by the loop's own prompt, {mixed}")

@@ -137,7 +137,6 @@ def test_samples_are_clustered_beside_the_signals(
     ("options", "says"),
     [
         (["--cluster-cosine"], "--cluster-cosine"),
-        (["--recluster"], "--recluster"),
         (["--only", "sample_clusters"], "--encoder"),
         (["--encoder", "minilm", "--cluster-cosine", "1.5"], "at most 1, found 1.5"),
         (["--encoder", "minilm", "--cluster-cosine", "x"], "'x'"),
