@@ -377,12 +377,7 @@ def cost_chart(result: ReplayResult, policies: Sequence[Marked]) -> Chart:
         f"{named[:1].upper()}{named[1:]} and tokens, means per question, of what each policy reads."
     )
     swatches = legend((class_, name) for class_, name in _TOKENS.items() if class_ in used)
-    return Chart(
-        heading="What policies cost",
-        pictures=[picture],
-        caption=join([swatches, means + _left_to_table(policies)]),
-        table=_cost_table(policies, cost),
-    )
+    return Chart(heading="What policies cost", pictures=[picture], caption=join([swatches, means]))
 
 
 def _named(cost: CostAxis) -> str:
@@ -393,20 +388,6 @@ def _short(cost: CostAxis) -> str:
     """As much of the name as stands above the bars; the table has it in full."""
     name = _named(cost)
     return name if len(name) <= _LONGEST_HEAD else cost.label.partition(" ")[0]
-
-
-def _cost_table(policies: Sequence[Marked], cost: CostAxis) -> Html:
-    own = (_named(cost), lambda policy: policy.result.paid(cost.name))
-    return columns(
-        "Mean cost per question",
-        policies,
-        ("policy", lambda policy: policy.full_name),
-        *(() if cost.name in _COSTS else (own,)),
-        ("calls", lambda policy: policy.result.paid("llm_calls", decimal)),
-        ("prompt tokens", lambda policy: policy.result.paid("prompt_tokens", count)),
-        ("of these cached", lambda policy: policy.result.paid("cached_tokens", count)),
-        ("completion tokens", lambda policy: policy.result.paid("completion_tokens", count)),
-    )
 
 
 def _cost_bar(policy: Marked, cost: CostAxis) -> Bar:
