@@ -78,9 +78,6 @@ def _distance(one: Floats, other: Floats) -> Floats:
     return np.asarray(np.hypot(*np.moveaxis(one - other, -1, 0)))
 
 
-_MOST_BADGES = 40  # as many as can be read
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
     """A marked point that shows ``name`` and what is ``said`` of it under a pointer."""
@@ -127,9 +124,7 @@ def scatter(chart: Scatter) -> Html:
     crowd = ((round(2 * x(across)) / 2, round(2 * y(up)) / 2) for across, up in chart.specks)
     drawn += [speck(place, "speck") for place in dict.fromkeys(crowd)]
     drawn += _points(chart.points, axes, corners)
-    marked, badged = sum(bool(point.mark) for point in chart.points), len(_badged(chart.points))
-    few = f" {badged} of {marked} points show their marks." if badged < marked else ""
-    return canvas(SIZE, chart.title, chart.description + few, drawn)
+    return canvas(SIZE, chart.title, chart.description, drawn)
 
 
 def _axes(chart: Scatter) -> Axes:
@@ -153,7 +148,7 @@ def _points(
             ends = [(place[0], y(end)) for end in point.interval]
             whiskers.append((ends[0], ends[1]))
             yield whisker(whiskers[-1], f"whisker {point.family}")
-    badged = _badged(points)
+    badged = [number for number, point in enumerate(points) if point.mark]
     badges = label_places(
         at, [*whiskers, *pairwise(path)], wanted=badged, frame=astuple(FRAME), radius=BADGE_RADIUS
     )
@@ -163,21 +158,6 @@ def _points(
         yield dot(place, point.family, f"{point.name}: {point.said}")
     for number, end in zip(badged, badges, strict=True):
         yield badge(end, points[number].mark, points[number].family)
-
-
-def _badged(points: Sequence[Point]) -> list[int]:
-    """Which points have a badge: all with a mark, of too many some budgets, evenly from first to last."""
-    others = [n for n, point in enumerate(points) if point.mark and point.family != "fixed"]
-    fixed = [n for n, point in enumerate(points) if point.mark and point.family == "fixed"]
-    kept = _spread(others, _MOST_BADGES)
-    return sorted([*kept, *_spread(fixed, _MOST_BADGES - len(kept))])
-
-
-def _spread(numbers: Sequence[int], most: int) -> Sequence[int]:
-    if len(numbers) <= most:
-        return numbers
-    step = (len(numbers) - 1) / max(most - 1, 1)
-    return [numbers[round(place * step)] for place in range(most)]
 
 
 _WIDTH = 460.0

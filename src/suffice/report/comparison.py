@@ -152,9 +152,6 @@ def _head(cost: CostAxis) -> Html:
     return two_lines(first, last) if first else join([last])
 
 
-_MOST_ROWS = 12
-_LONGEST_HEAD = 13  # characters that fit above the bars of calls
-
 _CALLS = CostAxis(name="llm_calls", label="calls", unit="")
 _TOKENS = {
     "evaluated": "prompt, uncached",
@@ -290,7 +287,7 @@ def stops_chart(result: ReplayResult, policies: Sequence[Marked]) -> Chart:
                 for number, stopped in zip(numbers, stops[policy.mark], strict=True)
             ],
         )
-        for policy in _drawn(policies)
+        for policy in policies
     ]
     picture = bars(
         Bars(
@@ -317,7 +314,7 @@ def stops_chart(result: ReplayResult, policies: Sequence[Marked]) -> Chart:
     return Chart(
         heading="Where policies stop",
         pictures=[picture],
-        caption=caption + _left_to_table(policies),
+        caption=caption,
         table=data_table("Questions that stop at each round", head, named),
     )
 
@@ -341,26 +338,12 @@ def _row(policy: Marked, of_columns: Sequence[Bar]) -> BarRow:
     )
 
 
-def _drawn(policies: Sequence[Marked]) -> Sequence[Marked]:
-    """The policies with a row of their own; of many, fixed budgets but the baseline have none."""
-    if len(policies) <= _MOST_ROWS:
-        return policies
-    chosen = [policy for policy in policies if policy.family != "fixed" or policy.baseline]
-    return chosen if len(chosen) > 1 else policies
-
-
-def _left_to_table(policies: Sequence[Marked]) -> str:
-    few = len(_drawn(policies)) < len(policies)
-    return " Fixed budgets but the baseline are in the table only." if few else ""
-
-
 # --- what they pay -------------------------------------------------------------------------------
 def cost_chart(result: ReplayResult, policies: Sequence[Marked]) -> Chart:
     """What a question costs and its tokens, split by what the model had to evaluate."""
     cost = _CALLS if result.cost.name in (_CALLS.name, "rounds") else result.cost
     rows = [
-        _row(policy, [_cost_bar(policy, cost), _token_bar(policy.result)])
-        for policy in _drawn(policies)
+        _row(policy, [_cost_bar(policy, cost), _token_bar(policy.result)]) for policy in policies
     ]
     named = "model calls" if cost is _CALLS else _named(cost)
     picture = bars(
@@ -368,7 +351,7 @@ def cost_chart(result: ReplayResult, policies: Sequence[Marked]) -> Chart:
             title="What policies cost",
             description=f"One row a policy: mean {named} and mean tokens per question.",
             rows=rows,
-            heads=(_short(cost), "prompt + completion"),
+            heads=(cost.label, "prompt + completion"),
             widths=(76, 222),
         )
     )
@@ -382,12 +365,6 @@ def cost_chart(result: ReplayResult, policies: Sequence[Marked]) -> Chart:
 
 def _named(cost: CostAxis) -> str:
     return f"{cost.label}, {cost.unit}" if cost.unit else cost.label
-
-
-def _short(cost: CostAxis) -> str:
-    """As much of the name as stands above the bars; the table has it in full."""
-    name = _named(cost)
-    return name if len(name) <= _LONGEST_HEAD else cost.label.partition(" ")[0]
 
 
 def _cost_bar(policy: Marked, cost: CostAxis) -> Bar:
