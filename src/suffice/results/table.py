@@ -383,14 +383,11 @@ def _text_body(table: Table, width: int | None, paint: Paint) -> tuple[list[str]
     return _aligned(kept, gap, paint, below), full
 
 
-_ONE_LINE = str.maketrans("\n\t", "  ")
-
-
 def _shown_columns(table: Table, width: int | None) -> tuple[list[_Shown], list[str]]:
     """The columns that are not empty throughout, and what was shortened in full."""
     columns, full = [], []
     for number, column in enumerate(table.columns):
-        cells = [_shown(column, row[number]).translate(_ONE_LINE) for row in table.rows]
+        cells = [_shown(column, row[number]).replace("\n", " ") for row in table.rows]
         if number and cells and not any(cells):
             continue
         if column.most is not None:
