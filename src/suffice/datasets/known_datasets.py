@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -24,7 +22,7 @@ from suffice.datasets.files import (
     text_id,
     unique_ids,
 )
-from suffice.errors import SufficeWarning, UsageError, did_you_mean
+from suffice.errors import UsageError, did_you_mean
 from suffice.trace.rounds.records import Gold, Passage, Question
 
 _HOPS = re.compile(r"(\d)hop")
@@ -180,7 +178,7 @@ def read_questions(
     held = _within(table, columns or {})
     rows = list(table.rows(tuple(held.values())))[:limit]
     texts = [row.required(held["question"]) for row in rows]
-    made = [] if "id" in held else _ids(texts, path)
+    made = [] if "id" in held else unique_ids(text_id(text) for text in texts)
 
     def build(row: Row) -> Example:
         return Example(
@@ -194,19 +192,6 @@ def read_questions(
         )
 
     return read_rows(rows, build, path, limit, id_column=held.get("id", "id"))
-
-
-def _ids(texts: Sequence[str], path: Path) -> list[str]:
-    """The start of each text's SHA-256, with ``#2`` where it comes again."""
-    repeated = [text for text, count in Counter(texts).items() if count > 1]
-    if repeated:
-        warnings.warn(
-            f"{path}: {len(repeated)} questions stand in it more than once, the first {repeated[0]!r:.80}, "
-            "and are asked as often, since no column tells them apart; name one: --columns id=NAME",
-            SufficeWarning,
-            stacklevel=3,
-        )
-    return unique_ids(text_id(text) for text in texts)
 
 
 def _id(row: Row, column: str) -> str:

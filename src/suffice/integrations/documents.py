@@ -140,14 +140,6 @@ class PythonRetriever:
     source
         Its name in messages.
 
-    Raises
-    ------
-    UsageError
-        When built: for what is no such function. When asked: for what are no documents, and for scores that
-        do not fall along the ranking.
-    DataError
-        When some documents have a score and others have none.
-
     Examples
     --------
     >>> found = PythonRetriever(lambda query, k: ["Oslo is a city.", "Skien is a town."])

@@ -18,17 +18,7 @@ _ABOUT_THE_QUERY = ("maxclausecount", "max_clause_count", "too_many_clauses", "t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElasticsearchSettings:
-    """How an index is searched.
-
-    Parameters
-    ----------
-    text_field
-        The field with the passage's text; dots lead into objects. Several values are joined by spaces.
-    title_field
-        The field with its title, searched as well; ``None``: there is none.
-    id_field
-        The field with the passage's id; ``None``: the document's ``_id``.
-    """
+    """Fields of a document, whose dots lead into objects; without ``id_field`` its ``_id`` counts."""
 
     text_field: str = "text"
     title_field: str | None = "title"
@@ -59,16 +49,6 @@ class ElasticsearchRetriever:
     give equal rankings. A ranking that misses a shard or ran out of time counts as failed. Of
     documents that share an id the best stays: where an alias joins indexes that number their
     documents alike, give ``id_field``. Safe to use from several threads, as the clients are.
-
-    Parameters
-    ----------
-    client
-        An ``elasticsearch.Elasticsearch`` or ``opensearchpy.OpenSearch``, with its credentials,
-        certificates, timeout and retries; closing it is the caller's.
-    index
-        Name of one index or alias.
-    settings
-        See :class:`ElasticsearchSettings`.
     """
 
     def __init__(

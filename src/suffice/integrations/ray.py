@@ -47,13 +47,7 @@ def _host_and_port(address: str) -> tuple[str, int] | None:
 
 
 class RayExecutor(Executor):
-    """Runs functions as tasks of a Ray cluster; a task whose worker dies is done again by another.
-
-    Parameters
-    ----------
-    address
-        See :func:`ray_address`.
-    """
+    """Runs functions as tasks of a Ray cluster; a task whose worker dies is done again by another."""
 
     def __init__(self, address: str = "") -> None:
         self._ray = require("ray", purpose="a Ray cluster", extra="ray")
@@ -120,21 +114,20 @@ class RayExecutor(Executor):
         return error
 
     def _check_version(self) -> None:
-        install = f"install it on every machine of the cluster: pip install suffice=={VERSION}"
-        why = ""
-        cause: BaseException | None = None
         try:
             there = self.submit(_version).result(ANSWERS_S)
-            if there != VERSION:
-                why = f"have suffice {there}, this is {VERSION}; {install}"
-        except TimeoutError as error:
+        except TimeoutError:
             why = f"took no task within {ANSWERS_S:g} seconds: all are busy or none is there; ray status"
-            cause = error
         except (ImportError, RuntimeError, BackendError, self._ray.exceptions.RayError) as error:
-            why, cause = f"cannot import suffice; {install} ({first_line(error)})", error
-        if why:
-            self.shutdown(cancel_futures=True)
-            raise BackendError(f"workers of the Ray cluster {why}") from cause
+            why = f"cannot import suffice: {first_line(error)}"
+        else:
+            if there == VERSION:
+                return
+            why = f"have suffice {there}, this is {VERSION}"
+        self.shutdown(cancel_futures=True)
+        raise BackendError(
+            f"workers of the Ray cluster {why}; on every machine of it: pip install suffice=={VERSION}"
+        )
 
 
 def _called(

@@ -13,7 +13,7 @@ import pytest
 
 from suffice.datasets.files import parse_column_map
 from suffice.datasets.known_datasets import QUESTION_ROLES, columns_of, load, read_questions
-from suffice.errors import DataError, SufficeWarning, UsageError
+from suffice.errors import DataError, UsageError
 
 CSV = 'qid,q,gold,kind\n007,"Who, ever?","[""Ann"", ""Bo""]",who\n008,What?,"a ""C""",\n\n009,When?,,\n'
 MAP = {"question": "q", "answers": "gold", "id": "qid", "type": "kind"}
@@ -72,10 +72,9 @@ def test_usual_names_are_found_and_ids_made_of_the_text(tmp_path: Path) -> None:
     assert read_questions(path)[0].question.id == "7"
 
 
-def test_a_question_that_comes_twice_without_ids_is_said(tmp_path: Path) -> None:
+def test_a_question_that_comes_twice_without_ids_is_asked_twice(tmp_path: Path) -> None:
     path = lines(tmp_path / "q.jsonl", {"question": "A?"}, {"question": "A?"})
-    with pytest.warns(SufficeWarning, match="stand"):
-        first, second = read_questions(path)
+    first, second = read_questions(path)
     assert second.question.id == f"{first.question.id}#2"
 
 

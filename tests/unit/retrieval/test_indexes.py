@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.hashing_encoder import HashingEncoder
 
 from suffice.errors import DataError, UsageError
 from suffice.retrieval.retrievers import INDEX_KINDS, IndexKind, IndexMaker
-from suffice.testing.encoders import HashingEncoder
 from suffice.trace.rounds.records import Passage
 
 pytest.importorskip("bm25s")

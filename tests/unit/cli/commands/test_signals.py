@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from tests.builders import with_rounds
 from tests.commands import run_json
+from tests.hashing_encoder import HashingEncoder
 
 from suffice.cli.commands import signals
 from suffice.cli.main import main
 from suffice.cli.shared_options import ModelOptions
 from suffice.signals.known_signals import SIGNALS
-from suffice.testing.encoders import HashingEncoder
 from suffice.testing.models import Failures, ScriptedModel
 from suffice.testing.traces import make_record
 from suffice.trace.rounds.reader import read_traces

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.hashing_encoder import HashingEncoder
 
 from suffice.contracts import Retriever
 from suffice.errors import BackendError, DataError, UsageError
 from suffice.retrieval.dense import BLOCK, DenseIndex, encode_passages
 from suffice.retrieval.ranking import save_index
 from suffice.testing.conformance import check_retriever
-from suffice.testing.encoders import HashingEncoder
 from suffice.trace.rounds.records import Passage
 
 ENCODER = HashingEncoder(64)
