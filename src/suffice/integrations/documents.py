@@ -99,7 +99,8 @@ def _server_settings(query: str, shown: str) -> ElasticsearchSettings:
         said = unknown_name("setting", name, allowed)
         raise UsageError(f"--retriever {shown!r}: behind the ?: {said}")
     try:
-        return ElasticsearchSettings(**{name: value or None for name, value in stated.items()})
+        chosen: dict[str, Any] = {name: value or None for name, value in stated.items()}
+        return ElasticsearchSettings(**chosen)
     except UsageError as error:
         raise UsageError(f"--retriever {shown!r}: {error}") from error
 
