@@ -179,21 +179,13 @@ class _Cuttable:
                 raise Cut
 
 
-class Aside(Generic[_Result]):
-    """Work in a thread of its own, and what it gives; it may turn out not to be wanted."""
+class Aside:
+    """Work in a thread of its own, which may turn out not to be wanted."""
 
-    def __init__(self, work: Callable[[], _Result]) -> None:
+    def __init__(self, work: Callable[[], object]) -> None:
         self._work = work
-        self._future: Future[_Result] = Future()
         self._cuttable = _Cuttable()
-        self.wanted = False
-        """Whether its result was asked for."""
         self._thread = started(self._run, "aside")
-
-    @property
-    def cut_off(self) -> bool:
-        """Whether it was cut."""
-        return self._cuttable.cut_off
 
     def _run(self) -> None:
         _HERE.work = self._cuttable

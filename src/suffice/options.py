@@ -104,7 +104,7 @@ def as_share(given: float | str, what: str = "a share") -> float:
     """
     try:
         text = str(given).strip()
-        value = _finite(text.removesuffix("%"))
+        value = finite(text.removesuffix("%"))
         value = round(value / 100.0, 12) if text.endswith("%") else value
     except ValueError:
         value = math.nan
@@ -122,8 +122,8 @@ def read_grid(text: str) -> tuple[float, ...]:
     (0.0, 0.5, 1.0)
     """
     if ":" not in text:
-        return tuple(_finite(part) for part in text.split(","))
-    parts = [_finite(part) for part in text.split(":")]
+        return tuple(finite(part) for part in text.split(","))
+    parts = [finite(part) for part in text.split(":")]
     if len(parts) != 3 or parts[2] <= 0 or parts[1] < parts[0]:
         raise ValueError(f"must be LOW:HIGH:STEP with LOW <= HIGH and STEP > 0, found {text!r}")
     low, high, step = parts
@@ -133,7 +133,8 @@ def read_grid(text: str) -> tuple[float, ...]:
     return tuple(round(low + step * index, 12) for index in range(count))
 
 
-def _finite(text: str) -> float:
+def finite(text: str) -> float:
+    """A finite number from its text."""
     try:
         value = float(text)
     except ValueError:

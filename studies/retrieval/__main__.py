@@ -19,7 +19,7 @@ from suffice.cli.output import Form, ProgressLine, waiting
 from suffice.cli.parser import command
 from suffice.contracts import Encoder, Reranker, Retriever
 from suffice.datasets.files import Example
-from suffice.datasets.known_datasets import WITH_PASSAGES, load
+from suffice.datasets.known_datasets import DATASETS, load
 from suffice.errors import UsageError, unknown_name
 from suffice.loops.connecting import connect_encoder, connect_reranker
 from suffice.options import Option, read_names
@@ -63,7 +63,7 @@ class RetrievalSettings:
     resamples: Annotated[
         int, Option(name="bootstrap", metavar="N", at_least=1, help="resamples")
     ] = 1000
-    seed: Annotated[int, Option(at_least=0, help="of generated data and resampling")] = 42
+    seed: Annotated[int, Option(at_least=0, help="of resampling")] = 42
 
     def __post_init__(self) -> None:
         if self.pool is not None and not any(map(reranks, self.retrievers)):
@@ -201,7 +201,7 @@ def _by_depth(found: Mapping[str, Any], name: str, title: str, kind: Kind, figur
 @command()
 def run(
     *,
-    dataset: Annotated[str, Option(choices=tuple(sorted(WITH_PASSAGES)), help="which data set")],
+    dataset: Annotated[str, Option(choices=tuple(sorted(DATASETS)), help="which data set")],
     data: Annotated[
         str | None, Option(metavar="PATH", help="its file, plain or .gz (generated: none)")
     ] = None,
@@ -222,15 +222,14 @@ def run(
     """Ask the questions of a data set over the paragraphs of all its questions.
 
     Counts the gold passages, by title, among the first 5, 10, 20 and 50: BM25, TF-IDF, dense, hybrid, and
-    hybrid reranked where --reranker names one, or what --retrievers names. Of TriviaQA, which has no judged
-    passages, a gold passage is one that holds an answer.
+    hybrid reranked where --reranker names one, or what --retrievers names.
     """
     vectors = None if encoder == "none" else connect_encoder(encoder, encoder_model)
     wanted = replace(
         settings, encoder=vectors, reranker=None if reranker is None else connect_reranker(reranker)
     )
     with waiting("retrieval"):
-        examples = load(dataset, data and Path(data), limit=limit, seed=settings.seed)
+        examples = load(dataset, data and Path(data), limit=limit)
         make = IndexMaker(encoder=vectors, on_progress=ProgressLine("passages encoded").show)
         document = data_set_recall(examples, wanted, make)
     notes = [f"{dataset}: {note}" for note in document["notes"]]

@@ -8,9 +8,6 @@ import io
 
 import pytest
 from studies.retrieval.__main__ import main as retrieval
-from studies.training.__main__ import main as train
-
-from suffice.cli.main import main
 
 NAMES = ("ab_rag", "hidden_constraints", "micp", "retrieval", "stop_rag", "training")
 FEW = ("--dataset", "generated", "--limit", "4", "--encoder", "none", "--bootstrap", "5")
@@ -43,9 +40,3 @@ def test_wrong_usage_is_one_line(words: list[str], capsys: pytest.CaptureFixture
     said = capsys.readouterr()
     assert said.out == ""
     assert len(said.err.strip().splitlines()) == 1
-
-
-def test_the_command_line_says_where_the_studies_are(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bench", "micp"]) == 2
-    assert "python -m studies." in capsys.readouterr().err
-    assert train([]) == 2

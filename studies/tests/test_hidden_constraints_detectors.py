@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from studies.hidden_constraints.detectors import connect_detector
+from tests.hashing_encoder import HashingEncoder
 
 from suffice.errors import UsageError
 from suffice.retrieval.contradiction import FEATURES, ContradictionHead, HeadWeights
 from suffice.retrieval.dense import OnnxEncoder
 from suffice.signals.samples import MarkerDetector
-from suffice.testing.encoders import HashingEncoder
 
 
 def test_detectors_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

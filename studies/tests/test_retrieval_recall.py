@@ -8,13 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from studies.retrieval.__main__ import DEPTHS, RetrievalSettings, data_set_recall
+from tests.hashing_encoder import HashingEncoder
 
 from suffice.datasets.files import Example
 from suffice.datasets.known_datasets import load
 from suffice.errors import UsageError
 from suffice.retrieval.bm25 import BM25Index
 from suffice.retrieval.retrievers import IndexMaker, pooled_passages
-from suffice.testing.encoders import HashingEncoder
 from suffice.trace.rounds.records import Gold, Passage, Question
 
 ENCODER = HashingEncoder()

@@ -13,11 +13,11 @@ from studies.training import contradiction as train_contradiction
 from studies.training.__main__ import main
 from studies.training.contradiction import ContradictionSettings, logistic_weights, measure, train
 from studies.training.template_pairs import Kind, Pair
+from tests.hashing_encoder import HashingEncoder
 
 from suffice.retrieval import contradiction
 from suffice.retrieval.contradiction import HeadWeights
 from suffice.retrieval.dense import OnnxEncoder
-from suffice.testing.encoders import HashingEncoder
 
 SHORT = ContradictionSettings(pairs=4)
 

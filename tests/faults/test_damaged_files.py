@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.gates import informative
+from tests.hashing_encoder import HashingEncoder
 
 from suffice.contracts import GenerationRequest, StopPolicy
 from suffice.errors import SufficeError
@@ -36,7 +37,6 @@ from suffice.policies.stop_rag.signal_network import SignalNetwork, weight_shape
 from suffice.policies.unfitted import FixedPolicy
 from suffice.retrieval.bm25 import BM25Index
 from suffice.retrieval.dense import DenseIndex
-from suffice.testing.encoders import HashingEncoder
 from suffice.testing.models import ScriptedModel
 from suffice.trace.lazy import in_memory
 from suffice.trace.parquet import write_table

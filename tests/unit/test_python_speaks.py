@@ -63,9 +63,3 @@ def test_a_text_where_a_policy_is_due(tmp_path: Path) -> None:
         suffice.save_policy("answer_stable", tmp_path / "p.json")  # type: ignore[arg-type]
     path = suffice.save_policy(suffice.FixedPolicy(2), tmp_path / "p.json", max_rounds=4)
     assert suffice.Controller(suffice.load_policy(path)).max_rounds == 4
-
-
-@pytest.mark.parametrize("name", ["sweep", "fit_certified", "FamilySettings"])
-def test_a_name_that_went_says_what_to_type(name: str) -> None:
-    with pytest.raises(AttributeError, match=r"suffice\.(choose|ChoiceSettings)\("):
-        getattr(suffice, name)

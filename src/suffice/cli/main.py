@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import importlib
 import os
 import signal
@@ -15,7 +14,7 @@ from suffice.cli.output import (
     INTERRUPTED,
     ended_by_signals,
     one_line_warnings,
-    open_standard_streams,
+    prepare_standard_streams,
     put,
     say,
 )
@@ -102,7 +101,7 @@ def main(argv: Sequence[str] | None = None, *, app: App | None = None) -> int:
     if chosen in _MEASURING:
         # of many small products: threads of each would wait for one another, for up to 100 times as long
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    open_standard_streams()
+    prepare_standard_streams()
     with ended_by_signals() as came:
         code = _ended(lambda: _run(words, chosen, app, alone=argv is None), f"{lead}:")
     if argv is None:  # Python's own end takes a while, in which an interrupt would be a traceback
@@ -120,11 +119,6 @@ def _run(words: Sequence[str], chosen: str, app: App | None, *, alone: bool) -> 
     if not words and app is None:
         listed = (name for name, (_, line) in COMMANDS.items() if line)
         raise UsageError(f"name a command: {', '.join(listed)}; see 'suffice --help'")
-    if chosen == "bench" and app is None:
-        raise UsageError(
-            "the published experiments are run from a checkout of the repository: type python -m "
-            "studies.NAME, as in python -m studies.hidden_constraints --json"
-        )
     one_line_warnings()
     if alone and chosen not in ("ask", "policies") and "pandas" not in sys.modules:
         _without_pandas()
@@ -144,7 +138,12 @@ def _ended(run: Callable[[], int], lead: str) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
-        say(_refused(error), lead=lead)
+        place = error.filename or "a file, or standard output"
+        say(
+            f"{place}: {error.strerror or error}; make room there, or choose another place, and run the "
+            "same command again",
+            lead=lead,
+        )
         return 1
     except (MemoryError, RuntimeError) as error:
         if isinstance(error, RuntimeError) and _NO_THREAD not in str(error):
@@ -171,18 +170,6 @@ _TOO_LITTLE_MEMORY = (
     "there is too little memory; end other programs or raise the limit, or take fewer questions, then run "
     "the same command again"
 )
-
-
-def _refused(error: OSError) -> str:
-    told = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        what = "" if error.filename else "a file, or standard output: "
-        return f"cannot write {what}{told}; make room or choose another place, and run the same command again"
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return f"{told}; choose another place, or change who may read and write this one"
-    if error.errno == errno.ENOENT and not error.filename:
-        return f"{told}; make room there, or name another folder in the variable TMPDIR"
-    return told
 
 
 if __name__ == "__main__":

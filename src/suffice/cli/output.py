@@ -82,23 +82,11 @@ def _tell(text: str, *, end: str) -> None:
         pass
 
 
-def open_standard_streams() -> None:
-    """Give what was started without stdin, stdout or stderr an empty one.
-
-    Else the next file opened would have its number, and whatever prints there would write into it.
-    """
-    for number in range(3):
-        try:
-            os.fstat(number)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR)  # the lowest free number: this one
-    for number, name in ((1, "stdout"), (2, "stderr")):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(number, "w", encoding="utf-8", closefd=False))  # noqa: SIM115
-        stream = getattr(sys, name)
+def prepare_standard_streams() -> None:
+    """Have them print in any alphabet, and a defect's message steer no terminal and tell no key."""
+    for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # for LANG=C and other small alphabets
-    # the message may hold foreign text
     sys.excepthook = lambda *error: _tell(harmless("".join(format_exception(*error))), end="")
 
 

@@ -24,11 +24,10 @@ from typing import (
 )
 
 from cyclopts import App, CycloptsError, Group, Parameter
-from cyclopts.exceptions import UnknownOptionError
 
 from suffice.costs.usage import Charging, CostModel
 from suffice.errors import UsageError, did_you_mean
-from suffice.options import Option, read_names
+from suffice.options import Option, finite, read_names
 from suffice.serve.service_settings import PriceSettings
 
 if TYPE_CHECKING:
@@ -211,9 +210,6 @@ def _refusal(error: CycloptsError, app: App) -> str:
     """What is wrong, what was probably meant, and the command that lists the options."""
     error.verbose = False  # else it names the function in the source
     said = str(error).strip()
-    explain = getattr(error.target, "explain", None)
-    if isinstance(error, UnknownOptionError) and explain is not None:
-        said = explain((error.token.keyword or error.token.value).partition("=")[0]) or said
     typed = " ".join([app.name[0], *(error.command_chain or ())])
     return f"{said}{'' if said.endswith(('.', '?')) else '.'} See '{typed} --help'"
 
@@ -461,21 +457,10 @@ def whole(text: str, least: int | None = None) -> int:
     return value
 
 
-def number(text: str) -> float:
-    """A finite number."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = float("nan")
-    if not -float("inf") < value < float("inf"):
-        raise ValueError(f"must be a finite number, found {text!r}")
-    return value
-
-
 _READ: dict[Any, Callable[[str], Any]] = {
-    float: number,
+    float: finite,
     str: str,
-    tuple[float, ...]: lambda text: tuple(map(number, text.split(","))),
+    tuple[float, ...]: lambda text: tuple(map(finite, text.split(","))),
     tuple[str, ...]: read_names,
 }
 

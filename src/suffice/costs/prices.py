@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, date, datetime, time
-from types import MappingProxyType
 from typing import Any
 
 from suffice._optional import require
@@ -226,20 +225,9 @@ def _at(price: Any, prompt_tokens: int) -> float:
 
 
 # --- energy: rough, but the same for every policy -----------------------------------------------------
-_FIELDS = MappingProxyType(
-    {
-        "prompt": "joules_per_prompt_token",
-        "cached": "joules_per_cached_token",
-        "completion": "joules_per_completion_token",
-        "retrieval": "joules_per_retrieval",
-        "rerank": "joules_per_rerank_call",
-    }
-)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EnergyModel:
-    """Joules for each unit of work, each at least 0.
+class EnergyModel(Tariff):
+    """Joules for each unit of work.
 
     Notes
     -----
@@ -256,31 +244,21 @@ class EnergyModel:
     left out. Use them to compare policies on one trace, and set your own for anything else.
     """
 
-    joules_per_prompt_token: float = 0.03
-    joules_per_cached_token: float = 0.0
-    joules_per_completion_token: float = 0.35
-    joules_per_retrieval: float = 0.0
-    joules_per_rerank_call: float = 0.0
-
-    def __post_init__(self) -> None:
-        _ = self.tariff  # refuses what cannot be charged
-
-    @property
-    def tariff(self) -> Tariff:
-        """The charges, in joules."""
-        return Tariff(**{name: getattr(self, field) for name, field in _FIELDS.items()})
+    prompt: float = 0.03
+    cached: float = 0.0
+    completion: float = 0.35
 
     @property
     def summary(self) -> str:
         """The constants in words."""
         text = (
-            f"{self.joules_per_prompt_token:g} J a prompt token, {self.joules_per_cached_token:g} J a "
-            f"cached one, {self.joules_per_completion_token:g} J a completion token"
+            f"{self.prompt:g} J a prompt token, {self.cached:g} J a cached one, "
+            f"{self.completion:g} J a completion token"
         )
-        if self.joules_per_retrieval:
-            text += f", {self.joules_per_retrieval:g} J a retrieval"
-        if self.joules_per_rerank_call:
-            text += f", {self.joules_per_rerank_call:g} J a reranker call"
+        if self.retrieval:
+            text += f", {self.retrieval:g} J a retrieval"
+        if self.rerank:
+            text += f", {self.rerank:g} J a reranker call"
         defaults = " (the defaults, rough)" if self == EnergyModel() else ""
         return f"{text}{defaults}"
 
@@ -290,8 +268,8 @@ def parse_energy(text: str) -> EnergyModel:
 
     Examples
     --------
-    >>> parse_energy("prompt=0.1,retrieval=2").joules_per_retrieval
+    >>> parse_energy("prompt=0.1,retrieval=2").retrieval
     2.0
     """
-    rates = parse_rates(text, option="--energy", known=tuple(_FIELDS))
-    return EnergyModel(**{_FIELDS[name]: value for name, value in rates.items()})
+    known = ("prompt", "cached", "completion", "retrieval", "rerank")
+    return EnergyModel(**parse_rates(text, option="--energy", known=known))

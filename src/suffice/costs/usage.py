@@ -485,7 +485,7 @@ _ALL = (
         label="energy",
         unit="J",
         summary="energy by stated constants",
-        compute=lambda ledger: _charged(ledger, ledger.model.energy.tariff),
+        compute=lambda ledger: _charged(ledger, ledger.model.energy),
     ),
     Cost(
         name="rounds",

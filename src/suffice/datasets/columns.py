@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from suffice.datasets.files import FileTable, Row, no_column, open_table, parse_column_map, text_id
+from suffice.datasets.files import FileTable, Row, no_column, open_table, text_id
 from suffice.errors import DataError
 from suffice.trace.parquet import columns_of, from_cells
 from suffice.trace.rounds.records import Gold, Question, QuestionRecord
@@ -133,7 +133,7 @@ def _items(row: Row, value: Any, column: str, item: pa.DataType) -> Any:
 _TYPES = {column.name: column.type for column in COLUMNS}
 _QUESTION, _GOLD = columns_of(Question, COLUMNS), columns_of(Gold, COLUMNS)
 _SHARED = (*(column.name for column in (*_QUESTION, *_GOLD)), "propensity", "policy_hash")
-_SIGNAL = "signals."
+SIGNAL = "signals."
 _PASSAGES = {
     "passage_ids": "id",
     "passage_titles": "title",
@@ -171,15 +171,6 @@ class Layout:
     duplicates: Literal["refuse", "first", "last"] = "refuse"
     skip_invalid: bool = False
     notes: list[str] = field(default_factory=list)
-
-
-def parse_roles(text: str) -> dict[str, str]:
-    """``question=q,answer=a,signals.margin=m`` as columns by role.
-
-    >>> parse_roles("question=q, prompt_tokens=usage.in, passage_ids=hits[].doc")
-    {'question': 'q', 'prompt_tokens': 'usage.in', 'passage_ids': 'hits[].doc'}
-    """
-    return parse_column_map(text, ROLES, _FORM, free=_SIGNAL)
 
 
 def read_columns(path: Path, layout: Layout) -> tuple[QuestionRecord, ...]:
@@ -390,8 +381,8 @@ def _line(row: Row, held: Mapping[str, str], question: str) -> _Line:
             parts[role] = [_part(row, item, column, role) for item in listed]
         elif role == "signals":
             signals |= numbers_by_name(row, value, column)
-        elif role.startswith(_SIGNAL):
-            signals[role.removeprefix(_SIGNAL)] = number(row, value, column)
+        elif role.startswith(SIGNAL):
+            signals[role.removeprefix(SIGNAL)] = number(row, value, column)
         elif (name := _TIMES.get(role, role)) in _SECONDS:
             unit = _UNIT.search(column if name == role else role)
             seconds = cell(row, value, column, _TYPES[name])

@@ -23,7 +23,6 @@ from suffice.trace.rounds.records import Gold, Passage, Question
 from suffice.trace.store import free_id
 
 T = TypeVar("T")
-MOST_BYTES = 2 << 30  # of text that are read of a file at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,21 +162,14 @@ def _content(path: Path) -> str:
         with plain_file(path).open("rb") as stream:
             packed = stream.read(2) == b"\x1f\x8b"
         with gzip.open(path) if packed else path.open("rb") as stream:
-            data = stream.read(MOST_BYTES + 1)
+            return stream.read().decode("utf-8-sig")
     except (OSError, EOFError, zlib.error) as error:
         raise _unreadable(path, error) from error
-    if len(data) > MOST_BYTES:
-        raise DataError(
-            f"holds more than {MOST_BYTES:,} bytes of text, the most that is read at once; split it",
-            file=str(path),
-        )
-    try:
-        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(f"not UTF-8 text ({error})", file=str(path)) from error
 
 
-def _parse(text: str, path: Path, row: int | None) -> Any:
+def _parsed(text: str, path: Path, row: int | None = None) -> Any:
     try:
         return strict_json(text)
     except (ValueError, RecursionError) as error:
@@ -190,40 +182,25 @@ def _row(value: Any, path: Path, number: int) -> Row:
     return Row(str(path), number, value)
 
 
-def json_rows(path: Path, *, under: str | None = None) -> Iterator[Row]:
-    """Rows of a JSON file that holds one list of objects, perhaps ``under`` a name."""
-    text = _content(path)
-    if not text.strip():
-        raise DataError("the file is empty", file=str(path))
-    values = _parse(text, path, None)
-    if isinstance(values, dict) and under in values:
-        values = values[under]
-    if not isinstance(values, list):
-        raise DataError(f"must hold one list of questions, found {_shown(values)}", file=str(path))
-    for number, value in enumerate(values):
-        yield _row(value, path, number)
-
-
 def json_lines(path: Path, broken: list[DataError] | None = None) -> Iterator[Row]:
     """Rows of a file with one object a line; blank lines are passed over, ``broken`` ones kept there."""
     lines = (line for line in _content(path).split("\n") if line.strip())
     for number, line in enumerate(lines):
         try:
-            yield _row(_parse(line, path, number), path, number)
+            yield _row(_parsed(line, path, number), path, number)
         except DataError as error:
             if broken is None:
                 raise
             broken.append(error)
 
 
-def json_documents(path: Path) -> Iterator[Row]:
+def json_documents(path: Path, broken: list[DataError] | None = None) -> Iterator[Row]:
     """Rows of a file that holds one object, a list of them, or one a line."""
-    text = _content(path)
     try:
-        whole = strict_json(text)
+        whole = strict_json(_content(path))
     except (ValueError, RecursionError) as error:
         if isinstance(error, json.JSONDecodeError) and error.msg == "Extra data":
-            yield from json_lines(path)  # a second line begins there
+            yield from json_lines(path, broken)  # a second line begins there
             return
         raise DataError(f"not JSON ({error})", file=str(path)) from error
     for number, value in enumerate(whole if isinstance(whole, list) else [whole]):
@@ -268,8 +245,8 @@ def open_table(path: Path, broken: list[DataError] | None = None) -> FileTable:
 
 
 def _objects(path: Path, broken: list[DataError] | None) -> FileTable:
-    whole = plain_suffix(path) == ".json"
-    table = FileTable.of(path, json_rows(path) if whole else json_lines(path, broken))
+    read = json_documents if plain_suffix(path) == ".json" else json_lines
+    table = FileTable.of(path, read(path, broken))
     if not table.names:
         raise DataError("holds no question", file=str(path))
     return table
@@ -338,34 +315,31 @@ TABLE_SUFFIXES: tuple[str, ...] = tuple(_OPENERS)
 
 # --- column maps ------------------------------------------------------------------------------------
 def parse_column_map(
-    text: str, allowed: Sequence[str], form: str, *, free: str | None = None
+    text: str, allowed: Sequence[str], *, free: str | None = None
 ) -> dict[str, str]:
-    """``question=q,answers=gold`` as columns by role; roles that begin with ``free`` may be any."""
+    """Columns by role; roles that begin with ``free`` may be any.
+
+    >>> parse_column_map("question=q, signals.gap=hits[].gap", ["question"], free="signals.")
+    {'question': 'q', 'signals.gap': 'hits[].gap'}
+    """
     named: dict[str, str] = {}
     for part in text.split(","):
         role, _, column = (piece.strip() for piece in part.partition("="))
-        wrong = "names no column" if not column else "is named twice" if role in named else ""
-        check_roles([role], allowed, free=free, given=f"{text!r}", form=form)
-        if wrong:
-            raise UsageError(f"--columns {text!r}: {role} {wrong}; type some of --columns {form}")
+        check_roles([role], allowed, free=free)
+        if not column or role in named:
+            wrong = "is named twice" if column else "names no column"
+            raise UsageError(f"--columns {text!r}: {role} {wrong}; type ROLE=NAME,...")
         named[role] = column
     return named
 
 
-def check_roles(
-    roles: Iterable[str],
-    allowed: Sequence[str],
-    *,
-    free: str | None = None,
-    given: str = "",
-    form: str = "ROLE=NAME",
-) -> None:
+def check_roles(roles: Iterable[str], allowed: Sequence[str], *, free: str | None = None) -> None:
     """Refuse roles that no column can have."""
     for role in roles:
         if role not in allowed and not (free and role.startswith(free) and role != free):
             known = ", ".join(allowed) + (f", {free}NAME" if free else "")
             raise UsageError(
-                f"--columns {given}: {role!r} is none of {known}; type some of --columns {form}"
+                f"--columns: {role!r} is none of {known}; type ROLE=NAME,..."
                 f"{did_you_mean(role, allowed)}"
             )
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from suffice.contracts import strict_json
-from suffice.datasets import files
 from suffice.datasets.files import Row, json_documents
 from suffice.datasets.runs import (
     ANSWERING,
@@ -93,13 +92,6 @@ def _of_zip(path: Path) -> Iterator[Mapping[str, Any]]:
             parts = [part for part in archive.infolist() if part.filename.startswith("samples/")]
             if not parts and "header.json" not in archive.namelist():
                 raise DataError("is a zip, and no log of inspect_ai", file=str(path))
-            total = sum(part.file_size for part in parts)
-            if total > files.MOST_BYTES:
-                raise DataError(
-                    f"unpacks to {total:,} bytes, more than the {files.MOST_BYTES:,} that are read at once; "
-                    "split the log by its samples",
-                    file=str(path),
-                )
             for part in parts:
                 sample = strict_json(_unpacked(path, archive, part))
                 yield from objects_in([sample])
@@ -188,9 +180,6 @@ def _answer(row: Row) -> str | None:
 
 def _steps(row: Row) -> Iterator[Step]:
     events = children(row.values, "events")
-    if not any(event.get("event") == "model" for event in events):
-        yield from _of_messages(row)
-        return
     scoring = _scoring(events)
     scorer = next(iter(child(row.values, "scores")), None)
     for event in events:
@@ -206,21 +195,6 @@ def _steps(row: Row) -> Iterator[Step]:
             value = _grade(held)
             if value is not None and scorer in (None, event.get("scorer", scorer)):
                 yield Noted(score=value, answer=_text(row, held.get("answer")) or None)
-
-
-def _of_messages(row: Row) -> Iterator[Step]:
-    """Where no events were logged: tokens and times are unknown."""
-    arguments: dict[Any, Any] = {}
-    for message in children(row.values, "messages"):
-        content, name = message.get("content"), message.get("function")
-        if message.get("role") == "assistant":
-            arguments |= {
-                tool.get("id"): tool.get("arguments") for tool in children(message, "tool_calls")
-            }
-            yield Call(text=_text(row, content) or None, searches=_asks(message))
-        elif message.get("role") == "tool" and name not in ANSWERING:
-            asked = arguments.get(message.get("tool_call_id"))
-            yield _search(row, name, asked, {"error": message.get("error")}, content)
 
 
 def _search(row: Row, tool: Any, asked: Any, event: Mapping[str, Any], result: Any) -> Search:

@@ -1,14 +1,11 @@
-"""Data sets by name: public ones, generated ones, and files of questions of the user's own."""
+"""Data sets by name: public ones, one of an invented world, and files of questions of the user's own."""
 
 from __future__ import annotations
 
 import re
-import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import zip_longest
+from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Any
 
 from suffice.datasets.files import (
     TABLE_SUFFIXES,
@@ -16,24 +13,19 @@ from suffice.datasets.files import (
     FileTable,
     Row,
     drop_empty,
+    json_documents,
     json_lines,
-    json_rows,
     no_column,
     open_table,
-    parse_column_map,
     plain_suffix,
     read_rows,
     text_id,
     unique_ids,
 )
-from suffice.datasets.generated import generate
-from suffice.errors import SufficeWarning, UsageError, did_you_mean
-from suffice.scoring import normalize_answer
+from suffice.errors import UsageError, did_you_mean
 from suffice.trace.rounds.records import Gold, Passage, Question
 
 _HOPS = re.compile(r"(\d)hop")
-_EVIDENCE = {"entitypages": "wikipedia", "searchresults": "web"}  # and the authors' folder of each
-_WORDS = 100  # a passage
 _Found = tuple[list[Passage], list[str]]  # passages, and the ids of the gold ones
 
 
@@ -116,101 +108,38 @@ def _musique(row: Row) -> Example | None:
     return _example(row, "id", _answer_and_aliases(row), ([*passages.values()], gold), kind)
 
 
-# --- TriviaQA ---------------------------------------------------------------------------------------
-def _folded(values: Mapping[str, Any]) -> dict[str, Any]:
-    """``QuestionId`` of the authors' files and ``question_id`` of the Hub's are one name."""
-    return {name.lower().replace("_", ""): value for name, value in values.items()}
+# --- generated --------------------------------------------------------------------------------------
+def _generated(limit: int | None) -> tuple[Example, ...]:
+    """Questions about an invented world; nothing in it exists, so no model can know an answer."""
+    import pyarrow.parquet as pq
 
-
-def _trivia_rows(path: Path) -> Iterator[Row]:
-    if plain_suffix(path) == ".json":
-        rows = json_rows(path, under="Data")
-    else:
-        table = open_table(path)
-        parts = {"question", "questionid", "answer", *_EVIDENCE}
-        rows = table.rows([name for name in table.names if _folded({name: 0}).keys() & parts])
-    return (Row(row.file, row.number, _folded(row.values)) for row in rows)
-
-
-def _triviaqa(row: Row) -> Example:
-    """The documents found for a question, 100 words each; gold are those that hold an answer."""
-    answer = row.values.get("answer")  # the test files have none
-    if isinstance(answer, dict):
-        parts = _folded(answer)
-        names = ("value", "aliases", "humananswers")
-        told = [text for name in names for text in row.texts(parts.get(name), f"answer.{name}")]
-    else:
-        told = row.texts(answer, "answer")
-    answers = drop_empty(told, row)
-    passages = _titled(
-        [
-            (title, " ".join(words[start : start + _WORDS]))
-            for title, words in _documents(row)
-            for start in range(0, len(words), _WORDS)
-        ]
+    with as_file(files("suffice.datasets") / "generated.parquet") as path:
+        rows = pq.read_table(path).slice(0, limit).to_pylist()
+    return tuple(
+        Example(
+            question=Question(id=row["id"], text=row["question"], type=row["type"]),
+            gold=Gold(answers=tuple(row["answers"]), passage_ids=tuple(row["gold_passage_ids"])),
+            passages=tuple(Passage(**passage) for passage in row["passages"]),
+        )
+        for row in rows
     )
-    wanted = [f" {form} " for answer in answers if (form := normalize_answer(answer))]
-    texts = {passage.id: f" {normalize_answer(passage.text or '')} " for passage in passages}
-    gold = [own for own, text in texts.items() if any(form in text for form in wanted)]
-    return _example(row, "questionid", answers, (passages, gold))
-
-
-def _documents(row: Row) -> Iterator[tuple[str, list[str]]]:
-    """Title and words of each; the Hub has a list of every property, the authors an object of each."""
-    for name, kind in _EVIDENCE.items():
-        found = row.values.get(name) or []
-        if isinstance(found, dict):
-            lists = {key: value for key, value in found.items() if isinstance(value, list)}
-            found = [
-                dict(zip(lists, values, strict=True)) for values in zip_longest(*lists.values())
-            ]
-        for document in found if isinstance(found, list) else [found]:
-            if not isinstance(document, dict):
-                raise row.error(f"must hold an object a document, found {document!r:.60}", name)
-            told = _folded(document)
-            texts = {
-                key: " ".join(row.texts(told.get(key), f"{name}.{key}"))
-                for key in ("title", "filename", "wikicontext", "searchcontext", "description")
-            }
-            text = texts["wikicontext"] or texts["searchcontext"]
-            text = text or _file_text(row, kind, texts["filename"]) or texts["description"]
-            yield texts["title"] or "untitled", text.split()
-
-
-def _file_text(row: Row, kind: str, name: str) -> str:
-    """A document of the authors' folder ``evidence``, beside the file or its folder; else empty."""
-    here = Path(row.file).resolve().parent
-    for place in (folder / "evidence" / kind for folder in (here, here.parent)):
-        file = (place / name).resolve()
-        if name and file.is_relative_to(place) and file.is_file():
-            return file.read_text(encoding="utf-8", errors="replace")
-    return ""
 
 
 _PUBLIC: Mapping[str, tuple[Callable[[Path], Iterator[Row]], Callable[[Row], Example | None]]] = {
-    "hotpotqa": (json_rows, _hotpotqa),
-    "2wikimultihopqa": (json_rows, _hotpotqa),
+    "hotpotqa": (json_documents, _hotpotqa),
+    "2wikimultihopqa": (json_documents, _hotpotqa),
     "musique": (json_lines, _musique),
-    "triviaqa": (_trivia_rows, _triviaqa),
 }
 
 
-# --- questions of the user's own, and NQ-Open: a row is a question, which brings no passages ----------
-_KNOWN: Mapping[str, tuple[str, ...]] = {
+# --- questions of the user's own: a row is a question, which brings no passages ----------
+QUESTION_ROLES: Mapping[str, tuple[str, ...]] = {
     "question": ("question",),
     "answers": ("answers", "answer", "gold_answers", "golden_answers"),
     "id": ("id", "_id", "question_id"),
     "type": ("type", "question_type"),
 }
-
-
-def parse_question_roles(text: str) -> dict[str, str]:
-    """``question=q,answers=gold`` as columns by role.
-
-    >>> parse_question_roles("question=q, answers=gold")
-    {'question': 'q', 'answers': 'gold'}
-    """
-    return parse_column_map(text, tuple(_KNOWN), ",".join(f"{role}=NAME" for role in _KNOWN))
+"""What a column of a file of questions may hold, with the usual names of such columns."""
 
 
 def columns_of(path: str | Path, columns: Mapping[str, str] | None = None) -> Mapping[str, str]:
@@ -221,7 +150,7 @@ def columns_of(path: str | Path, columns: Mapping[str, str] | None = None) -> Ma
 def _within(table: FileTable, named: Mapping[str, str]) -> Mapping[str, str]:
     """Those that are named, and the first of the usual names of each other role."""
     held: dict[str, str] = {}
-    for role, usual in _KNOWN.items():
+    for role, usual in QUESTION_ROLES.items():
         column = named.get(role) or next((name for name in usual if name in table.names), None)
         if column not in (None, *table.names) or (role == "question" and column is None):
             raise no_column(table, role, column or usual[0], f"--dataset {table.file}")
@@ -249,7 +178,7 @@ def read_questions(
     held = _within(table, columns or {})
     rows = list(table.rows(tuple(held.values())))[:limit]
     texts = [row.required(held["question"]) for row in rows]
-    made = [] if "id" in held else _ids(texts, path)
+    made = [] if "id" in held else unique_ids(text_id(text) for text in texts)
 
     def build(row: Row) -> Example:
         return Example(
@@ -263,19 +192,6 @@ def read_questions(
         )
 
     return read_rows(rows, build, path, limit, id_column=held.get("id", "id"))
-
-
-def _ids(texts: Sequence[str], path: Path) -> list[str]:
-    """The start of each text's SHA-256, with ``#2`` where it comes again."""
-    repeated = [text for text, count in Counter(texts).items() if count > 1]
-    if repeated:
-        warnings.warn(
-            f"{path}: {len(repeated)} questions stand in it more than once, the first {repeated[0]!r:.80}, "
-            "and are asked as often, since no column tells them apart; name one: --columns id=NAME",
-            SufficeWarning,
-            stacklevel=3,
-        )
-    return unique_ids(text_id(text) for text in texts)
 
 
 def _id(row: Row, column: str) -> str:
@@ -309,10 +225,8 @@ def _answers(row: Row, column: str | None) -> tuple[str, ...]:
 # --- by name ------------------------------------------------------------------------------------------
 _GENERATED_SIZE = 200
 
-WITH_PASSAGES: tuple[str, ...] = ("generated", *_PUBLIC)
-"""Data sets whose questions bring paragraphs, the gold ones among them; of triviaqa not every file."""
-DATASETS: tuple[str, ...] = (*WITH_PASSAGES, "nq-open")
-"""Every name :func:`load` knows."""
+DATASETS: tuple[str, ...] = ("generated", *_PUBLIC)
+"""Every name :func:`load` knows; their questions bring paragraphs, the gold ones among them."""
 
 
 def is_question_file(name: str) -> bool:
@@ -336,10 +250,9 @@ def load(
     path: str | Path | None = None,
     *,
     limit: int | None = None,
-    seed: int = 42,
     columns: Mapping[str, str] | None = None,
 ) -> tuple[Example, ...]:
-    """Read or generate a data set."""
+    """Read a data set."""
     dataset_name(name)
     if limit is not None and limit < 1:
         raise UsageError(f"limit must be at least 1, found {limit}")
@@ -356,11 +269,9 @@ def load(
         )
     if name == "generated":
         if path is not None:
-            raise UsageError(f"the data set 'generated' is made from a seed; drop the path {path}")
-        return tuple(generate(_GENERATED_SIZE if limit is None else limit, seed=seed))
+            raise UsageError(f"the data set 'generated' comes with suffice; drop the path {path}")
+        return _generated(_GENERATED_SIZE if limit is None else limit)
     if path is None:
         raise UsageError(f"the data set {name!r} needs the path of its file: --data PATH")
-    if name == "nq-open":
-        return read_questions(path, {"question": "question", "answers": "answer"}, limit=limit)
     rows, build = _PUBLIC[name]
     return read_rows(rows(Path(path)), build, Path(path), limit)

@@ -172,36 +172,28 @@ class _Span:
 
 
 # --- spans of a document ----------------------------------------------------------------------------
-def _get(held: Mapping[str, Any], name: str) -> Any:
-    """A field by its name in JSON, or by protobuf's own."""
-    return held.get(name, held.get(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()))
-
-
 def _spans(row: Row) -> Iterator[_Span]:
-    resources = _get(row.values, "resourceSpans")
+    resources = row.values.get("resourceSpans")
     if not isinstance(resources, list):
         raise row.error(
             "is no OTLP JSON: it has no resourceSpans; export traces as OTLP in JSON, one document or "
             f"one a line; found {', '.join(map(repr, list(row.values)[:8])) or 'nothing'}"
         )
     for resource in objects_in(resources):
-        scopes = _get(resource, "scopeSpans") or _get(resource, "instrumentationLibrarySpans")
-        for scope in objects_in(scopes):
+        for scope in children(resource, "scopeSpans"):
             for values in children(scope, "spans"):
                 yield _span(row, values)
 
 
 def _span(row: Row, values: Mapping[str, Any]) -> _Span:
-    own, trace, parent = (
-        _get(values, name) or "" for name in ("spanId", "traceId", "parentSpanId")
-    )
+    own, trace, parent = (values.get(name) or "" for name in ("spanId", "traceId", "parentSpanId"))
     if not (own and trace and all(isinstance(text, str) for text in (own, trace, parent))):
         raise row.error(
             f"a span without spanId or traceId, or with a parentSpanId that is no text: {values!r:.80}",
             "spans",
         )
-    start = _nanoseconds(row, own, _get(values, "startTimeUnixNano"))
-    ended = _get(values, "endTimeUnixNano")
+    start = _nanoseconds(row, own, values.get("startTimeUnixNano"))
+    ended = values.get("endTimeUnixNano")
     status = values.get("status")
     events = children(values, "events")
     operations = [e for e in events if e.get("name") == "gen_ai.client.inference.operation.details"]

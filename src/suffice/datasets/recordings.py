@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from suffice.datasets.columns import (
     ROLES,
+    SIGNAL,
     TASR,
     Layout,
     cell,
@@ -24,11 +25,10 @@ from suffice.datasets.files import (
     FileTable,
     Row,
     check_roles,
+    json_documents,
     json_lines,
-    json_rows,
     no_column,
     open_table,
-    parse_column_map,
     text_id,
 )
 from suffice.datasets.inspect_ai import read_inspect
@@ -55,7 +55,7 @@ def _seen(names: Mapping[str, Any]) -> str:
 # --- FlashRAG ---------------------------------------------------------------------------------------
 def flashrag_table(path: Path) -> FileTable:
     """``intermediate_data.json`` of an iterative pipeline; iteration 0 is round 1."""
-    return FileTable.of(path, (part for row in json_rows(path) for part in _iterations(row)))
+    return FileTable.of(path, (part for row in json_documents(path) for part in _iterations(row)))
 
 
 def _iterations(row: Row) -> Iterator[Row]:
@@ -259,7 +259,7 @@ def import_traces(
         )
     if columns and format != "columns":
         raise UsageError(f"the columns of {format} are known; --columns goes with --format columns")
-    check_roles(columns or {}, ROLES, free="signals.")
+    check_roles(columns or {}, ROLES, free=SIGNAL)
     if rounds_from not in (None, 0, 1) or duplicates not in ("refuse", "first", "last"):
         raise UsageError(
             "rounds_from is 0 or 1, duplicates 'refuse', 'first' or 'last'; "
@@ -373,16 +373,6 @@ def _lacking(records: Sequence[QuestionRecord], out: str | Path) -> Iterator[str
 
 LABEL_ROLES = ("question_id", "question", *LABEL_COLUMNS, "round")
 """What a column of a file of labels may hold."""
-
-
-def parse_label_roles(text: str) -> dict[str, str]:
-    """``question_id=id,gold_answers=gold`` as columns by role.
-
-    >>> parse_label_roles("question=q,gold_answers=gold")
-    {'question': 'q', 'gold_answers': 'gold'}
-    """
-    form = "question_id=NAME,gold_answers=NAME,score=NAME,round=NAME,question_type=NAME,group=NAME"
-    return parse_column_map(text, LABEL_ROLES, form)
 
 
 def label_traces(

@@ -36,7 +36,6 @@ _SERVERS: Mapping[str, tuple[str, str, str]] = {
 _PYTHON = "python"
 FORMS: tuple[str, ...] = (*(f"{kind}:URL/INDEX" for kind in _SERVERS), f"{_PYTHON}:MODULE:FUNCTION")
 """What may be typed."""
-_NUMBERS = ("title_boost", "timeout_s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,12 +99,9 @@ def _server_settings(query: str, shown: str) -> ElasticsearchSettings:
         said = unknown_name("setting", name, allowed)
         raise UsageError(f"--retriever {shown!r}: behind the ?: {said}")
     try:
-        chosen: dict[str, Any] = {
-            name: float(value) if name in _NUMBERS else value or None
-            for name, value in stated.items()
-        }
+        chosen: dict[str, Any] = {name: value or None for name, value in stated.items()}
         return ElasticsearchSettings(**chosen)
-    except (UsageError, ValueError) as error:
+    except UsageError as error:
         raise UsageError(f"--retriever {shown!r}: {error}") from error
 
 
@@ -144,14 +140,6 @@ class PythonRetriever:
         one search, a :class:`suffice.errors.BackendError`.
     source
         Its name in messages.
-
-    Raises
-    ------
-    UsageError
-        When built: for what is no such function. When asked: for what are no documents, and for scores that
-        do not fall along the ranking.
-    DataError
-        When some documents have a score and others have none.
 
     Examples
     --------

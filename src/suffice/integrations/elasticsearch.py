@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any
 
 from suffice.errors import BackendError, SufficeError, UsageError, struck
 from suffice.retrieval.ranking import check_k
 from suffice.trace.rounds.records import Passage
 
-MatchType = Literal["best_fields", "most_fields", "cross_fields", "phrase"]
 _CLIENTS = ("elastic_transport", "elasticsearch", "opensearchpy")
 # refusals of one query, not of the way the index is searched
 _ABOUT_THE_QUERY = ("maxclausecount", "max_clause_count", "too_many_clauses", "too_many_nested")
@@ -19,40 +18,13 @@ _ABOUT_THE_QUERY = ("maxclausecount", "max_clause_count", "too_many_clauses", "t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElasticsearchSettings:
-    """How an index is searched.
-
-    Parameters
-    ----------
-    text_field
-        The field with the passage's text; dots lead into objects. Several values are joined by spaces.
-    title_field
-        The field with its title, searched as well; ``None``: there is none.
-    title_boost
-        How much more a match in the title counts, above 0.
-    id_field
-        The field with the passage's id; ``None``: the document's ``_id``.
-    match
-        The ``type`` of the ``multi_match`` query.
-    timeout_s
-        Seconds after which the server is asked to give up; how long an attempt may take, and how often
-        there is another, is the client's.
-    """
+    """Fields of a document, whose dots lead into objects; without ``id_field`` its ``_id`` counts."""
 
     text_field: str = "text"
     title_field: str | None = "title"
-    title_boost: float = 1.0
     id_field: str | None = None
-    match: MatchType = "best_fields"
-    timeout_s: float = 10.0
 
     def __post_init__(self) -> None:
-        if self.match not in get_args(MatchType):
-            raise UsageError(
-                f"no match type {self.match!r}; allowed: {', '.join(get_args(MatchType))}"
-            )
-        for name in ("title_boost", "timeout_s"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise UsageError(f"{name} must be a number above 0, found {getattr(self, name)}")
         for name in ("text_field", "title_field", "id_field"):
             named = getattr(self, name)
             if named is not None and (not named or re.search(r"[\s*^,]", named)):
@@ -60,16 +32,12 @@ class ElasticsearchSettings:
 
     def body(self, query: str, k: int) -> dict[str, Any]:
         """The search for the first ``k``."""
-        searched = [self.text_field]
-        if self.title_field is not None:
-            searched.append(f"{self.title_field}^{self.title_boost:g}")
-        named = (self.text_field, self.title_field, self.id_field)
+        searched = [name for name in (self.text_field, self.title_field) if name is not None]
         return {
             "size": k,
-            "timeout": f"{max(1, round(self.timeout_s * 1000))}ms",
             "track_total_hits": False,
-            "_source": [name for name in named if name is not None],
-            "query": {"multi_match": {"query": query, "fields": searched, "type": self.match}},
+            "_source": [*searched, *([] if self.id_field is None else [self.id_field])],
+            "query": {"multi_match": {"query": query, "fields": searched}},
         }
 
 
@@ -81,16 +49,6 @@ class ElasticsearchRetriever:
     give equal rankings. A ranking that misses a shard or ran out of time counts as failed. Of
     documents that share an id the best stays: where an alias joins indexes that number their
     documents alike, give ``id_field``. Safe to use from several threads, as the clients are.
-
-    Parameters
-    ----------
-    client
-        An ``elasticsearch.Elasticsearch`` or ``opensearchpy.OpenSearch``, with its credentials,
-        certificates, timeout and retries; closing it is the caller's.
-    index
-        Name of one index or alias.
-    settings
-        See :class:`ElasticsearchSettings`.
     """
 
     def __init__(
@@ -136,7 +94,7 @@ class ElasticsearchRetriever:
                 "client's URL that of Elasticsearch or OpenSearch?"
             ) from error
         if part or shards["failed"]:
-            why = "its time ran out; raise ElasticsearchSettings(timeout_s=...)"
+            why = "its time ran out"
             if shards["failed"]:
                 reason = _told((shards.get("failures") or [{}])[0].get("reason"))
                 why = f"{shards['failed']} of its shards failed ({reason or 'no reason given'})"

@@ -17,7 +17,6 @@ from urllib.parse import urlsplit
 
 from suffice._optional import require
 from suffice._version import VERSION
-from suffice.concurrency import started
 from suffice.errors import BackendError, UsageError, first_line
 
 Result = TypeVar("Result")
@@ -48,13 +47,7 @@ def _host_and_port(address: str) -> tuple[str, int] | None:
 
 
 class RayExecutor(Executor):
-    """Runs functions as tasks of a Ray cluster; a task whose worker dies is done again by another.
-
-    Parameters
-    ----------
-    address
-        See :func:`ray_address`.
-    """
+    """Runs functions as tasks of a Ray cluster; a task whose worker dies is done again by another."""
 
     def __init__(self, address: str = "") -> None:
         self._ray = require("ray", purpose="a Ray cluster", extra="ray")
@@ -121,21 +114,20 @@ class RayExecutor(Executor):
         return error
 
     def _check_version(self) -> None:
-        install = f"install it on every machine of the cluster: pip install suffice=={VERSION}"
-        why = ""
-        cause: BaseException | None = None
         try:
             there = self.submit(_version).result(ANSWERS_S)
-            if there != VERSION:
-                why = f"have suffice {there}, this is {VERSION}; {install}"
-        except TimeoutError as error:
+        except TimeoutError:
             why = f"took no task within {ANSWERS_S:g} seconds: all are busy or none is there; ray status"
-            cause = error
         except (ImportError, RuntimeError, BackendError, self._ray.exceptions.RayError) as error:
-            why, cause = f"cannot import suffice; {install} ({first_line(error)})", error
-        if why:
-            self.shutdown(cancel_futures=True)
-            raise BackendError(f"workers of the Ray cluster {why}") from cause
+            why = f"cannot import suffice: {first_line(error)}"
+        else:
+            if there == VERSION:
+                return
+            why = f"have suffice {there}, this is {VERSION}"
+        self.shutdown(cancel_futures=True)
+        raise BackendError(
+            f"workers of the Ray cluster {why}; on every machine of it: pip install suffice=={VERSION}"
+        )
 
 
 def _called(
@@ -154,43 +146,15 @@ def _version() -> str:
 def _connect(ray: Any, address: str) -> None:
     """Connect, or start a cluster where no address is stated anywhere and none runs here."""
     stated = address or os.environ.get("RAY_ADDRESS", "")
-    place = _host_and_port(stated)
-    raised: list[Exception] = []
-
-    def connect() -> None:
-        new = stated in {"", "local"}
-        try:
-            ray.init(
-                address=address or None,
-                log_to_driver=False,
-                logging_level="ERROR",
-                **({"include_dashboard": False} if new else {}),
-            )
-        except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-            raised.append(error)
-
-    if place is None:  # the processes of a new cluster end with the thread that started them
-        connect()
-    else:
-        try:
+    new = {"include_dashboard": False} if stated in {"", "local"} else {}
+    try:
+        if (place := _host_and_port(stated)) is not None:  # where nobody listens Ray waits long
             socket.create_connection(place, timeout=10.0).close()
-        except OSError as error:
-            raise BackendError(_silent(stated, f"cannot be reached: {error}")) from error
-        # an address that takes a connection and says nothing makes Ray wait for minutes
-        connecting = started(connect, "joins-ray")
-        connecting.join(ANSWERS_S)
-        if connecting.is_alive():
-            raise BackendError(_silent(stated, f"did not answer within {ANSWERS_S:g} seconds"))
-    if raised:
-        said = f"was not joined: {first_line(raised[0])}"
-        raise BackendError(_silent(stated, said)) from raised[0]
-    if not ray.is_initialized():
-        raise BackendError(_silent(stated, "was not joined"))
-
-
-def _silent(stated: str, what: str) -> str:
-    return (
-        f"a Ray cluster at {stated or 'this machine'} {what}; start one with: ray start --head --port 6379, "
-        "and name it: --ray HOST:6379; or leave the address away for workers of this machine. A cluster "
-        "with a token wants RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN or ~/.ray/auth_token"
-    )
+        ray.init(address=address or None, log_to_driver=False, logging_level="ERROR", **new)
+    except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+        raise BackendError(
+            f"a Ray cluster at {stated or 'this machine'} was not joined: {first_line(error)}; start one "
+            "with: ray start --head --port 6379, and name it: --ray HOST:6379; or leave the address away for "
+            "workers of this machine. A cluster with a token wants RAY_AUTH_MODE=token, and the token in "
+            "RAY_AUTH_TOKEN or ~/.ray/auth_token"
+        ) from error

@@ -161,11 +161,10 @@ class EmbeddedSettings:
     top_k: int = 40
     min_p: float = 0.05
     seed: int | None = None
-    port: int = 0
     api: Api | None = None
 
     def __post_init__(self) -> None:
-        for name, low in {"n_ctx": 64, "n_parallel": 1, "top_k": 0, "min_p": 0, "port": 0}.items():
+        for name, low in {"n_ctx": 64, "n_parallel": 1, "top_k": 0, "min_p": 0}.items():
             if getattr(self, name) < low:
                 raise UsageError(f"{name} must be at least {low}, found {getattr(self, name)}")
         for name in ("replicas", "threads"):
@@ -254,14 +253,12 @@ class EmbeddedModel(Closable):
         self._replicas = _Replicas()
         self._end = weakref.finalize(self, self._replicas.close)
         threads = settings.threads or max(available // count, 1)
-        port = f", whether port {settings.port} is free" if settings.port else ""
-        check = f", that there is memory for n_ctx={settings.n_ctx}{port}"
-        for number in range(count):
+        check = f", that there is memory for n_ctx={settings.n_ctx}"
+        for _ in range(count):
             params = quiet_params(path, threads=threads, purpose="The embedded model")
             params.n_ctx, params.n_parallel = settings.n_ctx, settings.n_parallel
             # without it llama.cpp evaluates a growing prompt again for models such as Gemma 3
             params.kv_unified = params.swa_full = True
-            params.port = settings.port if number == 0 else 0
             server = start_server(params, check=check)
             client = OpenAICompatibleModel(
                 f"{server.listening_address}/v1",

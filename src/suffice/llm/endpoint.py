@@ -340,20 +340,6 @@ def _struck_record(record: logging.LogRecord) -> bool:
 
 
 # --- sentence vectors -----------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndpointSettings:
-    """How an embedding model is used."""
-
-    batch_size: int = 32
-    query_prompt: str = ""
-    passage_prompt: str = ""
-    name: str | None = None
-
-    def __post_init__(self) -> None:
-        if self.batch_size < 1:
-            raise UsageError(f"batch_size must be at least 1, found {self.batch_size}")
-
-
 class EndpointEncoder(Closable):
     """An :class:`suffice.contracts.Encoder` over HTTP. Safe to call from several threads.
 
@@ -367,11 +353,12 @@ class EndpointEncoder(Closable):
         base_url: str,
         model: str,
         *,
-        settings: EndpointSettings | None = None,
+        query_prompt: str | None = None,
+        batch_size: int = 32,
         server: OpenAISettings | None = None,
     ) -> None:
         self._server = server or OpenAISettings()
-        self._settings = settings or EndpointSettings()
+        self._query_prompt, self._batch_size = query_prompt or "", batch_size
         self._endpoint = Endpoint(base_url, self._server)
         self._url = self._endpoint.url
         self._model = model
@@ -380,14 +367,8 @@ class EndpointEncoder(Closable):
 
     @property
     def name(self) -> str:
-        """See :class:`EndpointSettings`."""
-        if self._settings.name is not None:
-            return self._settings.name
-        shaping = {
-            "query_prompt": self._settings.query_prompt,
-            "passage_prompt": self._settings.passage_prompt,
-            "extra_body": dict(self._server.extra_body),
-        }
+        """The model, its server, and what shapes its vectors."""
+        shaping = {"query_prompt": self._query_prompt, "extra_body": dict(self._server.extra_body)}
         used = {key: value for key, value in shaping.items() if value}
         tail = f" {json.dumps(used, sort_keys=True)}" if used else ""
         return f"endpoint:{self._model}@{self._url}{tail}"
@@ -404,10 +385,9 @@ class EndpointEncoder(Closable):
         if not texts:
             dimension = self._dimension or self._ask(["dimension"]).shape[1]
             return np.empty((0, dimension), np.float32)
-        settings = self._settings
-        prompt = settings.query_prompt if role == "query" else settings.passage_prompt
+        prompt = self._query_prompt if role == "query" else ""
         sent = [prompt + text or " " for text in texts]
-        size = settings.batch_size
+        size = self._batch_size
         return np.concatenate(
             [self._ask(sent[start : start + size]) for start in range(0, len(sent), size)]
         )

@@ -10,7 +10,7 @@ from pathlib import Path
 from suffice.contracts import Encoder, Reranker
 from suffice.errors import UsageError
 from suffice.llm.embedded import EmbeddedReranker
-from suffice.llm.endpoint import EndpointEncoder, EndpointSettings
+from suffice.llm.endpoint import EndpointEncoder
 from suffice.retrieval.dense import OnnxEncoder
 from suffice.retrieval.networks import CrossEncoderReranker, SentenceEncoder
 from suffice.trace.rounds.records import Passage
@@ -27,9 +27,7 @@ def connect_encoder(
     if name.startswith(("http://", "https://")):
         if model is None:
             raise UsageError(f"which model of {name} embeds? Name it: --encoder-model M")
-        return EndpointEncoder(
-            name, model, settings=EndpointSettings(query_prompt=query_prompt or "")
-        )
+        return EndpointEncoder(name, model, query_prompt=query_prompt)
     return SentenceEncoder.load(name, query_prompt=query_prompt)
 
 

@@ -23,8 +23,6 @@ from suffice.report.svg import (
     dot,
     enclosing,
     line,
-    outlying,
-    polyline,
     speck,
     text,
     whisker,
@@ -80,10 +78,6 @@ def _distance(one: Floats, other: Floats) -> Floats:
     return np.asarray(np.hypot(*np.moveaxis(one - other, -1, 0)))
 
 
-_STEPS = 12  # of a straight part of a line
-_MOST_BADGES = 40  # as many as can be read
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
     """A marked point that shows ``name`` and what is ``said`` of it under a pointer."""
@@ -95,7 +89,6 @@ class Point:
     x: float
     y: float
     interval: Span | None = None
-    narrow: Span | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +96,7 @@ class Scatter:
     """Shares against an amount.
 
     ``frontier`` is a dashed line through places, ``level`` one at a height with its name; ``specks`` are
-    a crowd without names. With ``log`` the level axis is logarithmic: every amount is above 0 there.
+    a crowd without names.
     """
 
     title: str
@@ -114,7 +107,6 @@ class Scatter:
     frontier: Sequence[tuple[float, float]] = ()
     specks: Sequence[tuple[float, float]] = ()
     level: tuple[float, str] | None = None
-    log: bool = False
 
 
 def scatter(chart: Scatter) -> Html:
@@ -127,17 +119,12 @@ def scatter(chart: Scatter) -> Html:
         drawn.append(line((FRAME.left, height), (FRAME.right, height), "frontier"))
         drawn.append(text((FRAME.right, 16), name, "tick end"))
     corners = [(x(across), y(up)) for across, up in chart.frontier]
-    if chart.log:  # one line, so that its dashes run on around the bends
-        drawn.append(polyline([(x(at), y(up)) for at, up in _bent(chart.frontier)], "frontier"))
-    else:
-        drawn += [line(*ends, class_="frontier") for ends in pairwise(corners)]
+    drawn += [line(*ends, class_="frontier") for ends in pairwise(corners)]
     drawn += [speck(place, "frontier-point") for place in corners]
     crowd = ((round(2 * x(across)) / 2, round(2 * y(up)) / 2) for across, up in chart.specks)
     drawn += [speck(place, "speck") for place in dict.fromkeys(crowd)]
     drawn += _points(chart.points, axes, corners)
-    marked, badged = sum(bool(point.mark) for point in chart.points), len(_badged(chart.points))
-    few = f" {badged} of {marked} points show their marks." if badged < marked else ""
-    return canvas(SIZE, chart.title, chart.description + few, drawn)
+    return canvas(SIZE, chart.title, chart.description, drawn)
 
 
 def _axes(chart: Scatter) -> Axes:
@@ -147,16 +134,7 @@ def _axes(chart: Scatter) -> Axes:
         places += [(point.x, height) for height in heights]
     levels = () if chart.level is None else (chart.level[0],)
     upwards = [*(up for _, up in places), *levels]
-    return enclosing([across for across, _ in places], upwards, log=chart.log)
-
-
-def _bent(path: Sequence[tuple[float, float]]) -> Iterator[tuple[float, float]]:
-    """A line of straight parts as points close to each other, for an axis on which they are bent."""
-    yield from path[:1]
-    for (x1, y1), (x2, y2) in pairwise(path):
-        for step in range(1, _STEPS + 1):
-            share = step / _STEPS
-            yield x1 + share * (x2 - x1), y1 + share * (y2 - y1)
+    return enclosing([across for across, _ in places], upwards)
 
 
 def _points(
@@ -170,10 +148,7 @@ def _points(
             ends = [(place[0], y(end)) for end in point.interval]
             whiskers.append((ends[0], ends[1]))
             yield whisker(whiskers[-1], f"whisker {point.family}")
-        if point.narrow is not None:
-            low, high = ((place[0] + 4, y(end)) for end in point.narrow)
-            yield line(low, high, "alone")
-    badged = _badged(points)
+    badged = [number for number, point in enumerate(points) if point.mark]
     badges = label_places(
         at, [*whiskers, *pairwise(path)], wanted=badged, frame=astuple(FRAME), radius=BADGE_RADIUS
     )
@@ -185,27 +160,10 @@ def _points(
         yield badge(end, points[number].mark, points[number].family)
 
 
-def _badged(points: Sequence[Point]) -> list[int]:
-    """Which points have a badge: all with a mark, of too many some budgets, evenly from first to last."""
-    others = [n for n, point in enumerate(points) if point.mark and point.family != "fixed"]
-    fixed = [n for n, point in enumerate(points) if point.mark and point.family == "fixed"]
-    kept = _spread(others, _MOST_BADGES)
-    return sorted([*kept, *_spread(fixed, _MOST_BADGES - len(kept))])
-
-
-def _spread(numbers: Sequence[int], most: int) -> Sequence[int]:
-    if len(numbers) <= most:
-        return numbers
-    step = (len(numbers) - 1) / max(most - 1, 1)
-    return [numbers[round(place * step)] for place in range(most)]
-
-
 _WIDTH = 460.0
 _NAMES = 144.0  # where bars begin, right of the rows' names
 _ROW, _GAP, _TALLEST = 46.0, 16.0, 24.0
 _MOST_LABELLED, _MOST_TICKS = 8, 12
-_BEYOND = 1.4  # a broken bar is drawn so many times as long as the longest of the others
-_BROKEN_AT = 0.84
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,8 +198,8 @@ class BarRow:
 class Bars:
     """Rows under the columns ``heads``.
 
-    With ``widths``, the longest of each column in user units, bars are level, and one many times as long as
-    the others is broken; without, they are upright shares of 1 over a common axis ``x_name``.
+    With ``widths``, the longest of each column in user units, bars are level; without, they are upright
+    shares of 1 over a common axis ``x_name``.
     """
 
     title: str
@@ -303,21 +261,11 @@ def _level(chart: Bars) -> tuple[list[Html], float]:
         drawn.append(text((left, 12), head, "axis-name"))
         here = [row.bars[column] for row in chart.rows]
         sizes = [sum(part.size for part in stack.segments) for stack in here]
-        others = outlying(sizes)
-        most = max(sizes, default=0.0) if others is None else others * _BEYOND
-        for number, (stack, size) in enumerate(zip(here, sizes, strict=True)):
-            scale = width / max(most, size) if most else 0.0
-            drawn += _lying(stack, (left, 16 + _ROW * number), scale)
-            if size > most:
-                drawn += _break((left + width * _BROKEN_AT, 16 + _ROW * number))
+        most = max(sizes, default=0.0)
+        for number, stack in enumerate(here):
+            drawn += _lying(stack, (left, 16 + _ROW * number), width / most if most else 0.0)
         left += width + _GAP
     return drawn, _ROW * len(chart.rows) + 24
-
-
-def _break(at: tuple[float, float]) -> Iterator[Html]:
-    left, top = at
-    for moved in (0, 5):
-        yield line((left + moved, top + 39), (left + moved + 4, top + 19), "break")
 
 
 def _lying(stack: Bar, at: tuple[float, float], scale: float) -> Iterator[Html]:

@@ -28,7 +28,6 @@ from suffice.report.section import (
     short_name,
     two_lines,
 )
-from suffice.report.svg import outlying
 from suffice.results.formats import (
     UNKNOWN,
     amount,
@@ -153,9 +152,6 @@ def _head(cost: CostAxis) -> Html:
     return two_lines(first, last) if first else join([last])
 
 
-_MOST_ROWS = 12
-_LONGEST_HEAD = 13  # characters that fit above the bars of calls
-
 _CALLS = CostAxis(name="llm_calls", label="calls", unit="")
 _TOKENS = {
     "evaluated": "prompt, uncached",
@@ -207,16 +203,13 @@ def score_charts(result: ReplayResult, policies: Sequence[Marked]) -> list[Chart
     dearest = max(point.x for point in drawn)
     if dearest > line[-1][0]:
         line.append((dearest, line[-1][1]))  # beyond it the last score counts
-    every = [*(point.x for point in drawn), *(across for across, _ in line)]
-    log = min(every) > 0 and outlying(every) is not None
     chart = Scatter(
         title=f"{label} against {cost}",
         description=f"{len(drawn)} policies; the key names the marks, the table has the numbers.",
-        x_name=f"{cost} (log scale)" if log else cost,
+        x_name=cost,
         y_name=f"{label}, %",
         points=drawn,
         frontier=line,
-        log=log,
     )
     rows = [
         (
@@ -294,7 +287,7 @@ def stops_chart(result: ReplayResult, policies: Sequence[Marked]) -> Chart:
                 for number, stopped in zip(numbers, stops[policy.mark], strict=True)
             ],
         )
-        for policy in _drawn(policies)
+        for policy in policies
     ]
     picture = bars(
         Bars(
@@ -321,7 +314,7 @@ def stops_chart(result: ReplayResult, policies: Sequence[Marked]) -> Chart:
     return Chart(
         heading="Where policies stop",
         pictures=[picture],
-        caption=caption + _left_to_table(policies),
+        caption=caption,
         table=data_table("Questions that stop at each round", head, named),
     )
 
@@ -345,26 +338,12 @@ def _row(policy: Marked, of_columns: Sequence[Bar]) -> BarRow:
     )
 
 
-def _drawn(policies: Sequence[Marked]) -> Sequence[Marked]:
-    """The policies with a row of their own; of many, fixed budgets but the baseline have none."""
-    if len(policies) <= _MOST_ROWS:
-        return policies
-    chosen = [policy for policy in policies if policy.family != "fixed" or policy.baseline]
-    return chosen if len(chosen) > 1 else policies
-
-
-def _left_to_table(policies: Sequence[Marked]) -> str:
-    few = len(_drawn(policies)) < len(policies)
-    return " Fixed budgets but the baseline are in the table only." if few else ""
-
-
 # --- what they pay -------------------------------------------------------------------------------
 def cost_chart(result: ReplayResult, policies: Sequence[Marked]) -> Chart:
     """What a question costs and its tokens, split by what the model had to evaluate."""
     cost = _CALLS if result.cost.name in (_CALLS.name, "rounds") else result.cost
     rows = [
-        _row(policy, [_cost_bar(policy, cost), _token_bar(policy.result)])
-        for policy in _drawn(policies)
+        _row(policy, [_cost_bar(policy, cost), _token_bar(policy.result)]) for policy in policies
     ]
     named = "model calls" if cost is _CALLS else _named(cost)
     picture = bars(
@@ -372,7 +351,7 @@ def cost_chart(result: ReplayResult, policies: Sequence[Marked]) -> Chart:
             title="What policies cost",
             description=f"One row a policy: mean {named} and mean tokens per question.",
             rows=rows,
-            heads=(_short(cost), "prompt + completion"),
+            heads=(cost.label, "prompt + completion"),
             widths=(76, 222),
         )
     )
@@ -381,36 +360,11 @@ def cost_chart(result: ReplayResult, policies: Sequence[Marked]) -> Chart:
         f"{named[:1].upper()}{named[1:]} and tokens, means per question, of what each policy reads."
     )
     swatches = legend((class_, name) for class_, name in _TOKENS.items() if class_ in used)
-    return Chart(
-        heading="What policies cost",
-        pictures=[picture],
-        caption=join([swatches, means + _left_to_table(policies)]),
-        table=_cost_table(policies, cost),
-    )
+    return Chart(heading="What policies cost", pictures=[picture], caption=join([swatches, means]))
 
 
 def _named(cost: CostAxis) -> str:
     return f"{cost.label}, {cost.unit}" if cost.unit else cost.label
-
-
-def _short(cost: CostAxis) -> str:
-    """As much of the name as stands above the bars; the table has it in full."""
-    name = _named(cost)
-    return name if len(name) <= _LONGEST_HEAD else cost.label.partition(" ")[0]
-
-
-def _cost_table(policies: Sequence[Marked], cost: CostAxis) -> Html:
-    own = (_named(cost), lambda policy: policy.result.paid(cost.name))
-    return columns(
-        "Mean cost per question",
-        policies,
-        ("policy", lambda policy: policy.full_name),
-        *(() if cost.name in _COSTS else (own,)),
-        ("calls", lambda policy: policy.result.paid("llm_calls", decimal)),
-        ("prompt tokens", lambda policy: policy.result.paid("prompt_tokens", count)),
-        ("of these cached", lambda policy: policy.result.paid("cached_tokens", count)),
-        ("completion tokens", lambda policy: policy.result.paid("completion_tokens", count)),
-    )
 
 
 def _cost_bar(policy: Marked, cost: CostAxis) -> Bar:

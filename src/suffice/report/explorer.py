@@ -23,7 +23,7 @@ _USAGE_NAMES = {"llm_calls": "model calls", "latency_s": "seconds"}
 
 
 def explorer(data: ReportData, policies: Sequence[Marked]) -> tuple[dict[str, Any], list[str]]:
-    """What the page embeds of the stories, ready for JSON, and in sentences what was cut from it."""
+    """What the page embeds of the stories, ready for JSON, and a sentence of those that are left out."""
     packer = _Packer(data)
     packed: dict[int, list[Any]] = {}
     for index in sorted(range(len(data.stories)), key=lambda index: data.stories[index].turn):
@@ -42,25 +42,12 @@ def explorer(data: ReportData, policies: Sequence[Marked]) -> tuple[dict[str, An
         "questions": questions,
     }
     left_out = data.left_out + len(data.stories) - len(questions)
-    return document, _cuts(packer, left_out, len(questions))
-
-
-def _cuts(packer: _Packer, left_out: int, shown: int) -> list[str]:
-    said = []
-    if left_out:
-        said.append(
-            f"The explorer shows {counted(shown, 'question')} of {shown + left_out:,}: of every type and "
-            "outcome as many as there is room for, drawn by the seed, so rare ones are more frequent here "
-            "than in the record. All are in every figure above."
-        )
-    longer = sum(text is not None and len(text) > _PASSAGE for _, text in packer.passages)
-    if longer:
-        said.append(
-            f"{counted(longer, 'passage')} cut after {_PASSAGE:,} characters, marked with …"
-        )
-    if packer.shortened:
-        said.append(f"{counted(packer.shortened, 'other long text or list')} cut.")
-    return said
+    said = (
+        f"The explorer shows {counted(len(questions), 'question')} of {len(questions) + left_out:,}: of "
+        "every type and outcome as many as there is room for, drawn by the seed, so rare ones are more "
+        "frequent here than in the record. All are in every figure above."
+    )
+    return document, [said] if left_out else []
 
 
 def _main(policies: Sequence[Marked]) -> int:
@@ -84,21 +71,18 @@ class _Packer:
         self.passages: dict[tuple[str, str | None], int] = {}
         self.reasons: dict[str, int] = {}
         self.size = 0  # in bytes, of all that was packed
-        self.shortened = int(len(names) > _SIGNALS)
 
     def question(self, story: QuestionStory) -> list[Any]:
         """[id, text, type, gold answers, rounds, stops]."""
         record = story.record
-        given = record.gold.answers if story.scores else ()
-        rounds, gold = record.rounds[:_ROUNDS], given[:_GOLDS]
-        self.shortened += rounds != record.rounds or gold != given
+        gold = record.gold.answers[:_GOLDS] if story.scores else ()
         kind = record.question.type
         packed = [
-            self._text(record.question.id, _TITLE),
-            self._text(record.question.text, _QUESTION),
-            None if kind is None else self._text(kind, _TITLE),
-            [self._text(answer, _GOLD) for answer in gold],
-            [self._round(story, at, one) for at, one in enumerate(rounds)],
+            _text(record.question.id, _TITLE),
+            _text(record.question.text, _QUESTION),
+            None if kind is None else _text(kind, _TITLE),
+            [_text(answer, _GOLD) for answer in gold],
+            [self._round(story, at, one) for at, one in enumerate(record.rounds[:_ROUNDS])],
             [self._stop(stop) for stop in story.stops],
         ]
         self.size += _bytes(packed)
@@ -106,48 +90,43 @@ class _Packer:
 
     def _round(self, story: QuestionStory, at: int, one: Round) -> list[Any]:
         """[answer, em, f1, passages, signals, usage, parse failure]."""
-        passages = one.passages or ()
-        shown = passages[:_PASSAGES]
-        self.shortened += len(passages) > _PASSAGES
+        shown = (one.passages or ())[:_PASSAGES]
         failure = one.parse_failure
         return [
-            self._text(_NOT_ASKED if one.answer is None else one.answer, _ANSWER),
+            _text(_NOT_ASKED if one.answer is None else one.answer, _ANSWER),
             *(_number(story.scores[name][at] if story.scores else None) for name in ("em", "f1")),
             [[self._passage(passage), _number(passage.score)] for passage in shown],
             [_number(story.signals[name][at]) for name in self.signals],
             [_number(getattr(one.usage, name)) for name in self.usage],
-            None if failure is None else self._text(failure, _REASON),
+            None if failure is None else _text(failure, _REASON),
         ]
 
     def _stop(self, stop: PolicyStop) -> list[Any]:
         """[round, reason], and of a policy that gives sets [answers], whether it cannot answer."""
-        reason = self._text(stop.reason, _REASON)
+        reason = _text(stop.reason, _REASON)
         if reason not in self.reasons:
             self.reasons[reason] = len(self.reasons)
             self.size += _bytes(reason)
         packed: list[Any] = [stop.round, self.reasons[reason]]
         if stop.answers is None:
             return packed
-        shown = stop.answers.answers[:_MEMBERS]
-        self.shortened += len(stop.answers.answers) > _MEMBERS
         members = [
-            [self._text(member.answer, _GOLD), _number(member.confidence), member.round]
-            for member in shown
+            [_text(member.answer, _GOLD), _number(member.confidence), member.round]
+            for member in stop.answers.answers[:_MEMBERS]
         ]
         return [*packed, members, stop.answers.cannot_answer]
 
     def _passage(self, passage: Passage) -> int:
-        title = self._text(passage.title or passage.id, _TITLE)
+        title = _text(passage.title or passage.id, _TITLE)
         text = None if passage.text is None else visible(passage.text)
         if (title, text) not in self.passages:
             self.passages[title, text] = len(self.passages)
             self.size += _bytes([title, _cut(text, _PASSAGE)])
         return self.passages[title, text]
 
-    def _text(self, text: str, most: int) -> str:
-        shown = visible(text)
-        self.shortened += len(shown) > most
-        return _cut(shown, most) or ""
+
+def _text(text: str, most: int) -> str:
+    return _cut(visible(text), most) or ""
 
 
 def _cut(text: str | None, most: int) -> str | None:

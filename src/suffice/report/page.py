@@ -204,12 +204,7 @@ SECTIONS = (
         lambda m: guarantees_section(m.parts["guarantees"], m.policies),
         "guarantees",
     ),
-    Section(
-        "search",
-        "Search",
-        lambda m: search_section(m.parts["search"], naive=m.parts.naive),
-        "search",
-    ),
+    Section("search", "Search", lambda m: search_section(m.parts["search"]), "search"),
     Section(
         "calibration",
         "Calibration",

@@ -160,7 +160,7 @@ class Chart:
     heading: str
     pictures: Sequence[Html]
     caption: object
-    table: Html
+    table: Html | None = None
     whose: Html | None = None
     panels: bool = False
 
@@ -173,7 +173,7 @@ class Chart:
             *(() if self.whose is None else (self.whose,)),
             element("div", pictures, class_="panels") if self.panels else pictures,
             element("figcaption", self.caption),
-            folded(f"Numbers: {self.heading}", self.table),
+            *([] if self.table is None else [folded(f"Numbers: {self.heading}", self.table)]),
             class_="wide" if self.panels else None,
         )
 

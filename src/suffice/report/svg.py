@@ -12,7 +12,6 @@ from suffice.results.formats import UNKNOWN, tick
 from suffice.results.markup import Html, element, join, shorten, visible
 
 BADGE_RADIUS = 9.0
-_MOST_DECADES = 2  # with three marks each
 
 Family = Literal["fixed", "adaptive", "oracle"]
 Point = tuple[float, float]
@@ -21,20 +20,17 @@ Span = tuple[float, float]  # the ends of an interval, low first
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Maps values from [low, high] to positions from ``start`` to ``end``; ``log``: by their logarithms."""
+    """Maps values from [low, high] to positions from ``start`` to ``end``."""
 
     low: float
     high: float
     start: float
     end: float
-    log: bool = False
 
     def __call__(self, value: float) -> float:
         """The position of a value."""
-        low, high = self.low, self.high
-        if self.log:
-            value, low, high = math.log(value), math.log(low), math.log(high)
-        return self.start + (value - low) / (high - low) * (self.end - self.start)
+        share = (value - self.low) / (self.high - self.low)
+        return self.start + share * (self.end - self.start)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,35 +58,6 @@ def ticks(low: float, high: float, most: int = 6) -> tuple[float, ...]:
         if last - first < most:
             break
     return tuple(round(number * step, max(0, -power)) for number in range(first, last + 1))
-
-
-def log_ticks(low: float, high: float) -> tuple[float, ...]:
-    """Round values that enclose [low, high] above 0: 1, 2 and 5 times 10^n, over many decades 10^n alone.
-
-    >>> log_ticks(120.0, 4300.0)
-    (100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0)
-    """
-    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    factors = (1, 2, 5) if last - first <= _MOST_DECADES else (1,)
-    marked = [factor * 10.0**power for power in range(first, last + 1) for factor in factors]
-    start = max(mark for mark in marked if mark <= low * (1 + 1e-9))
-    end = min(mark for mark in marked if mark >= high * (1 - 1e-9))
-    return tuple(mark for mark in marked if start <= mark <= end)
-
-
-def outlying(values: Iterable[float], times: float = 3.0) -> float | None:
-    """The largest of the values but a few that are ``times`` it and more; ``None``: none are so large.
-
-    A few: at most a third of all.
-
-    >>> outlying([100.0, 120.0, 150.0, 2000.0]), outlying([1.0, 3.0, 5.0])
-    (150.0, None)
-    """
-    known = sorted(value for value in values if value > 0)
-    for number in range(-(-2 * len(known) // 3), len(known)):
-        if number and known[number] >= times * known[number - 1]:
-            return known[number - 1]
-    return None
 
 
 def _at(value: float) -> str:
@@ -228,13 +195,13 @@ class Axes:
         return drawn
 
 
-def enclosing(across: Iterable[float], upwards: Iterable[float], *, log: bool = False) -> Axes:
-    """Axes that hold all the values; at least one each. ``log``: the level one is logarithmic."""
+def enclosing(across: Iterable[float], upwards: Iterable[float]) -> Axes:
+    """Axes that hold all the values; at least one each."""
     xs, ys = tuple(across), tuple(upwards)
-    x_ticks = (log_ticks if log else ticks)(min(xs), max(xs))
+    x_ticks = ticks(min(xs), max(xs))
     y_ticks = ticks(min(ys), max(ys))
     return Axes(
-        x=Scale(x_ticks[0], x_ticks[-1], FRAME.left + 14, FRAME.right - 14, log),
+        x=Scale(x_ticks[0], x_ticks[-1], FRAME.left + 14, FRAME.right - 14),
         y=Scale(y_ticks[0], y_ticks[-1], FRAME.bottom - 6, FRAME.top + 6),
         x_ticks=x_ticks,
         y_ticks=y_ticks,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -24,7 +23,7 @@ from suffice.report.section import (
     short_name_of,
 )
 from suffice.report.svg import Estimated, Family, Spot, UnitSquare, forest, unit_square
-from suffice.results.formats import UNKNOWN, amount, counted, estimated, fraction, percent
+from suffice.results.formats import counted, estimated, fraction, percent
 from suffice.results.markup import Html, data_table, element, join, shorten, visible
 from suffice.results.table import Table
 from suffice.stats.auroc import auroc_use
@@ -82,13 +81,9 @@ def _finding(diagnostics: Diagnostics) -> str:
         return f"{counted(len(signals), 'signal')}, none with an AUROC{warned}"
     where = "all questions" if len(diagnostics.parts) == 1 else diagnostics.last
     best = max(known, key=lambda signal: diagnostics.area(signal).estimate or 0.0)
-    useful, vague = (sum(one["use"] == use for one in known) for use in ("useful", "uninformative"))
     called = ", uninformative" if best["use"] == "uninformative" else ""
-    return (
-        f"highest AUROC on {where}: {_name(best['name'])}, {estimated(diagnostics.area(best))}{called}; of "
-        f"{counted(len(known), 'signal')} {useful} useful, {vague} uninformative (the interval holds 0.5)"
-        f"{warned}"
-    )
+    area = estimated(diagnostics.area(best))
+    return f"highest AUROC on {where}: {_name(best['name'])}, {area}{called}{warned}"
 
 
 def _name(name: str) -> str:
@@ -287,7 +282,6 @@ def _spot(bucket: ReliabilityBucket, most: int) -> Spot:
 
 Worth = Mapping[str, Any]
 _MOST_PANELS = 12
-_STEP = 10  # every tenth drawn point is in the table
 
 
 def selective_section(results: Sequence[Worth], policies: Sequence[Marked]) -> Shown:
@@ -335,9 +329,8 @@ def _curves(results: Sequence[Worth], policies: Sequence[Marked]) -> Chart:
         heading="Risk against coverage",
         pictures=panels,
         caption="Line: share of wrong answers (1 - EM) among the most confident ones; dashed: among all. A "
-        "useful confidence rises from left to right. Declining below the least confidence in the table "
-        f"answers that share.{cut}",
-        table=_curves_table(results, policies),
+        "useful confidence rises from left to right."
+        f"{cut}",
         panels=True,
     )
 
@@ -349,25 +342,10 @@ def _selective_panel(result: Worth, name: str) -> Html:
     return unit_square(
         UnitSquare(
             title=f"Risk against coverage of {visible(name)}",
-            description=f"Risk {percent(last)}% when all are answered; the numbers are in the table below.",
+            description=f"Risk {percent(last)}% when all are answered.",
             x_name="answered %",
             y_name="risk % ↑",
             path=path,
             level=last,
         )
     )
-
-
-def _curves_table(results: Sequence[Worth], policies: Sequence[Marked]) -> Html:
-    rows = []
-    for result in results:
-        curve = result["curve"].thinned()
-        columns = (curve.coverage, curve.confidence, curve.risk["em"], curve.risk["f1"])
-        points = list(zip(*(column.tolist() for column in columns), strict=True))
-        who = label_of(result["policy"], policies)
-        # counted from the end, so that full coverage is among them
-        for coverage, least, em, f1 in points[(len(points) - 1) % _STEP :: _STEP]:
-            shown = UNKNOWN if math.isnan(least) else amount(least)
-            rows.append((who, percent(coverage), shown, percent(em), percent(f1)))
-    head = ("policy", "answered %", "least confidence", "risk by EM, %", "risk by F1, %")
-    return data_table("Risk against coverage, every tenth point", head, rows)

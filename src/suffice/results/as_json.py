@@ -14,16 +14,8 @@ from suffice.errors import InternalError
 
 
 def as_json(value: object) -> Any:
-    """Strict JSON of a value: dataclasses by their fields, NaN as null, infinities as text.
+    """Strict JSON of a value: dataclasses by their fields or ``to_json``, NaN as null, infinities as text.
 
-    These, ``"inf"`` and ``"-inf"``, are read as numbers by whatever reads documents here, as by ``float``.
-
-    A class whose document differs from its fields defines ``to_json``, which is used wherever it stands;
-    it may begin with :func:`fields_as_json`. Numpy scalars and arrays, enums, dates and paths are
-    known; keys of mappings become text.
-
-    Examples
-    --------
     >>> as_json({"f1": float("nan"), "gap": float("-inf"), 2: (1, None)})
     {'f1': None, 'gap': '-inf', '2': [1, None]}
     """
@@ -67,17 +59,6 @@ def fields_as_json(value: Any, names: Mapping[str, str] | None = None) -> dict[s
     A field's metadata may say otherwise: ``{"json": "name"}`` gives it another key, ``{"json": None}``
     leaves it out, ``{"json_none": False}`` leaves it out where it is ``None``. Words in braces in a key are
     looked up in ``names``: ``"delta_{metric}"``.
-
-    Examples
-    --------
-    >>> from dataclasses import dataclass, field
-    >>> @dataclass
-    ... class Knee:
-    ...     share: float = field(metadata={"json": "share_of_resamples"})
-    ...     draws: tuple[float, ...] = field(metadata={"json": None})
-    ...     warning: str | None = field(default=None, metadata={"json_none": False})
-    >>> fields_as_json(Knee(0.5, (0.1, 0.2)))
-    {'share_of_resamples': 0.5}
     """
     document: dict[str, Any] = {}
     for attribute in fields(value):

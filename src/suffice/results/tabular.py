@@ -44,10 +44,6 @@ class Tabular:
         """One table, the first if not named, as a pandas ``DataFrame`` of unrounded values."""
         return self.table(table).to_pandas()
 
-    def to_polars(self, table: str | None = None) -> Any:
-        """One table, the first if not named, as a polars ``DataFrame`` of unrounded values."""
-        return self.table(table).to_polars()
-
     def __repr__(self) -> str:
         held = (f"{table.name} ({len(table.rows)})" for table in self.tables() if table.columns)
         return f"<{type(self).__name__}: {', '.join(held)}>"

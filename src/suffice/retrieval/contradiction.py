@@ -126,13 +126,8 @@ def _left(words: Sequence[str], missing: Counter[str]) -> str:
 def lexical_features(first: str, second: str) -> NDArray[np.float64]:
     """What the words alone tell, (12,), the same in either order.
 
-    ``one_negated`` and ``both_negated`` count negations modulo 2; ``shared_share`` is content stems in
-    common over those of either, ``contained_share`` over the fewer; ``difference_shorter`` and
-    ``difference_longer`` are log(1 + words) of :func:`differences`; ``other_numbers`` is 1 where both
-    hold numbers and share none; ``prefix_opposite`` where a word is the other text's with "un", "dis"
-    and the like before it, or en- for dis-. ``same_order`` and ``other_order`` are how far the shared
-    stems stand in the same, and in the reverse order, once "after", "later" and their like in one text
-    alone have turned it round. The last two are products with ``one_negated``.
+    Negations count modulo 2, shares are of content stems, differences are log(1 + words). Words of order
+    such as "later" in one text alone turn the order of the shared stems round.
     """
     words = _words(first), _words(second)
     negated = _negated(words[0]), _negated(words[1])
@@ -198,11 +193,8 @@ def pair_features(
     """All that the head reads of two statements, (len(FEATURES),), the same in either order.
 
     A text's pole is tanh of its vector's product with a learned direction: towards 1 it speaks of doing,
-    giving or growing, towards -1 of undoing, taking or shrinking. It is taken of the whole sentences,
-    of :func:`differences` without their negations, and as the sum over the words of those. Products of
-    the two texts' poles are below 0 where they point apart; ``_turned`` ones have their sign changed
-    where exactly one text is turned round by a negation or an "un-" word, and ``_opposed`` ones hold
-    how far below 0 those lie.
+    giving or growing, towards -1 of undoing, taking or shrinking. Products of two poles are below 0 where
+    they point apart; ``_turned`` ones change sign where a negation turns exactly one of the texts round.
     """
     lexical = lexical_features(first, second)
     parts = [

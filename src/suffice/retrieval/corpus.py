@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +14,6 @@ from suffice.errors import DataError
 from suffice.retrieval.ranking import check_ids
 from suffice.trace.rounds.records import Passage
 
-MAX_FILE_BYTES = 50_000_000
 MAX_WORDS = 120
 _TEXT, _MARKDOWN, _ROWS = (".txt",), (".md", ".markdown"), (".jsonl",)
 _ACCEPTED = ".txt, .md and .jsonl files"
@@ -37,11 +36,6 @@ class CorpusReading:
 
     passages: tuple[Passage, ...]
     skipped: tuple[SkippedFile, ...]
-
-    @property
-    def skipped_by_reason(self) -> Mapping[str, int]:
-        """How many files were left out, by reason."""
-        return Counter(file.reason for file in self.skipped)
 
 
 def read_corpus(path: str | Path) -> CorpusReading:
@@ -73,7 +67,8 @@ def read_corpus(path: str | Path) -> CorpusReading:
             passages.extend(_sections(text, file, name))
     reading = CorpusReading(passages=tuple(passages), skipped=tuple(skipped))
     if not reading.passages:
-        reasons = ", ".join(f"{n} {why}" for why, n in sorted(reading.skipped_by_reason.items()))
+        counts = Counter(file.reason for file in skipped)
+        reasons = ", ".join(f"{count} {why}" for why, count in sorted(counts.items()))
         raise DataError(
             f"no text found; a corpus is a folder of {_ACCEPTED} (UTF-8), or one of them"
             + (f". Skipped: {reasons}" if reasons else ""),
@@ -128,8 +123,6 @@ def _read(file: Path) -> tuple[str, str]:
     try:
         if not file.is_file():
             return "", "not a regular file"
-        if file.stat().st_size > MAX_FILE_BYTES:
-            return "", f"larger than {MAX_FILE_BYTES / 1e6:g} MB"
         data = file.read_bytes()
         return ("", "binary") if b"\0" in data else (data.decode("utf-8-sig"), "")
     except OSError as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 from collections.abc import Callable, Iterable, Sequence
 from importlib import resources
@@ -16,21 +15,11 @@ from numpy.typing import NDArray
 from suffice._optional import require
 from suffice.contracts import Encoder
 from suffice.errors import BackendError, DataError, UsageError
-from suffice.retrieval.ranking import (
-    UNREADABLE,
-    best_first,
-    check_ids,
-    check_k,
-    corpus_fingerprint,
-    load_index,
-    save_index,
-    scored,
-)
-from suffice.trace.durable import replace_file
+from suffice.retrieval.ranking import best_first, check_ids, check_k, load_index, save_index, scored
 from suffice.trace.rounds.records import Passage, passage_text
 
 BLOCK = 256
-"""Texts that are encoded at once: what an interrupted run loses at most."""
+"""Texts that are encoded at once."""
 _UNIT = 1e-3
 
 
@@ -57,17 +46,13 @@ class DenseIndex:
         passages: Iterable[Passage],
         encoder: Encoder,
         *,
-        work: Path | None = None,
         on_progress: Callable[[int, int], None] = lambda *_: None,
     ) -> DenseIndex:
-        """Embed and index passages; a build that was cut goes on with the vectors it kept in ``work``."""
+        """Embed and index passages."""
         kept = tuple(passages)
         check_ids(kept)
         texts = [passage_text(kept[row]).strip() for row in _with_text(kept)]
-        if work is not None:  # named by what is encoded with what: other vectors are never taken
-            made_of = f"{encoder.name}\n{corpus_fingerprint(kept)}"
-            work = work / hashlib.sha256(made_of.encode()).hexdigest()[:12]
-        return cls(kept, encoder, encode_passages(texts, encoder, work, on_progress))
+        return cls(kept, encoder, encode_passages(texts, encoder, on_progress))
 
     def retrieve(self, query: str, k: int) -> tuple[Passage, ...]:
         """The ``k`` nearest passages with text and their scores, best first; ties keep passage order."""
@@ -153,49 +138,22 @@ def encode_checked(
 def encode_passages(
     texts: Sequence[str],
     encoder: Encoder,
-    work: Path | None = None,
     on_progress: Callable[[int, int], None] = lambda *_: None,
 ) -> NDArray[np.float32]:
-    """Unit vectors of all texts (len(texts), dimension); finished blocks are kept in ``work``."""
+    """Unit vectors of all texts (len(texts), dimension)."""
     if not texts:
         return np.asarray(encoder.encode([], role="passage"), dtype=np.float32)
-    try:
-        if work is not None:
-            work.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(
-            f"finished vectors cannot be kept in {work} ({error.strerror or error}); name a place "
-            "that can be written"
-        ) from error
     blocks: list[NDArray[np.float32]] = []
     for start in range(0, len(texts), BLOCK):
         part = texts[start : start + BLOCK]
-        path = None if work is None else work / f"vectors-{start // BLOCK:07d}.npy"
-        block = None if path is None else _kept(path, len(part))
-        if block is None:
-            block = encode_checked(encoder, part, "passage")
-            if path is not None:
-                content = io.BytesIO()
-                np.save(content, block, allow_pickle=False)
-                replace_file(path, content.getvalue())
-        blocks.append(block)
-        if block.shape[1] != blocks[0].shape[1]:
+        blocks.append(encode_checked(encoder, part, "passage"))
+        if blocks[-1].shape[1] != blocks[0].shape[1]:
             raise BackendError(
                 f"the encoder {encoder.name!r} gave vectors of {blocks[0].shape[1]} numbers, then of "
-                f"{block.shape[1]}"
+                f"{blocks[-1].shape[1]}"
             )
         on_progress(start + len(part), len(texts))
     return np.concatenate(blocks)
-
-
-def _kept(path: Path, n: int) -> NDArray[np.float32] | None:
-    """A finished block; ``None`` when there is none that is whole."""
-    try:
-        vectors = np.load(path, allow_pickle=False)
-    except UNREADABLE:
-        return None
-    whole = isinstance(vectors, np.ndarray) and vectors.ndim == 2 and len(vectors) == n
-    return vectors if whole and not _wrong(vectors) else None
 
 
 # --- all-MiniLM-L6-v2 -----------------------------------------------------------------------------

@@ -129,13 +129,7 @@ def has_index(folder: Path) -> bool:
 def prepare_folder(folder: Path) -> None:
     """Make the folder an index is to be saved to, where it is missing."""
     try:
-        if folder.exists() and not folder.is_dir():
-            raise UsageError(
-                f"{folder} is a file; an index is saved to a folder: name a new or empty one"
-            )
         folder.mkdir(parents=True, exist_ok=True)
-        if not os.access(folder, os.W_OK | os.X_OK):
-            raise PermissionError(f"{folder} may not be written")
         names = sorted(entry.name for entry in folder.iterdir())
     except OSError as error:
         raise UsageError(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -44,15 +43,11 @@ class IndexMaker:
     encoder: Encoder | None = None
     on_progress: Callable[[int, int], None] = lambda *_: None
 
-    def build(
-        self, kind: IndexKind, passages: tuple[Passage, ...], work: Path | None = None
-    ) -> KeptIndex:
-        """A new index; ``work`` is where a dense one keeps what it encoded until it is finished."""
+    def build(self, kind: IndexKind, passages: tuple[Passage, ...]) -> KeptIndex:
+        """A new index."""
         if kind == "bm25":
             return BM25Index.build(passages)
-        return DenseIndex.build(
-            passages, self._needed_encoder(), work=work, on_progress=self.on_progress
-        )
+        return DenseIndex.build(passages, self._needed_encoder(), on_progress=self.on_progress)
 
     def load(self, kind: IndexKind, folder: Path) -> KeptIndex:
         """A saved one."""
@@ -95,11 +90,8 @@ class IndexMaker:
 
     def _renewed(self, kind: IndexKind, passages: tuple[Passage, ...], folder: Path) -> KeptIndex:
         prepare_folder(folder)  # what is wrong with it is told before anything is encoded
-        place = folder.resolve()  # "." has no name
-        work = place.with_name(f"{place.name}.work")
-        index = self.build(kind, passages, work)
+        index = self.build(kind, passages)
         index.save(folder)
-        shutil.rmtree(work, ignore_errors=True)
         return index
 
     def _needed_encoder(self) -> Encoder:

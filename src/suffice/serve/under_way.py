@@ -167,7 +167,7 @@ class UnderWay:
         self._ended = False
         self._entering: asyncio.Task[None] | None = None
         self._watching: asyncio.Task[None] | None = None
-        self._aside: Aside[None] | None = None
+        self._aside: Aside | None = None
         self._why = _HUNG_UP
         self._coming = ComingAnswer()
 

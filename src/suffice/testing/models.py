@@ -180,18 +180,11 @@ class ScriptedModel:
 
 
 def made_up_reply(request: GenerationRequest, index: int) -> str:
-    """An answer and a confidence made from the prompt by hashes, as a question-answering loop wants.
+    """An answer and a confidence made from the prompt by hashes, as the loops here want them.
 
-    The answer is a run of capitalised words of the evidence: of all those seen so far the one with the
-    lowest hash, so it changes often in early rounds and settles as evidence grows. Samples at a
-    temperature above 0 take it with probability 0.6 and another one otherwise, by index and seed
-    (sample i at seed s is sample 0 at seed s + i). A prompt that offers ``<STOP>`` and ``<CONTINUE>``
-    is given one of the two, one that asks for a ``Rating:`` a number from 1 to 5. An agent's prompt is
-    given a thought and an action: names are searched for in the order in which they come up, those of
-    the question first, and the longer it goes on, the more often it would finish. A prompt that wants a
-    follow-up question is given one about the next name in that order, ``What is NAME?``, and one that
-    wants it answered from its documents a name that they add to it, or ``unknown``; the main question
-    is then answered by a name of the documents, as above.
+    The answer is a name of the evidence: of all those seen so far the one with the lowest hash, so it changes
+    often in early rounds and settles as evidence grows. Samples at a temperature above 0 take it with
+    probability 0.6 and another one otherwise: sample i at seed s is sample 0 at seed s + i.
     """
     prompt = _text(request)
     for reply_to in (_agent_reply, _verdict, _rating, _follow_up_reply, _reading_reply):

@@ -166,15 +166,16 @@ def test_the_defaults_follow_from_what_is_stated() -> None:
     """8e9 parameters on one H100 SXM: 989 TFLOP/s, 3.35 TB/s, 700 W, by its data sheet."""
     watts, flops = 700.0, 2 * 8e9
     model = EnergyModel()
-    assert model.joules_per_prompt_token == pytest.approx(watts * flops / (0.40 * 989e12), rel=0.1)
+    assert model.prompt == pytest.approx(watts * flops / (0.40 * 989e12), rel=0.1)
     # two bytes each, read once for 16 sequences
     completion = watts * flops / (0.60 * 3.35e12) / 16
-    assert model.joules_per_completion_token == pytest.approx(completion, rel=0.3)
+    assert model.completion == pytest.approx(completion, rel=0.3)
 
 
 def test_energy_by_hand_and_the_rest_keeps_the_defaults() -> None:
     model = parse_energy("prompt=0.1, retrieval=2")
-    assert (model.joules_per_prompt_token, model.joules_per_retrieval) == (0.1, 2.0)
-    assert model.joules_per_completion_token == EnergyModel().joules_per_completion_token
+    assert (model.prompt, model.retrieval) == (0.1, 2.0)
+    assert model.completion == EnergyModel().completion
     every = parse_energy("prompt=1,cached=2,completion=3,retrieval=4,rerank=5")
-    assert list(as_json(every).values()) == [1.0, 2.0, 3.0, 4.0, 5.0]
+    known = {"prompt": 1.0, "cached": 2.0, "completion": 3.0, "retrieval": 4.0, "rerank": 5.0}
+    assert as_json(every) == {**known, "call": 0.0}

@@ -188,12 +188,10 @@ def test_long_prompts_pay_their_tier_with_all_their_tokens() -> None:
 def test_joules_by_hand() -> None:
     found = of_rounds(a_round(**USAGE))
     assert paid(found)["joules"] == pytest.approx([400 * 0.03 + 20 * 0.35])
-    model = EnergyModel(
-        joules_per_prompt_token=0.1, joules_per_cached_token=0.01, joules_per_completion_token=2.0
-    )
+    model = EnergyModel(prompt=0.1, cached=0.01, completion=2.0)
     expected = 400 * 0.1 + 600 * 0.01 + 20 * 2.0
     assert paid(found, CostModel(energy=model))["joules"] == pytest.approx([expected])
-    searching = CostModel(energy=dataclasses.replace(model, joules_per_retrieval=5.0))
+    searching = CostModel(energy=dataclasses.replace(model, retrieval=5.0))
     assert paid(found, searching)["joules"] is None  # retrievals are not recorded
     searched = of_rounds(a_round(**USAGE, retrievals=2))
     assert paid(searched, searching)["joules"] == pytest.approx([expected + 10.0])

@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from suffice.datasets.known_datasets import columns_of, load, parse_question_roles, read_questions
-from suffice.errors import DataError, SufficeWarning, UsageError
+from suffice.datasets.files import parse_column_map
+from suffice.datasets.known_datasets import QUESTION_ROLES, columns_of, load, read_questions
+from suffice.errors import DataError, UsageError
 
 CSV = 'qid,q,gold,kind\n007,"Who, ever?","[""Ann"", ""Bo""]",who\n008,What?,"a ""C""",\n\n009,When?,,\n'
 MAP = {"question": "q", "answers": "gold", "id": "qid", "type": "kind"}
@@ -71,10 +72,9 @@ def test_usual_names_are_found_and_ids_made_of_the_text(tmp_path: Path) -> None:
     assert read_questions(path)[0].question.id == "7"
 
 
-def test_a_question_that_comes_twice_without_ids_is_said(tmp_path: Path) -> None:
+def test_a_question_that_comes_twice_without_ids_is_asked_twice(tmp_path: Path) -> None:
     path = lines(tmp_path / "q.jsonl", {"question": "A?"}, {"question": "A?"})
-    with pytest.warns(SufficeWarning, match="stand"):
-        first, second = read_questions(path)
+    first, second = read_questions(path)
     assert second.question.id == f"{first.question.id}#2"
 
 
@@ -84,10 +84,8 @@ def test_nq_open(tmp_path: Path) -> None:
         {"question": "when was the last time anyone was on the moon", "answer": ["1972"]},
         {"question": "who wrote he ain't heavy he's my brother", "answer": ["Bobby Scott", "Bob"]},
     )
-    examples = load("nq-open", path)
+    examples = load(str(path))
     assert [each.gold.answers for each in examples] == [("1972",), ("Bobby Scott", "Bob")]
-    with pytest.raises(DataError, match="'question'"):
-        load("nq-open", lines(path, {"question": "A?"}))
 
 
 @pytest.mark.parametrize(
@@ -101,8 +99,9 @@ def test_nq_open(tmp_path: Path) -> None:
 )
 def test_a_map_that_names_nothing(text: str, part: str) -> None:
     with pytest.raises(UsageError, match=part):
-        parse_question_roles(text)
-    assert parse_question_roles("question=a=b, id=c") == {"question": "a=b", "id": "c"}
+        parse_column_map(text, tuple(QUESTION_ROLES))
+    named = parse_column_map("question=a=b, id=c", tuple(QUESTION_ROLES))
+    assert named == {"question": "a=b", "id": "c"}
 
 
 ROW = {"question": "A?", "id": "1", "answers": "x"}

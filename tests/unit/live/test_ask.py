@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.hashing_encoder import HashingEncoder
 
 from suffice.contracts import Certainty, Clusters, Completion, Generation, GenerationRequest
 from suffice.costs.prices import Prices, PriceTier
@@ -27,7 +28,6 @@ from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.unfitted import FixedPolicy
 from suffice.stats.conformal import Threshold
 from suffice.stats.maps import IsotonicMap, PerRoundCalibrator
-from suffice.testing.encoders import HashingEncoder
 from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.records import Passage, Usage
 

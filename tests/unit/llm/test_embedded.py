@@ -183,15 +183,6 @@ def test_the_server_ends_with_its_process(
         gone.connect((url.hostname, url.port))
 
 
-@pytest.mark.model
-def test_a_port_that_is_taken_is_told(model: EmbeddedModel) -> None:
-    taken = urlsplit(model.base_url).port
-    assert taken is not None
-    with pytest.raises(BackendError, match=f"whether port {taken} is free"):
-        EmbeddedModel.load(settings=replace(SETTINGS, port=taken))
-    assert model.generate(replace(GREEDY, max_tokens=2)).completions
-
-
 def test_a_damaged_file_is_a_backend_error(tmp_path: Path) -> None:
     path = tmp_path / "cut.gguf"
     with model_path(None).open("rb") as whole:

@@ -13,7 +13,7 @@ from tests.server import Answer, Body, Server
 from suffice.contracts import Encoder
 from suffice.errors import BackendError, MissingExtra, UsageError
 from suffice.llm.embedded import model_path
-from suffice.llm.endpoint import EndpointEncoder, EndpointSettings, OpenAISettings
+from suffice.llm.endpoint import EndpointEncoder, OpenAISettings
 from suffice.testing.conformance import check_encoder
 
 pytest.importorskip("openai", reason="the extra 'openai' is not installed")
@@ -37,8 +37,8 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def encoder(server: Server) -> Iterator[EndpointEncoder]:
-    how, client = EndpointSettings(batch_size=3), OpenAISettings(first_pause_s=0.001)
-    with EndpointEncoder(server.url, "m", settings=how, server=client) as made:
+    client = OpenAISettings(first_pause_s=0.001)
+    with EndpointEncoder(server.url, "m", batch_size=3, server=client) as made:
         yield made
 
 
@@ -48,15 +48,16 @@ def test_conforms(encoder: EndpointEncoder) -> None:
 
 
 def test_what_is_sent(server: Server) -> None:
-    settings = EndpointSettings(batch_size=2, query_prompt="q: ", passage_prompt="p: ")
     extra = OpenAISettings(extra_body={"dimensions": 3})
-    with EndpointEncoder(f"{server.url}/", "m", settings=settings, server=extra) as encoder:
+    with EndpointEncoder(
+        f"{server.url}/", "m", batch_size=2, query_prompt="q: ", server=extra
+    ) as encoder:
         encoder.encode(["a", "b", "c"])
         encoder.encode(["a"], role="query")
     assert set(server.paths) == {"/v1/embeddings"}
-    assert [body["input"] for body in server.bodies] == [["p: a", "p: b"], ["p: c"], ["q: a"]]
+    assert [body["input"] for body in server.bodies] == [["a", "b"], ["c"], ["q: a"]]
     assert server.bodies[0] == {
-        "model": "m", "input": ["p: a", "p: b"], "encoding_format": "float", "dimensions": 3,
+        "model": "m", "input": ["a", "b"], "encoding_format": "float", "dimensions": 3,
     }  # fmt: skip
 
 
@@ -104,19 +105,15 @@ def test_a_dimension_that_changes(server: Server, encoder: EndpointEncoder) -> N
 def test_names() -> None:
     def name(**settings: Any) -> str:
         client = OpenAISettings(extra_body=settings.pop("extra", {}))
-        how = EndpointSettings(**settings)
-        with EndpointEncoder("http://h/v1/", "m", settings=how, server=client) as encoder:
+        with EndpointEncoder("http://h/v1/", "m", server=client, **settings) as encoder:
             return encoder.name
 
     assert name() == name(batch_size=1) == "endpoint:m@http://h/v1"
     assert name(query_prompt="q: ") == 'endpoint:m@http://h/v1 {"query_prompt": "q: "}'
     assert name(extra={"dimensions": 3}) != name()
-    assert name(name="mine") == "mine"
 
 
 def test_bad_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UsageError, match="batch_size must be at least 1, found 0"):
-        EndpointSettings(batch_size=0)
     with pytest.raises(UsageError, match="starts with http"):
         EndpointEncoder("localhost:8000", "m")
     monkeypatch.setitem(sys.modules, "openai", None)

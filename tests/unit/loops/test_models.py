@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from suffice.errors import UsageError
-from suffice.llm.endpoint import EndpointSettings
 from suffice.loops import connecting as models
 from suffice.loops.connecting import connect_encoder, connect_reranker, reranker_name
 from suffice.trace.rounds.records import Passage
@@ -51,8 +50,7 @@ def test_models_are_told_by_what_is_typed(monkeypatch: pytest.MonkeyPatch) -> No
     connect_encoder("http://localhost:1/v1", "embedder")
     for name in ("minilm", "some/model", "http://localhost:1/v1"):
         connect_encoder(name, "embedder", "query: ")
-    prefixed = EndpointSettings(query_prompt="query: ")
-    assert told == [None, None, EndpointSettings(), "query: ", "query: ", prefixed]
+    assert told == [None, None, None, "query: ", "query: ", "query: "]
     del asked[3:]
     connect_reranker("owner/name")
     connect_reranker("model.GGUF")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
+from tests.hashing_encoder import HashingEncoder
 from tests.loops.query import AtLeast
 
 from suffice.errors import UsageError
@@ -21,7 +22,6 @@ from suffice.loops.ranked import (
 from suffice.loops.steps import make_pipeline
 from suffice.signals.model_confidence import TOKEN_PROBABILITY
 from suffice.signals.retrieval_scores import RERANK_VARIANCE
-from suffice.testing.encoders import HashingEncoder
 from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.records import LoopView, Passage, Question, Round
 

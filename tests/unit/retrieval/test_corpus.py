@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from suffice.errors import DataError
-from suffice.retrieval import corpus
 from suffice.retrieval.corpus import MAX_WORDS, read_corpus
 
 PARAGRAPH = "Salt was weighed here. " * 20  # 80 words
@@ -55,25 +55,20 @@ def test_headings_give_titles_and_code_does_not(tmp_path: Path) -> None:
     ]
 
 
-def test_what_cannot_be_read_is_skipped_and_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(corpus, "MAX_FILE_BYTES", 100)
+def test_what_cannot_be_read_is_skipped_and_counted(tmp_path: Path) -> None:
     write(tmp_path, "good.txt", "Text.")
     write(tmp_path, "photo.txt", b"\x89PNG\x00\x00")
     write(tmp_path, "latin.md", "Stra\xdfe".encode("latin-1"))
     write(tmp_path, "latin.jsonl", b'{"text": "\xff"}')
-    write(tmp_path, "big.txt", "x" * 200)
     write(tmp_path, "page.html", "<p>")
     write(tmp_path, ".secret.txt", "hidden")
     write(tmp_path, ".git/config.txt", "hidden")
     (tmp_path / "broken.txt").symlink_to(tmp_path / "nowhere")
     reading = read_corpus(tmp_path)
     assert [p.text for p in reading.passages] == ["Text."]
-    assert reading.skipped_by_reason == {
+    assert Counter(file.reason for file in reading.skipped) == {
         "binary": 1,
         "not UTF-8": 2,
-        "larger than 0.0001 MB": 1,
         "of another kind": 1,
         "hidden": 2,
         "not a regular file": 1,

@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.hashing_encoder import HashingEncoder
 
 from suffice.errors import DataError, UsageError
 from suffice.retrieval.retrievers import INDEX_KINDS, IndexKind, IndexMaker
-from suffice.testing.encoders import HashingEncoder
 from suffice.trace.rounds.records import Passage
 
 pytest.importorskip("bm25s")
@@ -81,7 +81,7 @@ def test_a_place_that_cannot_be_is_told_before_anything_is_built(
     monkeypatch.setattr(IndexMaker, "build", built)
     (tmp_path / "file").write_text("dear")
     for place, said in (
-        (tmp_path / "file", "is a file"),
+        (tmp_path / "file", "cannot be kept"),
         (tmp_path / "file" / "below" / "index", "Not a directory.*name a folder"),
         (tmp_path, r"holds other files \(file\)"),
         (tmp_path / ("x" * 300), "too long.*name a folder"),
@@ -102,24 +102,3 @@ def test_a_broken_cache_is_made_anew(tmp_path: Path) -> None:
     (folder / "index.npz").write_text("{", encoding="utf-8")
     with pytest.raises(DataError, match="--reindex"):
         maker().kept("dense", PASSAGES, folder)
-
-
-def test_encoding_that_was_cut_goes_on_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    """Blocks of 256 passages are kept while encoding: the first one is not encoded again."""
-    many = tuple(Passage(id=str(n), text=f"word{n}") for n in range(300))
-    folder = tmp_path / "index"
-
-    class Interrupted(KeyboardInterrupt):
-        pass
-
-    def stop(finished: int, _planned: int) -> None:
-        if finished == 256:
-            raise Interrupted
-
-    with pytest.raises(Interrupted):
-        replace(maker(), on_progress=stop).kept("dense", many, folder)
-    encoder = HashingEncoder()
-    IndexMaker(encoder=encoder).kept("dense", many, folder)
-    encoded = {text for call in encoder.calls for text in call if text.startswith("word")}
-    assert encoded == {f"word{n}" for n in range(256, 300)}
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["index"]

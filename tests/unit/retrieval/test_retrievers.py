@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.hashing_encoder import HashingEncoder
 
 from suffice.contracts import Retriever
 from suffice.errors import UsageError
@@ -23,7 +24,6 @@ from suffice.retrieval.retrievers import (
     pooled_passages,
     pooled_retriever,
 )
-from suffice.testing.encoders import HashingEncoder
 from suffice.trace.rounds.records import Passage
 
 pytest.importorskip("bm25s")

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from tests.builders import with_rounds
+from tests.hashing_encoder import HashingEncoder
 
 from suffice.contracts import GenerationRequest, Reranker
 from suffice.errors import BackendError, UsageError
@@ -22,7 +23,6 @@ from suffice.policies.rules.policy import RulePolicy
 from suffice.replay.run.runner import stop_rounds
 from suffice.signals.asking.judge_support import JUDGE_TOKENS
 from suffice.signals.stored_signals import SignalModels, with_signals
-from suffice.testing.encoders import HashingEncoder
 from suffice.testing.models import Failures, ScriptedModel
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.reader import read_traces

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.hashing_encoder import HashingEncoder
 
 from suffice.contracts import Completion, Generation, GenerationRequest
 from suffice.retrieval.bm25 import OKAPI, BM25Index
@@ -18,7 +19,6 @@ from suffice.testing.conformance import (
     check_reranker,
     check_retriever,
 )
-from suffice.testing.encoders import HashingEncoder
 from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.records import Passage
 

@@ -120,13 +120,8 @@ def ask(
 
 def _in_words(spent: Spent) -> str:
     calls = "calls not counted" if spent.calls is None else counted(spent.calls, "call")
-    return f"{counted(spent.rounds, 'round')}, {calls}, {_tokens(spent)}"
-
-
-def _tokens(spent: Spent, about: str = "") -> str:
-    if spent.tokens is None:
-        return "an unknown number of tokens"
-    return f"{about}{counted(spent.tokens, 'token')}"
+    tokens = "tokens not counted" if spent.tokens is None else counted(spent.tokens, "token")
+    return f"{counted(spent.rounds, 'round')}, {calls}, {tokens}"
 
 
 def _print(answered: Answered, decline_below: float | None) -> None:
@@ -148,22 +143,13 @@ def _print(answered: Answered, decline_below: float | None) -> None:
         put(f"the answer is that of round {answered.answer_round}, the most confident one")
     usd = "" if answered.usd is None else f", {answered.usd:.6f} USD"
     put(f"spent {_in_words(answered.spent)}{usd}")
-    budget = counted(rounds + answered.saved.rounds, "round")
-    if answered.unasked:
-        put(
-            "asked for no answer before the end, as nothing reads one: saved "
-            f"{counted(answered.unasked, 'call')}"
-        )
     if answered.saved.rounds:
+        budget = counted(rounds + answered.saved.rounds, "round")
         print_lines(
             f"saved up to {_in_words(answered.saved)} against this loop's full budget of {budget}"
         )
     else:
-        put(f"saved {'no round' if answered.unasked else 'nothing'}: the loop ran to its end")
-    if answered.fixed is not None and (answered.fixed.tokens is not None or not answered.unasked):
-        print_lines(
-            f"one call on the passages of {budget} would take {_tokens(answered.fixed, 'about ')}"
-        )
+        put("saved no round: the loop ran to its end")
     put("evidence:")
     for finished in answered.rounds:
         for passage in finished.passages or ():

@@ -145,7 +145,6 @@ def _command(method: Method) -> Command:
     summary = f"{method.summary[:1].upper()}{method.summary[1:]}."
     about = f"{method.about[:1].upper()}{method.about[1:]}." if method.about else ""
     run.__doc__ = "\n\n".join(filter(None, (summary, method.source, about)))
-    run.explain = lambda flag: _explained(method, flag)  # type: ignore[attr-defined]
     return run
 
 
@@ -243,26 +242,6 @@ def _stated(method: Method, given: Given) -> dict[str, str]:
     """The method's own options that were given, by destination."""
     own = (option for kind in _types(method) for option in field_options(kind))
     return {option.dest: option.flag for option in own if option.dest in given}
-
-
-def _explained(method: Method, flag: str) -> str | None:
-    """Where an option belongs that this method does not have; ``None``: nowhere."""
-    owners: dict[str, str] = {}
-    for other in known_methods():
-        for kind in () if other.name == method.name else _types(other):
-            for option in field_options(kind):
-                if option.flag == flag:
-                    on_plans = kind not in map(other.settings, other.presets)
-                    owners[other.name] = f"'fit {other.name}'{' on plan traces' * on_plans}"
-    if not owners:
-        return None
-    preset = "corrected" if "corrected" in method.presets else method.presets[0]
-    takes = sorted(option.dest for option in field_options(method.settings(preset)))
-    said = f"takes {', '.join(takes)}" if takes else "takes no options"
-    return (
-        f"{flag} goes with {' or '.join(owners.values())} only: the {preset} preset of {method.name} "
-        f"{said}; leave {flag[2:].replace('-', '_')} out"
-    )
 
 
 _REFERENCES = (

@@ -38,15 +38,14 @@ from suffice.cli.shared_options import (
     ray_workers,
 )
 from suffice.concurrency import CallTally
-from suffice.datasets.files import TABLE_SUFFIXES, Example
+from suffice.datasets.files import TABLE_SUFFIXES, Example, parse_column_map
 from suffice.datasets.known_datasets import (
     DATASETS,
-    WITH_PASSAGES,
+    QUESTION_ROLES,
     columns_of,
     dataset_name,
     is_question_file,
     load,
-    parse_question_roles,
 )
 from suffice.errors import UsageError
 from suffice.live.requirements import not_recorded
@@ -123,7 +122,7 @@ class RecordOptions:
             return "retriever"
         if self.corpus not in (None, "own", "pooled"):
             return "files"
-        if self.dataset not in WITH_PASSAGES:
+        if is_question_file(self.dataset):
             raise UsageError(
                 f"{self.dataset} holds questions without passages; what is searched? Type {SEARCHED}"
             )
@@ -147,9 +146,7 @@ class RecordOptions:
         Those that set the filter are not among them.
         """
         limit = None if filtered_by else self.limit
-        asked: Sequence[Example] = load(
-            self.dataset, self.data, limit=limit, seed=self.seed, columns=columns
-        )
+        asked: Sequence[Example] = load(self.dataset, self.data, limit=limit, columns=columns)
         if filtered_by:
             left = [one for one in asked if one.question.id not in filtered_by]
             if gone := len(asked) - len(left):
@@ -211,7 +208,11 @@ def recorded(options: RecordOptions) -> RecordSummary:
             f"{options.filter} does not name the questions its filter was calibrated on, so none is left "
             "out; name the policy file that the filter was fitted for, unless these are other questions"
         )
-    columns = None if options.columns is None else parse_question_roles(options.columns)
+    columns = (
+        None
+        if options.columns is None
+        else parse_column_map(options.columns, tuple(QUESTION_ROLES))
+    )
     corpus = options.searched()
     with waiting(f"reading {options.dataset}"):
         filtered = frozenset() if chosen is None else frozenset(chosen.question_ids)
@@ -219,7 +220,7 @@ def recorded(options: RecordOptions) -> RecordSummary:
     pool = None
     if corpus == "pooled" and options.data is not None:
         # --limit and --sample choose questions, not what they are asked over
-        pool = load(options.dataset, options.data, seed=options.seed)
+        pool = load(options.dataset, options.data)
     files = read_passages(str(options.corpus)) if corpus == "files" else None
     loop = LOOPS[options.pipeline or CumulativeSettings.pipeline]
     settings = loop(**options.loop, seed=options.seed, cluster_cosine=options.cluster_cosine)
@@ -351,20 +352,8 @@ def _tell(plan: ProbePlan, *, missing_only: bool) -> None:
     if plan.asked:
         say(
             f"{plan.calls:,} model calls: {plan.asked:,} of {plan.rounds:,} rounds of {plan.questions:,} "
-            "questions"
+            f"questions, up to {plan.blind:,} of them without any passage"
         )
-    if plan.own and missing_only:
-        say(
-            f"two prompts mix in this record: {plan.own:,} answers are the loop's, {plan.asked:,} will be "
-            "this prompt's; without --missing-only all rounds are asked by one prompt"
-        )
-    elif plan.own:
-        say(
-            f"{plan.own:,} of these rounds have an answer by the loop's own prompt, kept in loop_answer "
-            "(to ask only where none is: --missing-only)"
-        )
-    if plan.blind:
-        say(
-            f"up to {plan.blind:,} of these rounds nothing was found, so they are asked from the question "
-            "alone"
-        )
+    if plan.own:
+        mixed = "which stay beside this prompt's" if missing_only else "kept in loop_answer"
+        say(f"{plan.own:,} of these rounds have an answer by the loop's own prompt, {mixed}")

@@ -20,7 +20,7 @@ from suffice.cli.output import (
     waiting,
 )
 from suffice.cli.parser import command
-from suffice.cli.shared_options import Compared, Json, ReportNaive, Sampling, Traces, out_path
+from suffice.cli.shared_options import Compared, Json, Sampling, Traces, out_path
 from suffice.errors import UsageError, unknown_name
 from suffice.options import Option, read_names
 from suffice.policies.method import FitRun
@@ -76,7 +76,6 @@ def report(
         Option(metavar="A,B,...", help="search rules over these signals, as suffice search does"),
     ] = None,
     form: Annotated[str, Option(choices=FORMS, help="of the rules searched")] = "or",
-    report_naive: ReportNaive = False,
     confidence: Annotated[
         str | None,
         Option(
@@ -102,7 +101,6 @@ def report(
     wanted = PartsSettings(
         parts=parts,
         search=None if search is None else SearchSettings(signals=search, form=form, **shared),
-        naive=report_naive,
         confidence=confidence,
     )
     with waiting("replaying"):
@@ -152,7 +150,7 @@ def demo(
     Questions of the generated data set are recorded with the embedded model, TASR is calibrated on 40% of
     them, every policy is replayed on the rest. Writes traces, policy and report.
     """
-    from suffice.datasets.generated import generate
+    from suffice.datasets.known_datasets import load
     from suffice.llm.connect import connect
     from suffice.loops.ranked import CumulativeSettings
     from suffice.loops.record.dataset_run import Recording, record_examples
@@ -176,7 +174,7 @@ def demo(
     say(f"2/5 recording {questions} generated questions, {loop.rounds} rounds each")
     if notice := getattr(loaded, "licence", ""):
         say(f"    {notice}")
-    examples = [*generate(questions)]
+    examples = load("generated", limit=questions)
     summary = record_examples(
         examples,
         loaded,

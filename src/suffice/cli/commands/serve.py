@@ -206,19 +206,13 @@ def _tell_check(settings: ServeSettings, service: Service, *, as_json: bool) -> 
     if as_json:
         print_json(document)
         return
-    put(f"would listen at {document['address']}")
-    if ground is None:
-        put(DECIDES_ONLY)
-    else:
-        put(f"model: {document['model']}; retriever: {document['retriever']}")
-    put(f"record: {settings.record.folder or 'none'}; explore {settings.record.explore:g}")
-    for name, told in document["policies"].items():
-        put(
-            f"suffice/{name}: {told['policy']} (hash {told['hash']}), "
-            f"{told['pipeline'] or 'loops of others'}, at most {told['max_rounds'] or 'any number of'} rounds"
-        )
-        for note in told["notes"]:
+    for name, told in document.pop("policies").items():
+        notes = told.pop("notes")
+        put(f"suffice/{name}: {', '.join(f'{part} {value}' for part, value in told.items())}")
+        for note in notes:
             put(f"  {note}")
+    for name, value in document.items():
+        put(f"{name}: {value}")
 
 
 _TURN_S = 0.0005  # for which measuring keeps the interpreter from what answers the page

@@ -73,30 +73,12 @@ class SignalOptions:
             if self.encoder is None:
                 raise UsageError("--cluster-cosine needs an encoder; add --encoder minilm")
             check_clustering(self.cluster_cosine)
-        elif self.recluster:
-            raise UsageError("--recluster goes with --cluster-cosine")
         elif CLUSTERS in (self.only or ()):
             raise UsageError(f"{CLUSTERS} needs --encoder minilm --cluster-cosine")
 
     def models(self) -> SignalModels:
-        """What was named, connected; a model that nothing chosen needs is refused."""
+        """What was named, connected."""
         asked = self.judge.llm or self.judge.model
-        named = {
-            "--llm": asked,
-            "--reranker": self.reranker,
-            "--encoder": self.encoder if self.cluster_cosine is None else None,
-            "--nli": self.nli,
-        }
-        for option, value in named.items():
-            needing = [name for name, spec in SIGNALS.items() if spec.asks == option]
-            if value is not None and self.only is not None and not set(needing) & set(self.only):
-                raise UsageError(
-                    f"--only leaves out all that asks {option}: {', '.join(needing)}; add one"
-                )
-        if self.encoder_model is not None and self.encoder is None:
-            raise UsageError(
-                "--encoder-model names the model of a server; name it with --encoder URL"
-            )
         return SignalModels(
             judge=None if asked is None else self.judge.connect(),
             reranker=None if self.reranker is None else connect_reranker(self.reranker),

@@ -9,8 +9,9 @@ from typing import Annotated, Any, Literal
 from suffice.cli.output import Form, print_json, print_result, put, say, waiting
 from suffice.cli.parser import command, make_app
 from suffice.cli.shared_options import Json, Reading, Seed, SkipInvalid, Traces, out_path
-from suffice.datasets.columns import parse_roles
-from suffice.datasets.recordings import FORMATS, import_traces, label_traces, parse_label_roles
+from suffice.datasets.columns import ROLES, SIGNAL
+from suffice.datasets.files import parse_column_map
+from suffice.datasets.recordings import FORMATS, LABEL_ROLES, import_traces, label_traces
 from suffice.errors import UsageError
 from suffice.live.privacy import RedactedScore, redact_traces
 from suffice.measures.contents import traces_info
@@ -272,7 +273,7 @@ def label(
         traces,
         labels,
         out,
-        columns=None if columns is None else parse_label_roles(columns),
+        columns=None if columns is None else parse_column_map(columns, LABEL_ROLES),
         replace=replace,
         skip_unknown=skip_unknown,
     )
@@ -346,7 +347,7 @@ def take(
         files,
         to.out,
         format=format,
-        columns=None if columns is None else parse_roles(columns),
+        columns=None if columns is None else parse_column_map(columns, ROLES, free=SIGNAL),
         rounds_from=rounds_from,
         duplicates=duplicates,
     )

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from tests.commands import run, run_json
+from tests.hashing_encoder import HashingEncoder
 
 from suffice.cli import retrieval
 from suffice.cli.main import main
 from suffice.policies.ab_rag.policy import ABRagPolicy
 from suffice.policies.policy_file import save_policy
-from suffice.testing.encoders import HashingEncoder
 
 pytest.importorskip("bm25s")
 

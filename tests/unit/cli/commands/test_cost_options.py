@@ -57,7 +57,7 @@ def test_prices_of_a_model(traces: str) -> None:
 def test_energy_by_hand(traces: str) -> None:
     found = replayed(traces, "--policy", "fixed-1", "--cost", "joules", "--energy", "prompt=2")
     assert found["policies"][0]["joules"] == pytest.approx(100 * 2 + 10 * 0.35)
-    assert found["energy"]["joules_per_prompt_token"] == 2.0
+    assert found["energy"]["prompt"] == 2.0
     assert any(note.startswith("energy: 2 J a prompt token") for note in found["notes"])
 
 

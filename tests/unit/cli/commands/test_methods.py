@@ -56,18 +56,18 @@ def test_a_promise_of_coverage_stands_beside_the_scores(
 @pytest.mark.parametrize(
     ("name", "options", "said"),
     [
-        ("ab-rag", "--calibrator platt", "leave calibrator out"),
+        ("ab-rag", "--calibrator platt", "--calibrator"),
         ("ab-rag", "--certainty token_probability", "needs column tokens"),
         ("ab-rag", "--preset published --support answer_in_evidence", "leave support out"),
         ("ab-rag", "--f1 squad --threshold 0.5", "a threshold is chosen by, and one is given"),
         ("gate", "--ask-cost 1", "--ask-cost"),
         ("gate", "--failure-loss 0", "failure"),
-        ("gate", "--alpha 0.1", "leave alpha out"),
+        ("gate", "--alpha 0.1", "--alpha"),
         ("micp", "--alpha 1", "alpha"),
         ("micp", "--allocation 0.9,0.9", "--alpha"),
         ("micp", "--rounds 9", "9 rounds asked for, 3 recorded"),
         ("micp", "--clusters embedding", "--encoder"),
-        ("micp", "--certainty token_probability", "leave certainty out"),
+        ("micp", "--certainty token_probability", "--certainty"),
     ],
 )
 def test_wrong_use_is_one_line(

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 from tests.commands import refused, run, run_json
+from tests.hashing_encoder import HashingEncoder
 
 from suffice.cli import retrieval
 from suffice.cli.main import main
 from suffice.datasets.known_datasets import load
-from suffice.testing.encoders import HashingEncoder
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import (
     Passage,

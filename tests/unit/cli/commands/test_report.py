@@ -30,7 +30,7 @@ def report(capsys: Any, traces: Path, out: Path, *options: str) -> tuple[Any, st
 def test_all_parts_in_the_page_and_in_json(capsys: Any, traces: Path, tmp_path: Path) -> None:
     document, page, err = report(
         capsys, traces, tmp_path / "r.html", "--search", "answer_stable,answer_token_margin",
-        "--form", "dnf", "--report-naive",
+        "--form", "dnf",
     )  # fmt: skip
     for name in ("search", "calibration", "selective", "signals", "costs"):
         assert f'<section id="{name}" class="more"><details class="fold">' in page
@@ -38,7 +38,6 @@ def test_all_parts_in_the_page_and_in_json(capsys: Any, traces: Path, tmp_path: 
         assert f'<section id="{name}"><details class="fold" open>' in page
     parts = document["parts"]
     assert parts["search"]["form"] == "dnf"
-    assert "naive_low" in parts["search"]["rules"][0]
     assert len(parts["calibrators"]["kinds"]) == 5
     assert set(parts["left_out"]) == {"guarantees", "question types"}
     assert document["replay"]["bootstrap"] == 20

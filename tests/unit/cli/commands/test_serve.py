@@ -34,7 +34,7 @@ def test_what_would_be_served(capsys: pytest.CaptureFixture[str]) -> None:
     assert check("--corpus", "notes", "--policy", "answer_stable", "--policy", "b=fixed-1") == 0
     said = capsys.readouterr().out
     assert "answer_stable" in said
-    assert "suffice/b: always 1 round" in said
+    assert "suffice/b: policy always 1 round" in said
 
 
 @pytest.mark.parametrize(

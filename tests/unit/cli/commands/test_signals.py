@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from tests.builders import with_rounds
 from tests.commands import run_json
+from tests.hashing_encoder import HashingEncoder
 
 from suffice.cli.commands import signals
 from suffice.cli.main import main
 from suffice.cli.shared_options import ModelOptions
 from suffice.signals.known_signals import SIGNALS
-from suffice.testing.encoders import HashingEncoder
 from suffice.testing.models import Failures, ScriptedModel
 from suffice.testing.traces import make_record
 from suffice.trace.rounds.reader import read_traces
@@ -137,7 +137,6 @@ def test_samples_are_clustered_beside_the_signals(
     ("options", "says"),
     [
         (["--cluster-cosine"], "--cluster-cosine"),
-        (["--recluster"], "--recluster"),
         (["--only", "sample_clusters"], "--encoder"),
         (["--encoder", "minilm", "--cluster-cosine", "1.5"], "at most 1, found 1.5"),
         (["--encoder", "minilm", "--cluster-cosine", "x"], "'x'"),

@@ -56,7 +56,7 @@ def test_values_are_stored(
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (("--alpha", "0.2"), "corrected"),
+        (("--alpha", "0.2"), "--alpha"),
         (("--window", "64"), "'signals'"),
         (("--inputs", "nothing"), "unknown signal 'nothing'"),
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,10 +15,12 @@ import pytest
 from tests.commands import run
 
 import suffice
-from suffice.datasets.columns import parse_roles
+from suffice.datasets.columns import ROLES, SIGNAL
+from suffice.datasets.files import parse_column_map
 from suffice.errors import DataError, UsageError
 from suffice.replay.choose import candidates
 
+parse_roles = partial(parse_column_map, allowed=ROLES, free=SIGNAL)
 MAP = (
     "question_id=qid,round=step,question=ask,answer=reply.text,gold_answers=gold,group=chat,"
     "prompt_tokens=usage.in,completion_tokens=usage.out,latency_s=took_ms,passage_ids=hits[].doc,"

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from suffice.datasets import files
 from suffice.datasets.inspect_ai import _unpacked
 from suffice.datasets.recordings import import_traces
 from suffice.errors import DataError, SufficeWarning
@@ -342,11 +341,11 @@ def test_an_answer_that_is_handed_in_by_a_tool(tmp_path: Path) -> None:
 
 
 def test_samples_of_other_kinds(tmp_path: Path) -> None:
-    """As JSON: another epoch, messages without events, a limit, one that failed at once."""
+    """As JSON: another epoch, a limit, one that failed at once."""
     path = log_of(
         tmp_path,
         lambda it: None,
-        lambda it: it.update(epoch=2, events=[], scores={}),
+        lambda it: it.update(epoch=2, scores={}),
         _cut,
         lambda it: it.update(id=8, events=[], messages=[], error={"message": "no server"}),
     )
@@ -355,9 +354,8 @@ def test_samples_of_other_kinds(tmp_path: Path) -> None:
     (alone,) = imported(HERE / "inspect.eval", "inspect", tmp_path / "alone")
     assert first == alone
     assert (second.question.id, limited.question.id) == ("q1#2", "7")
-    assert [r.query for r in second.rounds] == ["capital", "Norway"]
-    assert [r.answer for r in second.rounds] == [None, "ANSWER: Oslo"]
-    assert (second.scores, limited.stopped_by) == ({}, "budget")
+    assert second.rounds == first.rounds
+    assert limited.stopped_by == "budget"
     assert [r.answer for r in limited.rounds] == ["oslo, perhaps.", "bergen?"]
 
 
@@ -382,9 +380,7 @@ def test_what_is_wrong_in_a_log_is_said(
         imported(log_of(tmp_path, change), "inspect", tmp_path)
 
 
-def test_zips_that_are_no_logs_or_say_what_is_not_so_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_zips_that_are_no_logs_or_say_what_is_not_so_are_refused(tmp_path: Path) -> None:
     other = tmp_path / "other.eval"
     with zipfile.ZipFile(other, "w") as archive:
         archive.writestr("note.txt", "no log")
@@ -405,6 +401,3 @@ def test_zips_that_are_no_logs_or_say_what_is_not_so_are_refused(
         imported(HERE / "atif.json", "inspect", tmp_path)
     with pytest.raises(DataError, match="holds no sample"):
         imported(log_of(tmp_path), "inspect", tmp_path)
-    monkeypatch.setattr(files, "MOST_BYTES", 1000)
-    with pytest.raises(DataError, match="unpacks"):
-        imported(HERE / "inspect.eval", "inspect", tmp_path)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.hashing_encoder import HashingEncoder
 
 from suffice._version import VERSION
 from suffice.datasets.known_datasets import load
@@ -16,7 +17,6 @@ from suffice.loops.record.dataset_run import Recording, record_examples
 from suffice.loops.record.session import RecordSummary
 from suffice.retrieval.retrievers import OwnParagraphs, Retrieval
 from suffice.signals.asking.meaning_clusters import cluster_samples, cluster_traces, clustered_by
-from suffice.testing.encoders import HashingEncoder
 from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.reader import read_traces
 

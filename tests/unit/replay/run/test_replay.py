@@ -49,7 +49,7 @@ MODEL = CostModel(
         rerank=2e-5,
         tiers=(PriceTier(above=60, input=6.0, cached=1.0, output=20.0),),
     ),
-    energy=EnergyModel(joules_per_retrieval=2.0),
+    energy=EnergyModel(retrieval=2.0),
     charge="published",  # the ledgers of tests/unit/costs/test_as_run.py are those of as-run
 )
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from suffice.report.svg import FRAME, Scale, enclosing, log_ticks, ticks
+from suffice.report.svg import FRAME, enclosing, ticks
 
 
 @pytest.mark.parametrize(
@@ -38,15 +38,3 @@ def test_every_value_lies_inside_the_frame_and_up_is_more() -> None:
     axes = enclosing([1.05, 4.6], [0.231, 0.557])
     assert FRAME.left < axes.x(1.05) < axes.x(4.6) < FRAME.right
     assert FRAME.top < axes.y(0.557) < axes.y(0.231) < FRAME.bottom
-
-
-@pytest.mark.parametrize(("low", "high"), [(1.0, 40.0), (0.003, 0.9), (120.0, 4300.0), (7.0, 9e6)])
-def test_marks_of_a_logarithmic_axis_enclose_the_values(low: float, high: float) -> None:
-    found = log_ticks(low, high)
-    assert found[0] <= low
-    assert found[-1] >= high
-    assert 2 <= len(found) <= 8
-    scale = Scale(found[0], found[-1], 0, 100, log=True)
-    assert scale(found[0]) == 0
-    assert scale(found[-1]) == pytest.approx(100)
-    assert scale(math.sqrt(found[0] * found[-1])) == pytest.approx(50)

@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
+from tests.hashing_encoder import HashingEncoder
 
 from suffice.contracts import Retriever
 from suffice.errors import BackendError, DataError, UsageError
 from suffice.retrieval.dense import BLOCK, DenseIndex, encode_passages
 from suffice.retrieval.ranking import save_index
 from suffice.testing.conformance import check_retriever
-from suffice.testing.encoders import HashingEncoder
 from suffice.trace.rounds.records import Passage
 
 ENCODER = HashingEncoder(64)
@@ -105,41 +104,10 @@ def test_vectors_that_cannot_be_are_refused(tmp_path: Path, arrays: dict[str, An
 TEXTS_OF_BLOCKS = [f"text {number} of many" for number in range(2 * BLOCK + 10)]
 
 
-def run(work: Path | None, encoder: Any = None) -> NDArray[np.float32]:
-    return encode_passages(TEXTS_OF_BLOCKS, encoder or HashingEncoder(8), work)
-
-
-def test_finished_blocks_are_not_made_again(tmp_path: Path) -> None:
+def test_progress_is_told_by_blocks() -> None:
     seen: list[tuple[int, int]] = []
-    first = encode_passages(
-        TEXTS_OF_BLOCKS, HashingEncoder(8), tmp_path, lambda *done: seen.append(done)
-    )
+    encode_passages(TEXTS_OF_BLOCKS, HashingEncoder(8), lambda *done: seen.append(done))
     assert seen == [(BLOCK, 522), (2 * BLOCK, 522), (522, 522)]
-    encoder = HashingEncoder(8)
-    assert (run(tmp_path, encoder) == first).all()
-    assert encoder.calls == ()
-
-
-def test_work_is_of_one_corpus_and_encoder(tmp_path: Path) -> None:
-    DenseIndex.build(PASSAGES, ENCODER, work=tmp_path)
-    for passages, other in ((PASSAGES[::-1], HashingEncoder(64)), (PASSAGES, HashingEncoder(65))):
-        DenseIndex.build(passages, other, work=tmp_path)
-        assert len(other.calls) == 1
-
-
-@pytest.mark.parametrize("damage", ["cut", "other", "nan"])
-def test_a_damaged_block_is_made_again(tmp_path: Path, damage: str) -> None:
-    first = run(tmp_path)
-    path = tmp_path / "vectors-0000001.npy"
-    content = path.read_bytes()
-    if damage == "other":
-        np.save(path, np.eye(3, dtype=np.float32))
-    else:
-        nan = np.full(1, np.nan, np.float32).tobytes()
-        path.write_bytes(content[:-9] if damage == "cut" else content[:-4] + nan)
-    encoder = HashingEncoder(8)
-    assert (run(tmp_path, encoder) == first).all()
-    assert encoder.calls == (tuple(TEXTS_OF_BLOCKS[BLOCK : 2 * BLOCK]),)
 
 
 @pytest.mark.parametrize(
@@ -156,4 +124,4 @@ def test_a_damaged_block_is_made_again(tmp_path: Path, damage: str) -> None:
 def test_what_are_no_unit_vectors_is_refused(result: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(HashingEncoder, "encode", lambda _, texts, **__: result(len(texts)))
     with pytest.raises(BackendError):
-        run(None)
+        encode_passages(TEXTS_OF_BLOCKS, HashingEncoder(8))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.hashing_encoder import HashingEncoder
 
 from suffice.retrieval.contradiction import (
     FEATURES,
@@ -14,7 +15,6 @@ from suffice.retrieval.contradiction import (
     pair_features,
     stems,
 )
-from suffice.testing.encoders import HashingEncoder
 
 WORDS = [
     *("open", "close", "not", "don't", "port", "80", "443", "before", "after", "unlocked"),

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.hashing_encoder import HashingEncoder
 from tests.properties import examples
 
 from suffice.contracts import ContradictionDetector
 from suffice.errors import DataError, UsageError
 from suffice.retrieval import contradiction
 from suffice.retrieval.contradiction import FEATURES, ContradictionHead, HeadWeights
-from suffice.testing.encoders import HashingEncoder
 
 ENCODER = HashingEncoder(16)
 WEIGHTS = HeadWeights(

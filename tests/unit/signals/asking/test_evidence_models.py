@@ -12,6 +12,7 @@ from typing import Literal
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.hashing_encoder import HashingEncoder
 
 from suffice.contracts import Encoder, Entailment
 from suffice.signals.asking.evidence_models import (
@@ -26,7 +27,6 @@ from suffice.signals.asking.evidence_models import (
 )
 from suffice.signals.asking.whole_record import Asked, KeptEncoder, KeptEntailment
 from suffice.signals.stored_signals import SignalModels, with_signals
-from suffice.testing.encoders import HashingEncoder
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import LoopView, Passage, Question, QuestionRecord, Round
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from tests.hashing_encoder import HashingEncoder
 
 from suffice.errors import DataError, UsageError
 from suffice.signals.asking import meaning_clusters as clustering
@@ -21,7 +22,6 @@ from suffice.signals.asking.meaning_clusters import (
     with_clusters,
 )
 from suffice.signals.asking.whole_record import Asked
-from suffice.testing.encoders import HashingEncoder
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord, Round
 from suffice.trace.rounds.trace_set import TraceSet

@@ -4,34 +4,22 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from suffice.errors import BackendError, UsageError
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice.errors import BackendError
 from suffice.trace.rounds.records import tokenize
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 
 class HashingEncoder:
-    """A deterministic :class:`suffice.contracts.Encoder` that needs nothing.
+    """Every distinct word has a fixed direction of random signs; a text is the unit sum of its words'.
 
-    Every distinct word has a fixed direction of random signs; a text is the unit sum of its words',
-    so texts that share words lie near each other and others nearly at right angles. A text without
-    words is the first axis. ``role`` makes no difference.
-
-    Parameters
-    ----------
-    dimension
-        Numbers a vector.
-    fail_on
-        A text that contains it fails with a :class:`suffice.errors.BackendError`.
+    A text that contains ``fail_on`` fails.
     """
 
     def __init__(self, dimension: int = 64, *, fail_on: str | None = None) -> None:
-        if dimension < 1:
-            raise UsageError(f"dimension must be at least 1, found {dimension}")
         self._dimension = dimension
         self.name = f"hashing-{dimension}"
         self._fail_on = fail_on
@@ -43,20 +31,9 @@ class HashingEncoder:
         return tuple(self._calls)
 
     def encode(
-        self,
-        texts: Sequence[str],
-        *,
-        role: Literal["query", "passage"] = "passage",  # noqa: ARG002 - the protocol's
+        self, texts: Sequence[str], *, role: Literal["query", "passage"] = "passage"
     ) -> NDArray[np.float32]:
-        """A unit vector for every text, (len(texts), dimension).
-
-        Raises
-        ------
-        BackendError
-            When a text contains ``fail_on``.
-        """
-        import numpy as np
-
+        """A unit vector for every text, (len(texts), dimension)."""
         self._calls.append(tuple(texts))
         for text in texts:
             if self._fail_on is not None and self._fail_on in text:
