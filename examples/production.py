@@ -14,7 +14,7 @@ from pathlib import Path
 import suffice
 from suffice.contracts import ChatModel
 from suffice.datasets.files import Example
-from suffice.datasets.known_datasets import load
+from suffice.datasets.generated import generate
 from suffice.llm.connect import connect
 from suffice.replay.run.compare import Comparison
 from suffice.retrieval.bm25 import BM25Index
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> Comparison:
 
     # 1. shadow: nothing decides, every question runs to the full budget
     with suffice.Watch(record=out / "shadow", max_rounds=ROUNDS) as watch:
-        serve(watch, load("generated", limit=chosen.questions), model)
+        serve(watch, list(generate(chosen.questions)), model)
 
     # 2. an answer per round, asked of the record at night
     suffice.probe_traces(out / "shadow", out / "probed", model)
@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> Comparison:
         explore=explore,
         answer=choice.chosen.answer,
     ) as watch:
-        serve(watch, load("generated", limit=2 * chosen.questions)[chosen.questions :], model)
+        serve(watch, list(generate(2 * chosen.questions))[chosen.questions :], model)
 
     # 5. what stopping costs since then, unbiased although most questions were cut
     suffice.probe_traces(out / "live", out / "live-probed", model)

@@ -7,7 +7,7 @@ import pytest
 
 from suffice.contracts import ChatModel, GenerationRequest
 from suffice.datasets.files import Example
-from suffice.datasets.known_datasets import load
+from suffice.datasets.generated import generate
 from suffice.loops.calls import parse_reply
 from suffice.loops.prompts import render_prompt
 from suffice.retrieval.bm25 import OKAPI, BM25Index
@@ -34,7 +34,7 @@ def test_five_passages_beat_one_and_none_helps_nothing() -> None:
 
     rows = []
     with EmbeddedModel.load() as model:
-        for example in load("generated", limit=N):
+        for example in generate(N, seed=42):
             ranked = BM25Index.build(example.passages, OKAPI).retrieve(example.question.text, 5)
             rows.append([em(model, example, ranked[:count]) for count in ROUNDS])
     closed_book, one, five = np.mean(rows, axis=0)

@@ -23,6 +23,7 @@ from suffice.trace.rounds.records import Gold, Passage, Question
 from suffice.trace.store import free_id
 
 T = TypeVar("T")
+MOST_BYTES = 2 << 30  # of text that are read of a file at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,9 +163,13 @@ def _content(path: Path) -> str:
         with plain_file(path).open("rb") as stream:
             packed = stream.read(2) == b"\x1f\x8b"
         with gzip.open(path) if packed else path.open("rb") as stream:
-            return stream.read().decode("utf-8-sig")
+            data = stream.read(MOST_BYTES + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise _unreadable(path, error) from error
+    if len(data) > MOST_BYTES:
+        raise DataError(f"holds more than {MOST_BYTES:,} bytes of text; split it", file=str(path))
+    try:
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(f"not UTF-8 text ({error})", file=str(path)) from error
 

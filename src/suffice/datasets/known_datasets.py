@@ -1,10 +1,9 @@
-"""Data sets by name: public ones, one of an invented world, and files of questions of the user's own."""
+"""Data sets by name: public ones, generated ones, and files of questions of the user's own."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from importlib.resources import as_file, files
 from pathlib import Path
 
 from suffice.datasets.files import (
@@ -22,6 +21,7 @@ from suffice.datasets.files import (
     text_id,
     unique_ids,
 )
+from suffice.datasets.generated import generate
 from suffice.errors import UsageError, did_you_mean
 from suffice.trace.rounds.records import Gold, Passage, Question
 
@@ -106,23 +106,6 @@ def _musique(row: Row) -> Example | None:
     named = _HOPS.match(row.required("id"))
     kind = f"{hops}hop" if hops else named and f"{named[1]}hop"
     return _example(row, "id", _answer_and_aliases(row), ([*passages.values()], gold), kind)
-
-
-# --- generated --------------------------------------------------------------------------------------
-def _generated(limit: int | None) -> tuple[Example, ...]:
-    """Questions about an invented world; nothing in it exists, so no model can know an answer."""
-    import pyarrow.parquet as pq
-
-    with as_file(files("suffice.datasets") / "generated.parquet") as path:
-        rows = pq.read_table(path).slice(0, limit).to_pylist()
-    return tuple(
-        Example(
-            question=Question(id=row["id"], text=row["question"], type=row["type"]),
-            gold=Gold(answers=tuple(row["answers"]), passage_ids=tuple(row["gold_passage_ids"])),
-            passages=tuple(Passage(**passage) for passage in row["passages"]),
-        )
-        for row in rows
-    )
 
 
 _PUBLIC: Mapping[str, tuple[Callable[[Path], Iterator[Row]], Callable[[Row], Example | None]]] = {
@@ -250,9 +233,10 @@ def load(
     path: str | Path | None = None,
     *,
     limit: int | None = None,
+    seed: int = 42,
     columns: Mapping[str, str] | None = None,
 ) -> tuple[Example, ...]:
-    """Read a data set."""
+    """Read or generate a data set."""
     dataset_name(name)
     if limit is not None and limit < 1:
         raise UsageError(f"limit must be at least 1, found {limit}")
@@ -269,8 +253,8 @@ def load(
         )
     if name == "generated":
         if path is not None:
-            raise UsageError(f"the data set 'generated' comes with suffice; drop the path {path}")
-        return _generated(_GENERATED_SIZE if limit is None else limit)
+            raise UsageError(f"the data set 'generated' is made from a seed; drop the path {path}")
+        return tuple(generate(_GENERATED_SIZE if limit is None else limit, seed=seed))
     if path is None:
         raise UsageError(f"the data set {name!r} needs the path of its file: --data PATH")
     rows, build = _PUBLIC[name]

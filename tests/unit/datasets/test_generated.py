@@ -10,7 +10,7 @@ from dataclasses import asdict
 import pytest
 
 from suffice.datasets.files import Example
-from suffice.datasets.known_datasets import load
+from suffice.datasets.generated import QUESTION_TYPES, build_region, generate, kind_of
 from suffice.retrieval.bm25 import OKAPI, BM25Index
 from suffice.scoring import normalize_answer
 
@@ -19,19 +19,24 @@ N = 400
 
 @pytest.fixture(scope="module")
 def examples() -> tuple[Example, ...]:
-    return load("generated", limit=N)
+    return tuple(generate(N, seed=42))
 
 
-def test_it_is_what_was_recorded_before() -> None:
-    made = json.dumps([asdict(example) for example in load("generated", limit=40)])
+def test_questions_do_not_depend_on_how_many_are_drawn(examples: tuple[Example, ...]) -> None:
+    assert tuple(generate(5, seed=42)) == examples[:5]
+    assert tuple(generate(5, seed=43)) != examples[:5]
+
+
+def test_a_seed_makes_the_same_everywhere() -> None:
+    made = json.dumps([asdict(example) for example in generate(40, seed=42)])
     digest = "28fc3c0cbf41c6c4499cbda4cf03431069d9e196f620baeebe740995e3531c90"
     assert hashlib.sha256(made.encode()).hexdigest() == digest
-    assert len(load("generated", limit=5_000)) == 2_000
 
 
 def test_every_type_in_its_share(examples: tuple[Example, ...]) -> None:
     types = Counter(example.question.type for example in examples)
     assert types == {"1hop": 160, "bridge": 120, "3hop": 60, "comparison": 40, "4hop": 20}
+    assert set(types) == set(QUESTION_TYPES)
 
 
 def test_no_question_is_asked_twice(examples: tuple[Example, ...]) -> None:
@@ -60,6 +65,26 @@ def test_chains_follow_the_passages(examples: tuple[Example, ...]) -> None:
         by_id = {p.id: p for p in example.passages}
         for earlier, later in itertools.pairwise(example.gold.passage_ids):
             assert by_id[later].title in (by_id[earlier].text or "")
+
+
+def test_comparisons_are_decided_by_the_records() -> None:
+    checked = 0
+    for example in generate(600, seed=3):
+        if "older of" not in example.question.text:
+            continue
+        key = example.gold.passage_ids[0]
+        region = build_region(3, int(key.split("-r")[1].split("-")[0]))
+        field, ask = (
+            ("born", {"birthplace", "employer"})
+            if kind_of(key) == "p"
+            else ("founded", {"founder", "seat"})
+        )
+        pair = [region.entity(own) for own in example.gold.passage_ids]
+        winner = min(pair, key=lambda entity: entity.facts[field])
+        wanted = {region.entity(winner.facts[name]).name for name in ask}
+        assert example.gold.answers[0] in wanted
+        checked += 1
+    assert checked > 20
 
 
 def test_one_id_is_one_text_and_one_title_is_one_id(examples: tuple[Example, ...]) -> None:

@@ -146,7 +146,9 @@ class RecordOptions:
         Those that set the filter are not among them.
         """
         limit = None if filtered_by else self.limit
-        asked: Sequence[Example] = load(self.dataset, self.data, limit=limit, columns=columns)
+        asked: Sequence[Example] = load(
+            self.dataset, self.data, limit=limit, seed=self.seed, columns=columns
+        )
         if filtered_by:
             left = [one for one in asked if one.question.id not in filtered_by]
             if gone := len(asked) - len(left):
@@ -220,7 +222,7 @@ def recorded(options: RecordOptions) -> RecordSummary:
     pool = None
     if corpus == "pooled" and options.data is not None:
         # --limit and --sample choose questions, not what they are asked over
-        pool = load(options.dataset, options.data)
+        pool = load(options.dataset, options.data, seed=options.seed)
     files = read_passages(str(options.corpus)) if corpus == "files" else None
     loop = LOOPS[options.pipeline or CumulativeSettings.pipeline]
     settings = loop(**options.loop, seed=options.seed, cluster_cosine=options.cluster_cosine)

@@ -150,7 +150,7 @@ def demo(
     Questions of the generated data set are recorded with the embedded model, TASR is calibrated on 40% of
     them, every policy is replayed on the rest. Writes traces, policy and report.
     """
-    from suffice.datasets.known_datasets import load
+    from suffice.datasets.generated import generate
     from suffice.llm.connect import connect
     from suffice.loops.ranked import CumulativeSettings
     from suffice.loops.record.dataset_run import Recording, record_examples
@@ -174,7 +174,7 @@ def demo(
     say(f"2/5 recording {questions} generated questions, {loop.rounds} rounds each")
     if notice := getattr(loaded, "licence", ""):
         say(f"    {notice}")
-    examples = load("generated", limit=questions)
+    examples = [*generate(questions)]
     summary = record_examples(
         examples,
         loaded,

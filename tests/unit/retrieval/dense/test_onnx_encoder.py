@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from suffice.contracts import Encoder
-from suffice.datasets.known_datasets import load
+from suffice.datasets.generated import generate
 from suffice.errors import MissingExtra, UsageError
 from suffice.retrieval.dense import OnnxEncoder
 from suffice.testing.conformance import check_encoder
@@ -42,11 +42,7 @@ class TestPackaged:
 
     def test_a_vector_is_the_same_in_any_batch(self, minilm: OnnxEncoder) -> None:
         """Many lengths beside each other, alone and with two threads."""
-        texts = [
-            passage_text(each)
-            for example in load("generated", limit=2)
-            for each in example.passages
-        ][:7]
+        texts = [passage_text(each) for example in generate(2) for each in example.passages][:7]
         whole = minilm.encode(texts)
         other = OnnxEncoder.load(threads=2)
         assert other.name == minilm.name
@@ -61,11 +57,7 @@ class TestPackaged:
         from suffice.retrieval.networks import SentenceEncoder
 
         full = SentenceEncoder.load(Path(package.__file__).parent / "model")
-        texts = [
-            passage_text(each)
-            for example in load("generated", limit=15)
-            for each in example.passages
-        ]
+        texts = [passage_text(each) for example in generate(15) for each in example.passages]
         texts = texts[:100]
         ours, theirs = minilm.encode(texts), full.encode(texts)
         assert (ours * theirs).sum(axis=1).min() > 0.99
