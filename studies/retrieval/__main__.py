@@ -63,7 +63,7 @@ class RetrievalSettings:
     resamples: Annotated[
         int, Option(name="bootstrap", metavar="N", at_least=1, help="resamples")
     ] = 1000
-    seed: Annotated[int, Option(at_least=0, help="of resampling")] = 42
+    seed: Annotated[int, Option(at_least=0, help="of generated data and resampling")] = 42
 
     def __post_init__(self) -> None:
         if self.pool is not None and not any(map(reranks, self.retrievers)):
@@ -229,7 +229,7 @@ def run(
         settings, encoder=vectors, reranker=None if reranker is None else connect_reranker(reranker)
     )
     with waiting("retrieval"):
-        examples = load(dataset, data and Path(data), limit=limit)
+        examples = load(dataset, data and Path(data), limit=limit, seed=settings.seed)
         make = IndexMaker(encoder=vectors, on_progress=ProgressLine("passages encoded").show)
         document = data_set_recall(examples, wanted, make)
     notes = [f"{dataset}: {note}" for note in document["notes"]]

@@ -14,6 +14,7 @@ from suffice.errors import DataError
 from suffice.retrieval.ranking import check_ids
 from suffice.trace.rounds.records import Passage
 
+MAX_FILE_BYTES = 50_000_000
 MAX_WORDS = 120
 _TEXT, _MARKDOWN, _ROWS = (".txt",), (".md", ".markdown"), (".jsonl",)
 _ACCEPTED = ".txt, .md and .jsonl files"
@@ -123,6 +124,8 @@ def _read(file: Path) -> tuple[str, str]:
     try:
         if not file.is_file():
             return "", "not a regular file"
+        if file.stat().st_size > MAX_FILE_BYTES:
+            return "", f"larger than {MAX_FILE_BYTES / 1e6:g} MB"
         data = file.read_bytes()
         return ("", "binary") if b"\0" in data else (data.decode("utf-8-sig"), "")
     except OSError as error:
