@@ -1,8 +1,8 @@
 """What ``choose`` proves, and whether that holds on questions that it never saw.
 
-``python -m benchmarks.choose_kept_aside RECORD ...`` prints the tables of studies/results/choose.md. Throughout
-*paths* is what the command does, and *divided* the same without paths: all of the error for what is fitted on
-one part of the questions, ranked on a second and proven on a third.
+``python -m benchmarks.choose_kept_aside RECORD ...`` prints the tables of studies/results/choose.md.
+Throughout *paths* is what the command does, and *divided* the same without paths: all of the error is for
+what is fitted on one part of the questions, ranked on a second and proven on a third.
 
 *Proven*: mean rounds of the policy that is proven along paths at each bound asked alone, on all questions of
 the record and on random parts of 300 and 1,000; the cost is rounds.
@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from suffice.measures.measures import Measures
 from suffice.policies.registry import nameable_methods
 from suffice.replay.choose import candidates, procedure
-from suffice.replay.choose.bounds import CertifySettings
+from suffice.replay.choose.bounds import Promise
 from suffice.replay.choose.candidates import LATEST, Candidate, Candidates
 from suffice.replay.choose.choice import Choice
 from suffice.replay.choose.proof import Along, paths_of, prove
@@ -53,7 +53,7 @@ Array = NDArray[np.float64]
 
 def way(name: str) -> Any:
     """While it lasts choices are made so."""
-    return nullcontext() if name == "paths" else patch.object(procedure, "_along", lambda *_: None)
+    return nullcontext() if name == "paths" else patch.object(procedure, "Along", lambda *_: None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +90,7 @@ def rounds_proven(record: Measures, bounds: tuple[float, ...] = LOSSES) -> list[
     along = Along(record, settings, [*paths_of(record, "rounds")], LATEST)
     rounds = []
     for bound in bounds:
-        proven = prove(along, None, [CertifySettings(max_loss=bound)])[0].proven
+        proven = prove(along, None, [Promise(max_loss=bound)])[0].proven
         rounds.append(along.full_cost * (1.0 - (0.0 if proven is None else proven.saved)))
     return rounds
 
