@@ -93,11 +93,8 @@ def test_a_policy_that_may_not_be_read_is_no_text_of_a_rule(given: Path, tmp_pat
 @pytest.mark.parametrize(
     "words",
     [
-        "replay GIVEN/foreign.parquet --policy fixed-1",
-        "traces info GIVEN/foreign.parquet",
         "traces export GIVEN/foreign.parquet --format csv --out OUT/Århus.csv",
         "report GIVEN/foreign.parquet --bootstrap 10 --out OUT/Århus.html",
-        "record --dataset generated --limit 2 --rounds 2 --llm scripted --out OUT/Århus",
         "ask Wo~liegt~Ålesund? --corpus GIVEN/notes --llm scripted --policy fixed-1",
         "replay OUT/Ålesund.parquet",
     ],
