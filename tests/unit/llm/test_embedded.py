@@ -183,15 +183,6 @@ def test_the_server_ends_with_its_process(
         gone.connect((url.hostname, url.port))
 
 
-@pytest.mark.model
-def test_a_port_that_is_taken_is_told(model: EmbeddedModel) -> None:
-    taken = urlsplit(model.base_url).port
-    assert taken is not None
-    with pytest.raises(BackendError, match=f"whether port {taken} is free"):
-        EmbeddedModel.load(settings=replace(SETTINGS, port=taken))
-    assert model.generate(replace(GREEDY, max_tokens=2)).completions
-
-
 def test_a_damaged_file_is_a_backend_error(tmp_path: Path) -> None:
     path = tmp_path / "cut.gguf"
     with model_path(None).open("rb") as whole:
@@ -207,14 +198,6 @@ def test_files_that_are_no_model(tmp_path: Path) -> None:
         EmbeddedModel.load(path)
     with pytest.raises(UsageError, match="no model"):
         EmbeddedModel.load(tmp_path / "b.gguf")
-
-
-@pytest.mark.parametrize(
-    "values", [{"n_ctx": 0}, {"n_parallel": 0}, {"replicas": 0}, {"threads": 0}, {"port": -1}]
-)
-def test_settings_are_checked(values: dict[str, int]) -> None:
-    with pytest.raises(UsageError, match=next(iter(values))):
-        EmbeddedSettings(**values)  # type: ignore[arg-type]
 
 
 PLAN = {

@@ -181,12 +181,3 @@ def test_a_model_that_ranks_nothing_is_refused(network: Any, file: Path, tmp_pat
         EmbeddedReranker(tmp_path / "none.gguf")
     with pytest.raises(UsageError, match="threads must be at least 1"):
         EmbeddedReranker(file, threads=0)
-
-
-def test_a_closed_one_says_so(file: Path) -> None:
-    reranker = EmbeddedReranker(file, threads=1)
-    assert reranker.rerank(QUERY, []) == ()
-    reranker.close()  # although nothing was asked
-    reranker.close()
-    with pytest.raises(UsageError, match="is closed"):
-        reranker.rerank(QUERY, PASSAGES)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 from tests.server import Answer, Body, Server
 
 from suffice.contracts import Encoder
-from suffice.errors import BackendError, MissingExtra, UsageError
+from suffice.errors import BackendError
 from suffice.llm.embedded import model_path
 from suffice.llm.endpoint import EndpointEncoder, EndpointSettings, OpenAISettings
 from suffice.testing.conformance import check_encoder
@@ -112,16 +111,6 @@ def test_names() -> None:
     assert name(query_prompt="q: ") == 'endpoint:m@http://h/v1 {"query_prompt": "q: "}'
     assert name(extra={"dimensions": 3}) != name()
     assert name(name="mine") == "mine"
-
-
-def test_bad_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UsageError, match="batch_size must be at least 1, found 0"):
-        EndpointSettings(batch_size=0)
-    with pytest.raises(UsageError, match="starts with http"):
-        EndpointEncoder("localhost:8000", "m")
-    monkeypatch.setitem(sys.modules, "openai", None)
-    with pytest.raises(MissingExtra, match=r"suffice\[openai\]"):
-        EndpointEncoder("http://h/v1", "m")
 
 
 # --- llama.cpp ------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from suffice.contracts import GenerationRequest
-from suffice.datasets.known_datasets import load
 from suffice.loops.prompts import SearchStep
 from suffice.loops.query_loop import QueryChoice
 from suffice.loops.react import AgentAction, ReactPipeline, ReactSettings, parse_action
@@ -25,7 +24,6 @@ STEPS = (
     ),
     SearchStep(said="Action: Search[Ada Thorn]", query="Ada Thorn", found=()),
 )
-EXAMPLES = load("generated", limit=8)
 Api = Literal["chat", "completion"]
 
 

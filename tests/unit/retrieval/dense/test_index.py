@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from suffice.contracts import Retriever
-from suffice.errors import BackendError, DataError, UsageError
+from suffice.errors import DataError
 from suffice.retrieval.dense import BLOCK, DenseIndex, encode_passages
 from suffice.retrieval.ranking import save_index
 from suffice.testing.conformance import check_retriever
@@ -53,14 +53,6 @@ def test_passages_without_title_and_text_are_never_retrieved() -> None:
     assert len(index.passages) == 5
     assert ids(index.retrieve("green boat", 99)) == ["1", "0", "c"]
     assert DenseIndex.build(blank[:1], ENCODER).retrieve("boat", 3) == ()
-
-
-def test_bad_calls() -> None:
-    index = DenseIndex.build(PASSAGES, ENCODER)
-    with pytest.raises(UsageError, match="at least 1"):
-        index.retrieve("boat", 0)
-    with pytest.raises(DataError, match="more than once: '0'"):
-        DenseIndex.build([*PASSAGES, PASSAGES[0]], ENCODER)
 
 
 def test_equal_passages_score_alike_wherever_they_stand() -> None:
@@ -140,20 +132,3 @@ def test_a_damaged_block_is_made_again(tmp_path: Path, damage: str) -> None:
     encoder = HashingEncoder(8)
     assert (run(tmp_path, encoder) == first).all()
     assert encoder.calls == (tuple(TEXTS_OF_BLOCKS[BLOCK : 2 * BLOCK]),)
-
-
-@pytest.mark.parametrize(
-    "result",
-    [
-        lambda n: np.ones((n - 1, 1), np.float32),
-        lambda n: np.ones(n, np.float32),
-        lambda n: np.ones((n, 0), np.float32),
-        lambda n: np.ones((n, 4), np.float32),
-        lambda n: np.full((n, 4), np.nan, np.float32),
-        lambda n: np.eye(n, n % 250 + 300, dtype=np.float32),
-    ],
-)
-def test_what_are_no_unit_vectors_is_refused(result: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(HashingEncoder, "encode", lambda _, texts, **__: result(len(texts)))
-    with pytest.raises(BackendError):
-        run(None)
