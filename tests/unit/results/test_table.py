@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.properties import examples
 
-from suffice.errors import InternalError, MissingExtra, UsageError
 from suffice.results.markup import visible
 from suffice.results.table import Cell, Column, Kind, Table, Value
 from suffice.results.tabular import Tabular
@@ -261,20 +260,6 @@ def test_data_frames_are_typed() -> None:
     assert whole.to_arrow().schema.field("n").type == "int64"
 
 
-@pytest.mark.parametrize("library", ["pandas", "polars"])
-def test_a_missing_library_is_named_with_how_to_install_it(
-    library: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(__import__("sys").modules, library, None)
-    with pytest.raises(MissingExtra, match=f"pip install {library}"):
-        getattr(policies(), f"to_{library}")()
-
-
-def test_a_name_that_stands_twice_is_a_defect() -> None:
-    with pytest.raises(InternalError, match="column twice"):
-        Table(name="t", columns=(Column(name="f1", interval=True), Column(name="f1_low")))
-
-
 VALUES: dict[Kind, st.SearchStrategy[Value]] = {
     "text": st.text(st.characters(exclude_categories=["Cs"])),
     "count": st.integers(-(10**12), 10**12) | st.none(),
@@ -361,8 +346,3 @@ def test_data_frames_of_the_first_table_or_of_one_named(library: str) -> None:
     pytest.importorskip(library)
     assert list(getattr(Found(f1=0.5), f"to_{library}")()["f1"]) == [0.5]
     assert list(getattr(Found(f1=0.5), f"to_{library}")("rules")["policy"]) == ["x", "y"]
-
-
-def test_a_table_it_does_not_have() -> None:
-    with pytest.raises(UsageError, match="'policies'"):
-        Found(f1=0.5).table("x")

@@ -88,16 +88,3 @@ def test_whiskers_are_paired_with_the_line_that_is_drawn() -> None:
     assert abs((low - at) / (low - high) - share) < 0.02
     assert points(gain) in drawn
     assert "the best fixed budget or mix of two" in drawn
-
-
-def test_one_policy_that_costs_many_times_the_others_bends_the_axis_and_breaks_its_bar() -> None:
-    data = build_report(RECORDS, ["fixed-1", "fixed-3", "oracle-f1"], cost="llm_calls")
-    plain = score_charts(data.result, marked(data.result))[0].html()
-    assert "log scale" not in plain
-    assert 'class="break"' not in cost_chart(data.result, marked(data.result)).html()
-    *others, last = data.result.policies
-    dear = replace(last, costs={**last.costs, "llm_calls": 40.0})
-    result = replace(data.result, policies=(*others, dear))
-    bent = score_charts(result, marked(result))[0].html()
-    assert "mean model calls per question (log scale)" in bent
-    assert cost_chart(result, marked(result)).html().count('class="break"') == 2
