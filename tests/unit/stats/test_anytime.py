@@ -9,7 +9,6 @@ import pytest
 from numpy.typing import NDArray
 from tests.certifying import most_allowed
 
-from suffice.errors import UsageError
 from suffice.stats.betting import STAKES, MeanSequence, log_capital
 
 Array = NDArray[np.float64]
@@ -80,9 +79,3 @@ def test_it_covers_at_all_times(population: str) -> None:
 @pytest.mark.parametrize("population", POPULATIONS)
 def test_it_covers_at_all_times_in_thousands_of_runs(population: str) -> None:
     assert ever_missed(population, 2_000, 2_000, 0.05, seed=2) <= 2_000 * most_allowed(0.05, 2_000)
-
-
-@pytest.mark.parametrize("value", [1.1, math.nan, -0.1])
-def test_a_value_outside_is_refused(value: float) -> None:
-    with pytest.raises(UsageError, match="from 0 to 1"):
-        MeanSequence(0.0, 1.0).take(value)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from tests.builders import with_rounds
 
-from suffice.errors import DataError, SufficeWarning, UsageError
+from suffice.errors import SufficeWarning, UsageError
 from suffice.live.controller import Controller
 from suffice.policies.ab_rag.policy import ABRagPolicy
 from suffice.policies.method import Preset
-from suffice.policies.policy_file import load_policy, policy_document, policy_hash
+from suffice.policies.policy_file import policy_hash
 from suffice.policies.registry import fit_method
 from suffice.replay.run.runner import stop_rounds
 from suffice.signals.signal_table import first_stops, signal_table
@@ -213,27 +211,3 @@ class TestFile:
         policy = ABRagPolicy.published("self_consistency")
         assert policy_hash(policy) == policy_hash(replace(policy, notes=("said",), levels=()))
         assert policy_hash(policy) != policy_hash(replace(policy, threshold=0.61))
-
-    @pytest.mark.parametrize(
-        ("change", "column", "said"),
-        [
-            ({"weights": {}}, "weights", "at least one"),
-            ({"weights": {"nothing": 1.0}}, "weights", "unknown signal"),
-            ({"weights": {"self_consistency": "1"}}, "weights.self_consistency", "number"),
-            ({"threshold": None}, "threshold", "is missing"),
-            ({"threshold": math.inf}, "threshold", "finite"),
-            ({"link": "cubic"}, "weights", "no link 'cubic'"),
-            ({"reads_abstention": 1}, "reads_abstention", "bool"),
-            ({"undefined": [1]}, "undefined", "dict"),
-            ({"levels": "x"}, "levels", "list"),
-        ],
-    )
-    def test_a_damaged_file_names_the_field(
-        self, tmp_path: Path, change: dict[str, object], column: str, said: str
-    ) -> None:
-        document = policy_document(ABRagPolicy.published("self_consistency"))
-        path = tmp_path / "policy.json"
-        path.write_text(json.dumps({**document, **change}))
-        with pytest.raises(DataError, match=said) as error:
-            load_policy(path)
-        assert error.value.column == column

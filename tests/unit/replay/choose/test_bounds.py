@@ -177,32 +177,6 @@ def test_a_fixed_sequence_stops_at_its_first_failure() -> None:
     assert not by_holm.fell_back
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"max_loss": 0.0}, "no sample can show"),
-        ({"max_loss": -0.1}, "no sample can show"),
-        ({"max_loss": 1.0}, "nothing to certify"),
-        ({"max_loss": float("nan")}, "above 0 and below 1"),
-        ({"confidence": 0.0}, "confidence"),
-        ({"confidence": 1.0}, "confidence"),
-        ({"confidence": float("nan")}, "confidence"),
-        ({"loss": "big"}, "unknown 'big'"),
-        ({"correction": "none"}, "unknown 'none'"),
-        ({"max_wrong_stops": 0.0}, "share"),
-        ({"max_wrong_stops": 1.5}, "nothing to certify"),
-        ({"max_wrong_stops": 0.1, "loss": "wrong-stop"}, "--max-wrong-stops"),
-        ({"max_cost": 0.0}, "maximum"),
-        ({"max_cost": float("nan")}, "maximum"),
-        ({"max_cost": float("inf")}, "maximum"),
-        ({"max_loss": None}, "nothing is bounded"),
-    ],
-)
-def test_what_is_refused(given: dict[str, Any], said: str) -> None:
-    with pytest.raises(UsageError, match=said):
-        settings(**given)
-
-
 def test_members_in_blocks_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     learn, tested, full = world(1)
     before = certify(learn, tested, full, settings(only_front=False))

@@ -18,7 +18,7 @@ from suffice.replay.choose.procedure import choose
 from suffice.replay.choose.proof import Proven, prove
 from suffice.replay.settings import LOSSES, ChoiceSettings
 from suffice.testing.traces import to_trace_set
-from suffice.trace.rounds.records import Gold, Usage
+from suffice.trace.rounds.records import Gold
 from suffice.trace.rounds.trace_set import TraceSet
 
 
@@ -117,36 +117,6 @@ def test_where_nothing_is_proven_the_guess_is_measured_beside_the_full_budget() 
     assert not choice.policy.facts.guarantee
 
 
-def test_a_policy_that_saves_rounds_and_multiplies_calls_is_said_to() -> None:
-    """Each round is one call of the loop and one that answers; who reads answers pays for every one."""
-    records = [
-        replace(
-            one,
-            rounds=tuple(
-                replace(
-                    at,
-                    usage=Usage(
-                        llm_calls=2, answer_calls=1, prompt_tokens=300, answer_prompt_tokens=200
-                    ),
-                )
-                for at in one.rounds
-            ),
-        )
-        for one in reaching(900, reached=(0.5, 0.9, 0.92))
-    ]
-    traces = to_trace_set(records)
-    by_rounds = chosen(traces, cost="rounds", path="answer_repeats == x", levels=(1.0,))
-    changes = {one.name: one.change for one in by_rounds.changes}
-    if (changes["calls"] or 0.0) > 0.05:
-        assert by_rounds.headline.startswith("This raises")
-    usual = chosen(traces)
-    assert usual.axis.name == "prompt_tokens"
-    assert all((one.change or 0.0) <= 0.05 for one in usual.changes)
-    assert not usual.headline.startswith("This raises")
-    unknown = next(one for one in usual.changes if one.name == "usd")
-    assert unknown.full is unknown.own is None
-
-
 def test_several_promises_hold_together() -> None:
     choice = chosen(record(900), max_loss=0.1, max_wrong_stops=0.1, max_cost=2.7, cost="rounds")
     assert choice.promised is not None
@@ -186,26 +156,6 @@ def test_an_aim_without_a_promise_takes_the_best_where_candidates_are_ranked() -
     choice = chosen(record(), max_cost=2.0, cost="rounds")
     able = [one.loss for one in choice.ranked if one.cost <= 2.0]
     assert choice.ranked[0].loss == min(able)
-
-
-@pytest.mark.parametrize(
-    ("traces", "given", "said"),
-    [
-        (record(60, labelled=10), {}, "at least 4 questions with gold answers to fit on"),
-        (record(60, reached=(0.5,)), {}, "choose"),
-        (record(60, splits=("tune", "eval"), labelled=9), {"metric": "em"}, "label more"),
-        (record(60), {"path": "answer_token_margin > x"}, "--levels"),
-        (record(60, splits=("tune",)), {"tune_split": "x"}, "'x'"),
-        (record(60), {"metric": "score"}, "score"),
-        (record(60), {"confidence": 1.5, "max_cost": 2.0}, "confidence"),
-        (record(60), {"max_cost": 0.5, "cost": "rounds"}, "candidate"),
-        (record(60), {"min_rounds": 9}, "min_rounds"),
-        (record(60), {"max_loss": 0.1, "max_cost": 5.0, "cost": "rounds"}, "kept by every policy"),
-    ],
-)
-def test_what_is_refused(traces: TraceSet, given: dict[str, Any], said: str) -> None:
-    with pytest.raises(Exception, match=said):
-        chosen(traces, **given)
 
 
 def test_a_line_of_the_table_may_return_another_answer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,12 +9,7 @@ import pytest
 
 from suffice.measures.measures import Measures
 from suffice.policies.fitting import fit_calibrator, fit_data, out_of_fold
-from suffice.replay.diagnose.signal_diagnostics import (
-    calibrated_margins,
-    diagnose,
-    wrong_and_stable,
-)
-from suffice.replay.settings import DiagnosticsSettings
+from suffice.replay.diagnose.signal_diagnostics import calibrated_margins, wrong_and_stable
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.trace_set import TraceSet
 
@@ -71,9 +66,3 @@ def test_margins_are_calibrated_on_tune_and_there_out_of_fold() -> None:
     np.testing.assert_array_equal(
         found[~tune], fit_calibrator(data, MARGIN).predict_rounds(margins[~tune])
     )
-
-
-def test_what_is_not_looked_at_has_no_figures() -> None:
-    found = diagnose(recorded(), DiagnosticsSettings(signals=("overlap",), resamples=5))
-    assert all(part["margins"] is part["wrong_and_stable"] is None for part in found.parts.values())
-    assert {"margins", "wrong and stable"}.isdisjoint(table.name for table in found.tables())

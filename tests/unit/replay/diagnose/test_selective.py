@@ -136,15 +136,3 @@ def test_a_named_signal_serves_every_policy() -> None:
     expected = auroc(-np.array(abstained, float), np.array(em))
     assert turned[0]["auroc"].estimate == pytest.approx(expected)
     assert turned[0]["abstentions"]["count"] == sum(abstained) > 0
-
-
-def test_other_traces_and_unlabelled_ones() -> None:
-    found = comparison()
-    with pytest.raises(UsageError, match="replayed"):
-        selective_prediction(found.traces.take(np.arange(30) < 5), found.result, FEW)
-    bare = [make_record(f"q{n}", ["Oslo", "Oslo"]) for n in range(4)]
-    nothing = compare(to_trace_set(bare), ComparisonSettings(policies=("fixed-1",)))
-    settings = replace(FEW, confidence="abstained")
-    assert selective_prediction(nothing.traces, nothing.result, settings) == ()
-    with pytest.raises(UsageError, match="finite"):
-        DiagnosisSettings(threshold=NAN)

@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from suffice.errors import UsageError
 from suffice.measures.scores import score_rounds
 from suffice.replay.diagnose.signal_checks import Rows, figures_of
 from suffice.replay.diagnose.signal_diagnostics import correlations, diagnose
@@ -116,22 +115,6 @@ def test_concentration_in_nats() -> None:
     margins = next(each for each in found.signals if each["name"] == "answer_token_margin")
     assert margins["parts"]["tune"]["distinct"] > 12
     assert margins["parts"]["tune"]["concentration"] is None
-
-
-def test_wrong_settings_are_refused() -> None:
-    traces = to_trace_set(uneven_records())
-    with pytest.raises(UsageError, match="unknown signal 'nothing'"):
-        diagnose(traces, DiagnosticsSettings(signals=("nothing",)))
-    with pytest.raises(UsageError, match="needs column samples"):
-        diagnose(traces, DiagnosticsSettings(signals=("self_consistency",)))
-    with pytest.raises(UsageError, match="both 'tune'"):
-        DiagnosticsSettings(eval_split="tune")
-    with pytest.raises(UsageError, match="no signal is named"):
-        DiagnosticsSettings(signals=())
-    with pytest.raises(UsageError, match="at least 1"):
-        DiagnosticsSettings(resamples=0)
-    with pytest.raises(UsageError, match="holds no question"):
-        diagnose(traces.take(np.zeros(40, bool)))
 
 
 @pytest.mark.parametrize("n_values", [2, 4, 1000])

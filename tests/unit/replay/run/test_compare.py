@@ -192,21 +192,6 @@ def test_what_python_passes_is_taken_for_what_it_is(tmp_path: Path) -> None:
         compare(3)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    "name", ["fixed", "fixed-", "fixed-x", "oracle", "nothing", "answer_stable"]
-)
-def test_unknown_names_list_what_is_known(name: str) -> None:
-    with pytest.raises(UsageError, match=r"unknown policy .*fixed-K, oracle-em, .*--stop-when"):
-        compared(split_traces("eval"), name)
-
-
-def test_impossible_names_are_refused() -> None:
-    with pytest.raises(UsageError, match="from 1 to 32767, found 0"):
-        compared(split_traces("eval"), "fixed-0")
-    with pytest.raises(DataError, match="no such policy file"):
-        compared(split_traces("eval"), "missing.json")
-
-
 # --- splits -----------------------------------------------------------------------------------------
 
 
