@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.commands import run, run_json
+from tests.commands import run_json
 
 from suffice.trace.rounds.reader import read_traces
 
@@ -49,22 +49,3 @@ def test_closed_book_and_judge_from_record_to_replay(recorded: Path, tmp_path: P
     live = tmp_path / "live"
     run_json(*RECORD, "--limit", "10", "--judge", "--llm", "scripted", "--out", live)
     assert (read_traces(live).stored_signal("judge_support")[0] == values).all()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "part"),
-    [
-        (["--only", "overlap", "--llm", "scripted"], "--llm"),
-        (["--only", "overlap", "--reranker", "x"], "rerank_top_score"),
-        (["--only", "overlap", "--encoder", "x"], "--encoder"),
-        (["--only", "overlap", "--nli", "x"], "--nli"),
-        (["--encoder-model", "m"], "--encoder URL"),
-        (["--encoder", "http://127.0.0.1:9"], "--encoder-model M"),
-        (["--only", "judge_support", "--llm", "nonsense"], "'nonsense'"),
-    ],
-)
-def test_refusals(arguments: list[str], part: str, recorded: Path, tmp_path: Path) -> None:
-    done = run("signals", recorded, "--out", tmp_path / "t.parquet", *arguments)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert part in done.stderr
-    assert not (tmp_path / "t.parquet").exists()
