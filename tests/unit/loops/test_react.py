@@ -182,24 +182,6 @@ def test_arguments(text: str, argument: str) -> None:
     assert found.argument == argument
 
 
-@pytest.mark.parametrize(
-    ("text", "thought"),
-    [
-        ("Thought: who\nwrote  it?\nAction: Search[x]", "who wrote it?"),
-        ("Thought 2: who?\nAction 2: Search[x]", "who?"),
-        (" who wrote it?\nAction: Search[x]", "who wrote it?"),
-        ("**Thought:** who?\n**Action:** Search[x]", "who?"),
-        ("Action: Search[x]", ""),
-        ("Thought: I will Search[x]", "I will"),
-        ("Thought: " + "a" * 999 + "\nAction: Search[x]", "a" * 400),
-    ],
-)
-def test_thoughts(text: str, thought: str) -> None:
-    found = parse_action(text)
-    assert found is not None
-    assert found.thought == thought
-
-
 @given(
     st.text(
         st.sampled_from("Action: Search[Finish]Thought\n*(Ob)servation\"'`{}<> 1ø.")

@@ -9,8 +9,7 @@ import pytest
 
 from suffice.datasets.known_datasets import load
 from suffice.errors import DataError, UsageError
-from suffice.loops.follow_up import IterativeSettings
-from suffice.loops.ranked import BudgetedSettings, CumulativeSettings
+from suffice.loops.ranked import CumulativeSettings
 from suffice.loops.record.dataset_run import Recording, record_examples
 from suffice.loops.record.session import RecordSummary
 from suffice.signals.asking.meaning_clusters import cluster_samples, cluster_traces, clustered_by
@@ -76,40 +75,6 @@ def test_round_0_is_recorded_beside_the_rounds_and_resumed(tmp_path: Path) -> No
         assert found.closed_book.usage.llm_calls == 1
     with pytest.raises(UsageError, match="closed_book was True, now None"):
         record(tmp_path / "t")
-
-
-def test_the_prompts_name_says_how_the_final_answer_was_asked_for(tmp_path: Path) -> None:
-    """A recording of before there was a choice goes on, and none goes on by the other prompt."""
-    short = IterativeSettings(rounds=2, samples=0)
-    thought = replace(short, final_answer="ircot", prompt="no-confidence")
-    for name, settings, prompt in (
-        ("short", short, "answer-first"),
-        ("thought", thought, "ircot+no-confidence"),
-    ):
-        record(tmp_path / name, EXAMPLES[:2], settings=settings)
-        stated = read_traces(tmp_path / name).origin.run
-        assert stated["prompt"] == prompt
-        assert "final_answer" not in stated
-        assert record(tmp_path / name, EXAMPLES[:3], settings=settings).before == 2
-    assert read_traces(tmp_path / "thought").origin.run["max_tokens"] >= 160
-    with pytest.raises(UsageError, match="prompt was 'answer-first', now 'ircot"):
-        record(
-            tmp_path / "short", EXAMPLES[:4], settings=replace(thought, max_tokens=short.max_tokens)
-        )
-
-
-# --- the budgeted loop and other retrievers -----------------------------------------------------------
-BUDGETED = BudgetedSettings(start=2, step=2)
-
-
-def test_a_choice_made_for_the_model_may_be_made_by_hand_later(tmp_path: Path) -> None:
-    """What was chosen must agree; why it was chosen need not."""
-    record(tmp_path / "t", EXAMPLES[:2], settings=BUDGETED)
-    by_hand = replace(BUDGETED, certainty="token_probability")
-    assert record(tmp_path / "t", EXAMPLES[:3], settings=by_hand).recorded == 1
-    voting = replace(BUDGETED, certainty="self_consistency")
-    with pytest.raises(UsageError, match=r"certainty was 'token_probability', now 'self_consist"):
-        record(tmp_path / "t", settings=voting)
 
 
 def test_samples_are_clustered_as_they_are_drawn(tmp_path: Path) -> None:
