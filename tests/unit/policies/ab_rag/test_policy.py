@@ -13,7 +13,6 @@ from tests.builders import with_rounds
 from suffice.errors import SufficeWarning, UsageError
 from suffice.live.controller import Controller
 from suffice.policies.ab_rag.policy import ABRagPolicy
-from suffice.policies.method import Preset
 from suffice.policies.policy_file import policy_hash
 from suffice.policies.registry import fit_method
 from suffice.replay.run.runner import stop_rounds
@@ -194,16 +193,6 @@ class TestCorrected:
         policy = fitted(to_trace_set(bare), threshold=0.5)
         assert tuple(policy.weights)[1] == "evidence_consistency"
         assert any("needs the passages' texts" in remark for remark in policy.facts.notes)
-
-    @pytest.mark.parametrize("preset", ["published", "corrected"])
-    def test_a_signal_that_is_nowhere_defined_is_refused(self, preset: Preset) -> None:
-        unknown = {"rerank_variance": math.nan}
-        bare = [
-            with_rounds(each, signals=lambda found: {**found.signals, **unknown})
-            for each in simulated(20).records()
-        ]
-        with pytest.raises(UsageError, match=r"'rerank_variance', which is defined in no round"):
-            fit_method("ab-rag", to_trace_set(bare), preset, "tune")
 
 
 class TestFile:

@@ -144,12 +144,6 @@ def test_the_same_question_in_both_parts_is_told() -> None:
         fit(to_trace_set(doubled))
 
 
-def test_no_gold_is_refused() -> None:
-    traces = to_trace_set([replace(each, gold=Gold()) for each in RECORDS])
-    with pytest.raises(UsageError, match="no labelled question to optimize on"):
-        fit(traces)
-
-
 def test_the_filter_is_calibrated_beside_and_noted() -> None:
     policy = fit(alpha_retrieval=0.2)
     assert policy.filter is not None
