@@ -128,14 +128,6 @@ def test_the_list_can_be_another() -> None:
     assert without_none(view("N/A")) == 1.0
 
 
-@pytest.mark.parametrize("phrase", ["no", "No.", "the no"])
-def test_no_is_refused(phrase: str) -> None:
-    with pytest.raises(UsageError, match='"no"'):
-        abstained_signal([phrase])
-    with pytest.raises(UsageError, match='"no"'):
-        abstained_signal(["unknown", phrase])
-
-
 def test_the_usual_list_is_normalised_and_without_no() -> None:
     assert "no" not in ABSTENTION_PHRASES
     assert all(ABSTAINED(view(phrase.strip("."))) == 1.0 for phrase in ABSTENTION_PHRASES)
