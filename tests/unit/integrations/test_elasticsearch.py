@@ -232,12 +232,6 @@ def test_what_a_client_raises_is_told(
     assert caught.value.__cause__ is raised
 
 
-def test_a_defect_is_not_taken_for_a_refusal(client: Client, notes: ElasticsearchRetriever) -> None:
-    client.answers = [ZeroDivisionError()]
-    with pytest.raises(ZeroDivisionError):
-        notes.retrieve("boat", 2)
-
-
 def test_an_index_without_the_field(client: Client) -> None:
     with pytest.raises(UsageError, match="'notes'"):
         ElasticsearchRetriever(client, "notes").retrieve("green boat", 2)
@@ -280,30 +274,7 @@ def test_a_document_without_the_named_id(client: Client) -> None:
         ElasticsearchRetriever(client, "notes", settings=settings).retrieve("green boat", 1)
 
 
-# --- what cannot be built ----------------------------------------------------------------------------
-def test_what_is_no_client() -> None:
-    with pytest.raises(UsageError, match="elasticsearch"):
-        ElasticsearchRetriever("http://127.0.0.1:9", "notes")
-
-
 @pytest.mark.parametrize("index", ["", "a,b", "a*", "a b", "notes\n"])
 def test_index_names_that_are_none(client: Client, index: str) -> None:
     with pytest.raises(UsageError, match="no name of one index"):
         ElasticsearchRetriever(client, index)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "told"),
-    [
-        ({"match": "fuzzy"}, "no match type"),
-        ({"title_boost": 0.0}, "title_boost"),
-        ({"timeout_s": math.inf}, "timeout_s"),
-        ({"timeout_s": math.nan}, "timeout_s"),
-        ({"text_field": ""}, "text_field"),
-        ({"title_field": "a*"}, "title_field"),
-        ({"id_field": "a b"}, "id_field"),
-    ],
-)
-def test_settings_that_cannot_be(wrong: dict[str, Any], told: str) -> None:
-    with pytest.raises(UsageError, match=told):
-        ElasticsearchSettings(**wrong)
