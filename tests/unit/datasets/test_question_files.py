@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from suffice.datasets.known_datasets import columns_of, load, parse_question_roles, read_questions
+from suffice.datasets.known_datasets import columns_of, load, read_questions
 from suffice.errors import DataError, SufficeWarning, UsageError
 
 CSV = 'qid,q,gold,kind\n007,"Who, ever?","[""Ann"", ""Bo""]",who\n008,What?,"a ""C""",\n\n009,When?,,\n'
@@ -88,21 +88,6 @@ def test_nq_open(tmp_path: Path) -> None:
     assert [each.gold.answers for each in examples] == [("1972",), ("Bobby Scott", "Bob")]
     with pytest.raises(DataError, match="'question'"):
         load("nq-open", lines(path, {"question": "A?"}))
-
-
-@pytest.mark.parametrize(
-    ("text", "part"),
-    [
-        ("", "'' is none of question, answers, id, type"),
-        ("quesion=q", "--columns"),
-        ("question=", "question names no column"),
-        ("id=a,id=b", "twice"),
-    ],
-)
-def test_a_map_that_names_nothing(text: str, part: str) -> None:
-    with pytest.raises(UsageError, match=part):
-        parse_question_roles(text)
-    assert parse_question_roles("question=a=b, id=c") == {"question": "a=b", "id": "c"}
 
 
 ROW = {"question": "A?", "id": "1", "answers": "x"}

@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import suffice
-from suffice.datasets import files
 from suffice.datasets.columns import parse_roles
 from suffice.datasets.recordings import import_traces
 from suffice.errors import DataError, UsageError
@@ -126,26 +125,6 @@ def test_what_is_wrong_in_a_table_is_said(
     assert message in str(error.value)
     assert "log.jsonl" in str(error.value)
     assert not (tmp_path / "out.parquet").exists()
-
-
-def test_a_map_and_a_format_that_cannot_be_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with pytest.raises(UsageError, match="'answer'"):
-        parse_roles("anser=a")
-    path = jsonl(tmp_path / "log.jsonl", *ROWS)
-    with pytest.raises(UsageError, match="'flashrg'"):
-        import_traces(path, tmp_path / "o", format="flashrg")
-    with pytest.raises(UsageError, match="the columns of tasr are known"):
-        import_traces(path, tmp_path / "o", format="tasr", columns={"answer": "a"})
-    with pytest.raises(DataError, match="'007'"):
-        import_traces([path, path], tmp_path / "o", format="columns", columns=parse_roles(MAP))
-    for kind in ("flashrag", "loopgain", "tasr"):
-        with pytest.raises(DataError, match="log"):
-            import_traces(path, tmp_path / "o", format=kind)
-    monkeypatch.setattr(files, "MOST_BYTES", 50)
-    with pytest.raises(DataError, match="bytes"):
-        imported(path, MAP)
 
 
 # --- formats ------------------------------------------------------------------------------------------
