@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import suffice
-from suffice.errors import DataError, UsageError
+from suffice.errors import UsageError
 from suffice.testing.traces import random_records
 from suffice.trace.rounds.writer import write_traces
 
@@ -37,32 +35,6 @@ def test_a_single_text_is_not_its_letters() -> None:
     assert named.policies == ("fixed-2",)
     with pytest.raises(UsageError, match="must be names separated by commas"):
         suffice.SearchSettings(signals="a,,b")  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("call", "said"),
-    [
-        (suffice.compare, "settings are a suffice.ComparisonSettings(...), found list: ['tasr']"),
-        (suffice.search, "settings are a suffice.SearchSettings(...), found list"),
-        (suffice.diagnosis, "settings are a suffice.DiagnosisSettings(...), found list"),
-        (suffice.choose, "settings are a suffice.ChoiceSettings(...), found list"),
-    ],
-)
-def test_settings_of_another_kind(traces: Path, call: Callable[..., Any], said: str) -> None:
-    with pytest.raises(UsageError) as raised:
-        call(traces, ["tasr"])
-    assert said in str(raised.value)
-
-
-def test_a_text_where_a_policy_is_due(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"nowhere\.json"):
-        suffice.Controller("nowhere.json")
-    with pytest.raises(
-        UsageError, match=r"suffice\.RulePolicy\(rule=TEXT\), found 'answer_stable'"
-    ):
-        suffice.save_policy("answer_stable", tmp_path / "p.json")  # type: ignore[arg-type]
-    path = suffice.save_policy(suffice.FixedPolicy(2), tmp_path / "p.json", max_rounds=4)
-    assert suffice.Controller(suffice.load_policy(path)).max_rounds == 4
 
 
 @pytest.mark.parametrize("name", ["sweep", "fit_certified", "FamilySettings"])

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from suffice.contracts import Encoder
-from suffice.errors import BackendError, UsageError
 from suffice.testing.encoders import HashingEncoder
 
 
@@ -28,10 +26,3 @@ def test_words_make_the_vector_not_their_order_case_or_company() -> None:
     one, two = encoder.encode(["The mill", "MILL the"])
     np.testing.assert_array_equal(one, two)
     np.testing.assert_array_equal(encoder.encode(["the mill"], role="query")[0], one)
-
-
-def test_a_failure_and_a_wrong_size() -> None:
-    with pytest.raises(BackendError, match="'bad'"):
-        HashingEncoder(fail_on="bad").encode(["good", "a bad one"])
-    with pytest.raises(UsageError, match="found 0"):
-        HashingEncoder(0)
