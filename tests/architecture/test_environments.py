@@ -30,30 +30,10 @@ BRINGS = {
 }
 # chosen and installed by the user, or run by tests in an environment of its own, or skipped
 FRAMEWORKS = {
-    "agents",
-    "atif",
-    "dask",
-    "datasets",
-    "deepagents",
-    "dspy",
-    "elasticsearch",
-    "google",
-    "haystack",
-    "inspect_ai",
-    "langchain",
-    "langchain_community",
-    "langchain_core",
-    "langchain_openai",
-    "langgraph",
-    "llama_index",
-    "mapie",
-    "openinference",
-    "opensearchpy",
-    "opentelemetry",
-    "osmem_server",
-    "pydantic_ai",
-    "smolagents",
-    "workflows",
+    *("agents", "atif", "dask", "datasets", "deepagents", "dspy", "elasticsearch", "google"),
+    *("haystack", "inspect_ai", "langchain", "langchain_community", "langchain_core"),
+    *("langchain_openai", "langgraph", "llama_index", "mapie", "openinference", "opensearchpy"),
+    *("opentelemetry", "osmem_server", "pydantic_ai", "smolagents", "workflows"),
 }
 USERS_CHOICE = {"hypothesis", "pandas", "polars"}  # for who tests, and forms of a result
 

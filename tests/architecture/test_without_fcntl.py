@@ -37,7 +37,9 @@ def test_traces_are_read_written_and_replayed_and_a_policy_decides(tmp_path: Pat
         [make_record(f"q{n}", answers, gold=["Oslo"], split="eval") for n in range(3)], traces
     )
     save_policy(RulePolicy(rule="answer_stable"), policy)
-    words = [sys.executable, "-c", PROGRAM, traces, policy, out]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    words = map(str, (traces, policy, out))
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *words], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert "paired resamples" in done.stdout
