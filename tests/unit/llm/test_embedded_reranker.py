@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -148,13 +147,6 @@ def test_scores_are_the_networks(network: Any, reranker: EmbeddedReranker) -> No
 
 def test_it_conforms(reranker: EmbeddedReranker) -> None:
     check_reranker(reranker, QUERY, PASSAGES)
-
-
-def test_threads_get_what_one_gets(reranker: EmbeddedReranker) -> None:
-    queries = ["mill?", "which river?", "one two", "title"] * 3
-    alone = [reranker.rerank(query, PASSAGES) for query in queries]
-    with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(lambda query: reranker.rerank(query, PASSAGES), queries)) == alone
 
 
 def test_a_long_passage_is_cut_at_its_end(network: Any, reranker: EmbeddedReranker) -> None:

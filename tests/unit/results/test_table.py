@@ -121,17 +121,6 @@ def test_colours_move_nothing_and_say_which_side_of_zero_an_interval_lies() -> N
     assert "\nc        +0.0 [-10.0, 10.0]" in painted
 
 
-def test_a_repeated_name_is_left_out_by_terminals_only() -> None:
-    table = Table(
-        name="t",
-        columns=(Column(name="type", once=True), Column(name="policy")),
-        rows=(("bridge", "a"), ("bridge", "b"), ("comparison", "a")),
-        names=2,
-    )
-    assert table.text().split("\n")[2:] == ["bridge      a", "            b", "comparison  a"]
-    assert table.data()["type"] == ["bridge", "bridge", "comparison"]
-
-
 def test_csv_holds_the_unrounded_values() -> None:
     assert policies().csv().split("\n") == [
         "policy,f1,delta_f1,delta_f1_low,delta_f1_high,auroc,auroc_low,auroc_high,tokens,rounds,p",
