@@ -35,7 +35,7 @@ test: $(VENV)/.dev ## the tests
 	$(DATA)
 	$(BIN)/python -m pytest $(PARALLEL) -m 'not slow'
 
-test-slow: $(VENV)/.dev ## guarantees, hardness of the generated data, all examples of every property, other long tests
+test-slow: $(VENV)/.dev ## guarantees, all examples of every property, other long tests
 	$(DATA)
 	$(BIN)/python -m pytest $(PARALLEL) --hypothesis-profile thorough -m 'slow or hypothesis'
 

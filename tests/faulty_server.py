@@ -234,9 +234,6 @@ class Faults:
         """Little to send and much to unpack."""
         self.to.send_bytes(200, _bomb(self.amounts.bomb_bytes), {"content-encoding": "gzip"})
 
-    def _redirect(self) -> None:
-        self.to.send_bytes(307, b"", {"location": "http://elsewhere.invalid/v1"})
-
     def _absurd_usage(self) -> None:
         self.reply["usage"] = {"prompt_tokens": 10**30, "completion_tokens": 10**400}
         self.to.send_json(200, self.reply)
@@ -255,8 +252,6 @@ FAULTS: tuple[str, ...] = tuple(
 """Every fault after which the same call, made again, gives what it would have given."""
 ABSURD_USAGE = "_absurd_usage"
 """A reply that is good but for its counts: these are unknown then."""
-REDIRECT = "_redirect"
-"""To another host, with 307."""
 
 
 @dataclass(slots=True, kw_only=True)

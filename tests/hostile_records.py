@@ -18,57 +18,17 @@ from suffice.trace.rounds.records import (
 
 _WORDS = ("the", "a", "The", "Oslo", "oslo", "no", "not", "know", "Answer:", "A", "can't", "naïve")
 _HOSTILE = (
-    "İstanbul",
-    "ß",
-    "SS",
-    "ss",
-    "ı",
-    "i",
-    "ﬁ",
-    "\x1f",
-    "\x85",
-    " ",
-    "　",
-    "é",
-    "é",
-    "_",
-    "—",
-    "\0",
-    "K",
-    "ΟΔΟΣ–",
+    *("İstanbul", "ß", "SS", "ss", "ı", "i", "ﬁ", "\x1f", "\x85", " ", "　", "é", "é", "_", "—"),
+    *("\0", "K", "ΟΔΟΣ–"),
 )
 # what abstains, and what conflicts with what
 _SAID = (
-    *(
-        "unknown",
-        "no answer found",
-        "there is no information",
-        " is unknown",
-        " do not know",
-        "none",
-    ),
-    *(
-        "not stated in the text",
-        "I don't know",
-        "a hazy day",
-        "hazy",
-        " (",
-        "; ",
-        ". ",
-        "\n",
-        " ",
-        "'",
-    ),
-    *(
-        "Allow",
-        " access",
-        "not ",
-        "DON’T ",
-        "isn't",
-        "conflicts\twith ",
-        "mutually  exclusive ",
-        "norms",
-    ),
+    *("unknown", "no answer found", "there is no information", " is unknown"),
+    *(" do not know", "none"),
+    *("not stated in the text", "I don't know", "a hazy day", "hazy", " (", "; ", ". ", "\n"),
+    *(" ", "'"),
+    *("Allow", " access", "not ", "DON’T ", "isn't", "conflicts\twith "),
+    *("mutually  exclusive ", "norms"),
 )
 _texts = st.one_of(
     st.lists(st.sampled_from((*_WORDS, *_HOSTILE)), max_size=6).map(" ".join),
@@ -121,13 +81,8 @@ def _spelling(draw: st.DrawFn, answer: str) -> tuple[Token, ...]:
     before = draw(
         st.sampled_from(
             (
-                "",
-                "Answer:",
-                "é. Answer:",
-                "Answer: no\nAnswer:",
-                "Answer",
-                "**Answer:** *",
-                "Answer*:\n",
+                *("", "Answer:", "é. Answer:", "Answer: no\nAnswer:", "Answer"),
+                *("**Answer:** *", "Answer*:\n"),
             )
         )
     )

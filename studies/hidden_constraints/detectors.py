@@ -24,11 +24,11 @@ def connect_detector(name_or_path: str) -> ContradictionDetector:
     if name_or_path == "learned":
         return ContradictionHead.load()
     place = Path(name_or_path)
-    if place.is_file() and place.suffix == ".safetensors":
+    if place.is_file() and place.suffix == ".npz":
         return ContradictionHead.load(place)
-    if leads_nowhere(place) or (place.suffix == ".safetensors" and not place.exists()):
+    if leads_nowhere(place) or (place.suffix == ".npz" and not place.exists()):
         raise UsageError(
-            f"no contradiction detector {name_or_path!r}; name markers, learned, a head's .safetensors "
+            f"no contradiction detector {name_or_path!r}; name markers, learned, a head's .npz "
             "file, or an entailment cross-encoder by folder or as OWNER/NAME of the Hub"
         )
     return _OneAtATime(NliContradiction.load(place if place.exists() else name_or_path))

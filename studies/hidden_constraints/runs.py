@@ -98,7 +98,7 @@ class HiddenConstraintsSettings:
         Option(
             metavar="NAME_OR_PATH",
             help="what finds contradictions: markers (the published words), learned (a small head on "
-            "MiniLM), a head's .safetensors file, or an entailment cross-encoder by folder or name",
+            "MiniLM), a head's .npz file, or an entailment cross-encoder by folder or name",
         ),
     ] = MARKERS
     planning: PlanningSettings = field(default_factory=PlanningSettings)

@@ -14,8 +14,7 @@ from studies.ab_rag.study import ABRagComparison, ABRagStudySettings, ab_rag_stu
 from studies.tests.ab_rag import study_traces
 from tests.builders import written_traces
 
-from suffice.errors import UsageError
-from suffice.testing.traces import make_record, to_trace_set
+from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import QuestionRecord, Usage
 
 QUICK = ("--bootstrap", "20", "--grid", "0.3,0.6")
@@ -118,18 +117,3 @@ def test_the_command_prints_csv_and_writes_the_document(
     assert float(costs[0]["usd"]) == pytest.approx((100 * 1 + 10 * 10) / 1e6)
     document = json.loads((tmp_path / "out" / "ab_rag.json").read_text("utf-8"))
     assert [len(one["long_answers"]) for one in document["records"]] == [2, 2]
-
-
-def test_a_record_that_was_cut_or_lacks_the_signals_or_gold_is_refused() -> None:
-    """Answers past a cut are unknown; leaving those questions out would choose among them."""
-    whole = list(study_traces(tune=False).records())
-    cut = [
-        replace(record, rounds=record.rounds[:1], stopped_by="policy", propensity=0.4)
-        if number % 3
-        else replace(record, propensity=0.4)
-        for number, record in enumerate(whole)
-    ]
-    bare = [replace(record, gold=replace(record.gold, answers=())) for record in whole]
-    for records in (cut, bare, [make_record("a", ["Oslo"], gold=["Oslo"])]):
-        with pytest.raises(UsageError):
-            ab_rag_study([to_trace_set(records)], SETTINGS)

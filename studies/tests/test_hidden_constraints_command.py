@@ -131,17 +131,6 @@ def test_who_judges(
     assert [each["semantic"] for each in document["results"]] == [0.0, 1.0]
 
 
-@pytest.mark.parametrize("out", [True, False])
-def test_an_interrupt_says_how_to_go_on(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path, out: bool
-) -> None:
-    monkeypatch.setattr(study_module, "hidden_constraints_study", lambda *_, **__: None)
-    assert main([*NARROW, *(["--out", str(tmp_path)] if out else [])]) == 130
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert ("same command again" in printed.err) == out
-
-
 def test_failed_runs_are_a_failure_of_the_work(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -152,24 +141,3 @@ def test_failed_runs_are_a_failure_of_the_work(
         )
         assert main([*NARROW, "--out", str(tmp_path)]) == failed
         assert ("run again to retry" in capsys.readouterr().err) == bool(failed)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        ["--agents", "best"],
-        ["--retrievers", "bm25"],
-        ["--retrievers", "tfidf,tfidf"],
-        ["--experiments", "all"],
-        ["--gap", "2"],
-        ["--judge", "checker", "--judge-model", "m"],
-        ["--detector", "best"],
-        ["--judge", "me"],
-        ["--gate", "/no/such/gate.json"],
-    ],
-)
-def test_wrong_usage_is_one_line(capsys: pytest.CaptureFixture[str], options: list[str]) -> None:
-    assert main([*NARROW, *options]) == 2
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert len(printed.err.strip().splitlines()) == 1

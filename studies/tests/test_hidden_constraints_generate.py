@@ -13,6 +13,8 @@ import pytest
 from studies.hidden_constraints.corpus.generate import generate
 from studies.hidden_constraints.corpus.tasks import Benchmark, BenchmarkSettings
 
+from suffice.retrieval.contradiction import stems
+
 GOLDEN = "ff87c3e55b2d77b65dcf4ba591ea102faf7ae104d4ad1e1aa5a83b402aab071e"
 SEEDS = (42, 0, 1)
 
@@ -58,6 +60,9 @@ def test_a_token_is_verbatim_in_its_documents_and_nowhere_else(benchmark_of: Ben
         assert 1 <= len(task.document_ids) == len(carriers) <= 3
         others = [task.query, task.constraint.requirement, *task.outline]
         assert not any(token in text for text in others)
+        assert not set(stems(token.replace("_", " "))) & set(
+            stems(task.query)
+        )  # nor a form of its words
 
 
 def test_the_same_seed_gives_the_same_bits() -> None:

@@ -21,14 +21,8 @@ from studies.hidden_constraints.runs import (
 )
 from studies.hidden_constraints.scripted import ScriptedPlanner
 
-from suffice.errors import SufficeWarning, UsageError
-from suffice.loops.planning.agent import (
-    AGENTS,
-    PlanJob,
-    PlanningAgent,
-    PlanningSettings,
-    agent_control,
-)
+from suffice.errors import SufficeWarning
+from suffice.loops.planning.agent import AGENTS, PlanJob, PlanningAgent, agent_control
 from suffice.policies.gate.gate_settings import GateSettings
 from suffice.retrieval.bm25 import BM25Index
 
@@ -133,21 +127,6 @@ def test_all_that_the_paper_states_is_set_and_the_rest_stays() -> None:
     assert (found.subset, found.seed, found.seeds) == ("hard-small", 42, 3)
     assert found.retrievers == ("tfidf", "dense", "dense-30", "oracle")
     assert (found.limit, found.encoder, found.failure_loss) == (3, "other", 20.0)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("seeds", 4),
-        ("retrievers", ("oracle",)),
-        ("detector", "learned"),
-        ("planning", PlanningSettings(candidates=3)),
-        ("planning", PlanningSettings(temperature=0.7)),
-    ],
-)
-def test_what_says_otherwise_is_refused(name: str, value: Any) -> None:
-    with pytest.raises(UsageError):
-        as_published(HiddenConstraintsSettings(**{name: value}))
 
 
 def test_the_table_shows_what_is_run_and_names_what_is_open() -> None:

@@ -12,7 +12,7 @@ from studies.micp.results import BASELINE, MiCPStudySettings
 from studies.micp.study import divide, micp_study
 from studies.tests.micp import sampled_records, sampled_traces
 
-from suffice.errors import DataError, SufficeWarning, UsageError
+from suffice.errors import SufficeWarning
 from suffice.measures.measures import Measures
 from suffice.policies.micp.fit import FitParts, fit_on
 from suffice.policies.micp.micp_settings import MiCPSettings, Objective
@@ -22,7 +22,7 @@ from suffice.policies.micp.sampled_answers import read_samples
 from suffice.policies.micp.stage2 import calibrate_without_stopping
 from suffice.replay.run.answers import AnswerSetResult, Resampling, answer_sets
 from suffice.signals.signal_table import first_stops, signal_table
-from suffice.testing.traces import make_record, to_trace_set
+from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import Gold
 from suffice.trace.rounds.trace_set import TraceSet, TraceSetOrigin
 
@@ -129,32 +129,3 @@ def test_unlabelled_questions_and_short_records_are_told() -> None:
     assert told["unlabelled"] == 1
     assert any("fewer than 3 rounds" in note for note in found.notes)
     assert told["optimize"] + told["calibrate"] + told["test"] == 59
-
-
-def test_without_relevance_there_is_no_retention() -> None:
-    records = [
-        replace(record, gold=Gold(answers=record.gold.answers)) for record in sampled_records(60)
-    ]
-    study = micp_study([to_trace_set(records)], MiCPStudySettings(fit=MiCPSettings(steps=2)))
-    assert study.document["trace_sets"][0]["retention"] == []
-    assert any("no retention" in note for note in study.notes)
-
-
-def test_records_that_cannot_be_evaluated_are_refused() -> None:
-    settings = MiCPStudySettings(fit=MiCPSettings(steps=2))
-    bare = [replace(record, gold=Gold()) for record in sampled_records(5)]
-    uneven = sampled_records(9)
-    uneven[2] = replace(
-        uneven[2], rounds=(replace(uneven[2].rounds[0], samples=("a",)), *uneven[2].rounds[1:])
-    )
-    with pytest.raises(DataError):
-        micp_study([to_trace_set(uneven)], settings)
-    for records, fit in (
-        (bare, settings.fit),
-        (sampled_records(2), settings.fit),
-        (sampled_records(9), MiCPSettings(rounds=4)),
-        (sampled_records(9), MiCPSettings(clusters="embedding")),
-        ([make_record("a", ["x"], gold=["x"])], settings.fit),
-    ):
-        with pytest.raises(UsageError):
-            micp_study([to_trace_set(records)], replace(settings, fit=fit))

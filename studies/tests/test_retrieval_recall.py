@@ -119,12 +119,3 @@ def test_gold_counts_by_title() -> None:
     found = data_set_recall(examples, RetrievalSettings(resamples=10), MAKE)
     assert found["results"][0]["recall@5"] == 1.0
     assert found["results"][0]["gold_hits"][5] == 2
-
-
-def test_questions_without_gold_are_counted_or_refused(examples: tuple[Example, ...]) -> None:
-    bare = [replace(example, gold=Gold()) for example in examples]
-    found = data_set_recall([*bare[:5], *examples[5:]], RetrievalSettings(resamples=10), MAKE)
-    assert found["questions"] == 25
-    assert "5 questions" in found["notes"][0]
-    with pytest.raises(UsageError):
-        data_set_recall(bare, RetrievalSettings(), MAKE)

@@ -107,22 +107,6 @@ def test_of_a_redacted_record_its_own_scores_are_compared(tmp_path: Path) -> Non
     assert np.mean([run.mean("f1") for run in fixed.runs]) == pytest.approx(replayed.f1)
 
 
-def test_a_record_that_cannot_be_evaluated_is_named_and_the_others_go_on(
-    paths: list[str], tmp_path: Path
-) -> None:
-    bare = [
-        replace(record, rounds=tuple(replace(one, samples=None) for one in record.rounds))
-        for record in study_records()
-    ]
-    lacking = written(tmp_path, "bare", bare, dataset="hotpotqa", pipeline="react")
-    found = stop_rag_study(opened([paths[0], lacking]), ALONE)
-    assert [record["traces"] for record in found.document["records"]] == [paths[0]]
-    assert list(found.document["refused"]) == [lacking]
-    assert [note for note in found.notes if lacking in note]
-    with pytest.raises(UsageError, match="samples"):
-        stop_rag_study(opened([lacking]), ALONE)
-
-
 def test_records_are_told_apart_by_data_set_pipeline_and_final_answer(tmp_path: Path) -> None:
     stated: dict[str, Any] = {"dataset": "hotpotqa", "pipeline": "iterative"}
     short = written(tmp_path, "short", **stated, prompt="answer-first")

@@ -49,7 +49,7 @@ def test_the_command_writes_and_measures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(OnnxEncoder, "load", lambda **_: HashingEncoder(32))
-    out = tmp_path / "head.safetensors"
+    out = tmp_path / "head.npz"
     assert main(["contradiction", "--out", str(out), "--pairs", "4", "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["settings"] == {"pairs": 4, "pole_ridge": 0.5, "ridge": 1.0, "seed": 42}

@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 import importlib
 import json
-import pydoc
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -108,18 +106,6 @@ def test_the_front_is_sorted_complete_and_lazy() -> None:
         if alias.asname is not None
     }
     assert typed == homes
-
-
-def test_its_help_fits_three_screens() -> None:
-    text = pydoc.plain(pydoc.render_doc(suffice))
-    assert len(text.splitlines()) <= 90
-    first = re.findall(r"^    (\w+)  +\w", text, re.MULTILINE)
-    assert 8 <= len([name for name in first if name in suffice._HOMES]) <= 12
-
-
-def test_a_name_it_does_not_have() -> None:
-    with pytest.raises(AttributeError, match="module 'suffice' has no attribute 'nothing'"):
-        suffice.nothing  # noqa: B018
 
 
 def test_the_version_is_the_installed_one() -> None:

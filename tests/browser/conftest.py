@@ -25,13 +25,8 @@ from suffice.report.page import render_report
 from suffice.testing.traces import to_trace_set
 
 ARGUMENTS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 )
 LONG_RULE = "answer_stable and round >= 2 and calibrated(answer_token_margin) > 0.3 or round >= 3"
 

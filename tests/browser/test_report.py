@@ -90,34 +90,6 @@ def test_the_explorer_works_by_keyboard(visit: Visit) -> None:
     assert page.locator("#detail h3").text_content() == "What is q002?"
 
 
-FOLDED = [
-    "guarantees", "search", "calibration", "selective", "signals", "costs",
-]  # fmt: skip
-
-
-def test_sections_say_what_they_found_and_new_ones_are_folded(visit: Visit) -> None:
-    for name in FOLDED:
-        assert visit.page.locator(f"#{name} > details").get_attribute("open") is None
-        assert visit.page.locator(f"#{name} .finding").text_content().strip()
-
-
-def test_sections_fold_by_keyboard(visit: Visit) -> None:
-    page = visit.page
-    summary = page.locator("#search > details > summary")
-    table = page.locator("#search .rules").last
-    summary.focus()
-    assert summary.evaluate("each => getComputedStyle(each).outlineStyle") == "solid"
-    assert table.is_hidden()
-    page.keyboard.press("Enter")
-    assert table.is_visible()
-    page.keyboard.press("Space")
-    assert table.is_hidden()
-    page.keyboard.press("Tab")
-    assert page.locator("#calibration summary").first.evaluate(
-        "each => each === document.activeElement"
-    )
-
-
 def test_a_link_to_a_section_unfolds_it(visit: Visit, chromium: Any, report: Path) -> None:
     page = visit.page
     page.locator("nav a", has_text="Signals").focus()
@@ -181,34 +153,6 @@ def test_search_and_type_narrow_the_list(visit: Visit) -> None:
     page.locator("#find").fill("nowhere")
     assert page.locator("#found").text_content().startswith("0 of 500")
     assert page.locator("#question-list").is_hidden()
-
-
-def test_order_by_stop_round_is_stable(visit: Visit) -> None:
-    page = visit.page
-    page.locator("#by-policy").select_option(index=6)
-    page.locator("#by-order").select_option("stop round")
-    stops = []
-    for _ in range(20):
-        for text in buttons(page).all_text_contents():
-            question = text[9:12] if text.startswith("What") else "000"
-            stops.append((int(text.partition("stops at round ")[2][0]), question))
-        if page.locator("#page-on").is_enabled():
-            page.locator("#page-on").click()
-    assert len(stops) == 500
-    assert stops == sorted(stops)
-    assert len({round_ for round_, _ in stops}) > 1
-
-
-def test_the_theme_button_changes_the_theme(chromium: Any, report: Path) -> None:
-    page = Visit(chromium, report, viewport=DESK, color_scheme="light").page
-    background = "getComputedStyle(document.body).backgroundColor"
-    light = page.evaluate(background)
-    button = page.locator("#theme")
-    button.click()
-    assert page.evaluate(background) != light
-    button.click()
-    assert page.evaluate(background) == light
-    page.context.close()
 
 
 def test_without_javascript_all_but_the_explorer_is_there(chromium: Any, report: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -132,29 +131,6 @@ def test_a_rule_is_tried_while_it_is_typed(visitor: Visitor) -> None:
     link.click(delay=400)  # as long as a person's: nothing under the pointer may be replaced then
     page.locator(".found", has_text=f"{number} question").wait_for()
     assert "policy=what-if" in page.url
-
-
-def slowly(route: Any) -> None:
-    """Let the page wait for longer than a typed word does."""
-    time.sleep(0.5)
-    route.continue_()
-
-
-def test_a_word_half_typed_does_not_call_a_reader_back(visitor: Visitor) -> None:
-    page = visitor.go("?view=questions")
-    link = page.locator(".rows a").first
-    link.wait_for()
-    page.route("**/api/question/**", slowly)
-    page.evaluate("""() => {
-        const field = document.querySelector("#f-text");
-        field.value = "q01";
-        field.dispatchEvent(new Event("input", { bubbles: true }));
-        document.querySelector(".rows a").click();
-    }""")
-    page.locator(".timeline").wait_for()
-    page.wait_for_timeout(400)
-    assert page.locator(".timeline").count() == 1
-    assert "view=question&" in page.url
 
 
 def test_hostile_texts_are_shown_as_text(visitor: Visitor) -> None:

@@ -38,13 +38,6 @@ def test_own_loop_stops_when_the_answer_repeats() -> None:
     assert "round 3" in decision.reason
 
 
-def test_compare_rules_compares_what_it_names() -> None:
-    comparison = run(EXAMPLES[[each.stem for each in EXAMPLES].index("compare_rules")])
-    names = [each.name for each in comparison.result.policies]
-    assert names[:3] == ["fixed-2", "fixed-5", "tasr-corrected"]
-    assert comparison.result.split == "eval"
-
-
 def test_answer_sets_keep_their_promise() -> None:
     policy, share = run(EXAMPLES[[each.stem for each in EXAMPLES].index("answer_sets")])
     assert policy.alpha == 0.1

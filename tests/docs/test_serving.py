@@ -6,7 +6,6 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -62,14 +61,3 @@ def test_the_settings_of_the_page(tmp_path: Path) -> None:
     assert list(settings.policies) == ["careful", "quick"]
     assert settings.answers.loop == {"prompt": "no-confidence"}
     assert settings.limits.questions == 64
-
-
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
-def test_systemd_knows_every_line_of_the_unit(tmp_path: Path) -> None:
-    (unit,) = re.findall(
-        r"^\[Unit\]\n.*?(?=^```)", (ROOT / "docs" / "deploy.md").read_text("utf-8"), re.M | re.S
-    )
-    file = tmp_path / "suffice.service"
-    file.write_text(unit.replace("/opt/suffice/bin/suffice", sys.executable), "utf-8")
-    told = subprocess.run(["systemd-analyze", "verify", file], capture_output=True, check=False)
-    assert (told.returncode, told.stderr) == (0, b"")

@@ -54,21 +54,3 @@ def test_recorded_and_replayed(llm: str, run: Callable[..., Any], tmp_path: Path
         "--stop-when", "token_probability > 0.5 or evidence_consistency > 0.9",
     )  # fmt: skip
     assert len(document["policies"]) == 3
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("_models")
-def test_asked_over_a_folder_with_the_embedded_model(tmp_path: Path) -> None:
-    notes = tmp_path / "notes"
-    notes.mkdir()
-    for number, name in enumerate(["Ardel", "Borel", "Cadel", "Dorel", "Edrel", "Fadel"]):
-        page = f"# {name} Tower\n\n{name} Tower was founded by Mira {name}son in {1800 + number}.\n"
-        (notes / f"{name}.md").write_text(page, encoding="utf-8")
-    document = run_alone(
-        "ask", "Who founded Cadel Tower?", "--corpus", notes, "--retriever", "hybrid",
-        "--index", tmp_path / "index", "--pipeline", "budgeted",
-        "--policy", "token_probability > 0.3",
-    )  # fmt: skip
-    assert document["answer"] == "Mira Cadelson"
-    assert document["passages"][0]["title"] == "Cadel Tower"
-    assert (tmp_path / "index" / "index.npz").exists()

@@ -24,12 +24,6 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_version_and_help() -> None:
-    assert run_process("--version").stdout.startswith("suffice ")
-    for command in ("demo", "ask", "record", "traces", "signals", "fit", "replay", "report"):
-        assert run(command, "--help").stdout.startswith(f"Usage: suffice {command}")
-
-
 def test_record_resumes_and_validates(recorded: Path) -> None:
     again = run_json(
         "record", "--dataset", "generated", "--limit", "25", "--samples", "3",

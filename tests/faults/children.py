@@ -48,7 +48,6 @@ class Conditions:
     """What a command runs under."""
 
     file_bytes: int | None = None  # no file may grow past so many: a disk that is full
-    more_memory: int | None = None  # bytes beyond what the process has when it begins
     environment: Mapping[str, str | None] = field(default_factory=dict)  # ``None`` takes one away
     permissions: bool = False  # they hold for root too
     jumps: Sequence[float] = ()  # seconds by which each reading of the wall clock is moved, in turn
@@ -65,10 +64,6 @@ class Conditions:
             _obey_permissions()
         if self.jumps:
             _jump(self.jumps)
-        if self.more_memory is not None:
-            pages = int(Path("/proc/self/statm").read_text().split()[0])
-            most = pages * resource.getpagesize() + self.more_memory
-            resource.setrlimit(resource.RLIMIT_AS, (most, most))
         if self.file_bytes is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (self.file_bytes, self.file_bytes))
 

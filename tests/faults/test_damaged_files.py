@@ -21,11 +21,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.gates import informative
-from tests.hashing_encoder import HashingEncoder
 
 from suffice.contracts import GenerationRequest, StopPolicy
 from suffice.errors import SufficeError
-from suffice.live.controller import Controller
 from suffice.llm.connect import CachedModel
 from suffice.policies.ab_rag.policy import ABRagPolicy
 from suffice.policies.method import Weighted, weights_beside
@@ -35,13 +33,10 @@ from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.stop_rag.policy import StopRAGPolicy
 from suffice.policies.stop_rag.signal_network import SignalNetwork, weight_shapes
 from suffice.policies.unfitted import FixedPolicy
-from suffice.retrieval.bm25 import BM25Index
-from suffice.retrieval.dense import DenseIndex
 from suffice.testing.models import ScriptedModel
 from suffice.trace.lazy import in_memory
 from suffice.trace.parquet import write_table
 from suffice.trace.rounds.reader import read_traces
-from suffice.trace.rounds.records import Passage, Round
 
 EXAMPLE = Path(__file__).parents[2] / "examples/traces/generated.parquet"
 Case = Callable[[random.Random], None]
@@ -198,23 +193,6 @@ def policies(folder: Path) -> Case:
     return case
 
 
-def indexes(folder: Path) -> Case:
-    passages = tuple(Passage(id=f"p{n}", text=f"Oslo is town {n} of Norway") for n in range(12))
-    encoder = HashingEncoder()
-    places = (folder / "bm25", folder / "dense")
-    BM25Index.build(passages).save(places[0])
-    DenseIndex.build(passages, encoder).save(places[1])
-
-    def case(draw: random.Random) -> None:
-        place = shutil.copytree(draw.choice(places), folder / "damaged", dirs_exist_ok=True)
-        (file,) = place.iterdir()
-        file.write_bytes(damaged(file.read_bytes(), draw))
-        BM25Index.load(place).retrieve("town of Norway", 3)
-        DenseIndex.load(place, encoder).retrieve("town of Norway", 3)
-
-    return case
-
-
 def caches(folder: Path) -> Case:
     request = GenerationRequest(prompt="Evidence: Ann", temperature=0.9, seed=5, n=2)
     clean, file = folder / "clean.sqlite", folder / "c.sqlite"
@@ -241,30 +219,9 @@ def caches(folder: Path) -> Case:
     return case
 
 
-def states(folder: Path) -> Case:
-    """A loop's checkpoint."""
-    del folder
-    controller = Controller(RulePolicy(rule="answer_stable and overlap > 0.9"), max_rounds=5)
-    controller.start("Who?")
-    for answer in ("Ann", "Bob"):
-        controller.observe(Round(answer=answer, passages=(Passage(id=answer, text=answer),)))
-
-    def case(draw: random.Random) -> None:
-        text = damaged_json(controller.to_dict(), draw)
-        try:
-            state = json.loads(text)
-        except (ValueError, RecursionError):
-            return  # its reader's to say
-        Controller.from_dict(state).observe(Round(answer="Bob"))
-
-    return case
-
-
 @pytest.mark.filterwarnings("ignore::suffice.errors.SufficeWarning")
 @pytest.mark.parametrize("times", [10, pytest.param(500, marks=pytest.mark.slow)])
-@pytest.mark.parametrize(
-    "kind", [traces, policies, indexes, caches, states], ids=lambda kind: kind.__name__
-)
+@pytest.mark.parametrize("kind", [traces, policies, caches], ids=lambda kind: kind.__name__)
 def test_damaged_files_are_read_or_refused(
     kind: Callable[[Path], Case], times: int, tmp_path: Path
 ) -> None:

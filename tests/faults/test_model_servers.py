@@ -92,17 +92,6 @@ def test_calls_that_worked_are_not_made_again(tmp_path: Path, name: str) -> None
     assert not list(tmp_path.rglob(".*replies*"))
 
 
-def test_kept_replies_that_are_damaged_are_asked_for_again(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    once = replace(QUICK, max_retries=0, concurrency=1)
-    with FaultyServer(Misbehaviour(share=0.0, plan=["ok"] * 3 + ["error"])) as server:
-        recorded(server, out, 1, rounds=2, settings=once)
-        (kept,) = out.glob(".replies")
-        kept.write_bytes(b"no database" * 1000)
-        assert recorded(server, out, 1, rounds=2, settings=once).whole
-        assert server.calls == {"ok": 7, "error": 1}
-
-
 # --- commands --------------------------------------------------------------------------------------
 _RECORD = "record --dataset generated --limit 5 --rounds 3 --out OUT/traces"
 COMMANDS = {

@@ -155,20 +155,6 @@ def test_runs_that_fail_or_meet_their_limit_keep_their_rounds(
     assert sorted(ends) == [("end", 5), ("error", 2), ("error", 2)]
 
 
-def test_answers_without_a_search_and_tools_that_end_the_run(
-    server: AgentServer, tmp_path: Path
-) -> None:
-    with suffice.Watch(NEWS, record=tmp_path) as watch:
-        plain = ask(agent_at(server, watch, watched={"tools": ["other"]}))
-        ended = ask(agent_at(server, watch, exit_conditions=["search"]))
-    assert plain["last_message"].meta["suffice"]["rounds"] == 1
-    assert ended["exit_reason"] == "search"
-    by_id = {record.question.id: record for record in records(tmp_path)}
-    said = ended["last_message"].meta["suffice"]
-    assert said["stopped_by"] == "end"
-    assert "Passage 1." in str(by_id[said["question_id"]].rounds[0].answer)
-
-
 def test_a_written_agent_is_read_back_and_watched(
     server: AgentServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,6 @@ from tests.integrations.watching import NEWS, QUESTION, STABLE, Asked, Search, W
 
 import suffice
 from suffice.integrations.langchain import SufficeMiddleware
-from suffice.policies.policy_file import policy_hash
 from suffice.trace.rounds.records import QuestionRecord
 
 agents = pytest.importorskip(
@@ -89,54 +88,6 @@ class TestLangChain(Watching):
 
     def said_by(self, names: Any) -> Any:
         return names["said"]
-
-
-def test_shadow_tells_which_passages_were_found_again(server: AgentServer, tmp_path: Path) -> None:
-    with suffice.Watch(NEWS, record=tmp_path) as watch:
-        agent = agent_of(server, SufficeMiddleware(watch, probe=True))
-        outcome = said(agent.invoke({"messages": "Where?"}))
-    assert json.loads(json.dumps(outcome)) == outcome
-    assert outcome["policy_hash"] == policy_hash(NEWS)
-    (record,) = records(tmp_path)
-    assert [held.probed for held in record.rounds] == [True] * 5 + [False]
-    first, fourth = record.rounds[0], record.rounds[3]
-    assert (first.query, first.action) == ("Where? (1)", "search")
-    assert first.passages is not None
-    assert [(held.id, held.text) for held in first.passages] == [("d1", "Passage 1.")]
-    assert [held.id for held in fourth.refound or ()] == ["d3"]
-    assert first.tokens is not None
-    assert first.tokens[0].logprob == pytest.approx(-0.1)
-    assert 0 < (first.usage.answer_prompt_tokens or 0) < (first.usage.prompt_tokens or 0)
-
-
-def test_an_agent_that_goes_on_after_the_stop_is_told_and_recorded_as_it_went(
-    tmp_path: Path,
-) -> None:
-    with (
-        suffice.Watch(suffice.FixedPolicy(1), record=tmp_path, mode="live") as watch,
-        agent_server(in_order("none", "Oslo", "Skien"), searches=4, stubborn=True) as server,
-    ):
-        agent = agent_of(server, SufficeMiddleware(watch))
-        with pytest.warns(suffice.SufficeWarning, match="went on"):
-            result = agent.invoke({"messages": "Where?"})
-    assert server.with_tools == [True] + [False] * 4
-    assert (said(result)["rounds"], said(result)["would_stop"]) == (4, 1)
-    assert watch.counts.rounds == 4
-    (record,) = records(tmp_path)
-    assert [held.query for held in record.rounds] == [f"Where? ({n})" for n in (1, 2, 3, 4)]
-    assert [held.answer for held in record.rounds] == [None, None, None, "Skien"]
-    assert record.stopped_by == "policy"
-    assert record.rounds[0].signals["policy_stop"] == 1.0
-
-
-def test_the_answer_returned_is_the_one_that_the_watch_chooses() -> None:
-    policy = suffice.RulePolicy(rule="new_passages < 0.5 and answer_repeats")
-    watch = suffice.Watch(policy, mode="live", answer="highest:new_passages")
-    with agent_server(in_order("none", "Oslo", "Skien", "Skien", "Skien."), searches=6) as server:
-        agent = agent_of(server, SufficeMiddleware(watch, probe=True))
-        result = agent.invoke({"messages": "Where?"})
-    assert result["messages"][-1].text == "Skien"
-    assert (said(result)["rounds"], said(result)["answer_round"]) == (4, 3)
 
 
 def test_a_structured_answer_is_kept_as_json_and_its_tool_makes_no_round(tmp_path: Path) -> None:
@@ -247,33 +198,6 @@ def test_a_thread_goes_on_where_it_was_left_here_and_in_another_process(
         assert said(again)["question_id"] != said(result)["question_id"]
     kept = {record.question.id: record for record in records(tmp_path)}
     assert len(kept[said(result)["question_id"]].rounds) == 4
-
-
-def test_another_question_on_a_thread_ends_the_one_that_failed_there(
-    server: AgentServer, tmp_path: Path
-) -> None:
-    calls: list[str] = []
-
-    def search(query: str) -> str:
-        """Search the notes."""
-        calls.append(query)
-        if len(calls) == 3:
-            raise OSError("lost")
-        return query
-
-    config = {"configurable": {"thread_id": "t1"}}
-    with suffice.Watch(NEWS, record=tmp_path) as watch:
-        saver, tool = memory.MemorySaver(), core.tool("search")(search)
-        agent = agent_of(server, SufficeMiddleware(watch), tools=[tool], checkpointer=saver)
-        with pytest.raises(OSError, match="lost"):
-            agent.invoke({"messages": "first"}, config)
-        agent.invoke({"messages": "second"}, config)
-    kept = {record.question.text: record for record in records(tmp_path)}
-    assert {text: record.stopped_by for text, record in kept.items()} == {
-        "first": "error",
-        "second": "end",
-    }
-    assert len(kept["first"].rounds) == 2
 
 
 def test_deepagents_are_stopped_alike(server: AgentServer) -> None:

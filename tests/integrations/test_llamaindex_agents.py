@@ -104,13 +104,6 @@ class TestLlamaIndex(Watching):
         return names["result"]["suffice"]
 
 
-def test_without_streaming_it_stops_alike(server: AgentServer) -> None:
-    watch = suffice.Watch(NEWS, mode="live")
-    result = ask(watched(agent_at(server, streaming=False), watch))
-    assert (str(result), result["suffice"]["stopped_by"]) == ("Oslo", "policy")
-    assert server.with_tools == [True] * 4 + [False]
-
-
 def test_streams_and_memory_end_with_the_probed_answer(server: AgentServer, tmp_path: Path) -> None:
     watch = suffice.Watch(STABLE, mode="live", record=tmp_path, max_rounds=9)
     agent = watched(agent_at(server), watch, probe=True)
@@ -131,35 +124,6 @@ def test_streams_and_memory_end_with_the_probed_answer(server: AgentServer, tmp_
     roles = [message.role.value for message in messages]
     assert roles == ["user", *["assistant", "tool"] * 3, "assistant"]
     assert messages[-1].content == "Oslo"
-
-
-def test_agents_that_hand_over_are_one_loop(server: AgentServer, tmp_path: Path) -> None:
-    """The first message hands over, which neither ends the question nor is a round of it."""
-    handing = agents.FunctionAgent(
-        name="asker", description="asks", llm=model_at(server), can_handoff_to=["searcher"]
-    )
-    searching = agents.FunctionAgent(
-        name="searcher", description="searches", tools=[search], llm=model_at(server),
-        can_handoff_to=[],
-    )  # fmt: skip
-    first = server._message
-
-    def message(body: Any) -> Any:
-        reply, logprobs = first(body)
-        for call in reply.get("tool_calls", ()):
-            if call["function"]["name"] == "handoff":
-                call["function"]["arguments"] = '{"to_agent": "searcher", "reason": "x"}'
-        return reply, logprobs
-
-    server._message = message  # type: ignore[method-assign]
-    flow = agents.AgentWorkflow(agents=[handing, searching], root_agent="asker")
-    with suffice.Watch(NEWS, mode="live", record=tmp_path, max_rounds=9) as watch:
-        result = ask(watched(flow, watch))
-    assert result["suffice"]["stopped_by"] == "policy"
-    assert result.current_agent_name == "searcher"
-    record = only(tmp_path)
-    assert {held.action for held in record.rounds} == {"search"}
-    assert record.rounds[-1].answer == str(result)
 
 
 def test_runs_that_fail_keep_their_rounds(tmp_path: Path) -> None:
@@ -223,14 +187,6 @@ def ask_flow(flow: Any) -> Any:
         return await flow.run()
 
     return asyncio.run(run())
-
-
-def test_what_cannot_be_watched_is_said() -> None:
-    watch = suffice.Watch(NEWS)
-    with pytest.raises(UsageError, match="wanted a LlamaIndex agent or workflow, found str"):
-        watched("agent", watch)
-    with pytest.raises(UsageError, match="is watched already"):
-        watched(watched(Flow(), watch), watch)
 
 
 def test_an_agent_that_writes_its_thoughts_stops_with_the_answer_in_them(tmp_path: Path) -> None:

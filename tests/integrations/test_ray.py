@@ -184,14 +184,6 @@ def test_recording_is_spread_over_the_workers(
     assert shards == {"record-1of2", "record-2of2"}
 
 
-def test_shut_down_it_takes_nothing_and_leaves_a_cluster_of_others_running(cluster: str) -> None:
-    executor = RayExecutor(cluster)
-    executor.shutdown()
-    assert ray.is_initialized()
-    with pytest.raises(RuntimeError, match="shut down"):
-        executor.submit(pow, 2, 2)
-
-
 def test_workers_of_another_version_are_refused(
     cluster: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

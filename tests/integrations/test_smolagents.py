@@ -28,7 +28,7 @@ from tests.integrations.watching import (  # noqa: E402
 )
 
 import suffice  # noqa: E402
-from suffice.errors import SufficeWarning, UsageError  # noqa: E402
+from suffice.errors import SufficeWarning  # noqa: E402
 
 
 @smolagents.tool  # type: ignore[untyped-decorator]
@@ -160,8 +160,3 @@ def test_an_agent_that_writes_code(tmp_path: Path) -> None:
     assert first.action == "python_interpreter"
     assert first.passages is not None
     assert "Passage 1." in (first.passages[0].text or "")
-
-
-def test_what_is_no_agent_is_refused() -> None:
-    with pytest.raises(UsageError, match="wanted an agent of smolagents, found str"):
-        watched("agent", suffice.Watch())

@@ -136,22 +136,3 @@ def test_no_score_falls_by_more_than_the_share_of_answers_changed(
     for scores in (true.em[both], true.f1[both], true.acc[both]):
         lost = scores[np.arange(len(last)), last][:, None] - scores
         assert (lost <= changed + 1e-12)[np.isfinite(lost)].all()
-
-
-def test_a_promised_bound_counts_changed_answers(records: list[QuestionRecord]) -> None:
-    """The loss of stopping after round 1 is the share of answers that are others than the last one's."""
-    choice = choose(
-        Measures(unlabelled(records)),
-        family="fixed",
-        max_loss=0.9,
-        confidence=0.5,
-        cost="rounds",
-        resamples=2,
-    )
-    assert choice.promised is not None
-    assert choice.notes[0].startswith("No question has gold answers. Scores are agreement")
-    proven = choice.promised.row.proven
-    assert proven is not None
-    assert str(proven.candidate.policy.name) == "round >= 1"
-    changed = np.mean([one.rounds[0].answer != one.rounds[-1].answer for one in records])
-    assert proven.measured[0] == pytest.approx(changed)

@@ -100,32 +100,6 @@ def test_targets_are_those_of_the_equations(data: Trajectories, lam: float) -> N
     assert not trained[nothing].any()
 
 
-@settings(deadline=None)
-@given(data=trajectories(), lam=LAMBDAS, other=RUBBISH, tail=st.integers(0, 2))
-def test_what_is_not_there_is_not_read(
-    data: Trajectories, lam: float, other: float, tail: int
-) -> None:
-    beyond = data.states > data.lengths[:, None]
-    unread = ~data.decides | (data.states == 1)
-
-    def padded(values: NDArray[np.float64], where: NDArray[np.bool_]) -> NDArray[np.float64]:
-        return np.pad(np.where(where, other, values), ((0, 0), (0, tail)), constant_values=other)
-
-    changed = Trajectories(
-        rewards=padded(data.rewards, beyond),
-        lengths=data.lengths,
-        q_stop=padded(data.q_stop, unread),
-        q_cont=padded(data.q_cont, unread),
-    )
-    rounds = data.rewards.shape[1]
-    np.testing.assert_array_equal(changed.q(lam)[:, :rounds], data.q(lam))
-    for function in (monte_carlo, informative, binary_labels):
-        np.testing.assert_array_equal(
-            function(changed.rewards, data.lengths)[:, :rounds],
-            function(data.rewards, data.lengths),
-        )
-
-
 # --- the threshold ----------------------------------------------------------------------------------
 NEAR_ONE = [math.nextafter(1.0, 0.0), 1.0, math.nextafter(1.0, 2.0), 1.0 + 2**-51]
 DIFFERENCES = st.one_of(
@@ -171,19 +145,6 @@ def test_stops_are_those_of_the_loop(data: Trajectories, threshold: float) -> No
     found = stop_rounds(data.q_stop, data.lengths, threshold)
     wanted = [stop_round(data.row(index)[1], threshold) for index in range(len(data.lengths))]
     assert found.tolist() == wanted
-
-
-@settings(deadline=None)
-@given(data=validation(), other=RUBBISH)
-def test_a_choice_reads_decisions_only(data: Trajectories, other: float) -> None:
-    beyond = data.states > data.lengths[:, None]
-    found = choose_threshold(
-        np.where(data.decides, data.q_stop, other),
-        np.where(beyond, other, data.rewards),
-        data.lengths,
-        ends=True,
-    )
-    assert found == choose_threshold(data.q_stop, data.rewards, data.lengths, ends=True)
 
 
 # --- rewards ----------------------------------------------------------------------------------------

@@ -22,12 +22,8 @@ from suffice.trace.rounds.trace_set import TraceSet
 pd = pytest.importorskip("pandas")
 
 SIX = (
-    "answer_stable",
-    "answer_in_evidence",
-    "answer_token_margin",
-    "overlap",
-    "margin_min",
-    "verbalized_confidence",
+    *("answer_stable", "answer_in_evidence", "answer_token_margin", "overlap"),
+    *("margin_min", "verbalized_confidence"),
 )
 BINARY = SIX[:2]
 CAP = 3.0

@@ -45,20 +45,8 @@ def slow_margins(tokens: tuple[Token, ...]) -> list[float]:
 
 pieces = st.sampled_from(
     [
-        "Ans",
-        "wer",
-        ":",
-        "Answer",
-        "Answer:",
-        ": A",
-        " ",
-        "",
-        "\n",
-        ":\n",
-        " B\n",
-        "C",
-        "\t",
-        "D \n E",
+        *("Ans", "wer", ":", "Answer", "Answer:", ": A", " ", "", "\n", ":\n", " B\n", "C"),
+        *("\t", "D \n E"),
     ]
 )
 logprobs = st.floats(-20, 0, width=32) | st.just(-math.inf)

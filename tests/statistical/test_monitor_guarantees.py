@@ -9,27 +9,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.certifying import most_allowed
 
 from suffice.monitor.alarms import CoverageMonitor, ExchangeabilityMonitor, ProbabilityMonitor
 
 ALPHA, LEVEL, LENGTH, WITHIN = 0.1, 0.05, 2000, 500
 FAST, ALL = 60, 1000
-
-
-@dataclass(frozen=True)
-class Population:
-    """Questions with a score that decides about coverage and a heavily tied one that is seen live."""
-
-    tied: bool = False
-
-    def draw(self, rng: np.random.Generator, n: int) -> NDArray[np.float64]:
-        scores = rng.standard_normal(n)
-        return np.round(scores * 2) / 2 if self.tied else scores
 
 
 def threshold(scores: NDArray[np.float64]) -> float:
@@ -43,9 +32,14 @@ def coverage_alarm(
 ) -> int | None:
     """When a stream of ``good`` answers and then ``fallen`` ones at coverage 0.7 raises the alarm."""
     rng = np.random.default_rng(seed)
-    questions = Population(tied)
-    limit = threshold(questions.draw(rng, n))
-    covered = np.append(questions.draw(rng, good) <= limit, rng.random(fallen) < 0.7)
+
+    def draw(n: int) -> NDArray[np.float64]:
+        """Scores that decide about coverage, heavily tied or not."""
+        scores = rng.standard_normal(n)
+        return np.round(scores * 2) / 2 if tied else scores
+
+    limit = threshold(draw(n))
+    covered = np.append(draw(good) <= limit, rng.random(fallen) < 0.7)
     monitor = CoverageMonitor(ALPHA, n, LEVEL)
     for each in covered.tolist():
         if monitor.update(each):
@@ -91,7 +85,7 @@ def share_found(alarm: Callable[[int], int | None], after: int, streams: int) ->
 # --- false alarms --------------------------------------------------------------------------------
 def test_false_alarms_are_rare() -> None:
     """A fast sample of the two below; more than a binomial with the level allows would fail."""
-    most = LEVEL + 3 * math.sqrt(LEVEL * (1 - LEVEL) / FAST)
+    most = most_allowed(LEVEL, FAST)
     assert share_of_alarms(lambda seed: coverage_alarm(seed, 100), FAST) <= most
     assert share_of_alarms(lambda seed: label_free_alarm(seed, 100), FAST) <= most
 
@@ -153,7 +147,7 @@ def stated_alarm(seed: int, length: int, *, off: float = 0.0, then: int = 0) -> 
 
 def test_kept_probabilities_seldom_raise_an_alarm() -> None:
     alarms = sum(stated_alarm(seed, 150) is not None for seed in range(60))
-    assert alarms <= most_of(60)
+    assert alarms <= 60 * most_allowed(LEVEL, 60)
 
 
 def test_probabilities_that_are_too_high_are_found() -> None:
@@ -164,9 +158,4 @@ def test_probabilities_that_are_too_high_are_found() -> None:
 @pytest.mark.slow
 def test_kept_probabilities_seldom_raise_an_alarm_in_thousands_of_streams() -> None:
     alarms = sum(stated_alarm(seed, 400) is not None for seed in range(2_000))
-    assert alarms <= most_of(2_000)
-
-
-def most_of(streams: int) -> int:
-    """Three standard errors above the level."""
-    return math.floor(streams * LEVEL + 3.0 * math.sqrt(streams * LEVEL * (1.0 - LEVEL)))
+    assert alarms <= 2_000 * most_allowed(LEVEL, 2_000)

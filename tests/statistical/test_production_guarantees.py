@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from tests.certifying import most_allowed
 
 from suffice.monitor.production import Production, ProductionSettings
 from suffice.monitor.questions import STOP_ROUND, Asked, Promised, Returned, Stopping, significant
@@ -15,11 +15,6 @@ from suffice.scoring import METRICS
 
 LEVEL = 0.05
 POLICY = RulePolicy(rule="a > 0.5 or b > 0.5", own_signals=("a", "b"))
-
-
-def most_of(streams: int) -> int:
-    """Three standard errors above the level."""
-    return math.floor(streams * LEVEL + 3.0 * math.sqrt(streams * LEVEL * (1.0 - LEVEL)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +71,7 @@ def test_luck_seldom_raises_an_alarm() -> None:
     streams = [watched(seed, 80, world, max_loss=world.loss) for seed in range(6)]
     for kind in ("drift", "loss", "exploration"):
         raised = sum(any(alarm.kind == kind for alarm in held.alarms) for held in streams)
-        assert raised <= most_of(6), kind
+        assert raised <= 6 * most_allowed(LEVEL, 6), kind
 
 
 @pytest.mark.slow
@@ -86,7 +81,7 @@ def test_luck_seldom_raises_an_alarm_in_thousands_of_streams() -> None:
     for seed in range(2_000):
         for kind in {alarm.kind for alarm in watched(seed, 120, world, max_loss=world.loss).alarms}:
             raised[kind] += 1
-    assert max(raised.values()) <= most_of(2_000), raised
+    assert max(raised.values()) <= 2_000 * most_allowed(LEVEL, 2_000), raised
 
 
 def test_changes_and_broken_promises_are_found() -> None:
@@ -132,10 +127,10 @@ def missed(world: World, runs: int, length: int, looks: int) -> int:
 
 
 def test_the_loss_lies_in_its_interval_whenever_one_looks() -> None:
-    assert missed(World(), 10, 120, looks=40) <= most_of(10)
+    assert missed(World(), 10, 120, looks=40) <= 10 * most_allowed(LEVEL, 10)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("world", [World(explore=0.5), World(lose=0.004, gain=0.0, explore=0.5)])
 def test_the_loss_lies_in_its_interval_in_thousands_of_runs(world: World) -> None:
-    assert missed(world, 2_000, 200, looks=50) <= most_of(2_000)
+    assert missed(world, 2_000, 200, looks=50) <= 2_000 * most_allowed(LEVEL, 2_000)

@@ -41,13 +41,8 @@ def test_the_name_a_slip_was_meant_for(word: str, meant: str | None) -> None:
 @pytest.mark.parametrize(
     "told",
     [
-        "Authorization: Bearer {}",
-        '{{"authorization": "Basic {}"}}',
-        "api_key={}&x=1",
-        "x-api-key: {}",
-        "https://host/v1?key={}",
-        "http://me:{}@host/v1",
-        "used {} there",
+        *("Authorization: Bearer {}", '{{"authorization": "Basic {}"}}', "api_key={}&x=1"),
+        *("x-api-key: {}", "https://host/v1?key={}", "http://me:{}@host/v1", "used {} there"),
     ],
 )
 def test_keys_are_struck_from_every_error(told: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import suffice
-from suffice.cli.main import build_app, main
+from suffice.cli.main import main
 from suffice.errors import DataError, SufficeError, UsageError
 from suffice.options import as_share
 from suffice.testing.traces import random_records
@@ -86,37 +86,6 @@ def test_python_says_what_was_meant(traces: str) -> None:
 )
 def test_a_share_is_a_number_or_in_percent(given: float | str, meant: float) -> None:
     assert as_share(given) == meant
-
-
-@pytest.mark.parametrize(
-    "given", ["", "%", "two", "nan", "inf", "-1%", "-0.1", "101%", "1e3", "2 points"]
-)
-def test_what_is_no_share(given: str) -> None:
-    with pytest.raises(UsageError, match="max_loss"):
-        as_share(given, "max_loss")
-
-
-@pytest.mark.parametrize(
-    ("command", "option"),
-    [
-        ("choose TRACES --out chosen", "--max-loss"),
-        ("choose TRACES --out chosen", "--max-wrong-stops"),
-        ("fit micp TRACES --out p.json", "--alpha"),
-        ("ask Who? --corpus .", "--decline-below"),
-        ("serve", "--explore"),
-        ("monitor TRACES --policy p.json", "--level"),
-    ],
-)
-def test_points_are_told_from_shares(
-    command: str, option: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = [*command.split(), option]
-    parsed = build_app(words[0])
-    parsed.parse_args([*words, "5%"], exit_on_error=False, print_error=False)
-    assert main([*words, "5"]) == 2
-    said = " ".join(capsys.readouterr().err.split())
-    assert option in said
-    assert "did you mean 0.05" in said
 
 
 def test_shares_in_percent_are_what_is_promised_and_drawn(traces: str, tmp_path: Path) -> None:

@@ -10,14 +10,7 @@ from decimal import Decimal
 
 import pytest
 
-from suffice.costs.prices import (
-    EnergyModel,
-    Prices,
-    PriceTier,
-    parse_energy,
-    parse_prices,
-    prices_of,
-)
+from suffice.costs.prices import EnergyModel, Prices, parse_energy, parse_prices, prices_of
 from suffice.costs.usage import CostModel, cost_matrix
 from suffice.errors import MissingExtra, UsageError
 from suffice.results.as_json import as_json
@@ -152,14 +145,6 @@ def test_what_is_not_of_the_form_is_refused(
 ) -> None:
     with pytest.raises(UsageError, match=said):
         parse(text)
-
-
-def test_impossible_prices_are_refused_when_built() -> None:
-    with pytest.raises(UsageError, match="completion"):
-        Prices(input=1.0, cached=1.0, output=-1.0)
-    tier = PriceTier(above=10, input=1.0, cached=1.0, output=1.0)
-    with pytest.raises(UsageError, match=r"increasing order, found \[10, 10\]"):
-        Prices(input=1.0, cached=1.0, output=1.0, tiers=(tier, tier))
 
 
 def test_the_defaults_follow_from_what_is_stated() -> None:

@@ -11,8 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from suffice.datasets.files import parse_column_map
-from suffice.datasets.known_datasets import QUESTION_ROLES, columns_of, load, read_questions
+from suffice.datasets.known_datasets import columns_of, load, read_questions
 from suffice.errors import DataError, UsageError
 
 CSV = 'qid,q,gold,kind\n007,"Who, ever?","[""Ann"", ""Bo""]",who\n008,What?,"a ""C""",\n\n009,When?,,\n'
@@ -86,22 +85,6 @@ def test_nq_open(tmp_path: Path) -> None:
     )
     examples = load(str(path))
     assert [each.gold.answers for each in examples] == [("1972",), ("Bobby Scott", "Bob")]
-
-
-@pytest.mark.parametrize(
-    ("text", "part"),
-    [
-        ("", "'' is none of question, answers, id, type"),
-        ("quesion=q", "--columns"),
-        ("question=", "question names no column"),
-        ("id=a,id=b", "twice"),
-    ],
-)
-def test_a_map_that_names_nothing(text: str, part: str) -> None:
-    with pytest.raises(UsageError, match=part):
-        parse_column_map(text, tuple(QUESTION_ROLES))
-    named = parse_column_map("question=a=b, id=c", tuple(QUESTION_ROLES))
-    assert named == {"question": "a=b", "id": "c"}
 
 
 ROW = {"question": "A?", "id": "1", "answers": "x"}

@@ -250,26 +250,6 @@ def test_an_index_of_a_server_is_searched(server: tuple[str, Asked]) -> None:
     assert asked.urls[1:] == ["http://h:9200", "https://[::1]:443"]
 
 
-@pytest.mark.parametrize(
-    ("rest", "part"),
-    [
-        ("", "server"),
-        ("localhost/notes", "names no index"),
-        ("http://localhost:9200", "names no index"),
-        ("http://ann:secret@localhost:x/notes", r"\(Port could not be cast"),
-        ("http://h/notes?text=a", "'text'"),
-        ("http://h/a,b", "'a,b' is no name of one index"),
-        ("http://bad/notes", "not a host"),
-    ],
-)
-def test_an_index_that_is_none(rest: str, part: str, server: tuple[str, Asked]) -> None:
-    kind, asked = server
-    with pytest.raises(UsageError, match=part) as refused:
-        connect_own(f"{kind}:{rest}")
-    assert "secret" not in str(refused.value)
-    assert asked.urls in ([], ["http://h:9200"])
-
-
 def test_the_client_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opensearchpy", None)
     with pytest.raises(MissingExtra, match="--retriever"):

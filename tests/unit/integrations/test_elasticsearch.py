@@ -1,8 +1,7 @@
-"""The adapter against a client of the tests' own, which ranks by BM25 and fails as the real ones do."""
+"""The adapter against a client of the tests' own, which fails as the real ones do."""
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -35,18 +34,10 @@ def values(source: Any, name: str) -> str:
 
 
 def field_score(query: str, name: str, key: str) -> float:
-    """Lucene's BM25 of one document over one field."""
-    texts = {other: words(values(note, name)) for other, note in NOTES.items()}
-    mean = sum(map(len, texts.values())) / len(texts)
-    own, score = texts[key], 0.0
-    if not mean:
-        return score
-    for word in words(query):
-        df = sum(word in text for text in texts.values())
-        tf = own.count(word)
-        idf = math.log(1 + (len(texts) - df + 0.5) / (df + 0.5))
-        score += idf * tf / (tf + 1.2 * (0.25 + 0.75 * len(own) / mean))
-    return score
+    """Of one document over one field: the words it shares, more where there are few others."""
+    own = words(values(NOTES[key], name))
+    shared = len({*words(query)} & {*own})
+    return shared + shared / (10 * len(own) or 1)
 
 
 def ranking(body: dict[str, Any]) -> list[dict[str, Any]]:
@@ -223,12 +214,6 @@ def test_what_a_client_raises_is_told(
     assert caught.value.__cause__ is raised
 
 
-def test_a_defect_is_not_taken_for_a_refusal(client: Client, notes: ElasticsearchRetriever) -> None:
-    client.answers = [ZeroDivisionError()]
-    with pytest.raises(ZeroDivisionError):
-        notes.retrieve("boat", 2)
-
-
 def test_an_index_without_the_field(client: Client) -> None:
     with pytest.raises(UsageError, match="'notes'"):
         ElasticsearchRetriever(client, "notes").retrieve("green boat", 2)
@@ -271,26 +256,7 @@ def test_a_document_without_the_named_id(client: Client) -> None:
         ElasticsearchRetriever(client, "notes", settings=settings).retrieve("green boat", 1)
 
 
-# --- what cannot be built ----------------------------------------------------------------------------
-def test_what_is_no_client() -> None:
-    with pytest.raises(UsageError, match="elasticsearch"):
-        ElasticsearchRetriever("http://127.0.0.1:9", "notes")
-
-
 @pytest.mark.parametrize("index", ["", "a,b", "a*", "a b", "notes\n"])
 def test_index_names_that_are_none(client: Client, index: str) -> None:
     with pytest.raises(UsageError, match="no name of one index"):
         ElasticsearchRetriever(client, index)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "told"),
-    [
-        ({"text_field": ""}, "text_field"),
-        ({"title_field": "a*"}, "title_field"),
-        ({"id_field": "a b"}, "id_field"),
-    ],
-)
-def test_settings_that_cannot_be(wrong: dict[str, Any], told: str) -> None:
-    with pytest.raises(UsageError, match=told):
-        ElasticsearchSettings(**wrong)

@@ -17,7 +17,6 @@ from suffice.contracts import (
     PolicyTable,
     StopPolicy,
 )
-from suffice.costs.prices import Prices
 from suffice.errors import BackendError, DataError, InternalError, SufficeError, UsageError
 from suffice.live.answering import DECLINED, Answered, AskSettings
 from suffice.live.requirements import LoopOutput, check_policy
@@ -57,12 +56,6 @@ def test_the_policy_stops_it() -> None:
     assert (found.answer, found.stopped_by, len(found.rounds)) == ("b", "policy", 3)
     assert len(model.requests) == 3
     assert [each.stop for each in found.decisions] == [False, False, True]
-
-
-def test_the_round_budget_stops_it() -> None:
-    found = ask(RulePolicy(rule="answer_stable"), ScriptedModel(CHANGING), max_rounds=2)
-    assert (found.answer, found.stopped_by, len(found.rounds)) == ("b", "budget", 2)
-    assert "budget of 2 rounds" in found.reason
 
 
 def test_a_judge_is_asked_each_round_and_its_tokens_count() -> None:
@@ -140,21 +133,7 @@ def test_a_policy_that_fails_leaves_the_rounds_it_decided_about() -> None:
         ask(Refuses(5), ScriptedModel(CHANGING))
 
 
-def test_an_empty_question_is_refused_before_the_first_call() -> None:
-    model = ScriptedModel(CHANGING)
-    with pytest.raises(UsageError, match="question is empty"):
-        answered(FixedPolicy(1), model, CumulativeSettings(), PASSAGES, "  ")
-    assert not model.requests
-
-
 # --- prices, confidence and declining ---------------------------------------------------------------
-
-
-def test_whichever_budget_is_spent_first_ends_it() -> None:
-    prices = Prices(input=0.0, cached=0.0, output=1e6)
-    both = Budgets(usd=3.0, tokens=10**6, seconds=60.0, prices=prices)
-    assert len(ask(Reads(5), ScriptedModel(CHANGING), budgets=both).rounds) == 2
-    assert len(ask(Reads(5), ScriptedModel(CHANGING), budgets=both, max_rounds=1).rounds) == 1
 
 
 class Scores:

@@ -52,18 +52,6 @@ def test_the_budget_stops_it_whatever_the_policy_says() -> None:
     assert last.values == {"answer_stable": 0.0}
 
 
-def test_a_budget_of_one_and_none() -> None:
-    assert (
-        Controller(FixedPolicy(9), max_rounds=1).observe(Round(answer="a")).stopped_by == "budget"
-    )
-    unlimited = Controller(FixedPolicy(50))
-    decisions = [unlimited.observe(Round(answer="a")) for _ in range(50)]
-    assert [each.stop for each in decisions] == [False] * 49 + [True]
-    for impossible in (0, -1):
-        with pytest.raises(UsageError, match="at least 1"):
-            Controller(STABLE, max_rounds=impossible)
-
-
 @pytest.mark.parametrize("max_rounds", [None, 1])
 def test_after_the_stop_the_decision_stands(max_rounds: int | None) -> None:
     controller = Controller(FixedPolicy(1), max_rounds=max_rounds)

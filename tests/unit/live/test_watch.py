@@ -196,13 +196,6 @@ def test_what_the_loop_never_gives_is_said_in_the_first_round() -> None:
         loop.observe(answer="Oslo")
 
 
-def test_an_error_that_the_caller_raises_is_not_said_to_be_mended() -> None:
-    loop = Watch(STABLE).question("Where?").begin()
-    loop.observe(answer="Oslo")
-    assert not loop.end(ConnectionError("gone"), mend=False)  # warnings are errors here
-    assert (loop.stopped_by, loop.answer) == ("error", "Oslo")
-
-
 # --- probes --------------------------------------------------------------------------------------
 def drafts(asked: list[int]) -> Callable[[LoopView], Draft]:
     def ask(view: LoopView) -> Draft:
@@ -396,27 +389,6 @@ def test_what_a_round_cannot_hold_is_named_and_leaves_the_loop_as_it_was(
     assert len(loop.rounds) == 1
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"mode": "on"}, "no mode 'on'; allowed: shadow, live"),
-        ({"explore": 1.0, "mode": "live"}, "to below 1, found 1.0"),
-        ({"explore": 0.1}, 'goes with mode="live"'),
-        ({"max_rounds": 0}, "at least 1, found 0"),
-        ({"answer": "best"}, "no choice of an answer"),
-        ({"record": "traces.parquet"}, "write record=traces"),
-        ({"mode": "live", "explore": "0.1"}, "to below 1, found '0.1'"),
-        ({"budgets": 3}, r"suffice\.Budgets\(...\), found int"),
-        ({"record": "traces/", "run": {"pipeline": object()}}, "run is what JSON holds by name"),
-    ],
-)
-def test_a_wrong_setting_is_refused(given: dict[str, Any], said: str) -> None:
-    with pytest.raises(UsageError, match=said):
-        Watch(STABLE, **given)
-    with pytest.raises(UsageError, match="without a policy"):
-        Watch(mode="live")
-
-
 # --- recording -----------------------------------------------------------------------------------
 def test_passages_found_again_are_kept_as_such(tmp_path: Path) -> None:
     with Watch(record=tmp_path) as watch, watch.question("Where?") as loop:
@@ -476,17 +448,6 @@ def test_an_id_that_is_taken_gets_a_number_when_its_question_begins(tmp_path: Pa
     assert sorted(told) == ["q", "q#2", "q#3", "q#4"]
     for name, record in records(tmp_path).items():  # each has its own rounds, and its own label
         assert (record.rounds[0].answer, record.gold.answers) == (told[name], (told[name],))
-
-
-def test_the_id_of_a_loop_that_ended_before_a_round_is_free_again(tmp_path: Path) -> None:
-    with Watch(record=tmp_path) as watch, Watch(record=tmp_path) as other:
-        for begins in (watch, other, watch):
-            with begins.question("Where?", question_id="q") as loop:
-                assert loop.question_id == "q"
-        loops = [begins.question("Where?", question_id="q").begin() for begins in (other, watch)]
-        assert [loop.question_id for loop in loops] == ["q", "q#2"]
-        for loop in loops:
-            loop.end()
 
 
 def refusing(*_: Any, **__: Any) -> None:

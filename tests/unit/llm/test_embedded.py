@@ -200,14 +200,6 @@ def test_files_that_are_no_model(tmp_path: Path) -> None:
         EmbeddedModel.load(tmp_path / "b.gguf")
 
 
-@pytest.mark.parametrize(
-    "values", [{"n_ctx": 0}, {"n_parallel": 0}, {"replicas": 0}, {"threads": 0}, {"port": -1}]
-)
-def test_settings_are_checked(values: dict[str, int]) -> None:
-    with pytest.raises(UsageError, match=next(iter(values))):
-        EmbeddedSettings(**values)  # type: ignore[arg-type]
-
-
 PLAN = {
     "type": "object",
     "properties": {

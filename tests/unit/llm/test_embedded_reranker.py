@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -150,13 +149,6 @@ def test_it_conforms(reranker: EmbeddedReranker) -> None:
     check_reranker(reranker, QUERY, PASSAGES)
 
 
-def test_threads_get_what_one_gets(reranker: EmbeddedReranker) -> None:
-    queries = ["mill?", "which river?", "one two", "title"] * 3
-    alone = [reranker.rerank(query, PASSAGES) for query in queries]
-    with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(lambda query: reranker.rerank(query, PASSAGES), queries)) == alone
-
-
 def test_a_long_passage_is_cut_at_its_end(network: Any, reranker: EmbeddedReranker) -> None:
     long = Passage(id="l", text="four rivers " * 60)
     found = {each.id: each.rerank_score for each in reranker.rerank(QUERY, [*PASSAGES, long])}
@@ -181,12 +173,3 @@ def test_a_model_that_ranks_nothing_is_refused(network: Any, file: Path, tmp_pat
         EmbeddedReranker(tmp_path / "none.gguf")
     with pytest.raises(UsageError, match="threads must be at least 1"):
         EmbeddedReranker(file, threads=0)
-
-
-def test_a_closed_one_says_so(file: Path) -> None:
-    reranker = EmbeddedReranker(file, threads=1)
-    assert reranker.rerank(QUERY, []) == ()
-    reranker.close()  # although nothing was asked
-    reranker.close()
-    with pytest.raises(UsageError, match="is closed"):
-        reranker.rerank(QUERY, PASSAGES)

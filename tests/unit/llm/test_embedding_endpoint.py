@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 from tests.server import Answer, Body, Server
 
 from suffice.contracts import Encoder
-from suffice.errors import BackendError, MissingExtra, UsageError
+from suffice.errors import BackendError
 from suffice.llm.embedded import model_path
 from suffice.llm.endpoint import EndpointEncoder, OpenAISettings
 from suffice.testing.conformance import check_encoder
@@ -111,14 +110,6 @@ def test_names() -> None:
     assert name() == name(batch_size=1) == "endpoint:m@http://h/v1"
     assert name(query_prompt="q: ") == 'endpoint:m@http://h/v1 {"query_prompt": "q: "}'
     assert name(extra={"dimensions": 3}) != name()
-
-
-def test_bad_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(UsageError, match="starts with http"):
-        EndpointEncoder("localhost:8000", "m")
-    monkeypatch.setitem(sys.modules, "openai", None)
-    with pytest.raises(MissingExtra, match=r"suffice\[openai\]"):
-        EndpointEncoder("http://h/v1", "m")
 
 
 # --- llama.cpp ------------------------------------------------------------------------------------

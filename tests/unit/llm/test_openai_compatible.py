@@ -217,21 +217,6 @@ def test_the_only_model_is_found(server: Server) -> None:
         OpenAICompatibleModel(server.url)
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"api": "x"},
-        {"timeout_s": 0},
-        {"max_retries": -1},
-        {"concurrency": 0},
-        {"concurrency": "some"},
-    ],
-)
-def test_settings_are_checked(settings: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match=next(iter(settings))):
-        OpenAISettings(**settings)
-
-
 SCHEMA = {"type": "object", "properties": {"plan": {"type": "string"}}}
 SHAPED = replace(CHAT, json_schema=SCHEMA)
 SHAPED_PLAIN = replace(PLAIN, json_schema=SCHEMA)

@@ -117,27 +117,8 @@ def test_requests_no_server_understands_are_refused(
     assert words in str(caught.value)
 
 
-SCHEMA = {"type": "object", "properties": {"z": {"type": "string"}, "a": {"enum": ["é", None]}}}
-
-
 LOOP: dict[str, Any] = {}
 LOOP["items"] = LOOP
-
-
-@pytest.mark.parametrize(
-    ("schema", "found"),
-    [
-        ("object", "found str"),
-        ([SCHEMA], "found list"),
-        ({"enum": {1, 2}}, "found set"),
-        ({"maximum": math.nan}, "JSON"),
-        ({("a",): 1}, "JSON"),
-        (LOOP, "JSON"),
-    ],
-)
-def test_what_is_no_schema_is_refused(schema: Any, found: str) -> None:
-    with pytest.raises(UsageError, match=rf"json_schema .*{found}"):
-        check_request(GenerationRequest(prompt="Hi", json_schema=schema), "completion", "m")
 
 
 # --- replies that come as events -------------------------------------------------------------

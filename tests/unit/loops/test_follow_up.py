@@ -9,7 +9,6 @@ import pytest
 from tests.loops.follow_up import APIS, LETTERS, QUESTION, Api, Heard, Lines, Ranks, kind, text_of
 
 from suffice.contracts import GenerationRequest
-from suffice.errors import UsageError
 from suffice.loops.follow_up import (
     ChainPipeline,
     ChainSettings,
@@ -182,18 +181,6 @@ def test_the_answer_of_a_chain_of_thought_is_what_it_ends_in(api: Api, name: str
         assert ("\n\n" in request.stop) == (api == "completion")
         assert len(request.stop) <= 4  # what servers take at most
     assert all("reasoning from the steps" in text_of(request) for request in asked)
-
-
-@pytest.mark.parametrize(
-    ("settings", "part"),
-    [
-        ({"final_answer": "long"}, "final_answer 'long'"),
-        ({"final_answer": "ircot", "prompt": "bare"}, "--prompt no-confidence"),
-    ],
-)
-def test_a_final_answer_that_cannot_be_asked_for(settings: dict[str, Any], part: str) -> None:
-    with pytest.raises(UsageError, match=part):
-        IterativeSettings(**settings)
 
 
 def test_an_empty_reading_is_unknown() -> None:

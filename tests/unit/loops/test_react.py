@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from suffice.contracts import GenerationRequest
-from suffice.datasets.known_datasets import load
 from suffice.loops.prompts import SearchStep
 from suffice.loops.query_loop import QueryChoice
 from suffice.loops.react import AgentAction, ReactPipeline, ReactSettings, parse_action
@@ -25,7 +24,6 @@ STEPS = (
     ),
     SearchStep(said="Action: Search[Ada Thorn]", query="Ada Thorn", found=()),
 )
-EXAMPLES = load("generated", limit=8)
 Api = Literal["chat", "completion"]
 
 
@@ -182,24 +180,6 @@ def test_arguments(text: str, argument: str) -> None:
     found = parse_action(text)
     assert found is not None
     assert found.argument == argument
-
-
-@pytest.mark.parametrize(
-    ("text", "thought"),
-    [
-        ("Thought: who\nwrote  it?\nAction: Search[x]", "who wrote it?"),
-        ("Thought 2: who?\nAction 2: Search[x]", "who?"),
-        (" who wrote it?\nAction: Search[x]", "who wrote it?"),
-        ("**Thought:** who?\n**Action:** Search[x]", "who?"),
-        ("Action: Search[x]", ""),
-        ("Thought: I will Search[x]", "I will"),
-        ("Thought: " + "a" * 999 + "\nAction: Search[x]", "a" * 400),
-    ],
-)
-def test_thoughts(text: str, thought: str) -> None:
-    found = parse_action(text)
-    assert found is not None
-    assert found.thought == thought
 
 
 @given(

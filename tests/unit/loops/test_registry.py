@@ -8,7 +8,6 @@ from typing import Any, Literal
 import pytest
 
 from suffice.datasets.known_datasets import load
-from suffice.errors import UsageError
 from suffice.loops.steps import LOOPS, make_pipeline
 from suffice.retrieval.retrievers import OwnParagraphs
 from suffice.signals.model_confidence import ANSWER_TOKEN_MARGIN
@@ -81,23 +80,3 @@ def test_without_a_rating_every_loop_still_gives_margins(
         for made in pipeline.rounds(example.question, OwnParagraphs(example.passages)):
             assert made.verbalized_confidence is None
             assert math.isfinite(ANSWER_TOKEN_MARGIN(LoopView("", (made,))))
-
-
-@pytest.mark.parametrize(
-    ("name", "settings"),
-    [
-        *((name, {"rounds": 0}) for name in LOOPS),
-        *(("cumulative", {each: -1}) for each in ("samples", "seed", "max_tokens")),
-        *(("budgeted", wrong) for wrong in ({"start": 0}, {"step": 0}, {"certainty": "guess"})),
-        *((name, {"step": 0}) for name in ("iterative", "chain", "react")),
-        *(
-            ("iterative", {f"max_{each}_tokens": 0})
-            for each in ("query", "intermediate", "verdict")
-        ),
-        *(("react", {each: 0}) for each in ("candidates", "max_action_tokens")),
-    ],
-)
-def test_settings_out_of_range_are_refused(name: str, settings: dict[str, Any]) -> None:
-    ((setting, _),) = settings.items()
-    with pytest.raises(UsageError, match=setting):
-        LOOPS[name](**settings)

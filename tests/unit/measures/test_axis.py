@@ -7,13 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from suffice.costs.prices import Prices
 from suffice.costs.usage import CostModel
 from suffice.measures.costs import cost_changes, usual_axis
 from suffice.measures.measures import Measures
-from suffice.replay.choose.search import search
 from suffice.replay.run.compare import compare
-from suffice.replay.settings import ComparisonSettings, SearchSettings
+from suffice.replay.settings import ComparisonSettings
 from suffice.testing.traces import random_records, to_trace_set
 from suffice.trace.rounds.records import Usage
 
@@ -62,22 +60,6 @@ def two_calls_a_round(*, cached: bool) -> Measures:
             ]
         )
     )
-
-
-@pytest.mark.parametrize(
-    ("cached", "prices", "name"),
-    [
-        (True, None, "evaluated_tokens"),
-        (False, None, "prompt_tokens"),
-        (False, Prices(input=1.0, cached=1.0, output=0.0), "usd"),
-    ],
-)
-def test_commands_agree_on_the_cost(*, cached: bool, prices: Prices | None, name: str) -> None:
-    measures, model = two_calls_a_round(cached=cached), CostModel(prices=prices)
-    compared = compare(measures, ComparisonSettings(policies=("fixed-1",), cost_model=model))
-    searched = search(measures, SearchSettings(signals=("answer_stable",), cost_model=model))
-    assert {compared.result.cost.name, searched.cost.name} == {name}
-    assert measures.costs(model).axis(None, {}).name == name
 
 
 def test_what_saves_rounds_may_cost_calls_and_tokens() -> None:

@@ -81,12 +81,3 @@ def test_signals_are_given_or_lacking_with_the_reason(folder: Path) -> None:
     text = " ".join(contents.text().split())
     for said in ("my record", "eval", "big", "answer_stable", "the trace has no samples"):
         assert said in text
-
-
-def test_what_to_know_is_said_with_what_to_type(tmp_path: Path) -> None:
-    file = tmp_path / "t.parquet"
-    write_traces([make_record("q", ["", ""])], file)
-    notes = "\n".join(traces_info(file).notes)
-    assert f"suffice traces split {file} --splits tune=0.4,eval=0.6 --out NEW" in notes
-    assert "BLANK ANSWERS" in notes
-    assert "no question has gold answers" in notes

@@ -143,35 +143,6 @@ def test_what_is_no_observation_is_refused(monitor: Any, value: Any) -> None:
     assert monitor.seen == 0
 
 
-def test_values_of_numpy_are_taken() -> None:
-    assert CoverageMonitor(0.1, 50).update(np.bool_(True)) is False
-    assert ExchangeabilityMonitor([0.0]).update(np.float32(0.5)) is False
-
-
-@pytest.mark.parametrize(
-    ("alpha", "n", "level", "says"),
-    [
-        (0.0, 50, 0.05, "alpha"),
-        (1.0, 50, 0.05, "alpha"),
-        (math.nan, 50, 0.05, "alpha"),
-        (0.1, 0, 0.05, "n_calibration"),
-        (0.1, 2.5, 0.05, "n_calibration"),
-        (0.1, True, 0.05, "n_calibration"),
-        (0.1, 50, 0.0, "level"),
-        (0.1, 50, 1.0, "level"),
-    ],
-)
-def test_settings_outside_their_ranges(alpha: float, n: Any, level: float, says: str) -> None:
-    with pytest.raises(UsageError, match=says):
-        CoverageMonitor(alpha, n, level)
-
-
-@pytest.mark.parametrize(("scores", "seed"), [([], 0), ([0.0, math.inf], 0), ([0.0], 1.5)])
-def test_no_past_to_compare_with(scores: list[float], seed: Any) -> None:
-    with pytest.raises(UsageError):
-        ExchangeabilityMonitor(scores, seed=seed)
-
-
 def test_scores_may_be_counted() -> None:
     one, other = (
         ExchangeabilityMonitor(PAST),

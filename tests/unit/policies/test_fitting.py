@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
-from tests.builders import drawn_records, with_rounds
+from tests.builders import drawn_records
 from tests.cut_population import run_live
 from tests.maps import at
 
@@ -29,7 +29,7 @@ from suffice.policies.registry import fit_method
 from suffice.replay.run.runner import stop_rounds
 from suffice.stats.maps import fit_isotonic, fit_per_round, fit_platt, fit_shrunken, fit_venn_abers
 from suffice.testing.traces import answer_tokens, make_record, sampled_records, to_trace_set
-from suffice.trace.rounds.records import Gold, QuestionRecord
+from suffice.trace.rounds.records import QuestionRecord
 
 MARGIN = "answer_token_margin"
 
@@ -203,26 +203,6 @@ def test_every_method_says_what_was_cut(method: str) -> None:
     read = policy.facts.fitted_on["cut"]["read"]
     assert note.startswith(f"fitted on {read} of 240 questions: the 90 that the policy")
     assert policy_document(policy)["fitted_on"]["cut"]["cut"] == 90
-
-
-def test_a_record_of_which_all_was_cut_says_what_to_do() -> None:
-    log = to_trace_set(run_live(tune_records(10), [1] * 5 + [2] * 5, None))
-    with pytest.raises(UsageError, match=r"cut all questions .* none was explored.*explore=0\.05"):
-        fit_method("tasr", log)
-    some = to_trace_set(run_live(tune_records(10), [1] * 5 + [3] * 5, None))
-    assert "none was explored, so what is left" in fit_notes(fit_data(some, [MARGIN]).provenance)[0]
-    untold = [
-        dataclasses.replace(with_rounds(record, signals={}), propensity=0.5)
-        for record in some.records()
-    ]
-    unlabelled = [
-        record if record.stopped_by else dataclasses.replace(record, gold=Gold())
-        for record in some.records()
-    ]
-    with pytest.raises(UsageError, match="cut all labelled questions"):
-        fit_data(to_trace_set(unlabelled), [MARGIN])
-    (note,) = fit_notes(fit_data(to_trace_set(untold), [MARGIN]).provenance)
-    assert "where it said stop is not recorded (signal 'policy_stop')" in note
 
 
 def test_a_rule_over_what_is_made_of_a_signal_of_ones_own() -> None:

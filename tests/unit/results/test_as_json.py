@@ -7,9 +7,7 @@ from enum import Enum
 from pathlib import Path
 
 import numpy as np
-import pytest
 
-from suffice.errors import InternalError
 from suffice.results.as_json import as_json
 
 
@@ -68,10 +66,3 @@ def test_numpy_enums_dates_and_paths() -> None:
     }
     assert type(found["flag"]) is bool
     assert json.loads(json.dumps(found, allow_nan=False)) == found
-
-
-def test_what_has_no_json_form_is_a_defect() -> None:
-    with pytest.raises(InternalError, match="object has no JSON form"):
-        as_json({"x": object()})
-    with pytest.raises(InternalError, match="bytes"):
-        as_json(b"x")

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from suffice.results.markup import Html, data_table, element, join, json_for_script, visible
+from suffice.results.markup import element, join, json_for_script, visible
 
 HOSTILE = (
     "<script>window.hacked=1</script>",
@@ -40,23 +40,9 @@ def test_json_in_a_script_round_trips_and_cannot_end_it(text: str) -> None:
     assert json.loads(embedded) == {text: [text, None, 1.5]}
 
 
-def test_json_refuses_what_json_has_no_number_for() -> None:
-    with pytest.raises(ValueError, match="JSON"):
-        json_for_script([float("nan")])
-
-
 def test_visible_spells_out_what_hides_or_reorders_text_and_nothing_else() -> None:
     assert visible("abc\u202edef") == "abc[U+202E]def"
     assert visible("zero\u200bwidth\ufeff") == "zero[U+200B]width[U+FEFF]"
     assert visible("\ud800") == "[U+D800]"
     plain = "Ångström, 東京, עברית, naïve\n\ttab 🙂 👩‍🚀"
     assert visible(plain) == plain
-
-
-def test_a_data_table_is_a_focusable_region_with_headers() -> None:
-    table = data_table("Costs <1>", ("policy", "calls"), [("a<b", 1), (Html("<b>c</b>"), 2)])
-    assert 'role="region"' in table
-    assert 'tabindex="0"' in table
-    assert 'aria-label="Costs &lt;1&gt;"' in table
-    assert '<th scope="row">a&lt;b</th><td>1</td>' in table
-    assert '<th scope="row"><b>c</b></th><td>2</td>' in table

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.properties import examples
 
-from suffice.errors import InternalError, MissingExtra, UsageError
 from suffice.results.markup import visible
 from suffice.results.table import Cell, Column, Kind, Table, Value
 from suffice.results.tabular import Tabular
@@ -120,17 +119,6 @@ def test_colours_move_nothing_and_say_which_side_of_zero_an_interval_lies() -> N
     assert "<good>+10.0 [1.0, 20.0]</good>  <good>useful</good>" in painted
     assert "<bad>-10.0 [-20.0, -1.0]</bad>  none" in painted
     assert "\nc        +0.0 [-10.0, 10.0]" in painted
-
-
-def test_a_repeated_name_is_left_out_by_terminals_only() -> None:
-    table = Table(
-        name="t",
-        columns=(Column(name="type", once=True), Column(name="policy")),
-        rows=(("bridge", "a"), ("bridge", "b"), ("comparison", "a")),
-        names=2,
-    )
-    assert table.text().split("\n")[2:] == ["bridge      a", "            b", "comparison  a"]
-    assert table.data()["type"] == ["bridge", "bridge", "comparison"]
 
 
 def test_csv_holds_the_unrounded_values() -> None:
@@ -261,17 +249,6 @@ def test_data_frames_are_typed() -> None:
     assert whole.to_arrow().schema.field("n").type == "int64"
 
 
-def test_a_missing_library_is_named_with_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "pandas", None)
-    with pytest.raises(MissingExtra, match="pip install pandas"):
-        policies().to_pandas()
-
-
-def test_a_name_that_stands_twice_is_a_defect() -> None:
-    with pytest.raises(InternalError, match="column twice"):
-        Table(name="t", columns=(Column(name="f1", interval=True), Column(name="f1_low")))
-
-
 VALUES: dict[Kind, st.SearchStrategy[Value]] = {
     "text": st.text(st.characters(exclude_categories=["Cs"])),
     "count": st.integers(-(10**12), 10**12) | st.none(),
@@ -353,12 +330,8 @@ def test_text_and_notebooks_show_every_table() -> None:
     assert "&lt;a&gt;" in shown
 
 
-def test_data_frames_of_the_first_table_or_of_one_named() -> None:
-    pytest.importorskip("pandas")
-    assert list(Found(f1=0.5).to_pandas()["f1"]) == [0.5]
-    assert list(Found(f1=0.5).to_pandas("rules")["policy"]) == ["x", "y"]
-
-
-def test_a_table_it_does_not_have() -> None:
-    with pytest.raises(UsageError, match="'policies'"):
-        Found(f1=0.5).table("x")
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_data_frames_of_the_first_table_or_of_one_named(library: str) -> None:
+    pytest.importorskip(library)
+    assert list(getattr(Found(f1=0.5), f"to_{library}")()["f1"]) == [0.5]
+    assert list(getattr(Found(f1=0.5), f"to_{library}")("rules")["policy"]) == ["x", "y"]

@@ -85,13 +85,6 @@ def test_link_loops_and_special_files_are_harmless(tmp_path: Path) -> None:
     assert {file.path for file in reading.skipped} == {"a/up", "self.txt", "pipe.txt"}
 
 
-def test_a_file_name_that_is_not_unicode(tmp_path: Path) -> None:
-    (Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.txt"))).write_text("Text.")
-    (passage,) = read_corpus(tmp_path).passages
-    passage.id.encode("utf-8")
-    assert passage.id.startswith("caf")
-
-
 @pytest.mark.parametrize(
     ("line", "column", "message"),
     [

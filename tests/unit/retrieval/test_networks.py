@@ -11,7 +11,7 @@ import pytest
 from tests.tiny_encoder import save_scorer
 
 from suffice.contracts import Reranker
-from suffice.errors import BackendError, UsageError
+from suffice.errors import UsageError
 from suffice.retrieval.networks import CrossEncoderReranker, NliContradiction, NliCrossEncoder
 from suffice.testing.conformance import check_reranker
 from suffice.trace.rounds.records import Passage
@@ -53,15 +53,6 @@ def test_a_reranker_gives_the_logits_best_first(tmp_path: Path) -> None:
         assert each.rerank_score == pytest.approx(found[each.id].rerank_score, abs=1e-4)
 
 
-def test_a_failing_network_is_a_backend_error() -> None:
-    class Failing:
-        def predict(self, *_: object, **__: object) -> None:
-            raise RuntimeError("out of memory\nand a long story")
-
-    with pytest.raises(BackendError, match="encoder"):
-        CrossEncoderReranker(Failing()).rerank("q", PASSAGES)
-
-
 @pytest.mark.parametrize(
     ("kind", "config"),
     [
@@ -75,11 +66,6 @@ def test_networks_of_other_labels_are_refused(
 ) -> None:
     with pytest.raises(UsageError, match="odd"):
         kind.load(scorer(tmp_path / "odd", **config))
-
-
-def test_what_is_no_network_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no cross-encoder"):
-        CrossEncoderReranker.load(tmp_path)
 
 
 def test_entailment_is_that_of_the_network_called_directly(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import suffice
-from suffice.errors import DataError, UsageError
+from suffice.errors import DataError
 from suffice.policies.rules.policy import RulePolicy
 from suffice.signals import known_signals as registry
 from suffice.signals.columns.rounds import RoundColumns
@@ -80,17 +80,6 @@ def test_one_that_raises_is_named_and_ends_no_watched_loop() -> None:
             loop.observe(answer="a")
         loop.observe(answer="a")
     assert (loop.stopped_by, watch.counts.failed_decisions) == ("budget", 1)
-
-
-def test_names_that_are_taken_or_none() -> None:
-    with pytest.raises(UsageError, match="overlap"):
-
-        @suffice.signal
-        def overlap(question: str, rounds: Sequence[Round]) -> float:
-            return 0.0
-
-    with pytest.raises(UsageError, match="lambda"):
-        suffice.signal(lambda question, rounds: 0.0)
 
 
 def test_the_check_notices_a_column_that_looks_ahead() -> None:

@@ -99,18 +99,8 @@ def test_abstentions(answer: str) -> None:
 @pytest.mark.parametrize(
     "answer",
     [
-        *(
-            "no",
-            "No.",
-            "yes",
-            "0",
-            "unknown soldier",
-            "not",
-            "nan",
-            "A",
-            "(a)",
-            "Unknown Pleasures",
-        ),
+        *("no", "No.", "yes", "0", "unknown soldier", "not", "nan", "A"),
+        *("(a)", "Unknown Pleasures"),
         *("I Don't Know How She Does It", "None of the above", "no one", "Not in Nottingham"),
         "Oslo. (Note: the year is not mentioned in the text.)",
     ],
@@ -126,14 +116,6 @@ def test_the_list_can_be_another() -> None:
     without_none = abstained_signal(phrase for phrase in ABSTENTION_PHRASES if phrase != "none")
     assert without_none(view("None")) == 0.0
     assert without_none(view("N/A")) == 1.0
-
-
-@pytest.mark.parametrize("phrase", ["no", "No.", "the no"])
-def test_no_is_refused(phrase: str) -> None:
-    with pytest.raises(UsageError, match='"no"'):
-        abstained_signal([phrase])
-    with pytest.raises(UsageError, match='"no"'):
-        abstained_signal(["unknown", phrase])
 
 
 def test_the_usual_list_is_normalised_and_without_no() -> None:

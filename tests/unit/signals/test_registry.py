@@ -132,19 +132,6 @@ def test_signals_that_read_no_answer_do_not_move_with_it(some: list[Round], othe
             assert repr(spec(first)) == repr(spec(second)), spec.name
 
 
-def test_unknown_names_are_refused_and_own_ones_pass() -> None:
-    with pytest.raises(UsageError, match=r"unknown signal 'stable'.*answer_stable.*mine"):
-        resolve("stable", also=["mine"])
-    with pytest.raises(UsageError, match=r"Round\(signals=.*own_signals="):
-        resolve("stable")
-    with pytest.raises(UsageError, match=r"did you mean 'answer_stable'\?$"):
-        resolve("answr_stable")
-    own = resolve("mine", also=["mine"])
-    assert own.name == "mine"
-    assert own.recorded_only
-    assert resolve("overlap") is SIGNALS["overlap"]
-
-
 BARE = Round(answer="Oslo")
 READ = Round(answer="Oslo", passages=(Passage(id="a", text="Oslo is a city."),))
 

@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import pytest
 from numpy.typing import NDArray
 from tests.builders import with_rounds
 from tests.hashing_encoder import HashingEncoder
 
 from suffice.contracts import GenerationRequest, Reranker
-from suffice.errors import BackendError, UsageError
+from suffice.errors import BackendError
 from suffice.policies.rules.policy import RulePolicy
 from suffice.replay.run.runner import stop_rounds
 from suffice.signals.asking.judge_support import JUDGE_TOKENS
@@ -165,13 +164,6 @@ def test_scores_mend_signals_stored_as_undefined_but_not_known_ones() -> None:
     assert values(stored.traces, "rerank_mean") == [[9.0, 9.0]]
 
 
-def test_an_unknown_name_is_refused_before_anybody_is_asked() -> None:
-    model = ScriptedModel()
-    with pytest.raises(UsageError, match="unknown signal 'judge'"):
-        with_signals(partly_known_traces(), ("judge",), models=SignalModels(judge=model))
-    assert model.requests == ()
-
-
 # --- encoder and entailment model --------------------------------------------------------------------
 CONSISTENCY = ("evidence_consistency", "evidence_consistency_max", "evidence_consistency_top1")
 
@@ -188,19 +180,6 @@ class Halves:
             raise BackendError("scripted failure")
         self.asked += len(pairs)
         return np.full(len(pairs), 0.5)
-
-
-def test_without_them_the_reason_says_what_to_type() -> None:
-    stored = with_signals(partly_known_traces())
-    assert [stored.skipped[name] for name in CONSISTENCY] == ["needs --encoder"] * 3
-    assert stored.skipped["evidence_entailment"] == "needs --nli"
-    bare = Round(answer="x", signals={"mine": 1.0})
-    record = dataclasses.replace(make_record("p", ["x"]), rounds=(bare,))
-    models = SignalModels(encoder=HashingEncoder(), entailment=Halves(), judge=ScriptedModel())
-    stored = with_signals(to_trace_set([record]), models=models)
-    for name in (*CONSISTENCY, "evidence_entailment", "judge_support"):
-        assert stored.skipped[name] == "the trace has no passages"
-    assert stored.asked == {}
 
 
 def test_what_is_stored_stays_and_only_the_rest_is_asked_about() -> None:

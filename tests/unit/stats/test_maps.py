@@ -170,13 +170,6 @@ def test_undefined_values_stay_so_unless_told_otherwise() -> None:
     assert math.isnan(at(CONSTANT_OF_2_IN_5, NAN))
 
 
-def test_bad_outcomes_are_refused() -> None:
-    with pytest.raises(DataError, match=r"\[0, 1\], found 2.0"):
-        fit_isotonic([1, 2], [0, 2])
-    with pytest.raises(DataError, match="outcomes"):
-        fit_isotonic([1, 2, 3], [0, 1])
-
-
 def test_each_round_has_its_own_fit_and_its_own_fallback() -> None:
     values = np.array(
         [[1, 9, NAN], [2, 9, 1], [3, 9, 2], [4, 9, 3], [5, 9, NAN], [6, NAN, NAN]], float

@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pytest
 
-from suffice.errors import DataError, UsageError
 from suffice.stats.quality import brier, expected_calibration_error, log_loss, squared_errors
 
 NAN = math.nan
@@ -40,17 +39,3 @@ def test_undefined_rows_are_left_out_and_nothing_left_is_undefined() -> None:
         assert math.isnan(score([], []))
         assert math.isnan(score([NAN, 0.5], [1.0, NAN]))
         assert score(P, Y) == score(P[:3], Y[:3])
-
-
-def test_refusals() -> None:
-    for score in (brier, log_loss, expected_calibration_error):
-        with pytest.raises(DataError, match=r"column predicted: .* found 1.5"):
-            score([1.5], [1.0])
-        with pytest.raises(DataError, match=r"column outcome: .* found -1.0"):
-            score([0.5], [-1.0])
-        with pytest.raises(DataError, match="outcomes"):
-            score([0.5, 0.5], [1.0])
-    with pytest.raises(UsageError, match="at least 1, found 0"):
-        expected_calibration_error([0.5], [1.0], buckets=0)
-    with pytest.raises(UsageError, match="equal"):
-        expected_calibration_error([0.5], [1.0], kind="even")  # type: ignore[arg-type]

@@ -115,26 +115,6 @@ def test_options_of_the_record_and_of_what_is_charged(
     assert "patience" in {*said["left_out"], *(one["name"] for one in said["candidates"])}
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (("--max-loss", "0.1", "--cost-per-error", "2"), "max_loss"),
-        (("--max-loss", "2"), "did you mean 0.02"),
-        (("--cost", "joule"), "joules"),
-        (("--signals", "nonsense"), "nonsense"),
-        (("--path", "nonsense > x", "--levels", "1"), "nonsense"),
-        (("--split", "tune"), "different"),
-        (("--sample", "12"), "at least 4 questions"),
-        (("--price-model", "gpt-4o-mini", "--prices", "input=1"), "--price"),
-        (("--ray", "nonsense:1"), "ay"),
-    ],
-)
-def test_options_that_cannot_be(
-    record: str, tmp_path: Path, options: tuple[str, ...], said: str
-) -> None:
-    assert said in refused(record, tmp_path, *options)
-
-
 def test_files_of_different_loops_are_named_with_what_to_type(tmp_path: Path, capsys: Say) -> None:
     folder = tmp_path / "both"
     folder.mkdir()

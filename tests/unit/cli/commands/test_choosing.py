@@ -14,12 +14,9 @@ import numpy as np
 import pytest
 from tests.commands import refused, run, run_json
 
-from suffice.cli.main import main
 from suffice.testing.traces import make_record
 from suffice.trace.rounds.records import Gold, QuestionRecord
 from suffice.trace.rounds.writer import write_traces
-
-Say = pytest.CaptureFixture[str]
 
 
 def signal_record(number: int, generator: Any, **given: Any) -> QuestionRecord:
@@ -232,44 +229,3 @@ def test_it_is_refused(traces: str, tmp_path: Path, command: str, options: str, 
     more = ["--out", str(out)] if method else []
     refused(run(name, *method, traces, *more, *shlex.split(options), "--json"), said)
     assert not out.exists()
-
-
-# --- records that are not as they should be ------------------------------------------------------
-COMMANDS: list[list[str]] = [
-    ["search", "--signals", "own,overlap,calibrated(answer_token_margin)", "--form", "dnf"],
-    ["fit", "tasr"],
-    ["fit", "margin-alone"],
-    ["fit", "early-stop", "--preset", "published"],
-]
-
-
-def ran(capsys: Say, command: list[str], path: str, tmp_path: Path) -> tuple[Any, str]:
-    words = [*command[:1], *([command[1]] if command[0] == "fit" else []), path]
-    words += command[2 if command[0] == "fit" else 1 :]
-    words += ["--out", str(tmp_path / "p.json")] if command[0] == "fit" else ["--bootstrap", "5"]
-    assert main([*words, "--json"]) == 0
-    printed = capsys.readouterr()
-    return json.loads(printed.out, parse_constant=pytest.fail), printed.err
-
-
-@pytest.mark.filterwarnings("default::suffice.errors.SufficeWarning")
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda each: "-".join(each[:2]))
-@pytest.mark.parametrize("answer", ["right", "wrong"])
-def test_one_outcome_alone_on_tune(
-    folder: Path, tmp_path: Path, capsys: Say, command: list[str], answer: str
-) -> None:
-    """What calibrated(...) then is, is said wherever it is fitted."""
-    path = write(folder, f"{answer}.parquet", lambda n: {"answers": [answer] * 4} if n % 2 else {})
-    _, said = ran(capsys, command, path, tmp_path)
-    never = answer == "wrong" and "early-stop" in command  # no floor is then under its cost cap
-    assert ("never fires before round" if never else f"are {answer}") in said
-
-
-@pytest.mark.filterwarnings("default::suffice.errors.SufficeWarning")
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda each: "-".join(each[:2]))
-def test_fewer_questions_than_folds(
-    folder: Path, tmp_path: Path, capsys: Say, command: list[str]
-) -> None:
-    path = write(folder, "few.parquet", lambda _: {}, count=7)
-    _, printed = ran(capsys, command, path, tmp_path)
-    assert "'tune'" in printed

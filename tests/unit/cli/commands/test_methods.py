@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from studies.tests.ab_rag import study_traces
 from tests.builders import written_traces
-from tests.commands import refused, run, run_json
+from tests.commands import run_json
 from tests.gates import informative
 
 from suffice.testing.traces import sampled_records
@@ -51,28 +51,3 @@ def test_a_promise_of_coverage_stands_beside_the_scores(
     assert set(found["sets"]) == set(found["rounds"])
     early = sum(count for stop, count in found["stop_rounds"].items() if stop != "3")
     assert found["answer_rate"] == pytest.approx(early / 100)
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "said"),
-    [
-        ("ab-rag", "--calibrator platt", "--calibrator"),
-        ("ab-rag", "--certainty token_probability", "needs column tokens"),
-        ("ab-rag", "--preset published --support answer_in_evidence", "leave support out"),
-        ("ab-rag", "--f1 squad --threshold 0.5", "a threshold is chosen by, and one is given"),
-        ("gate", "--ask-cost 1", "--ask-cost"),
-        ("gate", "--failure-loss 0", "failure"),
-        ("gate", "--alpha 0.1", "--alpha"),
-        ("micp", "--alpha 1", "alpha"),
-        ("micp", "--allocation 0.9,0.9", "--alpha"),
-        ("micp", "--rounds 9", "9 rounds asked for, 3 recorded"),
-        ("micp", "--clusters embedding", "--encoder"),
-        ("micp", "--certainty token_probability", "--certainty"),
-    ],
-)
-def test_wrong_use_is_one_line(
-    name: str, options: str, said: str, records: dict[str, str], tmp_path: Path
-) -> None:
-    out = tmp_path / "p.json"
-    refused(run("fit", name, records[name], "--out", str(out), *options.split()), said)
-    assert not out.exists()

@@ -46,25 +46,6 @@ def test_a_record_is_watched_and_its_alarms_are_lines(
     assert "100.0 [" in " ".join(capsys.readouterr().out.split())
 
 
-@pytest.mark.parametrize(
-    ("typed", "said"),
-    [
-        (["x"], "--policy"),
-        (["nowhere", "--policy", "{rule}"], "--follow"),
-        (["{record}", "--policy", "{rule}", "--metric", "best"], "no metric 'best'"),
-        (["{record}", "--policy", "{rule}", "--webhook", "http://x.org/"], "https"),
-        (["{record}", "--policy", "{rule}", "--level", "0"], "level"),
-    ],
-)
-def test_what_cannot_be_watched(
-    live: tuple[str, str], typed: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    record, rule = live
-    typed = [word.format(record=record, rule=rule) for word in typed]
-    assert main(["monitor", *typed]) == 2
-    assert said in " ".join(capsys.readouterr().err.split())
-
-
 def test_following_ends_with_an_interrupt(
     live: tuple[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -66,24 +66,6 @@ def test_each_pipeline_has_its_defaults(
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("arguments", "part"),
-    [
-        (["--start", "3"], "--start"),
-        (["--certainty", "auto"], "--certainty"),
-        (["--pipeline", "chain", "--certainty", "auto"], "--certainty"),
-        (["--llm-stop"], "--llm-stop"),
-        (["--llm-stop", "--pipeline", "budgeted"], "--pipeline"),
-        (["--retriever", "hybrid+rerank"], "--reranker PATH"),
-        (["--retriever", "dense", "--encoder", "none"], "needs an encoder"),
-        (["--encoder", "http://localhost:1"], "--encoder-model"),
-    ],
-)
-def test_refusals(arguments: list[str], part: str, tmp_path: Path) -> None:
-    refused(run(*RECORD, *arguments, "--out", str(tmp_path / "t")), part)
-    assert not (tmp_path / "t").exists()
-
-
 class ByLength:
     """Longer texts first; remembers how many it was given."""
 
@@ -253,18 +235,6 @@ def test_shards_are_together_what_one_recorder_records(
         assert json.loads(printed.out)["recorded"] == 0
         assert "differ" not in printed.err
     assert sorted(file.name for file in out.glob("*.parquet")) == files
-
-
-def test_a_shard_needs_a_folder_and_a_number(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = str(tmp_path / "one.parquet")
-    refused(
-        run(*RECORD, "--out", out, "--shard", "1/2"),
-        f"choose a directory: --out {tmp_path / 'one'}",
-    )
-    assert main([*RECORD, "--out", out, "--shard", "3/2"]) == 2
-    assert "shards count from 1/2 to 2/2" in capsys.readouterr().err
 
 
 def of(name: str, text: str | None = "Ada wrote it.") -> QuestionRecord:

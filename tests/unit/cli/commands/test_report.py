@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.builders import written_traces
-from tests.commands import refused, run, run_json
+from tests.commands import run_json
 
 from suffice.cli.main import main
 from suffice.testing.traces import random_records
@@ -102,20 +102,6 @@ def test_options_reach_the_diagnosis(diagnosed: Path) -> None:
     assert [each["policy"] for each in found["selective"]] == ["answer_stable", "fixed-3"]
     assert {each["threshold"] for each in found["selective"]} == {0.5}
     assert {each["confidence"] for each in found["selective"]} == {"answer_token_margin"}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--signals", "nothing"], "unknown signal 'nothing'"),
-        (["--signals", "self_consistency"], "needs column samples"),
-        (["--policy", "fixed-0"], "fixed"),
-        (["--confidence", "nothing"], "unknown signal 'nothing'"),
-        (["--split", "tune"], "different"),
-    ],
-)
-def test_wrong_usage_is_one_line(diagnosed: Path, arguments: list[str], said: str) -> None:
-    refused(run("diagnose", str(diagnosed), *arguments, "--json"), said)
 
 
 @pytest.mark.parametrize(

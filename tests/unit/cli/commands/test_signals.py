@@ -133,24 +133,6 @@ def test_samples_are_clustered_beside_the_signals(
     assert {"evidence_consistency", "normalized_entropy"} <= {*found.signal_names}
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (["--cluster-cosine"], "--cluster-cosine"),
-        (["--only", "sample_clusters"], "--encoder"),
-        (["--encoder", "minilm", "--cluster-cosine", "1.5"], "at most 1, found 1.5"),
-        (["--encoder", "minilm", "--cluster-cosine", "x"], "'x'"),
-    ],
-)
-def test_clustering_options_that_do_not_go_together(
-    traces: Path, options: list[str], says: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = traces.with_name("out.parquet")
-    assert main(["signals", str(traces), "--out", str(out), *options]) == 2
-    assert says in capsys.readouterr().err
-    assert not out.exists()
-
-
 def test_every_signal_is_listed_with_what_computes_it() -> None:
     listed = {row["signal"]: row for row in run_json("signals", "--list")["signals"]}
     assert list(listed) == list(SIGNALS)

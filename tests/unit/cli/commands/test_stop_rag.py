@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("torch", reason="the extra 'learn' is missing")
 
-from tests.commands import refused, run, run_json
+from tests.commands import run_json
 from tests.stop_rag_traces import stop_rag_records
 
 from suffice.cli.main import main
@@ -51,17 +51,3 @@ def test_values_are_stored(
     assert after.n_questions == before.n_questions == 50  # tune as well
     assert set(after.signal_names) == {"q_stop", "q_cont"}
     assert main(["replay", str(stored), "--stop-when", "q_stop > 0.5"]) == 0
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (("--alpha", "0.2"), "--alpha"),
-        (("--window", "64"), "'signals'"),
-        (("--inputs", "nothing"), "unknown signal 'nothing'"),
-    ],
-)
-def test_wrong_use(options: tuple[str, ...], says: str, record: Path, tmp_path: Path) -> None:
-    out = tmp_path / "p"
-    refused(run("fit", "stop-rag", str(record), "--out", str(out), *QUICK, *options), says)
-    assert not out.exists()

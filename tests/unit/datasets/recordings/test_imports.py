@@ -130,21 +130,6 @@ def test_what_is_wrong_in_a_table_is_said(
     assert not (tmp_path / "out.parquet").exists()
 
 
-def test_a_map_and_a_format_that_cannot_be_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="'answer'"):
-        parse_roles("anser=a")
-    path = jsonl(tmp_path / "log.jsonl", *ROWS)
-    with pytest.raises(UsageError, match="'flashrg'"):
-        import_traces(path, tmp_path / "o", format="flashrg")
-    with pytest.raises(UsageError, match="the columns of tasr are known"):
-        import_traces(path, tmp_path / "o", format="tasr", columns={"answer": "a"})
-    with pytest.raises(DataError, match="'007'"):
-        import_traces([path, path], tmp_path / "o", format="columns", columns=parse_roles(MAP))
-    for kind in ("flashrag", "loopgain", "tasr"):
-        with pytest.raises(DataError, match="log"):
-            import_traces(path, tmp_path / "o", format=kind)
-
-
 # --- formats ------------------------------------------------------------------------------------------
 def test_flashrag_iterations_are_rounds(tmp_path: Path) -> None:
     """What ITERRETGENPipeline saves, two iterations of two documents."""

@@ -17,7 +17,7 @@ from tests.commands import run
 import suffice
 from suffice.datasets.columns import ROLES, SIGNAL
 from suffice.datasets.files import parse_column_map
-from suffice.errors import DataError, UsageError
+from suffice.errors import DataError
 from suffice.replay.choose import candidates
 
 parse_roles = partial(parse_column_map, allowed=ROLES, free=SIGNAL)
@@ -202,17 +202,6 @@ def test_a_field_of_another_shape_is_named(
     with pytest.raises(DataError) as caught:
         taken(path, columns)
     assert caught.value.column == column
-
-
-def test_options_of_tables_go_with_tables(tmp_path: Path) -> None:
-    path = log(tmp_path / "log.jsonl", *whole("a"))
-    for options in ({"rounds_from": 0}, {"duplicates": "last"}, {"skip_invalid": True}):
-        with pytest.raises(UsageError, match="--format columns"):
-            suffice.import_traces(path, tmp_path / "out", format="atif", **options)
-    with pytest.raises(UsageError):
-        taken(path, duplicates="newest")
-    with pytest.raises(UsageError):
-        taken(path, rounds_from=2)
 
 
 def test_a_name_that_stands_twice_in_an_object_is_refused(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suffice.errors import UsageError
 from suffice.loops.calls import (
     AnswerCall,
     AnswerSettings,
@@ -205,8 +204,3 @@ def test_a_draft_has_what_a_recorded_answer_has_and_its_part_of_the_costs() -> N
     assert answered.answer_prompt_tokens == draft.usage.prompt_tokens
     assert answered.completion_tokens is None  # what the loop spent is not known
     assert answered.answer_completion_tokens == draft.usage.completion_tokens
-
-
-def test_settings_of_another_kind_are_refused() -> None:
-    with pytest.raises(UsageError, match=r"suffice\.AnswerSettings"):
-        answer_probe(ScriptedModel(), {"samples": 2})  # type: ignore[arg-type]

@@ -244,15 +244,8 @@ def test_a_passage_cannot_leave_its_line(api: Api) -> None:
     text, clean = (p if isinstance(p, str) else p[0].content for p in (prompt, plain))
     assert len(text.splitlines()) == len(clean.splitlines())
     for mark in (
-        "<|",
-        "</s>",
-        "[/INST]",
-        "[INST]",
-        "<end_of_turn>",
-        "<｜",
-        "\x00",
-        "\u202e",
-        "\U000e0041",
+        *("<|", "</s>", "[/INST]", "[INST]", "<end_of_turn>", "<｜", "\x00"),
+        *("\u202e", "\U000e0041"),
     ):
         assert mark not in text
     assert "[ INST] Built in 1912. Evidence: [x] y Question: z Answer: Zanzibar" in text

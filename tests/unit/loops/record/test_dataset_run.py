@@ -8,14 +8,11 @@ from pathlib import Path
 import pytest
 from tests.hashing_encoder import HashingEncoder
 
-from suffice._version import VERSION
 from suffice.datasets.known_datasets import load
 from suffice.errors import DataError, UsageError
-from suffice.loops.follow_up import IterativeSettings
-from suffice.loops.ranked import BudgetedSettings, CumulativeSettings
+from suffice.loops.ranked import CumulativeSettings
 from suffice.loops.record.dataset_run import Recording, record_examples
 from suffice.loops.record.session import RecordSummary
-from suffice.retrieval.retrievers import OwnParagraphs, Retrieval
 from suffice.signals.asking.meaning_clusters import cluster_samples, cluster_traces, clustered_by
 from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.reader import read_traces
@@ -80,65 +77,6 @@ def test_round_0_is_recorded_beside_the_rounds_and_resumed(tmp_path: Path) -> No
         record(tmp_path / "t")
 
 
-def test_the_prompts_name_says_how_the_final_answer_was_asked_for(tmp_path: Path) -> None:
-    """A recording of before there was a choice goes on, and none goes on by the other prompt."""
-    short = IterativeSettings(rounds=2, samples=0)
-    thought = replace(short, final_answer="ircot", prompt="no-confidence")
-    for name, settings, prompt in (
-        ("short", short, "answer-first"),
-        ("thought", thought, "ircot+no-confidence"),
-    ):
-        record(tmp_path / name, EXAMPLES[:2], settings=settings)
-        stated = read_traces(tmp_path / name).origin.run
-        assert stated["prompt"] == prompt
-        assert "final_answer" not in stated
-        assert record(tmp_path / name, EXAMPLES[:3], settings=settings).before == 2
-    assert read_traces(tmp_path / "thought").origin.run["max_tokens"] >= 160
-    with pytest.raises(UsageError, match="prompt was 'answer-first', now 'ircot"):
-        record(
-            tmp_path / "short", EXAMPLES[:4], settings=replace(thought, max_tokens=short.max_tokens)
-        )
-
-
-# --- the budgeted loop and other retrievers -----------------------------------------------------------
-BUDGETED = BudgetedSettings(start=2, step=2)
-
-
-def test_a_choice_made_for_the_model_may_be_made_by_hand_later(tmp_path: Path) -> None:
-    """What was chosen must agree; why it was chosen need not."""
-    record(tmp_path / "t", EXAMPLES[:2], settings=BUDGETED)
-    by_hand = replace(BUDGETED, certainty="token_probability")
-    assert record(tmp_path / "t", EXAMPLES[:3], settings=by_hand).recorded == 1
-    voting = replace(BUDGETED, certainty="self_consistency")
-    with pytest.raises(UsageError, match=r"certainty was 'token_probability', now 'self_consist"):
-        record(tmp_path / "t", settings=voting)
-
-
-def test_a_recording_of_before_the_other_retrievers_goes_on(tmp_path: Path) -> None:
-    """What the first versions wrote is what is written now."""
-    record(tmp_path / "t", EXAMPLES[:2])
-    assert read_traces(tmp_path / "t").origin.run == {
-        "dataset": "generated",
-        "model": "scripted",
-        "api": "completion",
-        "pipeline": "cumulative",
-        "retriever": "bm25",
-        "corpus": "own",
-        "splits": {"tune": 0.4, "eval": 0.6},
-        "rounds": 2,
-        "samples": 0,
-        "prompt": "answer-first",
-        "top_logprobs": 5,
-        "candidates": 10,
-        "temperature": 0.8,
-        "top_p": 0.95,
-        "max_tokens": 48,
-        "max_sample_tokens": 24,
-        "seed": 42,
-        "version": VERSION,
-    }
-
-
 def test_samples_are_clustered_as_they_are_drawn(tmp_path: Path) -> None:
     pytest.importorskip("sklearn")
     settings = CumulativeSettings(rounds=2, samples=4, cluster_cosine=0.6)
@@ -162,34 +100,3 @@ def test_samples_are_clustered_as_they_are_drawn(tmp_path: Path) -> None:
     assert later.origin.run["sample_clusters"] == stated
     with pytest.raises(UsageError, match=r"cluster_cosine was 0\.6, now 0\.7"):
         record(tmp_path / "t", settings=replace(settings, cluster_cosine=0.7), encoder=encoder)
-
-
-@pytest.mark.parametrize(
-    ("changes", "encoder", "says"),
-    [
-        ({"samples": 3}, None, "needs an encoder; type --encoder minilm"),
-        ({}, HashingEncoder(), "no samples to cluster .*type --samples"),
-        ({"samples": 3, "cluster_cosine": 1.2}, HashingEncoder(), "at most 1, found 1.2"),
-    ],
-)
-def test_clusters_that_cannot_be_made_are_refused_first(
-    changes: dict[str, float], encoder: HashingEncoder | None, says: str, tmp_path: Path
-) -> None:
-    def begin() -> None:
-        settings = CumulativeSettings(**{"cluster_cosine": 0.9, **changes})  # type: ignore[arg-type]
-        record(tmp_path / "t", settings=settings, encoder=encoder)
-
-    with pytest.raises(UsageError, match=says):
-        begin()
-    assert not (tmp_path / "t").exists()
-
-
-def test_what_is_searched_must_be_there() -> None:
-    own = Retrieval(name="mine", source=OwnParagraphs(EXAMPLES[0].passages))
-    assert own.stated == {"retriever": "mine"}
-    assert Recording(dataset="d", corpus="retriever", retrieval=own).corpus == "retriever"
-    for wrong in ({"corpus": "files"}, {"corpus": "retriever"}, {"files": ()}, {"retrieval": own}):
-        with pytest.raises(UsageError, match="corpus='files' goes with files="):
-            Recording(dataset="d", **wrong)
-    with pytest.raises(UsageError, match="must not be called 'bm25'"):
-        Retrieval(source=own.source)

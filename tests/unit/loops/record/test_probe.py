@@ -214,26 +214,3 @@ def test_passages_without_text_are_refused_filled_or_left_out(tmp_path: Path) ->
     made = next(read_traces(filled).records())
     assert made.rounds[1].answer == "p2"
     assert made.rounds[1].passages == (Passage(id="p2", title="T", text="fact p2"),)
-
-
-def test_where_there_is_nothing_to_ask_or_no_place_it_says_so(tmp_path: Path) -> None:
-    whole = tmp_path / "whole.parquet"
-    write_traces([record_of("a", rounds=1)], whole)
-    with pytest.raises(UsageError, match=r"every round of .* has an answer"):
-        probe_traces(whole, tmp_path / "out", ScriptedModel(), ProbeSettings(missing_only=True))
-    with pytest.raises(UsageError, match="a part of"):
-        probe_traces(whole, whole, ScriptedModel())
-    with pytest.raises(UsageError, match="name one of them"):
-        ProbeSettings(limit=1, sample=1)
-    unasked = tmp_path / "unasked.parquet"
-    bare = QuestionRecord(
-        question=Question(id="q", text=" "), rounds=(Round(answer=None), Round(answer=None))
-    )
-    write_traces([bare], unasked)
-    with pytest.raises(DataError, match="1 questions have no text"):
-        probe_traces(unasked, tmp_path / "out", ScriptedModel(), skip_invalid=True)
-    silent = QuestionRecord(question=Question(id="q", text="Who?"), rounds=bare.rounds)
-    write_traces([silent], unasked)
-    plans: list[ProbePlan] = []
-    probe_traces(unasked, tmp_path / "out", ScriptedModel(), on_plan=plans.append)
-    assert plans[0].blind == 2

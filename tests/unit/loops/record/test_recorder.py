@@ -300,12 +300,6 @@ def test_questions_need_ids_of_their_own(tmp_path: Path, names: list[str], says:
         record(made, scripted, tmp_path, RecorderSettings(run={}))
 
 
-def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(StorageError, match=r"cannot be written.*choose another --out"):
-        recorded(tmp_path / "file" / "sub", Scripted())
-
-
 # --- interrupts -----------------------------------------------------------------------------------
 def test_an_interrupt_ends_cleanly_and_keeps_what_is_finished(out: Path) -> None:
     def interrupt(progress: Progress) -> None:

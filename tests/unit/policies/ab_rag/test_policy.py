@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from tests.builders import with_rounds
 
-from suffice.errors import DataError, SufficeWarning, UsageError
+from suffice.errors import SufficeWarning, UsageError
 from suffice.live.controller import Controller
 from suffice.policies.ab_rag.policy import ABRagPolicy
-from suffice.policies.method import Preset
-from suffice.policies.policy_file import load_policy, policy_document, policy_hash
+from suffice.policies.policy_file import policy_hash
 from suffice.policies.registry import fit_method
 from suffice.replay.run.runner import stop_rounds
 from suffice.signals.signal_table import first_stops, signal_table
@@ -197,43 +194,9 @@ class TestCorrected:
         assert tuple(policy.weights)[1] == "evidence_consistency"
         assert any("needs the passages' texts" in remark for remark in policy.facts.notes)
 
-    @pytest.mark.parametrize("preset", ["published", "corrected"])
-    def test_a_signal_that_is_nowhere_defined_is_refused(self, preset: Preset) -> None:
-        unknown = {"rerank_variance": math.nan}
-        bare = [
-            with_rounds(each, signals=lambda found: {**found.signals, **unknown})
-            for each in simulated(20).records()
-        ]
-        with pytest.raises(UsageError, match=r"'rerank_variance', which is defined in no round"):
-            fit_method("ab-rag", to_trace_set(bare), preset, "tune")
-
 
 class TestFile:
     def test_what_decides_nothing_is_not_in_its_hash(self) -> None:
         policy = ABRagPolicy.published("self_consistency")
         assert policy_hash(policy) == policy_hash(replace(policy, notes=("said",), levels=()))
         assert policy_hash(policy) != policy_hash(replace(policy, threshold=0.61))
-
-    @pytest.mark.parametrize(
-        ("change", "column", "said"),
-        [
-            ({"weights": {}}, "weights", "at least one"),
-            ({"weights": {"nothing": 1.0}}, "weights", "unknown signal"),
-            ({"weights": {"self_consistency": "1"}}, "weights.self_consistency", "number"),
-            ({"threshold": None}, "threshold", "is missing"),
-            ({"threshold": math.inf}, "threshold", "finite"),
-            ({"link": "cubic"}, "weights", "no link 'cubic'"),
-            ({"reads_abstention": 1}, "reads_abstention", "bool"),
-            ({"undefined": [1]}, "undefined", "dict"),
-            ({"levels": "x"}, "levels", "list"),
-        ],
-    )
-    def test_a_damaged_file_names_the_field(
-        self, tmp_path: Path, change: dict[str, object], column: str, said: str
-    ) -> None:
-        document = policy_document(ABRagPolicy.published("self_consistency"))
-        path = tmp_path / "policy.json"
-        path.write_text(json.dumps({**document, **change}))
-        with pytest.raises(DataError, match=said) as error:
-            load_policy(path)
-        assert error.value.column == column

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from tests.gates import AGREE, DIFFER, informative, judged, plan, question, step
 
-from suffice.errors import SufficeWarning, UsageError
+from suffice.errors import SufficeWarning
 from suffice.policies.gate.fit import fit_gate, fit_gate_policy, fit_risk, labelled_steps
 from suffice.policies.gate.gate_settings import GateCosts
 from suffice.policies.gate.policy import GatePolicy
 from suffice.policies.registry import fit_method
 from suffice.replay.run.runner import stop_rounds
-from suffice.testing.traces import make_record, to_trace_set
+from suffice.testing.traces import to_trace_set
 from suffice.trace.plans.plan_records import PlanSet
 
 
@@ -99,25 +99,6 @@ class TestQuestions:
         assert model.largest == 0.0
         assert model.confidence(0.0) == pytest.approx(1 / 8)
 
-    @pytest.mark.parametrize("preset", ["published", "corrected"])
-    def test_without_samples_it_is_refused(self, preset: str) -> None:
-        traces = to_trace_set([make_record("a", ["Oslo", "Oslo"], gold=["Oslo"], split="tune")])
-        if preset == "published":
-            with pytest.warns(SufficeWarning, match="EXECUTE can never be chosen"):
-                policy = fit_method("gate", traces, "published", "")
-            with pytest.raises(UsageError, match="samples"):
-                stop_rounds(policy, traces)
-            return
-        with pytest.raises(UsageError, match="samples"):
-            fit_method("gate", traces, "corrected", "tune")
-
-    def test_signals_that_are_never_defined_together_are_refused(self) -> None:
-        records = [question("a", [True, True], [None, AGREE])]
-        blank = replace(records[0].rounds[1], answer="")
-        made = replace(records[0], rounds=(records[0].rounds[0], blank))
-        with pytest.raises(UsageError, match="defined together in no labelled round"):
-            fit_gate_policy(to_trace_set([made]), "tune")
-
 
 class TestPublished:
     def test_it_reads_the_rounds_and_needs_no_split(self) -> None:
@@ -159,9 +140,3 @@ class TestPlans:
         values, _, _, counts = labelled_steps([bare])
         assert counts == {"runs": 1, "judged": 1, "steps": 2, "fitted_steps": 1}
         assert values.tolist() == [[1.0, 0.0, 0.5]]
-
-    def test_without_a_verdict_or_a_value_it_is_refused(self) -> None:
-        with pytest.raises(UsageError, match="none of the 1 runs of plans has a judge's verdict"):
-            fit_gate(PlanSet(records=(plan("a", [step(1.0)], None),), source="plans"))
-        with pytest.raises(UsageError, match="no step of the 1 judged runs of plans"):
-            fit_gate(PlanSet(records=(plan("a", [{}], True),), source="plans"))

@@ -62,20 +62,6 @@ def test_a_split_that_is_named_is_the_one_divided() -> None:
         fit_method("micp", TRACES, "corrected", "other")
 
 
-def test_options_that_would_be_passed_over_are_refused() -> None:
-    with pytest.raises(UsageError, match="leave share out"):
-        fit(share=0.5)
-    with pytest.raises(UsageError, match="leave steps or allocation out"):
-        fit(allocation=(0.01, 0.01), steps=5)
-    with pytest.raises(UsageError, match="leave grid or allocation out"):
-        fit(allocation=(0.01, 0.01), grid="shares")
-    with pytest.raises(UsageError, match="leave objective or allocation out"):
-        fit(allocation=(0.01, 0.01), objective="composite")
-    for weight in (float("nan"), float("inf"), -1.0):
-        with pytest.raises(UsageError, match=r"must be a number of at least 0, found.*--weight 1$"):
-            fit(weight=weight)
-
-
 @pytest.mark.parametrize("preset", ["corrected", "published"])
 def test_what_is_fitted_by_default_stops_early(preset: str) -> None:
     policy = fit(preset=preset, alpha=0.2)
@@ -156,12 +142,6 @@ def test_the_same_question_in_both_parts_is_told() -> None:
     ]
     with pytest.warns(SufficeWarning, match="1 questions stand both .* 'same'"):
         fit(to_trace_set(doubled))
-
-
-def test_no_gold_is_refused() -> None:
-    traces = to_trace_set([replace(each, gold=Gold()) for each in RECORDS])
-    with pytest.raises(UsageError, match="no labelled question to optimize on"):
-        fit(traces)
 
 
 def test_the_filter_is_calibrated_beside_and_noted() -> None:

@@ -168,16 +168,8 @@ def test_nesting_is_capped(opened: str, closed: str) -> None:
 
 WORDS = ["and", "or", "not", "(", ")", "a", "x", "0.5", ">", "<=", "==", "round", ",", "1"]
 WORDS += [
-    "calibrated",
-    "calibrated(x)",
-    "base_rate()",
-    "at_least",
-    "at_least(1,",
-    "-",
-    ".",
-    "²",
-    "٣",
-    "\0",
+    *("calibrated", "calibrated(x)", "base_rate()", "at_least", "at_least(1,", "-", ".", "²"),
+    *("٣", "\0"),
 ]
 
 

@@ -158,18 +158,6 @@ def test_every_kind_is_read(
     assert torch.isfinite(whole[batch.mask]).all()
 
 
-def test_an_encoder_without_layers_of_its_own_is_run_whole(
-    make_encoder: Callable[..., Path],
-) -> None:
-    folder = make_encoder("Albert", embedding_size=16)
-    encoder = TextEncoder.load(str(folder))
-    assert encoder.depth == 0
-    assert encoder.train_only(None) == 0
-    assert all(each.requires_grad for each in encoder.body.parameters())
-    with pytest.raises(UsageError, match="shows no layers of its own; give trained_layers=None"):
-        encoder.train_only(1)
-
-
 def test_gradients_reach_the_last_layers_only(tiny: Path) -> None:
     encoder = TextEncoder.load(str(tiny))
     assert encoder.train_only(1) == 2

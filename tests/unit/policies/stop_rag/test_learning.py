@@ -151,19 +151,6 @@ def test_a_checkpoint_of_another_training_is_refused(
         train_network(TRAINING, trajectories("marker", 12, 3), few, FitRun(checkpoint=file))
 
 
-def test_a_damaged_checkpoint_is_named(short: TrainSettings, tmp_path: Path) -> None:
-    from safetensors.torch import save
-
-    file = tmp_path / "c.safetensors"
-    few = dataclasses.replace(short, min_steps=2, epochs=0.1)
-    train_network(TRAINING, VALIDATION, few, FitRun(checkpoint=file))
-    whole = file.read_bytes()
-    for damaged in (whole[: len(whole) // 2], save({"x": torch.zeros(2)}), b""):
-        file.write_bytes(damaged)
-        with pytest.raises(DataError, match=r"c\.safetensors: not a training's checkpoint"):
-            train_network(TRAINING, VALIDATION, few, FitRun(checkpoint=file))
-
-
 def test_questions_of_one_round_are_left_out_and_noted(short: TrainSettings) -> None:
     lengths = TRAINING.lengths.copy()
     lengths[:5] = 1
@@ -183,14 +170,3 @@ def test_questions_of_one_round_are_left_out_and_noted(short: TrainSettings) -> 
         train_network(ones, VALIDATION, short)
     with pytest.raises(UsageError, match="none of the 24 validation questions has two rounds"):
         train_network(TRAINING, ones, short)
-
-
-def test_nothing_to_learn_from(short: TrainSettings) -> None:
-    zero = dataclasses.replace(TRAINING, rewards=np.zeros_like(TRAINING.rewards))
-    with pytest.raises(UsageError, match="the reward is 0 in every round"):
-        train_network(zero, VALIDATION, short)
-    level = dataclasses.replace(TRAINING, rewards=np.full_like(TRAINING.rewards, 0.5))
-    with pytest.raises(UsageError, match="never better in all 120 training states"):
-        train_network(level, VALIDATION, dataclasses.replace(short, target="binary"))
-    found = train_network(level, VALIDATION, dataclasses.replace(short, min_steps=2))
-    assert found.fitted.history

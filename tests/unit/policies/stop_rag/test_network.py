@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -79,15 +78,6 @@ def test_replay_and_live_give_the_same_bits(tiny: Path, mode: Mode) -> None:
     found = np.array([live.score(view) for view in reversed(views(RECORDS))])[::-1]
     np.testing.assert_array_equal(found[:, 0], stop)
     np.testing.assert_array_equal(found[:, 1], cont)
-
-
-def test_threads_get_what_one_gets(tiny: Path) -> None:
-    asked = views(RECORDS) * 3
-    alone = scorer(tiny)
-    expected = [alone.score(view) for view in asked]
-    shared = scorer(tiny)
-    with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(shared.score, asked)) == expected
 
 
 def test_a_document_is_read_once(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:

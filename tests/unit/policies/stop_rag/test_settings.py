@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from suffice.errors import UsageError
 from suffice.policies.stop_rag.stop_rag_settings import (
     SETTINGS,
     SIGNAL_SETTINGS,
@@ -76,20 +75,3 @@ def test_rates_rise_over_a_tenth_and_fall_to_zero() -> None:
     assert 0.0 < shares[-1] < 0.001
     assert dataclasses.replace(found, warm_up=0.0).rate_share(0, 100) == 1.0
     assert found.rate_share(0, 1) == 1.0
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("target", "sarsa"),
-        ("mode", "both"),
-        ("window", 15),
-        ("encoder", ""),
-        ("epochs", math.nan),
-        ("trained_layers", -1),
-        ("seed", -1),
-    ],
-)
-def test_nonsense_is_refused_when_built(name: str, value: Any) -> None:
-    with pytest.raises(UsageError, match=name):
-        TrainSettings(**{name: value})

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from tests.certifying import certify
 
-from suffice.errors import UsageError
 from suffice.measures.seen import Seen
 from suffice.replay.choose.bounds import Half, Promise, weighted_losses
-from suffice.replay.settings import ChoiceSettings, LossName
+from suffice.replay.settings import LossName
 from suffice.stats.p_values import betting_p_values, binomial_p_values, hoeffding_bentkus_p_values
 
 ROUNDS = 5
@@ -175,29 +174,6 @@ def test_a_fixed_sequence_stops_at_its_first_failure() -> None:
         learn, dataclasses.replace(tested, stops=bad), full, settings(correction="holm")
     )
     assert not by_holm.fell_back
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"max_loss": 0.0}, "max_loss"),
-        ({"max_loss": 1.0}, "max_loss"),
-        ({"max_loss": float("nan")}, "max_loss"),
-        ({"confidence": 0.0}, "confidence"),
-        ({"confidence": 1.0}, "confidence"),
-        ({"loss": "big"}, "'big'"),
-        ({"correction": "none"}, "'none'"),
-        ({"max_wrong_stops": 0.0}, "max_wrong_stops"),
-        ({"max_wrong_stops": 0.1, "loss": "wrong-stop"}, "max_wrong_stops"),
-        ({"max_cost": 0.0}, "max_cost"),
-        ({"max_cost": float("nan")}, "max_cost"),
-        ({"max_cost": float("inf")}, "max_cost"),
-        ({"max_cost": 2.0, "max_loss": 0.1}, "one aim"),
-    ],
-)
-def test_what_is_refused(given: dict[str, Any], said: str) -> None:
-    with pytest.raises(UsageError, match=said):
-        ChoiceSettings(**given)
 
 
 def test_members_in_blocks_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

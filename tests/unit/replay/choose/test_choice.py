@@ -16,7 +16,7 @@ from suffice.replay.choose.choice import Choice
 from suffice.replay.choose.procedure import choose
 from suffice.replay.settings import LOSSES, ChoiceSettings
 from suffice.testing.traces import to_trace_set
-from suffice.trace.rounds.records import Gold, Usage
+from suffice.trace.rounds.records import Gold
 from suffice.trace.rounds.trace_set import TraceSet
 
 
@@ -113,36 +113,6 @@ def test_where_nothing_is_proven_the_guess_is_measured_beside_the_full_budget() 
     assert document["guess"]["confidence"] == 0.8
     assert document["guess"]["measured"]["delta_full"] is not None
     assert not choice.policy.facts.guarantee
-
-
-def test_a_policy_that_saves_rounds_and_multiplies_calls_is_said_to() -> None:
-    """Each round is one call of the loop and one that answers; who reads answers pays for every one."""
-    records = [
-        replace(
-            one,
-            rounds=tuple(
-                replace(
-                    at,
-                    usage=Usage(
-                        llm_calls=2, answer_calls=1, prompt_tokens=300, answer_prompt_tokens=200
-                    ),
-                )
-                for at in one.rounds
-            ),
-        )
-        for one in reaching(900, reached=(0.5, 0.9, 0.92))
-    ]
-    traces = to_trace_set(records)
-    by_rounds = chosen(traces, cost="rounds", path="answer_repeats == x", levels=(1.0,))
-    changes = {one.name: one.change for one in by_rounds.changes}
-    if (changes["calls"] or 0.0) > 0.05:
-        assert by_rounds.headline.startswith("This raises")
-    usual = chosen(traces)
-    assert usual.axis.name == "prompt_tokens"
-    assert all((one.change or 0.0) <= 0.05 for one in usual.changes)
-    assert not usual.headline.startswith("This raises")
-    unknown = next(one for one in usual.changes if one.name == "usd")
-    assert unknown.full is unknown.own is None
 
 
 def test_several_promises_hold_together() -> None:

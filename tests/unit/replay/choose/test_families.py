@@ -155,11 +155,6 @@ def test_members_stop_where_their_rules_do(first: int) -> None:
     assert (family.stops[-1] == 4).all()
 
 
-def test_too_many_members_are_refused_before_they_are_listed() -> None:
-    with pytest.raises(UsageError, match="--signals"):
-        build_family(Measures(kept_traces()), signals=("own", MARGIN), levels=700, max_signals=9)
-
-
 def test_the_numbers_of_a_rule_are_quantiles_or_floors_or_those_typed() -> None:
     fit = Measures(kept_traces(count=60))
     own = signal_table(kept_traces(count=60), ["own"]).signal("own")

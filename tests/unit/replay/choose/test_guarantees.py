@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from suffice.policies.rules.policy import RulePolicy
@@ -36,16 +35,3 @@ def test_terms_are_read_and_other_policies_have_none() -> None:
     assert found["fell_back"] is False
     assert found["elsewhere"]
     assert found["more"] == {"alpha": "0.1"}
-
-
-def test_what_makes_no_sense_is_unknown() -> None:
-    terms = {
-        "max_loss": "much", "confidence": True, "p_value": float("nan"), "units": None,
-        "fell_back": "no", "loss": 3, "cost": "glances",
-    }  # fmt: skip
-    (found,) = read(terms, {"source": 7})
-    assert {found["max_loss"], found["confidence"], found["p_value"], found["units"]} == {None}
-    assert {found["fell_back"], found["loss"], found["source"]} == {None}
-    assert found["cost_label"] == "glances"
-    assert not found["elsewhere"]
-    json.dumps(found, allow_nan=False)

@@ -326,18 +326,6 @@ def test_the_front_is_of_tune() -> None:
     assert len(points) == len(front)  # of equal ones the first
 
 
-def test_an_unlabelled_split_is_refused() -> None:
-    for split, said in (("tune", "fitting needs labelled"), ("eval", "has gold answers")):
-        records = [
-            dataclasses.replace(each, gold=dataclasses.replace(each.gold, answers=()))
-            if each.question.split == split
-            else each
-            for each in made(1).records()
-        ]
-        with pytest.raises(UsageError, match=said):
-            search(to_trace_set(records), SearchSettings(signals=("own",)))
-
-
 # --- records that were cut -----------------------------------------------------------------------
 def cut(traces: TraceSet, explore: float | None, *, stops: tuple[int, ...] = (2, 3, 4)) -> TraceSet:
     """What a policy left of these questions that stops them at these rounds by turns."""
@@ -387,11 +375,6 @@ def test_above_the_bound_rules_are_worked_on_in_blocks(monkeypatch: pytest.Monke
             assert found.estimate == pytest.approx(known.estimate, abs=1e-12)
             ends = (known.low, known.high)
             assert (found.low, found.high) == pytest.approx(ends, abs=0.15 * width + 1e-12)
-
-
-def test_the_document_is_strict() -> None:
-    result = search(made(5), SearchSettings(signals=NAMES, max_cost=0.1, resamples=5))
-    json.dumps(result.to_json(naive=True), allow_nan=False)
 
 
 def test_the_baseline_file_keeps_its_budget(tmp_path: Any) -> None:

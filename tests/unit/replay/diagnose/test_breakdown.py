@@ -59,12 +59,3 @@ def test_each_type_is_a_replay_of_its_own() -> None:
     for number, policy in enumerate(found.result.policies):
         total = sum((each["policies"][number]["em"] or 0.0) * each["labelled"] for each in by_type)
         assert total / 42 == pytest.approx(policy.em)
-
-
-def test_a_type_without_labels_has_rounds_and_no_scores() -> None:
-    bare = [make_record(f"q{n}", ["Oslo", "Oslo"]) for n in range(4)]
-    found = compare(to_trace_set(bare), ComparisonSettings(policies=("fixed-1",)))
-    (only,) = breakdown(found.traces, found.result)
-    assert (only["type"], only["labelled"], only["few"]) == (None, 0, True)
-    assert (only["policies"][0]["em"], only["policies"][0]["delta_f1"]) == (None, None)
-    assert only["policies"][0]["mean_rounds"] == 1.0

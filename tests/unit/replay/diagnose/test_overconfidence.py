@@ -6,8 +6,7 @@ import numpy as np
 
 from suffice.measures.measures import Measures
 from suffice.policies.fitting import fit_calibrator, fit_data, out_of_fold
-from suffice.replay.diagnose.signal_diagnostics import calibrated_margins, diagnose
-from suffice.replay.settings import DiagnosisSettings
+from suffice.replay.diagnose.signal_diagnostics import calibrated_margins
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.trace_set import TraceSet
 
@@ -43,9 +42,3 @@ def test_margins_are_calibrated_on_tune_and_there_out_of_fold() -> None:
     np.testing.assert_array_equal(
         found[~tune], fit_calibrator(data, MARGIN).predict_rounds(margins[~tune])
     )
-
-
-def test_what_is_not_looked_at_has_no_figures() -> None:
-    found = diagnose(recorded(), DiagnosisSettings(signals=("overlap",), resamples=5))
-    assert all(part["margins"] is None for part in found.parts.values())
-    assert "margins" not in {table.name for table in found.tables()}

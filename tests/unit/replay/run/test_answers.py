@@ -193,14 +193,6 @@ def test_an_unknown_choice_is_refused_with_what_to_type(text: str) -> None:
         replayed(recorded(), text, "fixed-4")
 
 
-def test_an_unknown_signal_and_agreement_are_refused() -> None:
-    with pytest.raises(UsageError, match="nonesuch"):
-        replayed(recorded(), "lowest:nonesuch", "fixed-4")
-    unlabelled = to_trace_set([make_record("a", ["x", "y"], signals=[{"error": 1.0}] * 2)])
-    with pytest.raises(UsageError, match="leave out --answer"):
-        replayed(unlabelled, "lowest:error", "fixed-2")
-
-
 def test_a_round_without_an_answer_is_not_chosen() -> None:
     errors = [{"error": 2.0}, {"error": 1.0}, {"error": 3.0}]
     record = make_record("a", ["Oslo", "x", "y"], gold=["Oslo"], signals=errors)

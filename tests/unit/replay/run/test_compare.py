@@ -11,7 +11,7 @@ import pytest
 
 from suffice.contracts import StopPolicy
 from suffice.errors import DataError, UsageError
-from suffice.policies.policy_file import load_policy, save_policy
+from suffice.policies.policy_file import save_policy
 from suffice.policies.registry import fit_method
 from suffice.policies.rules.policy import RulePolicy
 from suffice.policies.unfitted import FixedPolicy
@@ -173,38 +173,6 @@ def test_nothing_named_compares_the_usual() -> None:
     assert [hint in note for note in found.notes].count(True) == 1
     named = compare(split_traces("eval"), ComparisonSettings(policies=("fixed-1",))).result
     assert not any(hint in note for note in named.notes)
-
-
-def test_what_python_passes_is_taken_for_what_it_is(tmp_path: Path) -> None:
-    """A path is read, a policy is one, and a single text is no list of letters."""
-    path = tmp_path / "t.parquet"
-    write_traces(split_records("tune", "eval"), path)
-    file = save_policy(RulePolicy(rule="answer_stable"), tmp_path / "p.json", max_rounds=2)
-    given = (FixedPolicy(2), RulePolicy(rule="overlap > 0.5"), file, load_policy(file))
-    found = compare(path, ComparisonSettings(policies=given, resamples=5)).result
-    assert names(found) == ["fixed", "rule", "rule#2", "rule#3", "fixed-3"]
-    assert found.policies[2].stops.tolist() == found.policies[3].stops.tolist()
-    one = ComparisonSettings(policies="fixed-2", rules="answer_stable", resamples=5)  # type: ignore[arg-type]
-    assert names(compare(str(path), one).result) == ["fixed-2", "answer_stable", "fixed-3"]
-    with pytest.raises(UsageError, match=r"such as suffice\.FixedPolicy"):
-        compare(path, ComparisonSettings(policies=(3,)))  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="the path of a Parquet file or directory, found int"):
-        compare(3)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    "name", ["fixed", "fixed-", "fixed-x", "oracle", "nothing", "answer_stable"]
-)
-def test_unknown_names_list_what_is_known(name: str) -> None:
-    with pytest.raises(UsageError, match=r"unknown policy .*fixed-K, oracle-em, .*--stop-when"):
-        compared(split_traces("eval"), name)
-
-
-def test_impossible_names_are_refused() -> None:
-    with pytest.raises(UsageError, match="from 1 to 32767, found 0"):
-        compared(split_traces("eval"), "fixed-0")
-    with pytest.raises(DataError, match="no such policy file"):
-        compared(split_traces("eval"), "missing.json")
 
 
 # --- splits -----------------------------------------------------------------------------------------

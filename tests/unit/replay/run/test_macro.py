@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from tests.builders import written_traces
 
-from suffice.errors import UsageError
 from suffice.live.privacy import redact_traces
 from suffice.replay.run.compare import Comparison, compare
 from suffice.replay.run.macro import macro_means
@@ -177,20 +176,3 @@ def test_questions_of_redacted_records_are_known_by_their_ids(tmp_path: Path) ->
     assert found.shared == 40
     plain = macro_means(replayed(whole, whole))
     assert found.policies[0].score == plain.policies[0].score
-
-
-def test_refusals() -> None:
-    one = compare(coin_traces("a", seed=1), SETTINGS)
-    with pytest.raises(UsageError, match="at least two"):
-        macro_means([one])
-    other = compare(
-        coin_traces("b", seed=1), ComparisonSettings(policies=("fixed-1",), baseline="fixed-1")
-    )
-    with pytest.raises(UsageError, match="same policies"):
-        macro_means([one, other])
-    unlabelled = to_trace_set([make_record("z", ["x", "y"])])
-    with pytest.raises(UsageError, match=r"by different metrics.*--metric agreement"):
-        macro_means([one, compare(unlabelled, SETTINGS)])
-    by_gold = dataclasses.replace(SETTINGS, metric="f1")
-    with pytest.raises(UsageError, match="has gold answers"):
-        macro_means([one, compare(unlabelled, by_gold)])

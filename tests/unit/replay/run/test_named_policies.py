@@ -8,10 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.builders import with_rounds
 
 from suffice.cli.main import main
-from suffice.errors import UsageError
 from suffice.live.controller import Controller
 from suffice.policies.fitting import fit_data, fitted_rule
 from suffice.policies.policy_file import save_policy
@@ -89,25 +87,6 @@ def test_questions_in_both_are_counted() -> None:
         for each in swapped
     ]
     assert "in-sample" not in notes(here, to_trace_set(others), rules=(RULE,))
-
-
-def test_traces_that_cannot_be_fitted_on_are_named() -> None:
-    here = prefixed_traces("a", "a.parquet")
-    unsplit = [
-        dataclasses.replace(each, question=dataclasses.replace(each.question, split="eval"))
-        for each in prefixed_records("b")
-    ]
-    there = dataclasses.replace(to_trace_set(unsplit), origin=TraceSetOrigin(source="b.parquet"))
-    with pytest.raises(UsageError, match=r"b\.parquet has no questions in split 'tune'"):
-        named_policies(here, ["tasr"], fit_on=there)
-    with pytest.raises(UsageError, match=r"b\.parquet does not have.*--fit-on OTHER_TRACES"):
-        named_policies(here, [], [RULE], fit_on=there)
-    with_own = [with_rounds(each, signals={"mine": 1.0}) for each in prefixed_records("a")]
-    rule = f"mine > 0 and {RULE}"
-    with pytest.raises(UsageError, match=r"reads 'mine', which b2\.parquet does not record"):
-        named_policies(
-            to_trace_set(with_own), [], [rule], fit_on=prefixed_traces("b", "b2.parquet")
-        )
 
 
 def test_the_command_line_takes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

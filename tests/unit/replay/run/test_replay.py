@@ -394,15 +394,3 @@ def test_policies_with_their_own_settings_do_not_share_signals() -> None:
     assert [each.stops.tolist() for each in result.policies] == [[1], [3]]
     assert stop_rounds(mine, to_trace_set(made)).tolist() == [3]
     assert result.policies[0].hash != result.policies[1].hash
-
-
-def test_an_unknown_baseline_is_refused() -> None:
-    traces = to_trace_set([make_record("a", ["x"])])
-    with pytest.raises(UsageError, match="baseline 'fixed-3' is not among fixed-1"):
-        replay(traces, named_policies(traces, ["fixed-1"]), ReplaySettings(baseline="fixed-3"))
-
-
-@pytest.mark.parametrize("settings", [{"resamples": 0}, {"seed": -1}])
-def test_settings_out_of_range_are_refused(settings: dict[str, int]) -> None:
-    with pytest.raises(UsageError, match="resamples must be at least 1 and the seed at least 0"):
-        ReplaySettings(baseline="fixed-1", **settings)  # type: ignore[arg-type]

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import re
 from dataclasses import replace
 
 from studies.tests.micp import sampled_records
-from tests.answer_sets import AGREE, HOSTILE, POLICY, RECORDS, drawn, told
+from tests.answer_sets import POLICY, RECORDS, told
 from tests.html_reader import Page
 
 from suffice.policies.micp.relevance_filter import RelevanceFilter
-from suffice.replay.diagnose.report_data import report_data
-from suffice.replay.run.named_policies import named_policies
-from suffice.replay.run.runner import ReplaySettings, replay
 from suffice.report.explorer import explorer
-from suffice.report.page import render_report
 from suffice.report.promises import answer_sets_section
 from suffice.report.section import marked
-from suffice.testing.traces import to_trace_set
 
 
 def test_the_table_holds_what_the_sets_are_worth() -> None:
@@ -60,17 +53,6 @@ def test_what_the_filter_keeps_is_shown() -> None:
     assert own["shown_kept"] == [found.shown]
 
 
-def test_a_report_without_sets_has_no_such_section() -> None:
-    traces = to_trace_set(RECORDS)
-    result = replay(
-        traces, named_policies(traces, ["fixed-1"]), ReplaySettings(baseline="fixed-1", resamples=5)
-    )
-    assert answer_sets_section(result, marked(result)) is None
-    text = render_report(report_data(traces, result))
-    assert 'id="answer-sets"' not in text
-    assert "promised" not in result.text()
-
-
 def test_the_explorer_holds_every_set() -> None:
     data = told(RECORDS)
     document, _ = explorer(data, marked(data.result))
@@ -83,16 +65,3 @@ def test_the_explorer_holds_every_set() -> None:
         "late": [[["Oslo", 0.5, 2], ["Rome", 0.5, 2]], True],
         "never": [[], True],
     }
-
-
-def test_hostile_answers_stay_text() -> None:
-    evil = [drawn(f"q{n}", (HOSTILE,) * 4, AGREE, AGREE) for n in range(3)]
-    policy = replace(POLICY, notes=(HOSTILE,))
-    data = told(evil, policy, name=HOSTILE)
-    text = render_report(data)
-    assert "img" not in Page.of(text).names
-    assert "<script>window" not in text
-    embedded = re.search(r'id="report-data">(.*?)</script>', text, re.DOTALL)
-    assert embedded is not None
-    document = json.loads(embedded.group(1))
-    assert document["questions"][0][5][1][2][0][0] == HOSTILE

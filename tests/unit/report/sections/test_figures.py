@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tests.html_reader import Page
 from tests.reports import gathered
 
@@ -12,9 +10,6 @@ from suffice.report.searches import search_section
 from suffice.report.section import Marked, Shown, marked
 from suffice.report.worth import calibration_section, selective_section, signals_section
 from suffice.results.formats import amount, decimal, estimated, p_value, percent
-from suffice.stats.intervals import Interval
-
-HOSTILE = "<img src=x onerror=alert(1)>"
 
 
 def policies() -> tuple[Marked, ...]:
@@ -64,36 +59,3 @@ def test_costs() -> None:
     for policy, row in zip(gathered().comparison.result.policies, shown, strict=True):
         known = {amount(value) for value in policy.costs.values() if value is not None}
         assert known <= {*row}
-
-
-def test_thousands_of_rules_of_one_place_are_one_dot() -> None:
-    found = gathered().parts["search"]
-    rule = replace(found.rules[0], pareto=False, f1=0.5, cost=2.0)
-    ends = Interval(estimate=0.5, low=0.4, high=0.6)
-    front = [
-        replace(rule, pareto=True, cost=1 + number / 20, tune_cost=number, interval=ends)
-        for number in range(30)
-    ]
-    html = search_section(replace(found, rules=(*([rule] * 3000), *front))).html()
-    assert html.count('class="speck"') == 1
-    assert html.count('class="dot adaptive"') == 30
-    assert "The first 2,000 are drawn." in html
-
-
-def test_hostile_names_stay_text() -> None:
-    found, types = gathered().parts["diagnostics"], gathered().parts["types"]
-    flag = next(flag for each in found.signals for flag in each["flags"])
-    first = {
-        **found.signals[0],
-        "name": HOSTILE,
-        "flags": (replace(flag, message=HOSTILE),),
-        "parts": {
-            name: {**on, "types": {HOSTILE: on, "b": on}}
-            for name, on in found.signals[0]["parts"].items()
-        },
-    }
-    other = [{**each, "parts": first["parts"]} for each in found.signals[1:]]
-    evil = replace(found, signals=(first, *other), skipped={HOSTILE: HOSTILE}, notes=(HOSTILE,))
-    html = signals_section(evil, [{**types[0], "type": HOSTILE}], ()).html()
-    assert "img" not in Page.of(html).names
-    assert html.count("&lt;img src=x") >= 7

@@ -43,19 +43,3 @@ def test_several_bounds_are_all_said() -> None:
     evil = {**several, "bounds": ({**bounds[0], "of": "<img src=x>", "at_most": None},)}
     evil["allowed"] = allowed_in_words(evil)
     assert "img" not in Page.of(guarantees_section([evil], ()).html()).names
-
-
-def test_missing_terms_and_hostile_ones() -> None:
-    evil = "<img src=x>"
-    each = dict(
-        gathered().parts["guarantees"][0],
-        policy=evil, rule=evil, path=evil, family=evil, correction=evil, cost_label=evil,
-        source=evil, split=evil, max_loss=None, allowed="", p_value=None, members=None, elsewhere=True,
-        more={evil: evil},
-    )  # fmt: skip
-    section = guarantees_section([each, each], ())
-    html = section.html()
-    assert "img" not in Page.of(html).names
-    assert "states a promise without its terms" in html
-    assert "These are other traces than those replayed here." in html
-    assert section.finding == "<img src=x>: carries a promise; 1 more"

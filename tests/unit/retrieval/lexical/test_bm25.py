@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import logging
-import subprocess
 import sys
 
 import numpy as np
@@ -54,20 +52,6 @@ def test_the_lucene_formula_by_hand() -> None:
     idf = np.log(1 + (2 - 1 + 0.5) / (1 + 0.5))
     expected = idf * 2 / (2 + 1.2 * (0.5 + 0.5 * 3 / 2))
     np.testing.assert_allclose(index.scores("sun"), [expected, 0.0], rtol=1e-6)
-
-
-def test_the_bm25s_logger_keeps_its_level() -> None:
-    code = (
-        "import logging\n"
-        "from suffice.retrieval.bm25 import BM25Index\n"
-        "from suffice.trace.rounds.records import Passage\n"
-        "logging.getLogger('other').setLevel(logging.INFO)\n"
-        "BM25Index.build([Passage(id='a', text='b')])\n"
-        "print(logging.getLogger('bm25s').level, logging.getLogger('other').level)\n"
-    )
-    shown = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert shown.stdout.split() == [str(logging.NOTSET), str(logging.INFO)]
-    assert shown.stderr == ""
 
 
 def test_okapi_needs_no_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +11,6 @@ from hypothesis import strategies as st
 from tests.hashing_encoder import HashingEncoder
 from tests.properties import examples
 
-from suffice.contracts import ContradictionDetector
 from suffice.errors import DataError, UsageError
 from suffice.retrieval import contradiction
 from suffice.retrieval.contradiction import FEATURES, ContradictionHead, HeadWeights
@@ -41,14 +38,6 @@ def test_range_order_and_independence_of_the_batch(pairs: list[tuple[str, str]])
     assert found.tolist() == alone
     turned = HEAD.contradictions([(second, first) for first, second in pairs])
     assert turned.tolist() == found.tolist()
-
-
-def test_threads_get_what_one_gets() -> None:
-    assert isinstance(HEAD, ContradictionDetector)
-    pairs = [(f"open port {n}", f"close port {n}") for n in range(40)]
-    with ThreadPoolExecutor(4) as pool:
-        found = list(pool.map(lambda pair: HEAD.contradictions([pair])[0], pairs))
-    assert found == HEAD.contradictions(pairs).tolist()
 
 
 def test_the_file_comes_back_for_its_encoder_alone(tmp_path: Path) -> None:
@@ -86,13 +75,6 @@ def test_files_of_other_versions(
         WEIGHTS.write(path)
     with pytest.raises(DataError, match="features"):
         HeadWeights.read(path)
-
-
-def test_weights_of_another_shape_or_not_finite() -> None:
-    with pytest.raises(UsageError, match="shapes"):
-        replace(WEIGHTS, weights=np.zeros(3))
-    with pytest.raises(UsageError, match="must be finite"):
-        replace(WEIGHTS, pole=np.full(17, np.nan))
 
 
 # --- the packaged one ----------------------------------------------------------------------------

@@ -256,15 +256,6 @@ def test_vectors_are_the_encoders_and_each_text_is_encoded_once() -> None:
     assert counted.calls == (("a", "b"), ("c",), ())
 
 
-def test_the_least_recently_used_one_goes() -> None:
-    counted = HashingEncoder()
-    kept = KeptEncoder(counted, most=2)
-    for text in ("a", "b", "a", "c", "a", "b"):
-        kept.encode([text])
-    assert counted.calls == (("a",), ("b",), ("c",), ("b",))
-    np.testing.assert_array_equal(kept.encode(["x", "y", "z"]), counted.encode(["x", "y", "z"]))
-
-
 def test_many_threads_at_once() -> None:
     kept, plain = KeptEncoder(HashingEncoder(), most=7), HashingEncoder()
     batches = [[f"{(n * k) % 13}" for k in range(5)] for n in range(200)]

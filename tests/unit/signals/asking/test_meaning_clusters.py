@@ -180,23 +180,6 @@ def test_samples_that_normalise_alike_are_one_answer_and_one_text() -> None:
         cluster_samples(each, encoder, cosine=0.5)
 
 
-@pytest.mark.parametrize(
-    ("samples", "clusters"),
-    [
-        ([], ()),
-        (["b"], (0,)),
-        (["b", "B.", "a b"], (0, 0, 0)),
-        (["", "b", "the", "b"], (0, 1, 0, 1)),
-        (["", "."], (0, 0)),
-    ],
-)
-def test_where_strings_decide_nobody_is_asked(
-    samples: list[str], clusters: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(clustering, "require", None)
-    assert cluster_samples(samples, HashingEncoder(fail_on=""), cosine=0.9) == clusters
-
-
 def test_a_round_is_clustered_once() -> None:
     encoder = degrees(b=0, c=10)
     drawn = Round(answer="b", samples=("b", "c"))
