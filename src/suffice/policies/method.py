@@ -111,21 +111,13 @@ def loop_needs(
 # --- who watches a fit ---------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitRun:
-    """Who watches a fit that takes long, and the file it can be continued from.
+    """Who watches a fit that takes long.
 
     ``progress`` is called with how far it is: ``label``, what is counted, as in ``trained steps``;
     ``done`` of ``total``; ``said``, what there is to say in a line, or nothing.
     """
 
     progress: Callable[[Any], None] | None = None
-    checkpoint: Path | None = None
-
-    @staticmethod
-    def checkpoint_of(out: Path) -> Path:
-        """Where the fit of a policy that goes to ``out`` keeps its checkpoint."""
-        if out.suffix == ".json":
-            return out.with_name(f"{out.stem}.checkpoint.safetensors")
-        return out / "checkpoint.safetensors"
 
 
 # --- what is said of a fitted policy -------------------------------------------------------------

@@ -132,7 +132,7 @@ def fit_method(
     name, traces, preset, split
         Which method, and what it reads (``None``: split tune).
     run
-        Who watches a training and where its checkpoints go; nothing to methods that do not train.
+        Who watches a training; nothing to methods that do not train.
     options
         Fields of the settings of the method's preset, such as ``calibrator`` of the corrected tasr. One
         that is ``None`` counts as not given.

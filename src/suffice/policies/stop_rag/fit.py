@@ -49,7 +49,6 @@ def fit_stop_rag(
     run: FitRun | None = None,
 ) -> StopRAGPolicy:
     """Learn on ``split``, and choose checkpoint and threshold on the split ``validation``."""
-    run = run or FitRun()
     started = time.monotonic()
     measures = Measures.of(traces)
     training, validation = _divide(measures, split, settings)
@@ -74,8 +73,6 @@ def fit_stop_rag(
         learning, choosing = map(_Part.trajectories, (training, validation), signals)
         learned = train_signal_network(names, learning, choosing, schedule, run)
         model = learned.network
-    if run.checkpoint is not None:
-        run.checkpoint.unlink(missing_ok=True)
     stated = {
         "source": measures.traces.origin.source,
         "split": split,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -178,8 +178,7 @@ def train_signal_network(
     # layers this small take as long on one thread; several wait for one another where cores are busy
     torch.set_num_threads(1)
     try:
-        stated = asdict(settings) | {"signals": list(names)}
-        fitted = train(learner, (training, validation), settings, stated, run)
+        fitted = train(learner, (training, validation), settings, run)
     finally:
         torch.set_num_threads(threads)
     return Learned(network=learner.network(), fitted=fitted)
@@ -207,12 +206,6 @@ class SignalLearner:
             for name, shape in weight_shapes(len(names), settings.width).items()
             if name not in ("centre", "spread")
         }
-
-    def digest(self) -> str:
-        """SHA-256 of the signals learned from."""
-        digest = hashlib.sha256(self._inputs.numpy().tobytes())
-        digest.update(self._scaled(self._validation).tobytes())
-        return digest.hexdigest()
 
     def parameters(self) -> tuple[list[Any], list[Any]]:
         """Everything starts untrained."""

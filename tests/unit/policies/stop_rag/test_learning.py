@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +10,12 @@ import numpy as np
 import pytest
 from tests.stop_rag_traces import World, stop_rag_records
 
-from suffice.errors import DataError, UsageError
-from suffice.policies.method import FitRun
+from suffice.errors import UsageError
 from suffice.policies.stop_rag.learning import train_network
 from suffice.policies.stop_rag.states import read_rewards, texts_of_traces
 from suffice.policies.stop_rag.stop_rag_settings import TrainSettings
 from suffice.policies.stop_rag.targets import q_lambda
-from suffice.policies.stop_rag.training import Learned, TrainingProgress, Trajectories
+from suffice.policies.stop_rag.training import Learned, Trajectories
 from suffice.testing.traces import to_trace_set
 
 torch = pytest.importorskip("torch", reason="the extra 'learn' is missing")
@@ -102,66 +100,6 @@ def test_targets_bootstrap_from_values_without_dropout(
     without, with_dropout = seen
     assert np.ptp(without) > 0.0
     np.testing.assert_array_equal(with_dropout, without)
-
-
-class KilledError(Exception):
-    pass
-
-
-def test_a_killed_training_ends_with_the_same_weights(short: TrainSettings, tmp_path: Path) -> None:
-    settings = dataclasses.replace(short, trained_layers=None, min_steps=20)
-    whole = train_network(TRAINING, VALIDATION, settings)
-    file = tmp_path / "run" / "checkpoint.safetensors"
-
-    def kill(progress: TrainingProgress) -> None:
-        if progress.stage == "train" and progress.done == 13:
-            raise KilledError
-
-    with pytest.raises(KilledError):
-        train_network(TRAINING, VALIDATION, settings, FitRun(progress=kill, checkpoint=file))
-    steps: list[int] = []
-    found = train_network(
-        TRAINING,
-        VALIDATION,
-        settings,
-        FitRun(
-            progress=lambda each: steps.append(each.done) if each.stage == "train" else None,
-            checkpoint=file,
-        ),
-    )
-    assert 1 < steps[0] <= 13
-    assert steps[-1] == whole.fitted.steps
-    assert found.fitted == whole.fitted
-    assert same(found, whole)
-
-
-def test_a_checkpoint_of_another_training_is_refused(
-    short: TrainSettings, tmp_path: Path, make_encoder: Callable[..., Path]
-) -> None:
-    file = tmp_path / "c.safetensors"
-    few = dataclasses.replace(short, min_steps=2, epochs=0.1)
-    train_network(TRAINING, VALIDATION, few, FitRun(checkpoint=file))
-    changed = dataclasses.replace(few, learning_rate=2e-3)
-    with pytest.raises(DataError, match=r"c\.safetensors: .*learning_rate was 0\.001, now 0\.002"):
-        train_network(TRAINING, VALIDATION, changed, FitRun(checkpoint=file))
-    changed = dataclasses.replace(few, encoder=str(make_encoder(seed=9)))
-    with pytest.raises(DataError, match="another training: encoder was"):
-        train_network(TRAINING, VALIDATION, changed, FitRun(checkpoint=file))
-    with pytest.raises(DataError, match="another training: questions was"):
-        train_network(TRAINING, trajectories("marker", 12, 3), few, FitRun(checkpoint=file))
-
-
-def test_a_damaged_checkpoint_is_named(short: TrainSettings, tmp_path: Path) -> None:
-    from safetensors.torch import save
-
-    file = tmp_path / "c.safetensors"
-    few = dataclasses.replace(short, min_steps=2, epochs=0.1)
-    train_network(TRAINING, VALIDATION, few, FitRun(checkpoint=file))
-    whole = file.read_bytes()
-    for damaged in (whole[: len(whole) // 2], save({"x": torch.zeros(2)}), b""):
-        file.write_bytes(damaged)
-        with pytest.raises(DataError, match=r"c\.safetensors: not a training's checkpoint"):
-            train_network(TRAINING, VALIDATION, few, FitRun(checkpoint=file))
 
 
 def test_questions_of_one_round_are_left_out_and_noted(short: TrainSettings) -> None:
