@@ -160,12 +160,7 @@ def _print_line(line: str) -> None:
 
 
 def _fit(
-    method: Method,
-    preset: Any,
-    split: str,
-    given: Given,
-    traces: str,
-    reading: Measuring,
+    method: Method, preset: Any, split: str, given: Given, traces: str, reading: Measuring
 ) -> Fitted:
     types = {name: method.settings(name) for name in method.presets}
     known = {name: [option.dest for option in field_options(types[name])] for name in types}

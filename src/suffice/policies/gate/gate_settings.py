@@ -306,6 +306,18 @@ def chosen_action(
     return PlanAction.ASK
 
 
+def action_reason(action: PlanAction, seen: Mapping[str, float], settings: GateSettings) -> str:
+    """Why :func:`chosen_action` gives an action, with the numbers."""
+    confidence = f"confidence {seen['confidence']:.4g}"
+    return {
+        PlanAction.RETRIEVE: f"{confidence} is at or below tau_low {settings.tau_low:g}",
+        PlanAction.REPLAN: f"contradiction {seen['contradiction']:.4g} is above kappa {settings.kappa:g}",
+        PlanAction.EXECUTE: f"{confidence} reaches tau_high {settings.tau_high:g}",
+        PlanAction.ASK: f"{confidence} is below tau_high {settings.tau_high:g}",
+        PlanAction.STOP: f"{confidence} is at or below tau_stop",
+    }[action]
+
+
 def unreachable(settings: GateSettings, steps: int = MOST_STEPS) -> tuple[Unreachable, ...]:
     """Actions that no state of a run and no history of retrievals leads to, with reasons.
 
@@ -341,17 +353,10 @@ def unreachable(settings: GateSettings, steps: int = MOST_STEPS) -> tuple[Unreac
         for permission in permissions
     }
     within = f"in a run of at most {steps} steps " if model.remaining > 0.0 else ""
-    ranges = " and ".join(
-        f"in [{min(low for low, _ in held):.3g}, {max(high for _, high in held):.3g}] {where}"
-        for where, held in (
-            ("without a contradiction", [span for at, span in spans.items() if at <= kappa]),
-            ("with one", [span for at, span in spans.items() if at > kappa]),
-        )
-        if held
-    )
+    lows, highs = zip(*spans.values(), strict=True)
     why = (
-        f"{within}confidence lies {ranges}; tau_low is {settings.tau_low:g}, tau_high "
-        f"{settings.tau_high:g}, kappa {kappa:g}"
+        f"{within}confidence lies in [{min(lows):.3g}, {max(highs):.3g}]; tau_low is "
+        f"{settings.tau_low:g}, tau_high {settings.tau_high:g}, kappa {kappa:g}"
     )
     known = {PlanAction.RETRIEVE: "the retrieval budget is 0"} if settings.budget == 0 else {}
     if settings.tau_stop is None:

@@ -22,6 +22,7 @@ from suffice.policies.gate.gate_settings import (
     GateSettings,
     PlanAction,
     RiskModel,
+    action_reason,
     chosen_action,
     remaining_share,
 )
@@ -207,23 +208,11 @@ class GatePolicy:
             reason = f"confidence is undefined at round {round_number}: {missing}"
         else:
             action = chosen_action(self.settings, confidence, conflict, may_retrieve=True)
-            reason = self._reason(action, seen, round_number)
+            verb = "stops" if action is PlanAction.EXECUTE else "goes on"
+            listed = ", ".join(f"{name} = {seen[name]:.4g}" for name in (*self.signals, _REMAINING))
+            why = "; ".join(filter(None, (action_reason(action, seen, self.settings), self._never)))
+            reason = f"{verb} at round {round_number}: {why}; {listed}"
         return Explanation(reason=reason, values=values)
-
-    def _reason(self, action: PlanAction, seen: Mapping[str, float], number: int) -> str:
-        chosen, never = self.settings, self._never
-        limits = {
-            PlanAction.EXECUTE: f"reaches tau_high {chosen.tau_high:g}",
-            PlanAction.RETRIEVE: f"is at or below tau_low {chosen.tau_low:g}",
-            PlanAction.REPLAN: f"does not count: contradiction is above kappa {chosen.kappa:g}",
-        }
-        limit = limits.get(action, f"is below tau_high {chosen.tau_high:g}")
-        listed = ", ".join(f"{name} = {seen[name]:.4g}" for name in (*self.signals, _REMAINING))
-        verb = "stops" if action is PlanAction.EXECUTE else "goes on"
-        return (
-            f"{verb} at round {number}: confidence {seen['confidence']:.4g} {limit}; {listed}"
-            + ("" if never is None else f"; {never}")
-        )
 
     def confidence(self, table: PolicyTable) -> Array:
         """C (paper 4, Eq. 17), (n_questions, n_rounds) in (0, 1), NaN where undefined."""
@@ -395,9 +384,8 @@ METHOD = GateMethod()
 def read_settings(document: Mapping[str, Any]) -> GateSettings:
     """The settings that :meth:`GateSettings.to_json` wrote."""
     fields = Fields(document)
-    fields.need("weights", *_THRESHOLDS)
-    weights = fields.part("weights")
-    weights.need(*_WEIGHTS)
+    fields.need("weights")
+    weights, costs = fields.part("weights"), fields.part("costs")
     return GateSettings(
         risk=RiskModel(
             **{name: weights.number(name) for name in _WEIGHTS},
@@ -411,17 +399,14 @@ def read_settings(document: Mapping[str, Any]) -> GateSettings:
         order=fields.one_of("order", ORDERS, ORDERS[0]),
         revises=fields.of("revises", bool, default=False),
         detector=fields.of("detector", str, MARKERS),
-        costs=None if document.get("costs") is None else _read_costs(fields.part("costs")),
+        costs=GateCosts(
+            retrieval=costs.number("retrieval"),
+            failure=costs.number("failure"),
+            ask=costs.number_or_none("ask"),
+            stop=costs.number_or_none("stop"),
+        )
+        if costs.document
+        else None,
         preset=fields.of("preset", str),
         fitted_on=fields.of("fitted_on", dict) or {},
-    )
-
-
-def _read_costs(fields: Fields) -> GateCosts:
-    fields.need("retrieval", "failure")
-    return GateCosts(
-        retrieval=fields.number("retrieval"),
-        failure=fields.number("failure"),
-        ask=fields.number_or_none("ask"),
-        stop=fields.number_or_none("stop"),
     )

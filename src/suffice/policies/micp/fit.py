@@ -27,12 +27,7 @@ from suffice.policies.micp.micp_settings import (
     Objective,
 )
 from suffice.policies.micp.policy import MiCPPolicy
-from suffice.policies.micp.relevance_filter import (
-    RelevanceFilter,
-    fit_filter,
-    refound_notes,
-    scored_by,
-)
+from suffice.policies.micp.relevance_filter import RelevanceFilter, fit_filter, scored_by
 from suffice.policies.micp.sampled_answers import read_samples, samples_a_round
 from suffice.policies.micp.stage2 import (
     Allocation,
@@ -170,7 +165,6 @@ def fit_on(parts: FitParts, preset: Preset, settings: MiCPSettings) -> MiCPPolic
         notes=(
             *warned,
             *filter_notes(draft),
-            *([] if chosen is None or filtered else refound_notes(record)),
             *tie_notes(held, alpha, thresholds, preset),
             *cluster_notes(draft, settings.clusters),
         ),

@@ -200,26 +200,19 @@ class SignalLearner:
         self._centre, self._spread = _scale(parts[0], names)
         self._validation = parts[1].states
         self._inputs = torch.from_numpy(self._scaled(parts[0].states))
-        generator = torch.Generator().manual_seed(settings.seed)
-        self._weights = {
-            name: _initial(shape, name, generator)
-            for name, shape in weight_shapes(len(names), settings.width).items()
-            if name not in ("centre", "spread")
-        }
+        self._layers = _untrained(2 * len(names), settings)
 
     def parameters(self) -> tuple[list[Any], list[Any]]:
         """Everything starts untrained."""
-        return [], list(self._weights.values())
+        return [], list(self._layers.parameters())
 
     def tensors(self) -> dict[str, Any]:
         """The weights that training changes."""
-        return {name: tensor.detach() for name, tensor in self._weights.items()}
+        return dict(self._layers.state_dict())
 
     def load_tensors(self, tensors: dict[str, Any]) -> None:
         """Take weights over."""
-        with torch.no_grad():
-            for name, own in self._weights.items():
-                own.copy_(tensors[name])
+        self._layers.load_state_dict(tensors)
 
     def batch_values(
         self, rows: NDArray[np.int64], shape: tuple[int, int]
@@ -252,19 +245,13 @@ class SignalLearner:
 
     def _values(self, inputs: Any, *, dropout: float) -> Values:
         functional = torch.nn.functional
+        trunk = functional.relu(self._layers["trunk"](inputs))
 
-        def layer(name: str, layer_inputs: Any) -> Any:
-            return functional.linear(
-                layer_inputs, self._weights[f"{name}.weight"], self._weights[f"{name}.bias"]
-            )
+        def value(name: str) -> Any:
+            hidden = functional.relu(self._layers[name]["hidden"](trunk))
+            return self._layers[name]["out"](functional.dropout(hidden, dropout))[..., 0]
 
-        trunk = functional.relu(layer("trunk", inputs))
-        values = []
-        for name in ("stop", "cont"):
-            hidden = functional.relu(layer(f"{name}.hidden", trunk))
-            hidden = functional.dropout(hidden, dropout)
-            values.append(layer(f"{name}.out", hidden)[..., 0])
-        return values[0], values[1]
+        return value("stop"), value("cont")
 
 
 def _scale(
@@ -285,9 +272,18 @@ def _scale(
     return centre.astype(np.float32), spread.astype(np.float32)
 
 
-def _initial(shape: tuple[int, ...], name: str, generator: Any) -> Any:
-    """Weights as He et al. draw them; biases start at 0."""
-    weights = torch.zeros(shape)
-    if name.endswith("weight"):
-        weights.normal_(0.0, (2.0 / shape[1]) ** 0.5, generator=generator)
-    return weights.requires_grad_()
+def _untrained(n_inputs: int, settings: SignalTrainSettings) -> Any:
+    """Layers with weights as He et al. draw them and biases of 0, named as in :func:`weight_shapes`."""
+    width, generator = settings.width, torch.Generator().manual_seed(settings.seed)
+
+    def linear(inputs: int, outputs: int) -> Any:
+        layer = torch.nn.utils.skip_init(torch.nn.Linear, inputs, outputs)
+        torch.nn.init.kaiming_normal_(layer.weight, nonlinearity="relu", generator=generator)
+        torch.nn.init.zeros_(layer.bias)
+        return layer
+
+    parts = {"trunk": linear(n_inputs, width)}
+    for name in ("stop", "cont"):
+        head = {"hidden": linear(width, width), "out": linear(width, 1)}
+        parts[name] = torch.nn.ModuleDict(head)
+    return torch.nn.ModuleDict(parts)

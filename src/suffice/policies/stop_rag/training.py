@@ -56,10 +56,9 @@ class Validation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trained:
-    """The best checkpoint's evaluation, all of them, and the number of steps. The learner holds it."""
+    """The best checkpoint's evaluation and the number of steps. The learner holds it."""
 
     best: Validation
-    history: tuple[Validation, ...]
     steps: int
 
 
@@ -161,7 +160,6 @@ class _Training:
         )
         self.step = 0
         self._losses: list[float] = []
-        self._history: list[Validation] = []
         self._best: Validation | None = None
         self._best_tensors: dict[str, Any] = {}
 
@@ -208,7 +206,6 @@ class _Training:
         choice = choose_threshold(stop - cont, rewards, lengths, ends=self._settings.ends)
         validation = Validation(step=self.step, loss=float(np.mean(self._losses)), choice=choice)
         self._losses = []
-        self._history.append(validation)
         if self._best is None or _worth(validation) >= _worth(self._best):
             self._best = validation
             tensors = self._learner.tensors()
@@ -220,7 +217,7 @@ class _Training:
         if self._best is None:
             raise UsageError("no step was taken, so there is nothing to choose from")
         self._learner.load_tensors(self._best_tensors)
-        return Trained(best=self._best, history=tuple(self._history), steps=self.steps)
+        return Trained(best=self._best, steps=self.steps)
 
 
 def _worth(validation: Validation) -> tuple[float, float]:

@@ -39,7 +39,7 @@ class Says:
 def published(detector: Says | None = None, **changes: Any) -> Gate:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SufficeWarning)
-        return Gate.published(detector, **changes)
+        return Gate(GateSettings.published(**changes), detector)
 
 
 def actions(gate: Gate, steps: int, **given: Any) -> list[str]:
@@ -167,10 +167,9 @@ class TestOneTask:
 
 
 def test_another_detector_must_be_given() -> None:
-    settings = published(detector=None).settings
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SufficeWarning)
-        graded = type(settings).published(detector="nli")
+        graded = GateSettings.published(detector="nli")
     with pytest.raises(UsageError, match="fitted with the detector 'nli'"):
         Gate(graded)
     assert Gate(graded, Says(0.4)).settings.detector == "nli"
@@ -178,8 +177,8 @@ def test_another_detector_must_be_given() -> None:
 
 def test_a_corrected_gate_executes() -> None:
     model = RiskModel(disagreement=2.0, contradiction=1.0, remaining=0.5, intercept=1.0)
-    gate = Gate.corrected(model, GateCosts(retrieval=1.0, failure=2.0))
-    assert [str(each.action) for each in gate.unreachable] == ["STOP"]
+    gate = Gate(GateSettings.corrected(model, GateCosts(retrieval=1.0, failure=2.0)))
+    assert [str(each.action) for each in gate.settings.unreachable] == ["STOP"]
     decision = gate.act(ALIKE, [], step=1, total_steps=4)
     assert (str(decision.action), decision.k) == ("EXECUTE", 0)
     assert "reaches tau_high 0.5" in decision.reason

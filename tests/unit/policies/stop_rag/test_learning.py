@@ -131,4 +131,4 @@ def test_nothing_to_learn_from(short: TrainSettings) -> None:
     with pytest.raises(UsageError, match="never better in all 120 training states"):
         train_network(level, VALIDATION, dataclasses.replace(short, target="binary"))
     found = train_network(level, VALIDATION, dataclasses.replace(short, min_steps=2))
-    assert found.fitted.history
+    assert found.fitted.steps
