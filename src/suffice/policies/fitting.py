@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from types import MappingProxyType
@@ -102,31 +102,24 @@ def _mean_by_round(em: Array) -> Array:
 
 
 # --- records that were cut -----------------------------------------------------------------------
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FitQuestions:
-    """The questions of a part that a fit reads, (n_questions,), and what its file says of the others."""
+def fit_questions(part: Measures) -> tuple[Mask, Mapping[str, Any]]:
+    """The questions that a fit reads, (n_questions,), and what its file says of the others.
 
-    read: Mask
-    stated: Mapping[str, Any]
-
-
-def fit_questions(part: Measures) -> FitQuestions:
-    """Those whose rounds were not cut by the policy that ran, drawn like all.
-
-    Questions that were explored ran on whatever it said, so they are a sample of all. Those that it never
-    stopped ran on of themselves and are the hard ones: as large a share of them is kept, drawn by their ids.
+    Read are those whose rounds were not cut by the policy that ran, drawn like all. Questions that were
+    explored ran on whatever it said, so they are a sample of all. Those that it never stopped ran on of
+    themselves and are the hard ones: as large a share of them is kept, drawn by their ids.
     """
     seen, record = part.seen, part.recorded
-    everyone = FitQuestions(read=np.ones(record.n_questions, bool), stated={})
+    everyone = np.ones(record.n_questions, bool)
     if not record.has("stopped_by"):
-        return everyone
+        return everyone, {}
     last_rows = np.cumsum(record.last_rounds, dtype=np.int64) - 1
     ends = Texts.of(record.table.column("stopped_by")).take(last_rows)
     by_policy = ends.codes == ends.code_of("policy")
     if by_policy.all():
         raise UsageError(_all_cut(record))
     if seen is None or not (cut := seen.stood_for | (seen.unseen & by_policy)).any():
-        return everyone
+        return everyone, {}
     never = ~(cut | seen.explored) & np.isin(seen.propensity, seen.propensity[seen.stood_for])
     not_drawn = never.copy()
     names = record.first_rounds("question_id").filter(never)
@@ -142,7 +135,7 @@ def fit_questions(part: Measures) -> FitQuestions:
         "not_drawn": int(not_drawn.sum()),
         **({"untold": seen.untold} if seen.untold else {}),
     }
-    return FitQuestions(read=read, stated={CUT: stated})
+    return read, {CUT: stated}
 
 
 def _all_cut(record: TraceSet, what: str = "questions") -> str:
@@ -203,10 +196,9 @@ def fit_data(
             f"no question of split {split!r} in {record.origin.source} {scored.metric.unscored}; "
             f"fitting needs labelled questions{instead}; which are: suffice traces info {record.at}"
         )
-    everyone = FitQuestions(read=np.ones(record.n_questions, bool), stated={})
-    questions = fit_questions(chosen) if fits else everyone
-    chosen.take(questions.read).scores_throughout("fitting", f1_kind)
-    scored = _only_of(scored, questions.read)
+    read, cut = fit_questions(chosen) if fits else (np.ones(record.n_questions, bool), {})
+    chosen.take(read).scores_throughout("fitting", f1_kind)
+    scored = _only_of(scored, read)
     if not scored.labelled.any():
         raise UsageError(_all_cut(record, "labelled questions"))
     provenance = {
@@ -215,7 +207,7 @@ def fit_data(
         "questions": record.n_questions,
         "labelled": int(scored.labelled.sum()),
         "rounds": record.n_rounds,
-        **questions.stated,
+        **cut,
     }
     if not scored.metric.gold:
         provenance[LABELS] = scored.metric.name
@@ -361,7 +353,6 @@ def fit_rule(
     fitting = measures if fit_on is None else Measures.of(fit_on).by(measures.metric.name)
     all_of(
         lambda: _require_split(rule, fitting.traces, split),
-        lambda: _require_own(rule, own, fitting.traces),
         lambda: refuse_lacking((resolve(name, also=recorded) for name in needs.signals), record),
     )
     data = fit_data(fitting, needs.signals, split=split)
@@ -374,15 +365,6 @@ def _require_split(rule: str, traces: TraceSet, split: str) -> None:
             f"rule {rule!r} needs calibrated() or base_rate() fitted on split {split!r}, which "
             f"{traces.origin.source} does not have; {traces.how_to_split()}, "
             "or fit on traces that have it with: --fit-on OTHER_TRACES (in Python fit_on=)"
-        )
-
-
-def _require_own(rule: str, own: Sequence[str], traces: TraceSet) -> None:
-    unknown = [name for name in own if name not in traces.signal_names]
-    if unknown:
-        raise UsageError(
-            f"rule {rule!r} reads {' and '.join(map(repr, unknown))}, which {traces.origin.source} does "
-            "not record, so it cannot be fitted there"
         )
 
 
@@ -454,8 +436,6 @@ def base_rates_out_of_fold(data: FitData, *, seed: int = 42) -> Array:
 # --- what a record does not give -----------------------------------------------------------------
 _MOST = 0.5
 """Share of the rounds, above which a signal that is undefined there makes a poor policy."""
-_LOOKED_AT = 500
-"""Questions with a round in which a signal is undefined, looked at for why."""
 _SELDOM = 0.05
 """Share of the rounds, below which a rule that can hold there stops next to nothing."""
 
@@ -513,18 +493,11 @@ def _counted(traces: TraceSet) -> tuple[Mask, str]:
 
 
 def _missing_input(spec: SignalSpec, traces: TraceSet, absent: Mask) -> str:
-    """What most often lacks where a signal is undefined, and what to type; may be empty."""
-    some = np.asarray(absent.any(axis=1))
-    some[np.flatnonzero(some)[_LOOKED_AT:]] = False
-    absences = Counter(
-        absence
-        for views, rows in zip(
-            traces.take(some).views([*read_columns([spec]), "signals"]), absent[some], strict=True
-        )
-        for view, counts in zip(views, rows, strict=False)
-        if counts and (absence := why_undefined(spec, view)) is not None
-    )
-    if not absences:
+    """What lacks where a signal is first undefined, and what to type; may be empty."""
+    question, number = np.argwhere(absent)[0]
+    chosen = np.arange(traces.n_questions) == question
+    views = next(iter(traces.take(chosen).views([*read_columns([spec]), "signals"])))
+    absence = why_undefined(spec, views[number])
+    if absence is None:
         return ""
-    usual = absences.most_common(1)[0][0]
-    return f": {usual.why}" + (f"; {usual.remedy}" if usual.remedy else "")
+    return f": {absence.why}" + (f"; {absence.remedy}" if absence.remedy else "")

@@ -202,8 +202,8 @@ FILTER = {"threshold": 1.0, "relevance": "score", "alpha": 0.1, "preset": "corre
         ({"fitted_on": {"loop": []}}, "fitted_on.loop"),
         ({"filter": {**FILTER, "values": math.inf}}, "values"),
         ({"filter": {**FILTER, "values": 1.5}}, "values"),
-        ({"filter": {**FILTER, "threshold": math.inf}}, "stops"),
-        ({"filter": {**FILTER, "alpha": math.nan}}, "stops"),
+        ({"filter": {**FILTER, "threshold": math.inf}}, "threshold"),
+        ({"filter": {**FILTER, "alpha": math.nan}}, "alpha"),
     ],
 )
 def test_a_broken_field_of_micp_is_named(

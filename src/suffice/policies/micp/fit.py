@@ -99,7 +99,7 @@ def fit_parts(questions: TraceSet | Measures, split: str, settings: MiCPSettings
         )
     read = [fit_questions(part) for part in parts]
     optimize, calibration = (
-        part.take(part.labelled & of_part.read) for part, of_part in zip(parts, read, strict=True)
+        part.take(part.labelled & uncut) for part, (uncut, _) in zip(parts, read, strict=True)
     )
     for name, part in ((OPTIMIZE, optimize), (CALIBRATE, calibration)):
         if not part.traces.n_questions:
@@ -107,7 +107,7 @@ def fit_parts(questions: TraceSet | Measures, split: str, settings: MiCPSettings
                 f"no labelled question to {name} on in {traces.origin.source} ({how}); micp needs "
                 "gold answers in both parts"
             )
-    counts = [part.stated[CUT] for part in read if part.stated]
+    counts = [stated[CUT] for _, stated in read if stated]
     cut = {name: sum(part[name] for part in counts) for name in counts[0]} if counts else {}
     return FitParts(
         optimize=optimize,
