@@ -136,12 +136,6 @@ def labelled_steps(
 
 def fit_gate(plans: PlanSet, costs: GateCosts = DEFAULT_COSTS, **changes: Any) -> GateSettings:
     """Learn P(semantic success of the run) from SC, CD and DR of its steps (corrected)."""
-    stated = plans.run.get("detector", changes.get("detector", MARKERS))
-    if changes.setdefault("detector", stated) != stated:
-        raise UsageError(
-            f"{plans.source} was recorded with the detector {stated!r}, found {changes['detector']!r}; "
-            "its contradictions are that detector's: leave --detector out"
-        )
     values, right, run, counts = labelled_steps(plans.records)
     source = plans.source
     if not counts["judged"]:
@@ -164,7 +158,8 @@ def fit_gate(plans: PlanSet, costs: GateCosts = DEFAULT_COSTS, **changes: Any) -
     _warn_of_one_class(right, "plans", f"of {source}")
     model = fit_risk(values, right, run)
     fitted_on = {"source": source, "labelled": counts["judged"], **counts}
-    return GateSettings.corrected(model, costs, **{"fitted_on": fitted_on, **changes})
+    detector = plans.run.get("detector", MARKERS)
+    return GateSettings.corrected(model, costs, fitted_on=fitted_on, detector=detector, **changes)
 
 
 def _warn_of_one_class(right: Array, what: str, where: str) -> None:

@@ -318,12 +318,14 @@ def action_reason(action: PlanAction, seen: Mapping[str, float], settings: GateS
     }[action]
 
 
-def unreachable(settings: GateSettings, steps: int = MOST_STEPS) -> tuple[Unreachable, ...]:
+def unreachable(
+    settings: GateSettings, steps: int = MOST_STEPS, *, blocks: bool = True
+) -> tuple[Unreachable, ...]:
     """Actions that no state of a run and no history of retrievals leads to, with reasons.
 
     SC and CD lie in [0, 1], with the ``markers`` CD is 0 or 1. A run makes at most ``steps`` decisions,
     each while a step is still to come: fewer than ``steps`` are in the plan, so that DR lies in
-    [1 / ``steps``, 1] also where the task is longer.
+    [1 / ``steps``, 1] also where the task is longer. ``blocks``: budget and cool-down apply.
     """
     kappa, model = settings.kappa, settings.risk
     graded = settings.detector != MARKERS
@@ -344,8 +346,9 @@ def unreachable(settings: GateSettings, steps: int = MOST_STEPS) -> tuple[Unreac
             spans[least] = confidence(0.0, most, 1.0), confidence(1.0, least, 1.0 / steps)
     limits = [t for t in (settings.tau_low, settings.tau_high, settings.tau_stop) if t is not None]
     beside = [math.nextafter(limit, side) for limit in limits for side in (-math.inf, math.inf)]
-    can_block = settings.budget is not None or settings.cooldown > 1
-    permissions = [may for may in (True, False) if (settings.budget != 0 if may else can_block)]
+    allowed = not blocks or settings.budget != 0
+    can_block = blocks and (settings.budget is not None or settings.cooldown > 1)
+    permissions = [may for may, possible in ((True, allowed), (False, can_block)) if possible]
     reached = {
         chosen_action(settings, sure, conflict, may_retrieve=permission)
         for conflict, (low, high) in spans.items()

@@ -25,6 +25,7 @@ from suffice.policies.gate.gate_settings import (
     action_reason,
     chosen_action,
     remaining_share,
+    unreachable,
 )
 from suffice.policies.method import Fitted, Method, Preset, loop_needs
 from suffice.signals.known_signals import SignalSpec
@@ -159,24 +160,9 @@ class GatePolicy:
         """Why no signal stops it before the last round; ``None``: some do."""
         if self.rounds is None or self.rounds == 1:
             return None
-        chosen = self.settings
-        if chosen.kappa < 0.0:
-            return f"every contradiction is above kappa {chosen.kappa:g}, so it can never stop"
-        calmest = chosen.risk.risk(
-            agreement=1.0,
-            contradiction=0.0,
-            remaining=remaining_share(self.rounds - 1, self.rounds),
-        )
-        most = chosen.risk.confidence(calmest)
-        if chosen_action(chosen, most, 0.0, may_retrieve=True) is PlanAction.EXECUTE:
-            return None
-        limit = max(
-            ("tau_high", chosen.tau_high), ("tau_low", chosen.tau_low), key=lambda it: it[1]
-        )
-        return (
-            f"it can never stop before the last round, since confidence is at most {most:.3g} "
-            f"there and {limit[0]} is {limit[1]:g}"
-        )
+        never = unreachable(self.settings, self.rounds, blocks=False)
+        why = next((one.why for one in never if one.action is PlanAction.EXECUTE), None)
+        return None if why is None else f"it can never stop before the last round: {why}"
 
     # --- deciding --------------------------------------------------------------------------------
     def full_budget(self) -> int:
@@ -271,7 +257,7 @@ class RoundCosts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanCosts(RoundCosts):
-    """What acting costs a planning agent, and who found the contradictions of its runs."""
+    """What acting costs a planning agent."""
 
     ask_cost: Annotated[
         float | None,
@@ -284,13 +270,6 @@ class PlanCosts(RoundCosts):
     stop_cost: Annotated[
         float | None,
         Option(help="on plan traces: of ending early (default: never worth it)", metavar="C"),
-    ] = None
-    detector: Annotated[
-        str | None,
-        Option(
-            help="on plan traces: who found their contradictions (default: markers, the published words)",
-            metavar="NAME",
-        ),
     ] = None
 
 
@@ -337,7 +316,7 @@ class GateMethod(Method):
         return fit_gate_policy(measures, split, costs or DEFAULT_COSTS)
 
     def plan_settings(self, preset: Preset) -> type[Any]:
-        """What the thresholds are made of, and the detector."""
+        """What the thresholds are made of."""
         del preset
         return PlanCosts
 
@@ -346,11 +325,11 @@ class GateMethod(Method):
         from suffice.policies.gate.fit import fit_gate
 
         costs = _costs(settings)
-        changes = {} if settings.detector is None else {"detector": settings.detector}
         if preset == "published":
-            chosen = GateSettings.published(costs=costs, **changes)
+            detector = plans.run.get("detector", MARKERS)
+            chosen = GateSettings.published(costs=costs, detector=detector)
         else:
-            chosen = fit_gate(plans, costs or DEFAULT_COSTS, **changes)
+            chosen = fit_gate(plans, costs or DEFAULT_COSTS)
         lines = [f"gate   {chosen.summary}"]
         lines += [f"note   {action}" for action in chosen.unreachable]
         if fitted := chosen.fitted_on:
