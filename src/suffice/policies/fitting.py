@@ -44,6 +44,7 @@ from suffice.trace.rounds.records import POLICY_STOP
 from suffice.trace.rounds.trace_set import TraceSet
 
 N_FOLDS = 5
+_FOLD_SEED = 42
 LABELS = "labels"
 """What stood for gold answers, in what a policy file says of its fitting; not there: gold answers."""
 CUT = "cut"
@@ -71,14 +72,14 @@ class FitData:
         """What stopping after each round scores: ``returned``, where another than its own answer is."""
         return self.outcomes if self.returned is None else self.returned
 
-    def folds(self, seed: int = 42) -> NDArray[np.int64]:
+    def folds(self) -> NDArray[np.int64]:
         """A fold number for every question, (n_questions,), one for all of a unit, as many units in each."""
         unit = numbered_units(self.units)
-        return folds(int(unit.max(initial=0)) + 1, seed)[unit]
+        return folds(int(unit.max(initial=0)) + 1)[unit]
 
-    def held_out(self, seed: int = 42) -> Iterator[tuple[Mask, Mask]]:
+    def held_out(self) -> Iterator[tuple[Mask, Mask]]:
         """The questions of each fold, and those to fit on for them: all others, if there are any."""
-        fold = self.folds(seed)
+        fold = self.folds()
         for number in np.unique(fold):
             held_out = fold == number
             yield held_out, held_out if held_out.all() else ~held_out
@@ -399,36 +400,31 @@ def fitted_rule(
     )
 
 
-def folds(n_units: int, seed: int = 42) -> NDArray[np.int64]:
+def folds(n_units: int) -> NDArray[np.int64]:
     """A fold number for every unit, (n_units,), sizes within one of each other."""
     numbers = np.arange(n_units) % min(N_FOLDS, n_units)
-    return np.random.default_rng(seed).permutation(numbers)
+    return np.random.default_rng(_FOLD_SEED).permutation(numbers)
 
 
 def out_of_fold(
-    data: FitData,
-    signal: str,
-    *,
-    kind: CalibratorKind = "isotonic",
-    undefined: float | None = None,
-    seed: int = 42,
+    data: FitData, signal: str, *, kind: CalibratorKind = "isotonic", undefined: float | None = None
 ) -> Array:
     """Calibrated values of the fitting questions, each from maps fitted without its own fold."""
     values = data.table.signal(signal)
     n_questions, n_rounds = values.shape
     warn_of_little(data, f"out of fold, calibrated({signal})")
     calibrated = np.full((n_rounds, n_questions), np.nan).T
-    for held_out, others in data.held_out(seed):
+    for held_out, others in data.held_out():
         calibrator = fit_calibrator(data, signal, kind=kind, undefined=undefined, rows=others)
         calibrated[held_out] = calibrator.predict_rounds(values[held_out])
     return calibrated
 
 
-def base_rates_out_of_fold(data: FitData, *, seed: int = 42) -> Array:
+def base_rates_out_of_fold(data: FitData) -> Array:
     """Mean EM of each round over the other folds' questions, (n_questions, n_rounds)."""
     em = data.outcomes.em
     rates = np.empty(em.shape)
-    for held_out, others in data.held_out(seed):
+    for held_out, others in data.held_out():
         rates[held_out] = _mean_by_round(em[others])
     return rates
 

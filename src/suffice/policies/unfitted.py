@@ -236,14 +236,6 @@ class OptiLLMSettings:
     completeness: Annotated[
         str, Option(metavar="NAME", help="how complete the answer is, from 0 to 1, in every round")
     ] = "completeness"
-    improvement: Annotated[
-        str | None,
-        Option(
-            metavar="NAME",
-            help="how much better the round's answer is than the one before, from 0 to 1 (default: "
-            "improvement, recorded beside completeness; of another signal its change)",
-        ),
-    ] = None
 
 
 class OptiLLM(_ReadyRule):
@@ -263,8 +255,7 @@ class OptiLLM(_ReadyRule):
     def rule(self, settings: OptiLLMSettings) -> RulePolicy:
         """Above 0.9, or above 0.7 with an improvement below 0.03."""
         complete = settings.completeness
-        usual = "improvement" if complete == "completeness" else f"change({complete})"
-        improved = settings.improvement or usual
+        improved = "improvement" if complete == "completeness" else f"change({complete})"
         return self._policy(f"{complete} > 0.9 or ({improved} < 0.03 and {complete} > 0.7)")
 
 

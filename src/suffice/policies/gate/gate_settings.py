@@ -46,7 +46,7 @@ class RiskModel:
             raise UsageError(f"the intercept must be a finite number, found {self.intercept!r}")
 
     def risk(self, *, agreement: float, contradiction: float, remaining: float) -> float:
-        """R, at least 0, at most :attr:`largest`; SC, CD and DR lie in [0, 1]."""
+        """R, at least 0; SC, CD and DR lie in [0, 1]."""
         return (
             self.disagreement * (1.0 - agreement)
             + self.contradiction * contradiction
@@ -69,9 +69,12 @@ class RiskModel:
         return sigmoid(self.intercept - risk)
 
     @property
-    def largest(self) -> float:
-        """The largest risk: candidates differ, one contradicts the plan, all steps are to come."""
-        return self.disagreement + self.contradiction + self.remaining
+    def formula(self) -> str:
+        """C as a formula over SC, CD and DR."""
+        return (
+            f"sigmoid({self.intercept:.3g} - {self.disagreement:.3g} (1 - SC) - "
+            f"{self.contradiction:.3g} CD - {self.remaining:.3g} DR)"
+        )
 
 
 Order = Literal["retrieve-first", "replan-first"]
@@ -265,11 +268,9 @@ class GateSettings:
     @property
     def summary(self) -> str:
         """The numbers in one line."""
-        model = self.risk
         return (
-            f"c = sigmoid({model.intercept:.3g} - {model.disagreement:.3g} (1 - SC) - "
-            f"{model.contradiction:.3g} CD - {model.remaining:.3g} DR); tau_low {self.tau_low:.4g}, "
-            f"tau_high {self.tau_high:.4g}, kappa {self.kappa:.4g}, {self.order}"
+            f"c = {self.risk.formula}; tau_low {self.tau_low:.4g}, tau_high {self.tau_high:.4g}, "
+            f"kappa {self.kappa:.4g}, {self.order}"
         )
 
     def to_json(self) -> dict[str, Any]:

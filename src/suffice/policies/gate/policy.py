@@ -146,14 +146,10 @@ class GatePolicy:
 
     @property
     def _summary(self) -> str:
-        chosen, model = self.settings, self.settings.risk
+        chosen = self.settings
         low, high = chosen.tau_low, chosen.tau_high
         reached = f"> {low:.4g}" if low >= high else f">= {high:.4g}"
-        return (
-            f"stop when sigmoid({model.intercept:.3g} - {model.disagreement:.3g} (1 - SC) "
-            f"- {model.contradiction:.3g} CD - {model.remaining:.3g} DR) {reached} and "
-            f"CD <= {chosen.kappa:.4g}"
-        )
+        return f"stop when {chosen.risk.formula} {reached} and CD <= {chosen.kappa:.4g}"
 
     @property
     def _never(self) -> str | None:
@@ -166,13 +162,7 @@ class GatePolicy:
 
     # --- deciding --------------------------------------------------------------------------------
     def full_budget(self) -> int:
-        """R, the rounds of the loop it stops.
-
-        Raises
-        ------
-        UsageError
-            For a gate fitted on plan traces, which stops none.
-        """
+        """R, the rounds of the loop it stops; one fitted on plan traces stops none."""
         if self.rounds is None:
             raise UsageError(_FOR_PLANS)
         return self.rounds
