@@ -130,7 +130,7 @@ class _PartOf:
 class Measures:
     """What is known of a trace set in columns, computed on first use.
 
-    Parts (:meth:`only_split`, :meth:`take`, :meth:`only_questions`) share what they measure: nothing is
+    Parts (:meth:`only_split`, :meth:`take`) share what they measure: nothing is
     computed twice for one question and round, and nothing for questions that nobody asks for.
     """
 
@@ -270,11 +270,6 @@ class Measures:
             )
         return self._splits[name]
 
-    def only_questions(self, ids: Iterable[str]) -> Measures:
-        """The measures of the questions with these ids, as far as they are recorded."""
-        wanted = frozenset(ids)
-        return self.take(np.array([name in wanted for name in self.traces.question_ids], bool))
-
     def take(self, chosen: NDArray[np.bool_]) -> Measures:
         """The measures of the questions that a mask (n_questions,) chooses, in the order of the record."""
         if chosen.shape == (self.traces.n_questions,) and chosen.all():
@@ -292,10 +287,6 @@ class Measures:
         if self._closed_book is None:
             self._closed_book = Measures(self.traces.closed_book_rounds(), self._metric)
         return self._closed_book
-
-    def divided(self, parts: Iterable[NDArray[np.bool_]]) -> list[Measures]:
-        """The measures of parts (n_questions,) that have no question in common."""
-        return [self._part(self.traces.take(chosen), chosen) for chosen in parts]
 
     def _part(self, traces: TraceSet, chosen: NDArray[np.bool_]) -> Measures:
         recorded = None if self._recorded is None else self._recorded.take(chosen)

@@ -216,7 +216,7 @@ _DECLARED = {
     "samples": "self_consistency normalized_entropy top_cluster_confidence candidate_agreement "
     "contradiction",
     "asking.evidence_models": "evidence_consistency evidence_consistency_max evidence_consistency_top1 "
-    "evidence_entailment query_novelty passage_novelty",
+    "evidence_entailment",
     "known_signals": "llm_stop q_stop q_cont remaining_share malformed_actions",
 }
 _MODULES = {
