@@ -183,10 +183,7 @@ class Measures:
     def by(self, name: MetricName | None) -> Measures:
         """The measures under which policies are compared by this metric; parts keep it.
 
-        Notes
-        -----
-        Under agreement the full budget's own answers stand for the gold ones wherever these are read, in
-        fitting as in scoring: what comes out is what a record without gold answers gives.
+        Under agreement the full budget's own answers stand for the gold ones, in fitting as in scoring.
         """
         if name is None:
             name = self.metric.name if self._metric else self._usual()
@@ -215,10 +212,7 @@ class Measures:
         return Measures(part, metric, of=_PartOf(whole, self._rows, self.traces))
 
     def notes(self, asked: MetricName | None) -> list[str]:
-        """What a reader of these questions' scores must know of what they are taken against.
-
-        ``asked`` is the metric that was asked for.
-        """
+        """What a reader must know of what these scores are taken against; ``asked``: the metric asked for."""
         if self.metric.gold:
             return []
         veiled = is_veiled(self.traces.origin.run)
@@ -398,10 +392,7 @@ class Measures:
         return RetrievalQuality(precision=precision, recall=recall)
 
     def derived(self, *works: Callable[[TraceSet], Array]) -> list[Array]:
-        """What functions give of every question by itself, (n_questions, n_rounds), some read at a time.
-
-        See :class:`suffice.measures.scores.WorkColumn`.
-        """
+        """What functions give of every question by itself, (n_questions, n_rounds), some read at a time."""
         return self._local([WorkColumn(work) for work in works])
 
     def _local(self, keys: Sequence[MeasuredColumn]) -> list[Array]:

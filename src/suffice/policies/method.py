@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, get_args, runtime_checkable
@@ -126,13 +126,12 @@ class Fitted:
     """A fitted policy with what ``suffice fit`` says of it.
 
     ``max_rounds`` is the budget that its file states; ``lines`` are for people, with ``{traces}`` and
-    ``{policy}`` for the two paths; ``document`` is what ``--json`` adds, ``notes`` go to stderr.
+    ``{policy}`` for the two paths; ``notes`` go to stderr.
     """
 
     policy: StopPolicy
     max_rounds: int | None = None
     lines: tuple[str, ...] = ()
-    document: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
 

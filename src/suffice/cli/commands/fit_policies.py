@@ -131,7 +131,6 @@ def _command(method: Method) -> Command:
                     "out": str(written),
                     "hash": policy_hash(fitted.policy),
                     "policy": policy_document(fitted.policy),
-                    **fitted.document,
                 }
             )
         else:

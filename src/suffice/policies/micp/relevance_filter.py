@@ -132,11 +132,6 @@ class Relevances:
             shown_question=shown_question,
         )
 
-    @property
-    def everybody(self) -> Mask:
-        """Every question, (n,)."""
-        return np.ones(self.n, bool)
-
     def values(self, chosen: Mask, preset: Preset) -> Array:
         """What a filter is calibrated on, of the ``chosen`` questions (n,)."""
         here = chosen[self.gold_question]
@@ -203,7 +198,7 @@ def fit_filter(
 ) -> RelevanceFilter:
     """The floor(alpha (N + 1))-th smallest of :meth:`Relevances.values`."""
     held = Relevances.read(traces, relevance)
-    values = held.values(held.everybody, preset)
+    values = held.values(np.ones(held.n, bool), preset)
     return RelevanceFilter(
         threshold=lower_order_statistic(values, alpha),
         relevance=relevance,
@@ -217,4 +212,4 @@ def fit_filter(
 def retention(traces: TraceSet, chosen: RelevanceFilter) -> Retention:
     """Replay a filter on the relevance that was recorded."""
     held = Relevances.read(traces, chosen.relevance)
-    return held.kept(held.everybody, chosen.threshold)
+    return held.kept(np.ones(held.n, bool), chosen.threshold)

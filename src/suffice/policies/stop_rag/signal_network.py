@@ -146,7 +146,7 @@ def free_inputs(
     """The signals to learn from: those named, else all that take two values and cost no further call."""
     measures = Measures.of(questions)
     traces = measures.traces
-    everything = wanted is not None and tuple(wanted) == (ALL,)
+    everything = tuple(wanted or ()) == (ALL,)
     if wanted is not None and not everything:
         return tuple(resolve(name, also=traces.signal_names).name for name in wanted)
     own = (Q_STOP.name, Q_CONT.name)
