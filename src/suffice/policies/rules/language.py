@@ -174,11 +174,34 @@ def _wrapped(item: Expression, *looser: type) -> str:
     return f"({item})" if isinstance(item, looser) else str(item)
 
 
+_MEANT = {
+    "=>": ">=",
+    "=<": "<=",
+    "=": "==",
+    "&": "and",
+    "|": "or",
+    "!": "not",
+    "\N{GREATER-THAN OR EQUAL TO}": ">=",
+    "\N{LESS-THAN OR EQUAL TO}": "<=",
+    "\N{NOT EQUAL TO}": "!=",
+}
+"""Signs of other languages."""
+_FOREIGN = re.compile(
+    r"=>|=<|(?<![<>=!])=(?!=)|!(?!=)"
+    "|[&|\N{GREATER-THAN OR EQUAL TO}\N{LESS-THAN OR EQUAL TO}\N{NOT EQUAL TO}]"
+)
+
+
 @lru_cache(maxsize=4096)
 def parse(text: str) -> Expression:
     """The rule's tree."""
     if len(text) > MAX_LENGTH:
         raise UsageError(f"a rule may have {MAX_LENGTH} characters, this one has {len(text)}")
+    if (sign := _FOREIGN.search(text)) is not None:
+        raise UsageError(
+            f"rule {text!r}: unexpected {sign[0]!r} at character {sign.start() + 1}; did you mean "
+            f"{_MEANT[sign[0]]!r}?"
+        )
     if "#" in text:
         raise UsageError(f"rule {text!r}: a rule holds no comment, and a '#' begins one")
     depth = 0
