@@ -22,7 +22,7 @@ from suffice.policies.method import Preset
 from suffice.policies.micp.fit import draft_policy, unsampled_notes
 from suffice.policies.micp.micp_settings import OBJECTIVES, MiCPSettings
 from suffice.policies.micp.policy import MiCPPolicy
-from suffice.policies.micp.relevance_filter import Relevances, refound_notes, scored_by
+from suffice.policies.micp.relevance_filter import Relevances, scored_by
 from suffice.policies.micp.sampled_answers import read_samples
 from suffice.policies.micp.stage2 import (
     Sampled,
@@ -305,8 +305,6 @@ def _about_the_record(record: LabelledRecord) -> Iterator[str]:
         )
     elif record.relevances is None:
         yield "no retention: the record holds no relevance of passages, or no gold passages"
-    else:
-        yield from refound_notes(record.traces)
 
 
 def _few(sizes: Sequence[int], alphas: Sequence[float]) -> Iterator[str]:

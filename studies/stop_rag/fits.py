@@ -54,8 +54,7 @@ def fit_variants(
 ) -> list[FittedPolicy]:
     """Every variant in every seed, in this order.
 
-    A policy that the folder holds is taken if it was fitted on the same questions in the same way; a
-    training that was killed goes on where its checkpoint stands.
+    A policy that the folder holds is taken if it was fitted on the same questions in the same way.
     """
     questions = fitting_questions(traces, settings).values()
     fitted = []
@@ -93,10 +92,7 @@ def _fitted(
     folder = None if settings.folder is None else settings.folder / f"{variant}-{seed}"
     if folder is not None and (folder / "policy.json").exists():
         return FittedPolicy(variant, seed, _read_fit(folder, stated), loaded=True)
-    run = FitRun(
-        progress=watch(f"{variant}, seed {seed}"),
-        checkpoint=None if folder is None else FitRun.checkpoint_of(folder),
-    )
+    run = FitRun(progress=watch(f"{variant}, seed {seed}"))
     measures = Measures(traces).by(None)
     policy = fit_stop_rag(measures, settings.preset, settings.fit_split, how, run)
     policy = replace(policy, fitted_on={**policy.fitted_on, _STUDY: stated})

@@ -120,7 +120,6 @@ def test_the_published_ranges() -> None:
     """R in [1/6, 4] and c in [0.018, 0.458]; so EXECUTE is out of reach."""
     chosen = published()
     found = [confidence for confidence, _ in states(chosen)]
-    assert chosen.risk.largest == 4.0
     assert min(found) == pytest.approx(0.018, abs=1e-4)
     assert max(found) == pytest.approx(1 / (1 + math.exp(1 / 6))) == pytest.approx(0.458, abs=1e-3)
     assert [each.action for each in chosen.unreachable] == [PlanAction.EXECUTE, PlanAction.STOP]

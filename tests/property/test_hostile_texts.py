@@ -35,7 +35,7 @@ from suffice.results.table import Column, Table
 from suffice.retrieval.contradiction import lexical_features
 from suffice.retrieval.corpus import read_corpus
 from suffice.signals.abstained import ABSTENTION_PHRASES, abstaining, ready
-from suffice.signals.answer_stability import _matching, matching_characters
+from suffice.signals.answer_stability import MAX_COMPARED, matching_characters
 from suffice.signals.asking.judge_support import parse_rating, render_judge_prompt
 from suffice.signals.known_signals import SIGNALS
 from suffice.signals.samples import marker_conflict
@@ -90,7 +90,7 @@ READERS: Mapping[str, Callable[[str], object]] = {
     "energy": parse_energy,
     "names": read_names,
     "grid": read_grid,
-    "columns": lambda text: parse_column_map(text, ("id", "text")),
+    "columns": lambda text: parse_column_map(text, ("id", "text"), "ROLE=COLUMN"),
     "scores": lambda text: [score(text, [text[:-1]]) for score in (scoring.f1, scoring.accuracy)],
     "similarity": lambda text: matching_characters(text, f"{text[1:]}z"),
     "abstention": lambda text: abstaining(pa.array([text]), ready(ABSTENTION_PHRASES)),
@@ -173,4 +173,24 @@ def test_similarity_is_that_of_difflib(one: str, other: str) -> None:
     for times in (1, 3):
         texts = one * times, f"{other}{one[:5]}" * times
         ratio = difflib.SequenceMatcher(None, *texts, autojunk=False).ratio()
-        assert matching_characters(*texts) == ratio == 2 * _matching(*texts) / sum(map(len, texts))
+        assert matching_characters(*texts) == ratio
+
+
+def test_similarity_reads_a_stated_part_of_an_answer() -> None:
+    same = "ab" * (MAX_COMPARED // 2)
+    assert matching_characters(f"{same}x", f"{same}y") == 1.0
+
+
+@pytest.mark.parametrize(
+    ("name", "piece"),
+    [
+        ("plan", "{'a': 'b\\"),
+        ("action", "."),
+        ("action", "1. "),
+        ("rating", "\n"),
+        ("similarity", "a b "),
+    ],
+)
+def test_a_hundred_thousand_letters_that_once_had_no_end(name: str, piece: str) -> None:
+    text = piece * (MAX_REPLY_LETTERS // len(piece))
+    assert min(_seconds(READERS[name], text) for _ in range(2)) < SECONDS

@@ -37,9 +37,7 @@ from suffice.loops.ranked import BudgetedSettings, CumulativeSettings, settle_ce
 from suffice.loops.steps import EVERYTHING, LOOPS, LoopSettings, RoundReads, Step, make_pipeline
 from suffice.retrieval.retrievers import IndexMaker, Retrieval, corpus_retriever
 from suffice.scoring import AnswerChoice
-from suffice.signals.asking.evidence_models import NOVELTY
 from suffice.signals.asking.judge_support import JUDGE_TOKENS, judge_tokens
-from suffice.signals.known_signals import given_by
 from suffice.trace.rounds.records import LoopView, Passage, Question, Round, StoppedBy, Usage
 
 # --- answers --------------------------------------------------------------------------------------
@@ -202,7 +200,6 @@ def reads_of(policy: StopPolicy, loop: LoopSettings, *, choose: str = "latest") 
     """What a policy reads of a loop's rounds before it ends: what replay charges."""
     returned = AnswerChoice.parse(choose).or_own(policy.needs.returns)
     chooses = returned.rule != "latest"
-    read = {given_by(spec).name for spec in policy.specs} | {returned.signal}
     of_samples = loop.majority and policy.needs.samples > 0
     return RoundReads(
         answers=chooses
@@ -210,7 +207,6 @@ def reads_of(policy: StopPolicy, loop: LoopSettings, *, choose: str = "latest") 
         or policy.needs.answers
         or any(spec.answers for spec in policy.specs),
         at_end=chooses or policy.facts.coverage is not None or has_confidence(policy),
-        novelty=not read.isdisjoint(NOVELTY),
     )
 
 

@@ -145,12 +145,7 @@ class LoopOutput:
 
     def _why(self, spec: SignalSpec, columns: tuple[str, ...]) -> tuple[str, str]:
         """Why it is not given, where more is to say than that, and what to type."""
-        asked = {
-            "encoder": self.encoder,
-            "novelty": self.encoder,
-            "rerank": self.reranker,
-            "judge": self.settings.judge,
-        }
+        asked = {"encoder": self.encoder, "rerank": self.reranker, "judge": self.settings.judge}
         prompt = self.settings.prompt
         asking = _asking(spec)
         if asking is not None and not asked.get(asking.name, False):

@@ -22,7 +22,7 @@ from suffice.loops.calls import (
 )
 from suffice.loops.prompts import Prompt, render_closed_book, render_prompt
 from suffice.options import Option
-from suffice.signals.asking.evidence_models import with_evidence, with_novelty
+from suffice.signals.asking.evidence_models import with_evidence
 from suffice.signals.asking.judge_support import JUDGE_SUPPORT, judged
 from suffice.signals.asking.meaning_clusters import check_clustering, check_cosine, with_clusters
 from suffice.signals.asking.whole_record import KeptEncoder
@@ -120,7 +120,6 @@ class RoundReads:
 
     answers: bool = True
     at_end: bool = True
-    novelty: bool = True
 
 
 EVERYTHING = RoundReads()
@@ -185,15 +184,10 @@ class SteppedLoop(ABC):
         """What asks for the answer from all the passages shown so far."""
         return render_prompt(question.text, shown, api=self.model.api, name=self.settings.prompt)
 
-    def beside(
-        self, question: Question, rounds: tuple[Round, ...], *, rate: bool, novelty: bool
-    ) -> Round:
+    def beside(self, question: Question, rounds: tuple[Round, ...], *, rate: bool) -> Round:
         """The last round with what the encoder and the judge find."""
         if self._encoder is not None:
             started = time.perf_counter()
-            if novelty:
-                compared = with_novelty(LoopView(question.text, rounds), self._encoder)
-                rounds = (*rounds[:-1], compared)
             encoded = with_evidence(LoopView(question.text, rounds), self._encoder)
             if self.settings.cluster_cosine is not None and encoded.samples is not None:
                 encoded = with_clusters(encoded, self._encoder, self.settings.cluster_cosine)
@@ -259,8 +253,8 @@ class Step:
         """The round with its answer, and what is asked and measured after it."""
         asked = self._asked()
         followed = asked if self.then is None else self.then(asked)
-        rounds, reads = (*self.before, followed), self.reads
-        return self.loop.beside(self.question, rounds, rate=self.reads_more, novelty=reads.novelty)
+        rounds = (*self.before, followed)
+        return self.loop.beside(self.question, rounds, rate=self.reads_more)
 
     def answered(self, finished: Round, tell: Callable[[str], None] | None = None) -> Round:
         """The finished round as the last of its loop, with an answer, asked for now unless it has one.

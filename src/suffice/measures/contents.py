@@ -225,7 +225,7 @@ def _notes(traces: TraceSet) -> Iterator[str]:
         yield f"{len(skipped)} invalid parts were skipped, the first: {skipped[0]}"
     yield from record_banners(traces)
     if (seen := seen_of(traces)) is not None:
-        yield from exploration(seen, traces.of_questions("question_type"), labelled(traces)).notes()
+        yield from exploration(seen, labelled(traces)).notes()
     groups = [group for group in traces.of_questions("group") if group]
     if groups:
         yield f"{len(groups):,} questions are of {len(set(groups)):,} groups (column group)"
@@ -241,8 +241,6 @@ def _notes(traces: TraceSet) -> Iterator[str]:
 
 # --- exploration ------------------------------------------------------------
 _ALARM = 0.01
-_DRAWS = 999
-_SEED = 42
 _FEWEST = 5
 _MOST_TOLD = 3
 
@@ -268,16 +266,11 @@ class Exploration:
     """How the draws of a record came out.
 
     ``shares`` has one entry a ``propensity``: of ``stopped`` questions whose policy said stop how many ran on
-    (``explored``), with the ``p_value`` of the exact binomial test, two-sided. ``types_p_value`` is that of
-    the hypothesis that explored questions are of the same types as those cut: the chi-square statistic
-    among 999 draws as many of each propensity; ``None``: fewer than two types, or nothing explored.
-    ``types`` counts, by type, the explored questions and all whose policy said stop. ``labels`` says how
-    those were labelled (``None``: all alike), ``unlike`` where the labelled ones differ from the others.
+    (``explored``), with the ``p_value`` of the exact binomial test, two-sided. ``labels`` says how those were
+    labelled (``None``: all alike), ``unlike`` where the labelled ones differ from the others.
     """
 
     shares: tuple[Entry, ...]
-    types: dict[str, tuple[int, int]]
-    types_p_value: float | None
     labels: Entry | None = None
     unlike: tuple[Entry, ...] = ()
 
@@ -291,15 +284,6 @@ class Exploration:
                 f"said stop ran on ({percent(share['explored'] / share['stopped'])}%, promised "
                 f"{percent(share['propensity'])}%, exact binomial p {p_value(share['p_value'])})"
                 + (_WRONG if share["p_value"] < _ALARM else "")
-            )
-        if self.types_p_value is not None and self.types_p_value < _ALARM:
-            counted = ", ".join(
-                f"{kind} {explored:,} of {all_:,}" for kind, (explored, all_) in self.types.items()
-            )
-            notes.append(
-                f"EXPLORED QUESTIONS ARE OF OTHER TYPES than those cut (p {p_value(self.types_p_value)}; "
-                f"explored by type: {counted}): whether to explore was not drawn independently of the "
-                "question, and no weight repairs that"
             )
         if (labels := self.labels) is not None:
             (some, ran), (others, cut) = labels["explored"], labels["cut"]
@@ -327,26 +311,12 @@ _WRONG = (
 )
 
 
-def exploration(
-    seen: Seen, types: Sequence[str | None], labelled: NDArray[np.bool_]
-) -> Exploration:
-    """Checks of the draws, given of every question, (n_questions,), its type and whether it is labelled."""
+def exploration(seen: Seen, labelled: NDArray[np.bool_]) -> Exploration:
+    """Checks of the draws, given of every question, (n_questions,), whether it is labelled."""
     drawn = seen.explored | seen.stood_for
     groups = [
         drawn & (seen.propensity == propensity) for propensity in np.unique(seen.propensity[drawn])
     ]
-    names = np.array([kind or "" for kind in types])
-    kinds = np.unique(names[drawn])
-    counts = [
-        np.array(
-            [
-                [(rows & (names == kind)).sum() for kind in kinds]
-                for rows in (group & seen.explored, group)
-            ]
-        )
-        for group in groups
-    ]
-    both = sum(counts, np.zeros((2, len(kinds)), int))
     return Exploration(
         shares=tuple(
             _share(
@@ -354,11 +324,6 @@ def exploration(
             )
             for group in groups
         ),
-        types={
-            str(kind) or "(none)": (int(explored), int(all_))
-            for kind, explored, all_ in zip(kinds, *both, strict=True)
-        },
-        types_p_value=_types_p_value(counts) if len(kinds) > 1 and both[0].any() else None,
         labels=_labelling(seen, labelled),
         unlike=unlike(
             {**seen.signals, "the stop": seen.until.astype(np.float64)},
@@ -383,15 +348,3 @@ def _share(propensity: float, stopped: int, explored: int) -> Entry:
     high = 1.0 - (float(binomial_cdf(explored - 1, stopped, propensity)) if explored else 0.0)
     both = min(1.0, 2 * min(low, high))
     return {"propensity": propensity, "stopped": stopped, "explored": explored, "p_value": both}
-
-
-def _types_p_value(counts: Sequence[np.ndarray]) -> float:
-    """Of explored counts by type given as many explored, (2, n_types) a propensity: drawn and all."""
-    rng = np.random.default_rng(_SEED)
-    drawn = np.zeros(_DRAWS + 1)
-    for explored, of_all in counts:
-        expected = explored.sum() * of_all / max(of_all.sum(), 1)
-        others = rng.multivariate_hypergeometric(of_all, int(explored.sum()), size=_DRAWS)
-        off = (np.vstack([explored, others]) - expected) ** 2
-        drawn += np.divide(off, expected, out=np.zeros_like(off), where=expected > 0).sum(axis=1)
-    return float((drawn >= drawn[0] - 1e-9).mean())

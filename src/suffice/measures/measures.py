@@ -130,7 +130,7 @@ class _PartOf:
 class Measures:
     """What is known of a trace set in columns, computed on first use.
 
-    Parts (:meth:`only_split`, :meth:`take`, :meth:`only_questions`) share what they measure: nothing is
+    Parts (:meth:`only_split`, :meth:`take`) share what they measure: nothing is
     computed twice for one question and round, and nothing for questions that nobody asks for.
     """
 
@@ -183,10 +183,7 @@ class Measures:
     def by(self, name: MetricName | None) -> Measures:
         """The measures under which policies are compared by this metric; parts keep it.
 
-        Notes
-        -----
-        Under agreement the full budget's own answers stand for the gold ones wherever these are read, in
-        fitting as in scoring: what comes out is what a record without gold answers gives.
+        Under agreement the full budget's own answers stand for the gold ones, in fitting as in scoring.
         """
         if name is None:
             name = self.metric.name if self._metric else self._usual()
@@ -215,10 +212,7 @@ class Measures:
         return Measures(part, metric, of=_PartOf(whole, self._rows, self.traces))
 
     def notes(self, asked: MetricName | None) -> list[str]:
-        """What a reader of these questions' scores must know of what they are taken against.
-
-        ``asked`` is the metric that was asked for.
-        """
+        """What a reader must know of what these scores are taken against; ``asked``: the metric asked for."""
         if self.metric.gold:
             return []
         veiled = is_veiled(self.traces.origin.run)
@@ -270,11 +264,6 @@ class Measures:
             )
         return self._splits[name]
 
-    def only_questions(self, ids: Iterable[str]) -> Measures:
-        """The measures of the questions with these ids, as far as they are recorded."""
-        wanted = frozenset(ids)
-        return self.take(np.array([name in wanted for name in self.traces.question_ids], bool))
-
     def take(self, chosen: NDArray[np.bool_]) -> Measures:
         """The measures of the questions that a mask (n_questions,) chooses, in the order of the record."""
         if chosen.shape == (self.traces.n_questions,) and chosen.all():
@@ -292,10 +281,6 @@ class Measures:
         if self._closed_book is None:
             self._closed_book = Measures(self.traces.closed_book_rounds(), self._metric)
         return self._closed_book
-
-    def divided(self, parts: Iterable[NDArray[np.bool_]]) -> list[Measures]:
-        """The measures of parts (n_questions,) that have no question in common."""
-        return [self._part(self.traces.take(chosen), chosen) for chosen in parts]
 
     def _part(self, traces: TraceSet, chosen: NDArray[np.bool_]) -> Measures:
         recorded = None if self._recorded is None else self._recorded.take(chosen)
@@ -407,10 +392,7 @@ class Measures:
         return RetrievalQuality(precision=precision, recall=recall)
 
     def derived(self, *works: Callable[[TraceSet], Array]) -> list[Array]:
-        """What functions give of every question by itself, (n_questions, n_rounds), some read at a time.
-
-        See :class:`suffice.measures.scores.WorkColumn`.
-        """
+        """What functions give of every question by itself, (n_questions, n_rounds), some read at a time."""
         return self._local([WorkColumn(work) for work in works])
 
     def _local(self, keys: Sequence[MeasuredColumn]) -> list[Array]:

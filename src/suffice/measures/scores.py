@@ -103,8 +103,6 @@ def _mean(values: NDArray[np.float64], weights: NDArray[np.float64]) -> float | 
 def retrieval_quality(traces: TraceSet) -> RetrievalQuality:
     """Precision and recall of the passages of rounds 1 to t, by their ids; one named twice counts once.
 
-    Notes
-    -----
     Paper 1, table 2, gives no formula; this is our reading. Passages are told apart by id alone: where
     a corpus holds a paragraph under several ids, both figures come out too low.
     """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from types import MappingProxyType
@@ -44,6 +44,7 @@ from suffice.trace.rounds.records import POLICY_STOP
 from suffice.trace.rounds.trace_set import TraceSet
 
 N_FOLDS = 5
+_FOLD_SEED = 42
 LABELS = "labels"
 """What stood for gold answers, in what a policy file says of its fitting; not there: gold answers."""
 CUT = "cut"
@@ -71,14 +72,14 @@ class FitData:
         """What stopping after each round scores: ``returned``, where another than its own answer is."""
         return self.outcomes if self.returned is None else self.returned
 
-    def folds(self, seed: int = 42) -> NDArray[np.int64]:
+    def folds(self) -> NDArray[np.int64]:
         """A fold number for every question, (n_questions,), one for all of a unit, as many units in each."""
         unit = numbered_units(self.units)
-        return folds(int(unit.max(initial=0)) + 1, seed)[unit]
+        return folds(int(unit.max(initial=0)) + 1)[unit]
 
-    def held_out(self, seed: int = 42) -> Iterator[tuple[Mask, Mask]]:
+    def held_out(self) -> Iterator[tuple[Mask, Mask]]:
         """The questions of each fold, and those to fit on for them: all others, if there are any."""
-        fold = self.folds(seed)
+        fold = self.folds()
         for number in np.unique(fold):
             held_out = fold == number
             yield held_out, held_out if held_out.all() else ~held_out
@@ -102,31 +103,24 @@ def _mean_by_round(em: Array) -> Array:
 
 
 # --- records that were cut -----------------------------------------------------------------------
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FitQuestions:
-    """The questions of a part that a fit reads, (n_questions,), and what its file says of the others."""
+def fit_questions(part: Measures) -> tuple[Mask, Mapping[str, Any]]:
+    """The questions that a fit reads, (n_questions,), and what its file says of the others.
 
-    read: Mask
-    stated: Mapping[str, Any]
-
-
-def fit_questions(part: Measures) -> FitQuestions:
-    """Those whose rounds were not cut by the policy that ran, drawn like all.
-
-    Questions that were explored ran on whatever it said, so they are a sample of all. Those that it never
-    stopped ran on of themselves and are the hard ones: as large a share of them is kept, drawn by their ids.
+    Read are those whose rounds were not cut by the policy that ran, drawn like all. Questions that were
+    explored ran on whatever it said, so they are a sample of all. Those that it never stopped ran on of
+    themselves and are the hard ones: as large a share of them is kept, drawn by their ids.
     """
     seen, record = part.seen, part.recorded
-    everyone = FitQuestions(read=np.ones(record.n_questions, bool), stated={})
+    everyone = np.ones(record.n_questions, bool)
     if not record.has("stopped_by"):
-        return everyone
+        return everyone, {}
     last_rows = np.cumsum(record.last_rounds, dtype=np.int64) - 1
     ends = Texts.of(record.table.column("stopped_by")).take(last_rows)
     by_policy = ends.codes == ends.code_of("policy")
     if by_policy.all():
         raise UsageError(_all_cut(record))
     if seen is None or not (cut := seen.stood_for | (seen.unseen & by_policy)).any():
-        return everyone
+        return everyone, {}
     never = ~(cut | seen.explored) & np.isin(seen.propensity, seen.propensity[seen.stood_for])
     not_drawn = never.copy()
     names = record.first_rounds("question_id").filter(never)
@@ -142,7 +136,7 @@ def fit_questions(part: Measures) -> FitQuestions:
         "not_drawn": int(not_drawn.sum()),
         **({"untold": seen.untold} if seen.untold else {}),
     }
-    return FitQuestions(read=read, stated={CUT: stated})
+    return read, {CUT: stated}
 
 
 def _all_cut(record: TraceSet, what: str = "questions") -> str:
@@ -203,10 +197,9 @@ def fit_data(
             f"no question of split {split!r} in {record.origin.source} {scored.metric.unscored}; "
             f"fitting needs labelled questions{instead}; which are: suffice traces info {record.at}"
         )
-    everyone = FitQuestions(read=np.ones(record.n_questions, bool), stated={})
-    questions = fit_questions(chosen) if fits else everyone
-    chosen.take(questions.read).scores_throughout("fitting", f1_kind)
-    scored = _only_of(scored, questions.read)
+    read, cut = fit_questions(chosen) if fits else (np.ones(record.n_questions, bool), {})
+    chosen.take(read).scores_throughout("fitting", f1_kind)
+    scored = _only_of(scored, read)
     if not scored.labelled.any():
         raise UsageError(_all_cut(record, "labelled questions"))
     provenance = {
@@ -215,7 +208,7 @@ def fit_data(
         "questions": record.n_questions,
         "labelled": int(scored.labelled.sum()),
         "rounds": record.n_rounds,
-        **questions.stated,
+        **cut,
     }
     if not scored.metric.gold:
         provenance[LABELS] = scored.metric.name
@@ -236,8 +229,6 @@ def fit_data(
 
 def _only_of(scored: Outcomes, read: Mask) -> Outcomes:
     """The same, questions that are not read unlabelled."""
-    if read.all():
-        return scored
     em, f1, acc = (
         np.where(read[:, None], values, np.nan) for values in (scored.em, scored.f1, scored.acc)
     )
@@ -361,7 +352,6 @@ def fit_rule(
     fitting = measures if fit_on is None else Measures.of(fit_on).by(measures.metric.name)
     all_of(
         lambda: _require_split(rule, fitting.traces, split),
-        lambda: _require_own(rule, own, fitting.traces),
         lambda: refuse_lacking((resolve(name, also=recorded) for name in needs.signals), record),
     )
     data = fit_data(fitting, needs.signals, split=split)
@@ -374,15 +364,6 @@ def _require_split(rule: str, traces: TraceSet, split: str) -> None:
             f"rule {rule!r} needs calibrated() or base_rate() fitted on split {split!r}, which "
             f"{traces.origin.source} does not have; {traces.how_to_split()}, "
             "or fit on traces that have it with: --fit-on OTHER_TRACES (in Python fit_on=)"
-        )
-
-
-def _require_own(rule: str, own: Sequence[str], traces: TraceSet) -> None:
-    unknown = [name for name in own if name not in traces.signal_names]
-    if unknown:
-        raise UsageError(
-            f"rule {rule!r} reads {' and '.join(map(repr, unknown))}, which {traces.origin.source} does "
-            "not record, so it cannot be fitted there"
         )
 
 
@@ -417,36 +398,31 @@ def fitted_rule(
     )
 
 
-def folds(n_units: int, seed: int = 42) -> NDArray[np.int64]:
+def folds(n_units: int) -> NDArray[np.int64]:
     """A fold number for every unit, (n_units,), sizes within one of each other."""
     numbers = np.arange(n_units) % min(N_FOLDS, n_units)
-    return np.random.default_rng(seed).permutation(numbers)
+    return np.random.default_rng(_FOLD_SEED).permutation(numbers)
 
 
 def out_of_fold(
-    data: FitData,
-    signal: str,
-    *,
-    kind: CalibratorKind = "isotonic",
-    undefined: float | None = None,
-    seed: int = 42,
+    data: FitData, signal: str, *, kind: CalibratorKind = "isotonic", undefined: float | None = None
 ) -> Array:
     """Calibrated values of the fitting questions, each from maps fitted without its own fold."""
     values = data.table.signal(signal)
     n_questions, n_rounds = values.shape
     warn_of_little(data, f"out of fold, calibrated({signal})")
     calibrated = np.full((n_rounds, n_questions), np.nan).T
-    for held_out, others in data.held_out(seed):
+    for held_out, others in data.held_out():
         calibrator = fit_calibrator(data, signal, kind=kind, undefined=undefined, rows=others)
         calibrated[held_out] = calibrator.predict_rounds(values[held_out])
     return calibrated
 
 
-def base_rates_out_of_fold(data: FitData, *, seed: int = 42) -> Array:
+def base_rates_out_of_fold(data: FitData) -> Array:
     """Mean EM of each round over the other folds' questions, (n_questions, n_rounds)."""
     em = data.outcomes.em
     rates = np.empty(em.shape)
-    for held_out, others in data.held_out(seed):
+    for held_out, others in data.held_out():
         rates[held_out] = _mean_by_round(em[others])
     return rates
 
@@ -454,8 +430,6 @@ def base_rates_out_of_fold(data: FitData, *, seed: int = 42) -> Array:
 # --- what a record does not give -----------------------------------------------------------------
 _MOST = 0.5
 """Share of the rounds, above which a signal that is undefined there makes a poor policy."""
-_LOOKED_AT = 500
-"""Questions with a round in which a signal is undefined, looked at for why."""
 _SELDOM = 0.05
 """Share of the rounds, below which a rule that can hold there stops next to nothing."""
 
@@ -513,18 +487,11 @@ def _counted(traces: TraceSet) -> tuple[Mask, str]:
 
 
 def _missing_input(spec: SignalSpec, traces: TraceSet, absent: Mask) -> str:
-    """What most often lacks where a signal is undefined, and what to type; may be empty."""
-    some = np.asarray(absent.any(axis=1))
-    some[np.flatnonzero(some)[_LOOKED_AT:]] = False
-    absences = Counter(
-        absence
-        for views, rows in zip(
-            traces.take(some).views([*read_columns([spec]), "signals"]), absent[some], strict=True
-        )
-        for view, counts in zip(views, rows, strict=False)
-        if counts and (absence := why_undefined(spec, view)) is not None
-    )
-    if not absences:
+    """What lacks where a signal is first undefined, and what to type; may be empty."""
+    question, number = np.argwhere(absent)[0]
+    chosen = np.arange(traces.n_questions) == question
+    views = next(iter(traces.take(chosen).views([*read_columns([spec]), "signals"])))
+    absence = why_undefined(spec, views[number])
+    if absence is None:
         return ""
-    usual = absences.most_common(1)[0][0]
-    return f": {usual.why}" + (f"; {usual.remedy}" if usual.remedy else "")
+    return f": {absence.why}" + (f"; {absence.remedy}" if absence.remedy else "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, get_args, runtime_checkable
@@ -111,21 +111,13 @@ def loop_needs(
 # --- who watches a fit ---------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitRun:
-    """Who watches a fit that takes long, and the file it can be continued from.
+    """Who watches a fit that takes long.
 
     ``progress`` is called with how far it is: ``label``, what is counted, as in ``trained steps``;
     ``done`` of ``total``; ``said``, what there is to say in a line, or nothing.
     """
 
     progress: Callable[[Any], None] | None = None
-    checkpoint: Path | None = None
-
-    @staticmethod
-    def checkpoint_of(out: Path) -> Path:
-        """Where the fit of a policy that goes to ``out`` keeps its checkpoint."""
-        if out.suffix == ".json":
-            return out.with_name(f"{out.stem}.checkpoint.safetensors")
-        return out / "checkpoint.safetensors"
 
 
 # --- what is said of a fitted policy -------------------------------------------------------------
@@ -134,13 +126,12 @@ class Fitted:
     """A fitted policy with what ``suffice fit`` says of it.
 
     ``max_rounds`` is the budget that its file states; ``lines`` are for people, with ``{traces}`` and
-    ``{policy}`` for the two paths; ``document`` is what ``--json`` adds, ``notes`` go to stderr.
+    ``{policy}`` for the two paths; ``notes`` go to stderr.
     """
 
     policy: StopPolicy
     max_rounds: int | None = None
     lines: tuple[str, ...] = ()
-    document: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
 

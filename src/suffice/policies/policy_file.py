@@ -7,15 +7,15 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 from suffice.contracts import FilteringPolicy, StatedFilter, StopPolicy, strict_json
 from suffice.errors import DataError, UsageError, plain_file, unknown_name
 from suffice.policies.method import Weighted, weights_beside
 from suffice.policies.registry import find_kind, kind_names
+from suffice.stats.fields import whole
 
 POLICY_VERSION = 1
-_MAX_BYTES = 50_000_000
 _DECIDES_NOTHING = ("budget", "costs", "fitted_on", "guarantee", "levels", "notes")
 
 
@@ -23,12 +23,9 @@ def policy_document(policy: StopPolicy) -> dict[str, Any]:
     """A policy as the JSON document of its file."""
     document = getattr(policy, "document", None)
     if document is None:
-        kind = getattr(policy, "kind", None)
-        if kind is None:
-            raise UsageError(
-                f"a policy has a file, such as suffice.RulePolicy(rule=TEXT), found {policy!r:.60}"
-            )
-        raise UsageError(f"a policy of kind {kind!r} has no file format")
+        raise UsageError(
+            f"a policy with a file, such as suffice.RulePolicy(rule=TEXT), is wanted, found {policy!r:.60}"
+        )
     return {"suffice_policy": POLICY_VERSION, "kind": policy.kind, **document()}
 
 
@@ -120,26 +117,23 @@ def file_of(path: str | Path) -> Path:
 
 def _parsed(document: Mapping[str, Any], file: Path) -> PolicyFile:
     """The policy of a document; beside ``file`` may lie its weights."""
-    named = document.get("kind")
-    kind = find_kind(named) if isinstance(named, str) else None
-    if kind is None:
-        raise DataError(
-            unknown_name("policy kind", named, kind_names()), file=str(file), column="kind"
-        )
-    max_rounds = document.get("max_rounds")
-    if max_rounds is not None and (not _is_whole(max_rounds) or max_rounds < 1):
-        raise DataError(
-            f"must be a whole number from 1, found {max_rounds!r}",
-            file=str(file),
-            column="max_rounds",
-        )
     try:
-        policy = kind.read(document, file)
+        check_version(document, "suffice_policy", POLICY_VERSION)
+        return _of_its_kind(document, file)
     except DataError as error:
         raise DataError(error.message, file=str(file), column=error.column) from error
+
+
+def _of_its_kind(document: Mapping[str, Any], file: Path) -> PolicyFile:
+    named, budget = document.get("kind"), document.get("max_rounds")
+    kind = find_kind(named) if isinstance(named, str) else None
+    if kind is None:
+        raise DataError(unknown_name("policy kind", named, kind_names()), column="kind")
+    max_rounds = None if budget is None else whole(budget, "max_rounds", 1)
+    try:
+        return PolicyFile(kind.read(document, file), max_rounds)
     except UsageError as error:
-        raise DataError(str(error), file=str(file), column=kind.main_field) from error
-    return PolicyFile(policy, max_rounds)
+        raise DataError(str(error), column=kind.main_field) from error
 
 
 # --- a policy within another document -------------------------------------------------------------
@@ -160,7 +154,6 @@ def unpack_policy(document: Mapping[str, Any]) -> StopPolicy:
     from base64 import b64decode
     from tempfile import TemporaryDirectory
 
-    check_version(document, "suffice_policy", POLICY_VERSION)
     plain = {name: part for name, part in document.items() if name != "weights_file"}
     if "weights_file" not in document:
         return _parsed(plain, Path("policy")).policy
@@ -189,14 +182,8 @@ def load_filter(path: str) -> StatedFilter:
     return policy.filter
 
 
-def _is_whole(value: object) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
 def _read_document(file: Path) -> dict[str, Any]:
     try:
-        if file.stat().st_size > _MAX_BYTES:
-            raise DataError(f"larger than {_MAX_BYTES} bytes; not a policy file", file=str(file))
         document = strict_json(plain_file(file).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise DataError(
@@ -210,22 +197,16 @@ def _read_document(file: Path) -> dict[str, Any]:
         raise DataError(
             'not a policy file; it must be an object with "suffice_policy": 1', file=str(file)
         )
-    check_version(document, "suffice_policy", POLICY_VERSION, file=str(file))
     return document
 
 
-def check_version(
-    document: Mapping[str, Any], name: str, newest: int, *, file: str | None = None
-) -> None:
+def check_version(document: Mapping[str, Any], name: str, newest: int) -> None:
     """Refuse a document whose field ``name`` is no version number up to ``newest``."""
-    version = document.get(name)
-    if not _is_whole(version) or version < 1:
-        raise DataError(f"must be a version number, found {version!r}", file=file, column=name)
+    version = whole(document.get(name), name, 1)
     if version > newest:
         what = name.removeprefix("suffice_")
         raise DataError(
             f"{what} version {version} is newer than {newest}, the newest this version reads; "
             "upgrade with: pip install -U suffice",
-            file=file,
             column=name,
         )

@@ -132,7 +132,7 @@ def fit_method(
     name, traces, preset, split
         Which method, and what it reads (``None``: split tune).
     run
-        Who watches a training and where its checkpoints go; nothing to methods that do not train.
+        Who watches a training; nothing to methods that do not train.
     options
         Fields of the settings of the method's preset, such as ``calibrator`` of the corrected tasr. One
         that is ``None`` counts as not given.
@@ -186,9 +186,7 @@ def refuse_options(
     for option in stated:
         if option not in allowed:
             said = f"takes {', '.join(sorted(allowed))}" if allowed else "takes no options"
-            other = [version for version in takes if option in takes[version]]
-            instead = f", or use the {other[0]} preset, which takes it" if other else ""
-            raise UsageError(f"the {preset} preset of {name} {said}; leave {option} out{instead}")
+            raise UsageError(f"the {preset} preset of {name} {said}; leave {option} out")
 
 
 # --- loading -------------------------------------------------------------------------------------
@@ -203,22 +201,8 @@ def _entries() -> Mapping[str, Any]:
     """Entry points of other packages by name."""
     from importlib.metadata import entry_points
 
-    entries: dict[str, Any] = {}
-    for entry in entry_points(group=ENTRY_POINTS):
-        taken = "suffice itself" if entry.name in {*_METHODS, *_KINDS} else None
-        if entry.name in entries and entries[entry.name].value != entry.value:
-            taken = _package(entries[entry.name])
-        if taken is not None:
-            raise UsageError(
-                f"the method {entry.name!r} that {_package(entry)} brings has the name of one that "
-                f"{taken} brings; uninstall one of the two"
-            )
-        entries[entry.name] = entry
-    return MappingProxyType(entries)
-
-
-def _package(entry: Any) -> str:
-    return "a package" if entry.dist is None else f"the package {entry.dist.name}"
+    entries = {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
+    return MappingProxyType({name: entries[name] for name in entries if name not in _METHODS})
 
 
 @cache
@@ -227,7 +211,8 @@ def _load_entry(name: str) -> Method:
     from suffice.policies.method import Method
 
     entry = _entries()[name]
-    where = f"the method {name!r} that {_package(entry)} brings as {entry.value!r}"
+    package = "a package" if entry.dist is None else f"the package {entry.dist.name}"
+    where = f"the method {name!r} that {package} brings as {entry.value!r}"
     try:
         method = entry.load()
     except (ImportError, AttributeError, SyntaxError, TypeError, ValueError) as error:

@@ -236,14 +236,6 @@ class OptiLLMSettings:
     completeness: Annotated[
         str, Option(metavar="NAME", help="how complete the answer is, from 0 to 1, in every round")
     ] = "completeness"
-    improvement: Annotated[
-        str | None,
-        Option(
-            metavar="NAME",
-            help="how much better the round's answer is than the one before, from 0 to 1 (default: "
-            "improvement, recorded beside completeness; of another signal its change)",
-        ),
-    ] = None
 
 
 class OptiLLM(_ReadyRule):
@@ -263,20 +255,11 @@ class OptiLLM(_ReadyRule):
     def rule(self, settings: OptiLLMSettings) -> RulePolicy:
         """Above 0.9, or above 0.7 with an improvement below 0.03."""
         complete = settings.completeness
-        usual = "improvement" if complete == "completeness" else f"change({complete})"
-        improved = settings.improvement or usual
+        improved = "improvement" if complete == "completeness" else f"change({complete})"
         return self._policy(f"{complete} > 0.9 or ({improved} < 0.03 and {complete} > 0.7)")
 
 
 # --- patience ------------------------------------------------------------------------------------
-def _best(text: str) -> str:
-    """``highest:NAME`` or ``lowest:NAME``, as it is."""
-    choice = AnswerChoice.parse(text)
-    if not choice.signal or choice.first:
-        raise UsageError(f"what is to improve is highest:NAME or lowest:NAME, found {text!r}")
-    return text
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatienceSettings:
     """What must improve, and how soon."""
@@ -285,7 +268,6 @@ class PatienceSettings:
         str,
         Option(
             metavar="highest:NAME|lowest:NAME",
-            parse=_best,
             help="the signal that is to improve, and in which direction",
         ),
     ] = "lowest:error"
@@ -293,9 +275,6 @@ class PatienceSettings:
         int,
         Option(metavar="N", at_least=1, help="stop after this many rounds without a better one"),
     ] = 3
-
-    def __post_init__(self) -> None:
-        _best(self.best)
 
 
 class Patience(_ReadyRule):
@@ -328,6 +307,8 @@ class Patience(_ReadyRule):
         if settings.rounds < 1:
             raise UsageError("patience needs at least 1 round; type patience-2")
         best = AnswerChoice.parse(settings.best)
+        if not best.signal or best.first:
+            raise UsageError(f"best is highest:NAME or lowest:NAME, found {settings.best!r}")
         return self._policy(
             f"since_{best.rule}({best.signal}) >= {settings.rounds}", f"first-{settings.best}"
         )

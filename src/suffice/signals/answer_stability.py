@@ -21,8 +21,7 @@ from suffice.trace.rounds.records import Round
 Array = NDArray[np.float64]
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _DELETE_PUNCTUATION = str.maketrans("", "", string.punctuation)
-MAX_COMPARED = 2_000  # letters of an answer that are compared letter by letter
-_SHORT = 40 * 40
+MAX_COMPARED = 1_000  # letters of an answer that are compared letter by letter
 
 
 def published_normalizer(text: str) -> str:
@@ -117,54 +116,10 @@ def _pairs(rounds: RoundColumns) -> _Pairs:
 def matching_characters(one: str, other: str) -> float:
     """Their ratio as ``difflib`` defines it, to which their order matters, in [0, 1].
 
-    Of either text the first 2,000 letters are read. ``difflib`` itself takes the cube of the length in
-    time and is asked about short ones alone; others take at most its power of 1.5, up to a logarithm.
+    Of either text the first 1,000 letters are read: the time may grow with the cube of the length.
     """
-    one, other = one[:MAX_COMPARED], other[:MAX_COMPARED]
-    if len(one) * len(other) <= _SHORT:
-        return difflib.SequenceMatcher(None, one, other, autojunk=False).ratio()
-    return 2.0 * _matching(one, other) / (len(one) + len(other))
-
-
-def _matching(one: str, other: str) -> int:
-    """Letters in common: those of the longest common run, and of what stands left and right of it."""
-    matched = 0
-    pieces = [(one, other, MAX_COMPARED)]
-    while pieces:
-        one, other, most = pieces.pop()
-        length = _longest_run(one, other, most)
-        if not length:
-            continue
-        runs = _runs(other, length)
-        at = after_one = after_other = 0
-        while at + length <= len(one):
-            run = one[at : at + length]
-            place = other.find(run, after_other) if run in runs else -1
-            if place < 0:
-                at += 1
-                continue
-            matched += length
-            pieces.append((one[after_one:at], other[after_other:place], length - 1))
-            at = after_one = at + length
-            after_other = place + length
-        pieces.append((one[after_one:], other[after_other:], length - 1))
-    return matched
-
-
-def _longest_run(one: str, other: str, most: int) -> int:
-    """The length of their longest common run, known to be at most ``most``; by halving."""
-    low, high = 0, min(most, len(one), len(other))
-    while low < high:
-        length = (low + high + 1) // 2
-        if _runs(one, length).isdisjoint(_runs(other, length)):
-            high = length - 1
-        else:
-            low = length
-    return low
-
-
-def _runs(text: str, length: int) -> set[str]:
-    return {text[at : at + length] for at in range(len(text) - length + 1)}
+    texts = one[:MAX_COMPARED], other[:MAX_COMPARED]
+    return difflib.SequenceMatcher(None, *texts, autojunk=False).ratio()
 
 
 # --- declared ----------------------------------------------------------------------------------------

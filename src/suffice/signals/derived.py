@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from suffice.contracts import Absence
-from suffice.errors import UsageError, did_you_mean, unknown_name
+from suffice.errors import UsageError, unknown_name
 from suffice.signals.columns.rounds import RoundColumns
 from suffice.signals.known_signals import Direction, SignalSpec, WithSettings, resolve
 from suffice.stats import series
@@ -68,7 +68,6 @@ DERIVATIONS: Mapping[str, Derivation] = MappingProxyType(
 )
 """By the word that stands before the brackets."""
 
-_CALIBRATED = "calibrated"  # what a rule, not a signal, makes of one
 _FORM = re.compile(
     r"\s*(?P<how>[A-Za-z_]\w*)\s*\(\s*(?:(?P<top>\d+\.?\d*|\.\d+)\s*-\s*)?(?P<of>[A-Za-z_]\w*)\s*\)\s*"
 )
@@ -88,12 +87,6 @@ class DerivedName:
         if "(" not in text:
             return None
         match = _FORM.fullmatch(text)
-        word = text.partition("(")[0].strip()
-        if word == _CALIBRATED or did_you_mean(word, [_CALIBRATED]):
-            raise UsageError(
-                f"no signal: {text!r}; a calibrated one is written calibrated(NAME), with the name of "
-                "a signal, in a rule and in --signals"
-            )
         if match is None:
             raise UsageError(
                 f"no signal: {text!r}; one made of another is written since_lowest(NAME) or, of a score of "

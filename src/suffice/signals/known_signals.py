@@ -201,51 +201,28 @@ REMAINING_SHARE = share(
 )
 
 
-# where each is declared, under its name in capitals
-_MODULES: dict[str, str] = {
-    "answer_stable": "suffice.signals.answer_stability",
-    "answer_token_margin": "suffice.signals.model_confidence",
-    "margin_min": "suffice.signals.model_confidence",
-    "margin_p10": "suffice.signals.model_confidence",
-    "margin_mean": "suffice.signals.model_confidence",
-    "margin_median": "suffice.signals.model_confidence",
-    "overlap": "suffice.signals.evidence",
-    "overlap_idf": "suffice.signals.evidence",
-    "verbalized_confidence": "suffice.signals.model_confidence",
-    "answer_in_evidence": "suffice.signals.evidence",
-    "retrieval_z": "suffice.signals.retrieval_scores",
-    "retrieval_z_robust": "suffice.signals.retrieval_scores",
-    "retrieval_gap": "suffice.signals.retrieval_scores",
-    "rerank_top_score": "suffice.signals.retrieval_scores",
-    "judge_support": "suffice.signals.asking.judge_support",
-    "abstained": "suffice.signals.abstained",
-    "token_probability": "suffice.signals.model_confidence",
-    "self_consistency": "suffice.signals.samples",
-    "evidence_consistency": "suffice.signals.asking.evidence_models",
-    "rerank_variance": "suffice.signals.retrieval_scores",
-    "normalized_entropy": "suffice.signals.samples",
-    "top_cluster_confidence": "suffice.signals.samples",
-    "llm_stop": "suffice.signals.known_signals",
-    "q_stop": "suffice.signals.known_signals",
-    "q_cont": "suffice.signals.known_signals",
-    "answer_similarity_f1": "suffice.signals.answer_stability",
-    "answer_similarity_seq": "suffice.signals.answer_stability",
-    "evidence_consistency_max": "suffice.signals.asking.evidence_models",
-    "evidence_consistency_top1": "suffice.signals.asking.evidence_models",
-    "rerank_mean": "suffice.signals.retrieval_scores",
-    "rerank_variance_raw": "suffice.signals.retrieval_scores",
-    "evidence_entailment": "suffice.signals.asking.evidence_models",
-    "answer_stable_published": "suffice.signals.answer_stability",
-    "answer_in_evidence_published": "suffice.signals.evidence",
-    "candidate_agreement": "suffice.signals.samples",
-    "contradiction": "suffice.signals.samples",
-    "remaining_share": "suffice.signals.known_signals",
-    "malformed_actions": "suffice.signals.known_signals",
-    "new_passages": "suffice.signals.evidence",
-    "query_repeats": "suffice.signals.evidence",
-    "answer_repeats": "suffice.signals.answer_stability",
-    "query_novelty": "suffice.signals.asking.evidence_models",
-    "passage_novelty": "suffice.signals.asking.evidence_models",
+# by the module that declares them, each under its name in capitals
+_DECLARED = {
+    "answer_stability": "answer_stable answer_stable_published answer_repeats answer_similarity_f1 "
+    "answer_similarity_seq",
+    "model_confidence": "answer_token_margin margin_min margin_p10 margin_mean margin_median "
+    "token_probability verbalized_confidence",
+    "evidence": "overlap overlap_idf answer_in_evidence answer_in_evidence_published new_passages "
+    "query_repeats",
+    "retrieval_scores": "retrieval_z retrieval_z_robust retrieval_gap rerank_top_score rerank_mean "
+    "rerank_variance rerank_variance_raw",
+    "asking.judge_support": "judge_support",
+    "abstained": "abstained",
+    "samples": "self_consistency normalized_entropy top_cluster_confidence candidate_agreement "
+    "contradiction",
+    "asking.evidence_models": "evidence_consistency evidence_consistency_max evidence_consistency_top1 "
+    "evidence_entailment",
+    "known_signals": "llm_stop q_stop q_cont remaining_share malformed_actions",
+}
+_MODULES = {
+    name: f"suffice.signals.{module}"
+    for module, names in _DECLARED.items()
+    for name in names.split()
 }
 
 

@@ -113,7 +113,7 @@ class Fields:
 
     def part(self, name: str) -> Fields:
         """An object in it, empty where there is none."""
-        return Fields(self.of(name, dict, {}), self.column(name))
+        return Fields(self.of(name, dict) or {}, self.column(name))
 
     def one_of(self, name: str, allowed: Collection[str], default: Any = None) -> Any:
         """One of these words."""

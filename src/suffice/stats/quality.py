@@ -6,15 +6,12 @@ out; without a row left the result is NaN. Lower is better for all three.
 
 from __future__ import annotations
 
-from typing import Literal, get_args
-
 import numpy as np
 from numpy.typing import ArrayLike
 
 from suffice.errors import DataError, UsageError
 from suffice.stats.units import Array
 
-BucketKind = Literal["equal-size", "equal-width"]
 CLIP = 1e-15
 
 
@@ -42,23 +39,20 @@ def log_loss(predicted: ArrayLike, outcome: ArrayLike) -> float:
 
 
 def expected_calibration_error(
-    predicted: ArrayLike, outcome: ArrayLike, *, buckets: int = 10, kind: BucketKind = "equal-size"
+    predicted: ArrayLike, outcome: ArrayLike, *, buckets: int = 10
 ) -> float:
-    """Mean over rows of ``|mean probability - share right|`` of their bucket; NaN rows left out."""
+    """Mean over rows of ``|mean probability - share right|`` of their bucket; NaN rows left out.
+
+    Buckets are of equal size.
+    """
     if buckets < 1:
         raise UsageError(f"buckets must be at least 1, found {buckets}")
-    if kind not in get_args(BucketKind):
-        raise UsageError(f"unknown buckets {kind!r}; known: {', '.join(get_args(BucketKind))}")
     probabilities, outcomes = _usable(predicted, outcome)
     if not probabilities.size:
         return float("nan")
     order = np.argsort(probabilities, kind="stable")
     gaps = (probabilities - outcomes)[order]
-    if kind == "equal-size":
-        edges = np.array(equal_size_edges(probabilities[order], buckets))
-    else:
-        number = np.minimum((probabilities[order] * buckets).astype(int), buckets - 1)
-        edges = np.append(np.flatnonzero(np.diff(number, prepend=-1)), len(gaps))
+    edges = np.array(equal_size_edges(probabilities[order], buckets))
     # a bucket's share of the rows times its mean gap is its sum of gaps over all rows
     return float(np.abs(np.add.reduceat(gaps, edges[:-1])).sum() / len(gaps))
 

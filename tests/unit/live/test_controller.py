@@ -284,7 +284,7 @@ def test_the_policy_may_be_kept_out_of_a_checkpoint() -> None:
     ("part", "value", "said"),
     [
         ("suffice_controller", 2, "controller version 2 is newer than 1"),
-        ("suffice_controller", None, "must be a version number, found None"),
+        ("suffice_controller", None, "must be a whole number from 1, found None"),
         ("rounds", [{"answr": "Ada"}], "not a round.*answr"),
         ("rounds", ["Ada"], "not a round"),
         ("policy", {"suffice_policy": 1, "kind": "rule"}, "column rule"),

@@ -167,6 +167,79 @@ def test_a_broken_field_is_named(tmp_path: Path, changes: dict[str, Any], field:
     assert refused(tmp_path, json.dumps({**GOOD, **changes})).column == field
 
 
+MICP: dict[str, Any] = {
+    "suffice_policy": 1,
+    "kind": "micp",
+    "alpha": 0.1,
+    "rounds": 2,
+    "samples": 5,
+    "stops": [{"value": 0.2, "tied_share": 0.0}],
+    "answer_set": {"confidence": 0.2},
+}
+FILTER = {"threshold": 1.0, "relevance": "score", "alpha": 0.1, "preset": "corrected", "values": 9}
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"alpha": "much"}, "alpha"),
+        ({"rounds": None}, "rounds"),
+        ({"rounds": True}, "rounds"),
+        ({"samples": None}, "samples"),
+        ({"stops": None}, "stops"),
+        ({"answer_set": None}, "answer_set"),
+        ({"stops": []}, "stops"),
+        ({"stops": [{"tied_share": 0.1}]}, "stops"),
+        ({"stops": [{"value": math.inf}]}, "value"),
+        ({"answer_set": {"confidence": "x"}}, "confidence"),
+        ({"match": {"score": "f1"}}, "match"),
+        ({"filter": {**FILTER, "relevance": "taste"}}, "relevance"),
+        ({"clusters": {"by": ["string"]}}, "clusters.by"),
+        ({"clusters": {"by": "embedding", "cosine": "0.9"}}, "clusters.cosine"),
+        ({"clusters": {"by": "embedding", "encoder": 3}}, "clusters.encoder"),
+        ({"budget": {"weight": None}}, "budget.weight"),
+        ({"budget": {"weight": math.nan}}, "budget.weight"),
+        ({"fitted_on": {"loop": []}}, "fitted_on.loop"),
+        ({"filter": {**FILTER, "values": math.inf}}, "values"),
+        ({"filter": {**FILTER, "values": 1.5}}, "values"),
+        ({"filter": {**FILTER, "threshold": math.inf}}, "threshold"),
+        ({"filter": {**FILTER, "alpha": math.nan}}, "alpha"),
+    ],
+)
+def test_a_broken_field_of_micp_is_named(
+    tmp_path: Path, changes: dict[str, Any], field: str
+) -> None:
+    path = tmp_path / "good.json"
+    path.write_text(json.dumps({**MICP, "filter": FILTER}), encoding="utf-8")
+    assert load_policy(path).policy.kind == "micp"
+    assert refused(tmp_path, json.dumps({**MICP, **changes})).column == field
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"x": [0.1]}, "y"),
+        ({"x": [0.5, 0.1]}, "x"),
+        ({"x": "01"}, "x"),
+        ({"x": [0.1, True]}, "x"),
+        ({"x": [0.1, 10**400]}, "x"),
+        ({"x": [-1.7e308, 1.7e308]}, "x"),
+        ({"y": [0.7, 0.2]}, "y"),
+        ({"y": [0.2, 1.2]}, "y"),
+        ({"y": [0.2, math.nan]}, "y"),
+        ({"undefined": "half"}, "undefined"),
+        ({"z": 1}, "z"),
+    ],
+)
+def test_a_malformed_map_is_named_with_its_round(
+    tmp_path: Path, changes: dict[str, Any], field: str
+) -> None:
+    maps = [MAP.to_json(), {**MAP.to_json(), **changes}]
+    calibrators = {"overlap": {"absent": None, "rounds": maps}}
+    error = refused(tmp_path, json.dumps({**GOOD, "calibrators": calibrators}))
+    assert error.column == f"calibrators.overlap.rounds[1].{field}"
+
+
 @pytest.mark.parametrize("rounds", [0, -1, 40_000, 10**400, 2.0, "3", True, None])
 def test_fixed_rounds_are_checked(tmp_path: Path, rounds: object) -> None:
     document = {"suffice_policy": 1, "kind": "fixed", "rounds": rounds}

@@ -116,9 +116,11 @@ def test_its_options_stand_in_its_help(capsys: Say) -> None:
 def test_what_it_refuses(traces: str, tmp_path: Path, capsys: Say) -> None:
     out = tmp_path / "toy.json"
     assert main(["fit", "toy", traces, "--out", str(out), "--alpha", "0.1"]) == 2
-    assert "--alpha" in capsys.readouterr().err
+    assert "corrected preset of toy takes quantile, strict; leave alpha out" in (
+        capsys.readouterr().err
+    )
     assert main(["fit", "tasr", traces, "--out", str(out), "--quantile", "0.1"]) == 2
-    assert "--quantile" in capsys.readouterr().err
+    assert "--quantile goes with 'fit toy' only" in capsys.readouterr().err
     with pytest.raises(UsageError, match="toy has no preset 'published'; known: corrected"):
         fit_method("toy", read_traces(traces), "published", "tune")
     out.write_text(json.dumps({"suffice_policy": 1, "kind": "toy"}))
@@ -135,3 +137,22 @@ def test_a_broken_entry_point_is_named(site: Path, capsys: Say) -> None:
     assert "cannot be loaded" in " ".join(
         capsys.readouterr().out.split()
     )  # the others are still listed
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ("toy = toy_stopping:ToyPolicy", r"is no suffice\.policies\.method\.Method"),
+        ("other = toy_stopping:METHOD", r"calls itself 'toy'"),
+    ],
+)
+def test_a_wrong_entry_point(site: Path, entry: str, message: str) -> None:
+    install(site, entry)
+    with pytest.raises(UsageError, match=message):
+        registry.find_method(entry.partition(" ")[0])
+
+
+def test_the_names_of_its_own_methods_stay(site: Path) -> None:
+    before = registry.find_method("tasr")
+    install(site, "tasr = toy_stopping:METHOD")
+    assert registry.find_method("tasr") is before

@@ -35,6 +35,21 @@ def test_a_name_says_it_all() -> None:
     assert rule_needs("change > 0.5").signals == ("change",)  # a signal of one's own
 
 
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("since_lowset(error)", "did you mean 'since_lowest'"),
+        ("change(1 + error)", r"since_lowest\(NAME\)"),
+        ("change(eror)", "unknown signal 'eror'"),
+        ("calibrated(error", "signal"),
+        ("calibrate(error)", "signal"),
+    ],
+)
+def test_no_such_signal(name: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        resolve(name, also=("error",))
+
+
 def test_one_made_of_abstained_means_the_policys_own_phrases() -> None:
     policy = RulePolicy(rule="since_highest(abstained) >= 1", abstention=("pass",))
     record = make_record("a", ["x", "pass", "unknown", "x"], gold=["x"])

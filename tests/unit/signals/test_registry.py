@@ -117,7 +117,6 @@ def test_what_each_signal_charges_and_which_read_no_answer() -> None:
         *sampled,
         *(name for name in SIGNALS if name.startswith(("rerank_", "retrieval_", "overlap"))),
         *("llm_stop", "malformed_actions", "remaining_share", "new_passages", "query_repeats"),
-        *("query_novelty", "passage_novelty"),
     }
 
 

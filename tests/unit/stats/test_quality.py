@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from suffice.errors import DataError, UsageError
 from suffice.stats.quality import brier, expected_calibration_error, log_loss, squared_errors
 
 NAN = math.nan
@@ -18,10 +19,6 @@ def test_values_by_hand() -> None:
     assert log_loss(P, Y) == pytest.approx(-(math.log(0.9) + math.log(0.4) + math.log(0.8)) / 3)
     assert expected_calibration_error(P, Y, buckets=1) == pytest.approx(2 / 3 - 1.3 / 3)
     assert expected_calibration_error(P, Y, buckets=3) == pytest.approx((0.1 + 0.6 + 0.2) / 3)
-    # [0, .5) holds .1 and .4, [.5, 1] holds .8
-    assert expected_calibration_error(P, Y, buckets=2, kind="equal-width") == pytest.approx(
-        (abs(0.5 - 1.0) + 0.2) / 3
-    )
     # no bucket ends within the three of .5
     ties = [0.5, 0.5, 0.5, 0.9], [1.0, 0.0, 1.0, 1.0]
     assert expected_calibration_error(*ties, buckets=2) == pytest.approx((3 / 6 + 0.1) / 4)
@@ -39,3 +36,15 @@ def test_undefined_rows_are_left_out_and_nothing_left_is_undefined() -> None:
         assert math.isnan(score([], []))
         assert math.isnan(score([NAN, 0.5], [1.0, NAN]))
         assert score(P, Y) == score(P[:3], Y[:3])
+
+
+def test_refusals() -> None:
+    for score in (brier, log_loss, expected_calibration_error):
+        with pytest.raises(DataError, match=r"column predicted: .* found 1.5"):
+            score([1.5], [1.0])
+        with pytest.raises(DataError, match=r"column outcome: .* found -1.0"):
+            score([0.5], [-1.0])
+        with pytest.raises(DataError, match="outcomes"):
+            score([0.5, 0.5], [1.0])
+    with pytest.raises(UsageError, match="at least 1, found 0"):
+        expected_calibration_error([0.5], [1.0], buckets=0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated, Any
 
 from suffice.cli.output import (
@@ -124,7 +123,7 @@ def _command(method: Method) -> Command:
             if isinstance(method, PlanMethod) and schema_of(traces) is PLANS:
                 fitted = _fit_plans(method, preset, split, given, traces, reading)
             else:
-                fitted = _fit(method, preset, split, given, traces, reading, Path(out))
+                fitted = _fit(method, preset, split, given, traces, reading)
         written = save_policy(fitted.policy, out, max_rounds=fitted.max_rounds)
         if json:
             print_json(
@@ -132,7 +131,6 @@ def _command(method: Method) -> Command:
                     "out": str(written),
                     "hash": policy_hash(fitted.policy),
                     "policy": policy_document(fitted.policy),
-                    **fitted.document,
                 }
             )
         else:
@@ -160,13 +158,7 @@ def _print_line(line: str) -> None:
 
 
 def _fit(
-    method: Method,
-    preset: Any,
-    split: str,
-    given: Given,
-    traces: str,
-    reading: Measuring,
-    out: Path,
+    method: Method, preset: Any, split: str, given: Given, traces: str, reading: Measuring
 ) -> Fitted:
     types = {name: method.settings(name) for name in method.presets}
     known = {name: [option.dest for option in field_options(types[name])] for name in types}
@@ -180,8 +172,7 @@ def _fit(
     budget = measures.traces.full_budget
     metric = given.get("metric")
     measures = measures.by(metric)
-    run = FitRun(progress=fit_progress(), checkpoint=FitRun.checkpoint_of(out))
-    watched = {} if method.quick else {"run": run}
+    watched = {} if method.quick else {"run": FitRun(progress=fit_progress())}
     policy = method.fit(measures, preset, settings, split, **watched)
     return Fitted(
         policy=policy,

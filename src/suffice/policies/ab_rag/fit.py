@@ -89,13 +89,7 @@ def _certainty(held: _Held, wanted: Certainty | None) -> tuple[Certainty, str]:
             f"{held.source} holds neither tokens nor samples; record with a server that gives "
             "log-probabilities, or with --samples 3"
         )
-    if best == "token_probability":
-        why = "the record holds token probabilities"
-    elif held.share("token_probability"):
-        why = "the record holds samples in more rounds than token probabilities"
-    else:
-        why = "the record holds no token probabilities"
-    return best, f"certainty (S1) is {best}: {why}{held.remark(best)}"
+    return best, f"certainty (S1) is {best}, which the record gives most often{held.remark(best)}"
 
 
 def _support(held: _Held, wanted: Support | None) -> tuple[Support, str]:
@@ -105,8 +99,7 @@ def _support(held: _Held, wanted: Support | None) -> tuple[Support, str]:
         return wanted, f"S2 is {wanted}, as asked{held.remark(wanted)}"
     for name in SUPPORTS:
         if held.share(name):
-            instead = "" if name == SUPPORTS[0] else f": {SUPPORTS[0]} needs the passages' texts"
-            return name, f"S2 is {name}{instead}{held.remark(name)}"
+            return name, f"S2 is {name}{held.remark(name)}"
     raise UsageError(
         f"ab-rag needs {', '.join(SUPPORTS[:-1])} or {SUPPORTS[-1]} for S2, and {held.source} holds no "
         "passages' texts to compute one from"

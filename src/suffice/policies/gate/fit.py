@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from suffice.errors import SufficeWarning, UsageError
 from suffice.measures.measures import Measures
@@ -20,11 +19,11 @@ from suffice.policies.gate.gate_settings import (
     RiskModel,
     remaining_share,
 )
-from suffice.policies.gate.policy import PUBLISHED_CANDIDATES, GatePolicy, executes
+from suffice.policies.gate.policy import PUBLISHED_CANDIDATES, GatePolicy
 from suffice.signals.samples import CANDIDATE_AGREEMENT, CONTRADICTION, sample_counts
 from suffice.stats.logistic import fit_rising_logistic
-from suffice.stats.units import Array, Mask
-from suffice.trace.plans.plan_records import PlanRecord, PlanSet
+from suffice.stats.units import Array
+from suffice.trace.plans.plan_records import PlanSet
 from suffice.trace.rounds.trace_set import TraceSet
 
 _PENALTY = 1.0
@@ -35,7 +34,7 @@ def fit_risk(values: ArrayLike, right: ArrayLike, group: ArrayLike) -> RiskModel
     """Weights (at least 0) and intercept under which c estimates P(right) (corrected; paper 4, Eq. 17)."""
     features = np.asarray(values, np.float64) * np.array([1.0, -1.0, -1.0])
     features[:, 0] -= 1.0
-    of = np.asarray(group, np.intp)
+    of = np.asarray(group).astype(np.intp)
     weights = 1.0 / np.bincount(of)[of]
     fit = fit_rising_logistic(features, right, penalty=_PENALTY, row_weights=weights)
     # -0.0 would print as such
@@ -75,14 +74,11 @@ def fit_gate_policy(
     model = fit_risk(values, em[used], question)
     del values, question, number
     fitted_on = {**data.provenance, "fitted_rounds": int(used.sum())}
-    policy = GatePolicy(
+    return GatePolicy(
         settings=GateSettings.corrected(model, costs, fitted_on=fitted_on),
         rounds=budget,
         samples=samples_a_round(measures),
     )
-    fires = executes(policy.settings, policy.confidence(data.table), conflict)
-    _warn_of_constant(fires, data.table.exists, policy)
-    return policy
 
 
 def samples_a_round(measures: Measures) -> int:
@@ -92,79 +88,48 @@ def samples_a_round(measures: Measures) -> int:
     return int(np.bincount(held).argmax()) if held.size else PUBLISHED_CANDIDATES
 
 
-def _warn_of_constant(fires: Mask, exists: Mask, policy: GatePolicy) -> None:
-    early = fires[:, : (policy.rounds or 1) - 1] & exists[:, : (policy.rounds or 1) - 1]
-    if not early.size:
-        return
-    chosen = policy.settings
-    if not early.any():
-        said = "stops no question of the split it was fitted on before the last round"
-    elif early[:, 0].all():
-        said = "stops every question of the split it was fitted on after round 1"
-    else:
-        return
-    warnings.warn(
-        f"the fitted gate {said} (tau_low {chosen.tau_low:g}, tau_high {chosen.tau_high:g}); "
-        "a failure that costs less against a retrieval lowers the thresholds, one that costs more "
-        "raises them: --failure-loss",
-        SufficeWarning,
-        stacklevel=3,
-    )
-
-
 # --- planning --------------------------------------------------------------------------------------
-def labelled_steps(
-    plans: Iterable[PlanRecord],
-) -> tuple[Array, Array, NDArray[np.int64], dict[str, int]]:
-    """Values, success and run of the steps to fit on, and what was counted."""
-    rows: list[tuple[float, ...]] = []
-    counts = {"runs": 0, "judged": 0, "steps": 0, "fitted_steps": 0}
-    for number, record in enumerate(plans):
-        counts["runs"] += 1
-        if record.outcome.semantic is None:
-            continue
-        counts["judged"] += 1
-        counts["steps"] += len(record.steps)
-        for step in record.steps:
-            if all(name in step.values for name in _READ):
-                values = (step.values[name] for name in _READ)
-                rows.append((*values, float(record.outcome.semantic), number))
-    counts["fitted_steps"] = len(rows)
-    steps = np.array(rows, np.float64).reshape(-1, len(_READ) + 2)
-    return steps[:, :3], steps[:, 3], steps[:, 4].astype(np.int64), counts
-
-
 def fit_gate(plans: PlanSet, costs: GateCosts = DEFAULT_COSTS, **changes: Any) -> GateSettings:
     """Learn P(semantic success of the run) from SC, CD and DR of its steps (corrected)."""
-    stated = plans.run.get("detector", changes.get("detector", MARKERS))
-    if changes.setdefault("detector", stated) != stated:
+    source, runs = plans.source, list(plans.records)
+    judged = [run for run in runs if run.outcome.semantic is not None]
+    rows = np.array(
+        [
+            (*(step.values[name] for name in _READ), float(bool(run.outcome.semantic)), number)
+            for number, run in enumerate(judged)
+            for step in run.steps
+            if step.values.keys() >= set(_READ)
+        ]
+    )
+    if not judged:
         raise UsageError(
-            f"{plans.source} was recorded with the detector {stated!r}, found {changes['detector']!r}; "
-            "its contradictions are that detector's: leave --detector out"
-        )
-    values, right, run, counts = labelled_steps(plans.records)
-    source = plans.source
-    if not counts["judged"]:
-        raise UsageError(
-            f"none of the {counts['runs']} runs of {source} has a judge's verdict; the gate learns from "
+            f"none of the {len(runs)} runs of {source} has a judge's verdict; the gate learns from "
             "whether plans satisfy their constraints, so judge the runs before fitting"
         )
-    if not counts["fitted_steps"]:
+    if not len(rows):
         raise UsageError(
-            f"no step of the {counts['judged']} judged runs of {source} has the values "
+            f"no step of the {len(judged)} judged runs of {source} has the values "
             f"{', '.join(_READ)}; record them with record_plans"
         )
-    if counts["judged"] < counts["runs"]:
+    if len(judged) < len(runs):
         warnings.warn(
-            f"{counts['runs'] - counts['judged']} of {counts['runs']} runs of {source} have no judge's "
+            f"{len(runs) - len(judged)} of {len(runs)} runs of {source} have no judge's "
             "verdict and were left out",
             SufficeWarning,
             stacklevel=2,
         )
-    _warn_of_one_class(right, "plans", f"of {source}")
-    model = fit_risk(values, right, run)
-    fitted_on = {"source": source, "labelled": counts["judged"], **counts}
-    return GateSettings.corrected(model, costs, **{"fitted_on": fitted_on, **changes})
+    _warn_of_one_class(rows[:, 3], "plans", f"of {source}")
+    model = fit_risk(rows[:, :3], rows[:, 3], rows[:, 4])
+    fitted_on = {
+        "source": source,
+        "labelled": len(judged),
+        "runs": len(runs),
+        "judged": len(judged),
+        "steps": sum(len(run.steps) for run in judged),
+        "fitted_steps": len(rows),
+    }
+    detector = plans.run.get("detector", MARKERS)
+    return GateSettings.corrected(model, costs, fitted_on=fitted_on, detector=detector, **changes)
 
 
 def _warn_of_one_class(right: Array, what: str, where: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Literal
 
 import numpy as np
 
@@ -12,11 +12,10 @@ from suffice.contracts import ContradictionDetector
 from suffice.errors import UsageError
 from suffice.policies.gate.gate_settings import (
     MARKERS,
-    GateCosts,
     GateSettings,
     PlanAction,
     RiskModel,
-    Unreachable,
+    action_reason,
     chosen_action,
     remaining_share,
     retrieval_depth,
@@ -90,8 +89,8 @@ class Gate:
     >>> import warnings
     >>> with warnings.catch_warnings():
     ...     warnings.simplefilter("ignore")  # the published gate says that it can never EXECUTE
-    ...     gate = Gate.published()
-    >>> [str(unreached.action) for unreached in gate.unreachable]
+    ...     gate = Gate()
+    >>> [str(unreached.action) for unreached in gate.settings.unreachable]
     ['EXECUTE', 'STOP']
     >>> decision = gate.act(["Open port 443", "Create the subnet"], [], step=1, total_steps=4)
     >>> str(decision.action), decision.k, round(decision.values["confidence"], 3)
@@ -107,44 +106,14 @@ class Gate:
                 f"this gate was fitted with the detector {self.settings.detector!r}; give it as detector=..."
             )
         self.detector = MarkerDetector() if detector is None else detector
-        self._retrievals = 0
+        self.retrievals = 0
         self._next = 0  # the first step at which the cool-down allows a retrieval
         self._last = 0
 
-    @classmethod
-    def published(cls, detector: ContradictionDetector | None = None, **changes: Any) -> Self:
-        """With the paper's numbers, or these changed; see :class:`GateSettings`."""
-        return cls(GateSettings.published(**changes), detector)
-
-    @classmethod
-    def corrected(
-        cls,
-        risk: RiskModel,
-        costs: GateCosts,
-        detector: ContradictionDetector | None = None,
-        **changes: Any,
-    ) -> Self:
-        """With a fitted risk model and thresholds from costs."""
-        return cls(GateSettings.corrected(risk, costs, **changes), detector)
-
-    @property
-    def unreachable(self) -> tuple[Unreachable, ...]:
-        """Actions it can never choose."""
-        return self.settings.unreachable
-
-    @property
-    def retrievals(self) -> int:
-        """How many it has chosen so far."""
-        return self._retrievals
-
     def start(self) -> Gate:
         """Forget the retrievals and begin a new task."""
-        self._retrievals = self._next = self._last = 0
+        self.retrievals = self._next = self._last = 0
         return self
-
-    def read(self, candidates: Sequence[str], plan: Sequence[str], total_steps: int) -> Reading:
-        """What it sees in a step, without choosing."""
-        return read_step(self.settings.risk, self.detector, candidates, plan, total_steps)
 
     def act(
         self, candidates: Sequence[str], plan: Sequence[str], step: int, total_steps: int
@@ -173,8 +142,8 @@ class Gate:
                 f"step {step} comes before step {self._last}, which this gate decided already; call "
                 "gate.start() before another task"
             )
-        seen = self.read(candidates, plan, total_steps)
         chosen = self.settings
+        seen = read_step(chosen.risk, self.detector, candidates, plan, total_steps)
         blocked = self._blocked(step)
         confidence, contradiction = seen.values["confidence"], seen.values["contradiction"]
         action = chosen_action(chosen, confidence, contradiction, may_retrieve=blocked is None)
@@ -182,13 +151,14 @@ class Gate:
         k = 0
         if action is PlanAction.RETRIEVE:
             k = retrieval_depth(confidence, chosen.tau_low, chosen.k_max)
-            self._retrievals += 1
+            self.retrievals += 1
             self._next = step + chosen.cooldown
         asked_first = action is PlanAction.REPLAN and chosen.order == "replan-first"
         missed = blocked if confidence <= chosen.tau_low and not asked_first else None
         return GateDecision(
             action=action,
-            reason=_reason(action, seen.values, chosen, missed),
+            reason=action_reason(action, seen.values, chosen)
+            + ("" if missed is None else f"; a retrieval was blocked by the {missed}"),
             values=seen.values,
             k=k,
             blocked=missed,
@@ -196,20 +166,6 @@ class Gate:
         )
 
     def _blocked(self, step: int) -> Blocked | None:
-        if self.settings.budget is not None and self._retrievals >= self.settings.budget:
+        if self.settings.budget is not None and self.retrievals >= self.settings.budget:
             return "budget"
         return "cool-down" if step < self._next else None
-
-
-def _reason(
-    action: PlanAction, seen: Mapping[str, float], settings: GateSettings, missed: Blocked | None
-) -> str:
-    confidence = f"confidence {seen['confidence']:.3g}"
-    because = {
-        PlanAction.RETRIEVE: f"{confidence} is at or below tau_low {settings.tau_low:g}",
-        PlanAction.REPLAN: f"contradiction {seen['contradiction']:.3g} is above kappa {settings.kappa:g}",
-        PlanAction.EXECUTE: f"{confidence} reaches tau_high {settings.tau_high:g}",
-        PlanAction.ASK: f"{confidence} is below tau_high {settings.tau_high:g}",
-        PlanAction.STOP: f"{confidence} is at or below tau_stop",
-    }[action]
-    return because if missed is None else f"{because}; a retrieval was blocked by the {missed}"

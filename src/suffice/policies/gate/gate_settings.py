@@ -46,7 +46,7 @@ class RiskModel:
             raise UsageError(f"the intercept must be a finite number, found {self.intercept!r}")
 
     def risk(self, *, agreement: float, contradiction: float, remaining: float) -> float:
-        """R, at least 0, at most :attr:`largest`; SC, CD and DR lie in [0, 1]."""
+        """R, at least 0; SC, CD and DR lie in [0, 1]."""
         return (
             self.disagreement * (1.0 - agreement)
             + self.contradiction * contradiction
@@ -69,9 +69,12 @@ class RiskModel:
         return sigmoid(self.intercept - risk)
 
     @property
-    def largest(self) -> float:
-        """The largest risk: candidates differ, one contradicts the plan, all steps are to come."""
-        return self.disagreement + self.contradiction + self.remaining
+    def formula(self) -> str:
+        """C as a formula over SC, CD and DR."""
+        return (
+            f"sigmoid({self.intercept:.3g} - {self.disagreement:.3g} (1 - SC) - "
+            f"{self.contradiction:.3g} CD - {self.remaining:.3g} DR)"
+        )
 
 
 Order = Literal["retrieve-first", "replan-first"]
@@ -265,11 +268,9 @@ class GateSettings:
     @property
     def summary(self) -> str:
         """The numbers in one line."""
-        model = self.risk
         return (
-            f"c = sigmoid({model.intercept:.3g} - {model.disagreement:.3g} (1 - SC) - "
-            f"{model.contradiction:.3g} CD - {model.remaining:.3g} DR); tau_low {self.tau_low:.4g}, "
-            f"tau_high {self.tau_high:.4g}, kappa {self.kappa:.4g}, {self.order}"
+            f"c = {self.risk.formula}; tau_low {self.tau_low:.4g}, tau_high {self.tau_high:.4g}, "
+            f"kappa {self.kappa:.4g}, {self.order}"
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -306,12 +307,26 @@ def chosen_action(
     return PlanAction.ASK
 
 
-def unreachable(settings: GateSettings, steps: int = MOST_STEPS) -> tuple[Unreachable, ...]:
+def action_reason(action: PlanAction, seen: Mapping[str, float], settings: GateSettings) -> str:
+    """Why :func:`chosen_action` gives an action, with the numbers."""
+    confidence = f"confidence {seen['confidence']:.4g}"
+    return {
+        PlanAction.RETRIEVE: f"{confidence} is at or below tau_low {settings.tau_low:g}",
+        PlanAction.REPLAN: f"contradiction {seen['contradiction']:.4g} is above kappa {settings.kappa:g}",
+        PlanAction.EXECUTE: f"{confidence} reaches tau_high {settings.tau_high:g}",
+        PlanAction.ASK: f"{confidence} is below tau_high {settings.tau_high:g}",
+        PlanAction.STOP: f"{confidence} is at or below tau_stop",
+    }[action]
+
+
+def unreachable(
+    settings: GateSettings, steps: int = MOST_STEPS, *, blocks: bool = True
+) -> tuple[Unreachable, ...]:
     """Actions that no state of a run and no history of retrievals leads to, with reasons.
 
     SC and CD lie in [0, 1], with the ``markers`` CD is 0 or 1. A run makes at most ``steps`` decisions,
     each while a step is still to come: fewer than ``steps`` are in the plan, so that DR lies in
-    [1 / ``steps``, 1] also where the task is longer.
+    [1 / ``steps``, 1] also where the task is longer. ``blocks``: budget and cool-down apply.
     """
     kappa, model = settings.kappa, settings.risk
     graded = settings.detector != MARKERS
@@ -332,8 +347,9 @@ def unreachable(settings: GateSettings, steps: int = MOST_STEPS) -> tuple[Unreac
             spans[least] = confidence(0.0, most, 1.0), confidence(1.0, least, 1.0 / steps)
     limits = [t for t in (settings.tau_low, settings.tau_high, settings.tau_stop) if t is not None]
     beside = [math.nextafter(limit, side) for limit in limits for side in (-math.inf, math.inf)]
-    can_block = settings.budget is not None or settings.cooldown > 1
-    permissions = [may for may in (True, False) if (settings.budget != 0 if may else can_block)]
+    allowed = not blocks or settings.budget != 0
+    can_block = blocks and (settings.budget is not None or settings.cooldown > 1)
+    permissions = [may for may, possible in ((True, allowed), (False, can_block)) if possible]
     reached = {
         chosen_action(settings, sure, conflict, may_retrieve=permission)
         for conflict, (low, high) in spans.items()
@@ -341,17 +357,10 @@ def unreachable(settings: GateSettings, steps: int = MOST_STEPS) -> tuple[Unreac
         for permission in permissions
     }
     within = f"in a run of at most {steps} steps " if model.remaining > 0.0 else ""
-    ranges = " and ".join(
-        f"in [{min(low for low, _ in held):.3g}, {max(high for _, high in held):.3g}] {where}"
-        for where, held in (
-            ("without a contradiction", [span for at, span in spans.items() if at <= kappa]),
-            ("with one", [span for at, span in spans.items() if at > kappa]),
-        )
-        if held
-    )
+    lows, highs = zip(*spans.values(), strict=True)
     why = (
-        f"{within}confidence lies {ranges}; tau_low is {settings.tau_low:g}, tau_high "
-        f"{settings.tau_high:g}, kappa {kappa:g}"
+        f"{within}confidence lies in [{min(lows):.3g}, {max(highs):.3g}]; tau_low is "
+        f"{settings.tau_low:g}, tau_high {settings.tau_high:g}, kappa {kappa:g}"
     )
     known = {PlanAction.RETRIEVE: "the retrieval budget is 0"} if settings.budget == 0 else {}
     if settings.tau_stop is None:

@@ -22,8 +22,10 @@ from suffice.policies.gate.gate_settings import (
     GateSettings,
     PlanAction,
     RiskModel,
+    action_reason,
     chosen_action,
     remaining_share,
+    unreachable,
 )
 from suffice.policies.method import Fitted, Method, Preset, loop_needs
 from suffice.signals.known_signals import SignalSpec
@@ -144,48 +146,23 @@ class GatePolicy:
 
     @property
     def _summary(self) -> str:
-        chosen, model = self.settings, self.settings.risk
+        chosen = self.settings
         low, high = chosen.tau_low, chosen.tau_high
         reached = f"> {low:.4g}" if low >= high else f">= {high:.4g}"
-        return (
-            f"stop when sigmoid({model.intercept:.3g} - {model.disagreement:.3g} (1 - SC) "
-            f"- {model.contradiction:.3g} CD - {model.remaining:.3g} DR) {reached} and "
-            f"CD <= {chosen.kappa:.4g}"
-        )
+        return f"stop when {chosen.risk.formula} {reached} and CD <= {chosen.kappa:.4g}"
 
     @property
     def _never(self) -> str | None:
         """Why no signal stops it before the last round; ``None``: some do."""
         if self.rounds is None or self.rounds == 1:
             return None
-        chosen = self.settings
-        if chosen.kappa < 0.0:
-            return f"every contradiction is above kappa {chosen.kappa:g}, so it can never stop"
-        calmest = chosen.risk.risk(
-            agreement=1.0,
-            contradiction=0.0,
-            remaining=remaining_share(self.rounds - 1, self.rounds),
-        )
-        most = chosen.risk.confidence(calmest)
-        if chosen_action(chosen, most, 0.0, may_retrieve=True) is PlanAction.EXECUTE:
-            return None
-        limit = max(
-            ("tau_high", chosen.tau_high), ("tau_low", chosen.tau_low), key=lambda it: it[1]
-        )
-        return (
-            f"it can never stop before the last round, since confidence is at most {most:.3g} "
-            f"there and {limit[0]} is {limit[1]:g}"
-        )
+        never = unreachable(self.settings, self.rounds, blocks=False)
+        why = next((one.why for one in never if one.action is PlanAction.EXECUTE), None)
+        return None if why is None else f"it can never stop before the last round: {why}"
 
     # --- deciding --------------------------------------------------------------------------------
     def full_budget(self) -> int:
-        """R, the rounds of the loop it stops.
-
-        Raises
-        ------
-        UsageError
-            For a gate fitted on plan traces, which stops none.
-        """
+        """R, the rounds of the loop it stops; one fitted on plan traces stops none."""
         if self.rounds is None:
             raise UsageError(_FOR_PLANS)
         return self.rounds
@@ -207,23 +184,11 @@ class GatePolicy:
             reason = f"confidence is undefined at round {round_number}: {missing}"
         else:
             action = chosen_action(self.settings, confidence, conflict, may_retrieve=True)
-            reason = self._reason(action, seen, round_number)
+            verb = "stops" if action is PlanAction.EXECUTE else "goes on"
+            listed = ", ".join(f"{name} = {seen[name]:.4g}" for name in (*self.signals, _REMAINING))
+            why = "; ".join(filter(None, (action_reason(action, seen, self.settings), self._never)))
+            reason = f"{verb} at round {round_number}: {why}; {listed}"
         return Explanation(reason=reason, values=values)
-
-    def _reason(self, action: PlanAction, seen: Mapping[str, float], number: int) -> str:
-        chosen, never = self.settings, self._never
-        limits = {
-            PlanAction.EXECUTE: f"reaches tau_high {chosen.tau_high:g}",
-            PlanAction.RETRIEVE: f"is at or below tau_low {chosen.tau_low:g}",
-            PlanAction.REPLAN: f"does not count: contradiction is above kappa {chosen.kappa:g}",
-        }
-        limit = limits.get(action, f"is below tau_high {chosen.tau_high:g}")
-        listed = ", ".join(f"{name} = {seen[name]:.4g}" for name in (*self.signals, _REMAINING))
-        verb = "stops" if action is PlanAction.EXECUTE else "goes on"
-        return (
-            f"{verb} at round {number}: confidence {seen['confidence']:.4g} {limit}; {listed}"
-            + ("" if never is None else f"; {never}")
-        )
 
     def confidence(self, table: PolicyTable) -> Array:
         """C (paper 4, Eq. 17), (n_questions, n_rounds) in (0, 1), NaN where undefined."""
@@ -282,7 +247,7 @@ class RoundCosts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanCosts(RoundCosts):
-    """What acting costs a planning agent, and who found the contradictions of its runs."""
+    """What acting costs a planning agent."""
 
     ask_cost: Annotated[
         float | None,
@@ -295,13 +260,6 @@ class PlanCosts(RoundCosts):
     stop_cost: Annotated[
         float | None,
         Option(help="on plan traces: of ending early (default: never worth it)", metavar="C"),
-    ] = None
-    detector: Annotated[
-        str | None,
-        Option(
-            help="on plan traces: who found their contradictions (default: markers, the published words)",
-            metavar="NAME",
-        ),
     ] = None
 
 
@@ -348,7 +306,7 @@ class GateMethod(Method):
         return fit_gate_policy(measures, split, costs or DEFAULT_COSTS)
 
     def plan_settings(self, preset: Preset) -> type[Any]:
-        """What the thresholds are made of, and the detector."""
+        """What the thresholds are made of."""
         del preset
         return PlanCosts
 
@@ -357,11 +315,11 @@ class GateMethod(Method):
         from suffice.policies.gate.fit import fit_gate
 
         costs = _costs(settings)
-        changes = {} if settings.detector is None else {"detector": settings.detector}
         if preset == "published":
-            chosen = GateSettings.published(costs=costs, **changes)
+            detector = plans.run.get("detector", MARKERS)
+            chosen = GateSettings.published(costs=costs, detector=detector)
         else:
-            chosen = fit_gate(plans, costs or DEFAULT_COSTS, **changes)
+            chosen = fit_gate(plans, costs or DEFAULT_COSTS)
         lines = [f"gate   {chosen.summary}"]
         lines += [f"note   {action}" for action in chosen.unreachable]
         if fitted := chosen.fitted_on:
@@ -395,9 +353,8 @@ METHOD = GateMethod()
 def read_settings(document: Mapping[str, Any]) -> GateSettings:
     """The settings that :meth:`GateSettings.to_json` wrote."""
     fields = Fields(document)
-    fields.need("weights", *_THRESHOLDS)
-    weights = fields.part("weights")
-    weights.need(*_WEIGHTS)
+    fields.need("weights")
+    weights, costs = fields.part("weights"), fields.part("costs")
     return GateSettings(
         risk=RiskModel(
             **{name: weights.number(name) for name in _WEIGHTS},
@@ -411,17 +368,14 @@ def read_settings(document: Mapping[str, Any]) -> GateSettings:
         order=fields.one_of("order", ORDERS, ORDERS[0]),
         revises=fields.of("revises", bool, default=False),
         detector=fields.of("detector", str, MARKERS),
-        costs=None if document.get("costs") is None else _read_costs(fields.part("costs")),
+        costs=GateCosts(
+            retrieval=costs.number("retrieval"),
+            failure=costs.number("failure"),
+            ask=costs.number_or_none("ask"),
+            stop=costs.number_or_none("stop"),
+        )
+        if costs.document
+        else None,
         preset=fields.of("preset", str),
         fitted_on=fields.of("fitted_on", dict) or {},
-    )
-
-
-def _read_costs(fields: Fields) -> GateCosts:
-    fields.need("retrieval", "failure")
-    return GateCosts(
-        retrieval=fields.number("retrieval"),
-        failure=fields.number("failure"),
-        ask=fields.number_or_none("ask"),
-        stop=fields.number_or_none("stop"),
     )

@@ -27,12 +27,7 @@ from suffice.policies.micp.micp_settings import (
     Objective,
 )
 from suffice.policies.micp.policy import MiCPPolicy
-from suffice.policies.micp.relevance_filter import (
-    RelevanceFilter,
-    fit_filter,
-    refound_notes,
-    scored_by,
-)
+from suffice.policies.micp.relevance_filter import RelevanceFilter, fit_filter, scored_by
 from suffice.policies.micp.sampled_answers import read_samples, samples_a_round
 from suffice.policies.micp.stage2 import (
     Allocation,
@@ -104,7 +99,7 @@ def fit_parts(questions: TraceSet | Measures, split: str, settings: MiCPSettings
         )
     read = [fit_questions(part) for part in parts]
     optimize, calibration = (
-        part.take(part.labelled & of_part.read) for part, of_part in zip(parts, read, strict=True)
+        part.take(part.labelled & uncut) for part, (uncut, _) in zip(parts, read, strict=True)
     )
     for name, part in ((OPTIMIZE, optimize), (CALIBRATE, calibration)):
         if not part.traces.n_questions:
@@ -112,7 +107,7 @@ def fit_parts(questions: TraceSet | Measures, split: str, settings: MiCPSettings
                 f"no labelled question to {name} on in {traces.origin.source} ({how}); micp needs "
                 "gold answers in both parts"
             )
-    counts = [part.stated[CUT] for part in read if part.stated]
+    counts = [stated[CUT] for _, stated in read if stated]
     cut = {name: sum(part[name] for part in counts) for name in counts[0]} if counts else {}
     return FitParts(
         optimize=optimize,
@@ -170,7 +165,6 @@ def fit_on(parts: FitParts, preset: Preset, settings: MiCPSettings) -> MiCPPolic
         notes=(
             *warned,
             *filter_notes(draft),
-            *([] if chosen is None or filtered else refound_notes(record)),
             *tie_notes(held, alpha, thresholds, preset),
             *cluster_notes(draft, settings.clusters),
         ),

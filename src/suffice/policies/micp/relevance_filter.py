@@ -13,12 +13,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from suffice.contracts import Retention
-from suffice.errors import DataError, UsageError
+from suffice.errors import DataError
 from suffice.policies.method import PRESETS, Preset
-from suffice.signals.columns.arrays import NONE, Ragged, Texts
+from suffice.signals.columns.arrays import Ragged, Texts
 from suffice.signals.columns.rounds import RoundColumns, blocks, only_columns
 from suffice.stats.conformal import lower_order_statistic
-from suffice.stats.fields import Fields, number, whole
+from suffice.stats.fields import Fields, whole
 from suffice.stats.units import Array, Mask
 from suffice.trace.lazy import LazyTable
 from suffice.trace.rounds.records import Passage
@@ -37,17 +37,6 @@ class RelevanceFilter:
     preset: Preset
     values: int
     question_ids: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        if not (self.threshold < math.inf and math.isfinite(self.alpha)):
-            raise UsageError(
-                "the filter's threshold must be a number or -inf and its alpha a number, found "
-                f"{self.threshold} and {self.alpha}"
-            )
-        if self.relevance not in get_args(Relevance):
-            raise UsageError(
-                f"no relevance {self.relevance!r}; allowed: {', '.join(get_args(Relevance))}"
-            )
 
     def keep(self, passages: Sequence[Passage]) -> tuple[Passage, ...]:
         """Those at least that relevant, in the order given."""
@@ -82,14 +71,12 @@ class RelevanceFilter:
                 f"a passage filter is an object, found {document!r:.80}", column="filter"
             )
         fields = Fields(document)
-        threshold = fields.number_or_none("threshold")
-        relevance = fields.one_of("relevance", get_args(Relevance))
-        preset = fields.one_of("preset", PRESETS)
+        least = document.get("threshold")
         return cls(
-            threshold=-math.inf if threshold is None else threshold,
-            relevance=relevance,
-            alpha=number(document.get("alpha"), "alpha"),
-            preset=preset,
+            threshold=-math.inf if least is None else fields.number("threshold"),
+            relevance=fields.one_of("relevance", get_args(Relevance)),
+            alpha=fields.number("alpha"),
+            preset=fields.one_of("preset", PRESETS),
             values=whole(document.get("values"), "values"),
             question_ids=fields.strings("question_ids") or (),
         )
@@ -113,20 +100,6 @@ def _parts(traces: TraceSet, *columns: str) -> Iterator[TraceSet]:
     if isinstance(traces.table, LazyTable):
         return iter((traces,))
     return blocks(only_columns(traces, *columns))
-
-
-def unrecorded_finds(traces: TraceSet) -> int:
-    """How many questions were searched with several queries without a record of what was found again."""
-    count = 0
-    for block in _parts(traces, "query", "refound") if traces.has("query") else ():
-        rounds = RoundColumns(block)
-        queries = rounds.texts("query")
-        said, many = queries.codes != NONE, len(queries.distinct)
-        each_once = np.unique(rounds.question[said] * many + queries.codes[said])
-        several = np.bincount(each_once // max(1, many), minlength=block.n_questions) > 1
-        untold = rounds.question[~rounds.lists("refound").valid & ~rounds.first]
-        count += int((several & (np.bincount(untold, minlength=block.n_questions) > 0)).sum())
-    return count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,11 +131,6 @@ class Relevances:
             shown=shown,
             shown_question=shown_question,
         )
-
-    @property
-    def everybody(self) -> Mask:
-        """Every question, (n,)."""
-        return np.ones(self.n, bool)
 
     def values(self, chosen: Mask, preset: Preset) -> Array:
         """What a filter is calibrated on, of the ``chosen`` questions (n,)."""
@@ -230,7 +198,7 @@ def fit_filter(
 ) -> RelevanceFilter:
     """The floor(alpha (N + 1))-th smallest of :meth:`Relevances.values`."""
     held = Relevances.read(traces, relevance)
-    values = held.values(held.everybody, preset)
+    values = held.values(np.ones(held.n, bool), preset)
     return RelevanceFilter(
         threshold=lower_order_statistic(values, alpha),
         relevance=relevance,
@@ -244,16 +212,4 @@ def fit_filter(
 def retention(traces: TraceSet, chosen: RelevanceFilter) -> Retention:
     """Replay a filter on the relevance that was recorded."""
     held = Relevances.read(traces, chosen.relevance)
-    return held.kept(held.everybody, chosen.threshold)
-
-
-def refound_notes(traces: TraceSet) -> list[str]:
-    """Where later queries may have found passages again and the record does not say so."""
-    unrecorded = unrecorded_finds(traces)
-    if not unrecorded:
-        return []
-    return [
-        f"{unrecorded} questions were searched with several queries and recorded without what each found "
-        "again (column refound): a passage counts with the round that added it, so the filter drops less "
-        "than it may and retention is at least what is said; record again to have its best round"
-    ]
+    return held.kept(np.ones(held.n, bool), chosen.threshold)

@@ -13,7 +13,7 @@ from suffice.errors import DataError, UsageError
 from suffice.measures.measures import Measures
 from suffice.measures.scores import gold_answers
 from suffice.policies.micp.policy import MiCPPolicy
-from suffice.policies.micp.relevance_filter import refound_notes, retention, scored_by
+from suffice.policies.micp.relevance_filter import retention, scored_by
 from suffice.policies.micp.stage2 import Sampled, evaluate_stops
 from suffice.scoring import Match
 from suffice.signals.columns.answer_columns import ScoredAnswers
@@ -145,7 +145,7 @@ def recorded_sets(
         covered=covered,
         objective=objective,
         retention=kept,
-        notes=(*_notes(policy, traces, table), *([] if kept is None else refound_notes(traces))),
+        notes=tuple(_notes(policy, traces, table)),
     )
 
 

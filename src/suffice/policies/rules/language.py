@@ -43,7 +43,6 @@ _SYMBOLS: Mapping[type[ast.cmpop], str] = {
     ast.Gt: ">",
 }
 _KEYWORDS = frozenset({"round", "calibrated", "base_rate", "at_least", "coin"})
-_FOREIGN = re.compile(r"[^\sA-Za-z0-9_.,()<>=!+-]|=>|=<|(?<![<>=!])=(?!=)|!(?!=)")
 _NESTING = re.compile(r"[()]|\bnot\b")
 _ANY = "a signal, a number, round, calibrated(signal), base_rate() or coin()"
 
@@ -187,6 +186,10 @@ _MEANT = {
     "\N{NOT EQUAL TO}": "!=",
 }
 """Signs of other languages."""
+_FOREIGN = re.compile(
+    r"=>|=<|(?<![<>=!])=(?!=)|!(?!=)"
+    "|[&|\N{GREATER-THAN OR EQUAL TO}\N{LESS-THAN OR EQUAL TO}\N{NOT EQUAL TO}]"
+)
 
 
 @lru_cache(maxsize=4096)
@@ -194,14 +197,13 @@ def parse(text: str) -> Expression:
     """The rule's tree."""
     if len(text) > MAX_LENGTH:
         raise UsageError(f"a rule may have {MAX_LENGTH} characters, this one has {len(text)}")
-    if (foreign := _FOREIGN.search(text)) is not None:
-        found = foreign[0]
-        meant = f"; did you mean {_MEANT[found]!r}?" if found in _MEANT else ""
-        if found == "?":
-            meant = "; a number to be found is for: suffice sweep TRACES --rule RULE"
+    if (sign := _FOREIGN.search(text)) is not None:
         raise UsageError(
-            f"rule {text!r}: unexpected {found!r} at character {foreign.start() + 1}{meant}"
+            f"rule {text!r}: unexpected {sign[0]!r} at character {sign.start() + 1}; did you mean "
+            f"{_MEANT[sign[0]]!r}?"
         )
+    if "#" in text:
+        raise UsageError(f"rule {text!r}: a rule holds no comment, and a '#' begins one")
     depth = 0
     for sign in _NESTING.findall(text):
         depth += -1 if sign == ")" else 1
@@ -209,14 +211,14 @@ def parse(text: str) -> Expression:
             raise UsageError(f"rule {text[:60]!r}...: nested deeper than {MAX_DEPTH}")
     try:
         tree = ast.parse(re.sub(r"\s", " ", text).strip(), mode="eval")
-    except (SyntaxError, ValueError) as error:
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         place = getattr(error, "offset", None)
-        at = f" at character {place + len(text) - len(text.lstrip())}" if place else " to its end"
-        opened = text.count("(") - text.count(")")
-        said = f" ({abs(opened)} {'unclosed (' if opened > 0 else 'unopened )'})" if opened else ""
+        at = f" at character {place + len(text) - len(text.lstrip())}" if place else ""
         loud = re.search(r"\b(AND|OR|NOT|And|Or|Not)\b", text)
         meant = f"; did you mean {loud[0].lower()!r}?" if loud else ""
-        raise UsageError(f"rule {text!r}: cannot be read{at}{said}{meant}") from error
+        raise UsageError(
+            f"rule {text!r}: {getattr(error, 'msg', 'cannot be read')}{at}{meant}"
+        ) from error
     return _Reader(text).condition(tree.body)
 
 
@@ -380,43 +382,16 @@ def can_hold(expression: Expression, columns: RuleColumns) -> Value:
             return sum(can_hold(item, columns) * 1 for item in items) >= count
 
 
-def first_round(expression: Expression) -> float:
-    """The first round in which the rule may hold, whatever its signals are; infinite: in none."""
-    stated = (
-        side.value
-        for one in comparisons(expression)
-        for side in (one.left, one.right)
-        if isinstance(side, Number)
-    )
-    turns = {1, *(int(value) + more for value in stated if math.isfinite(value) for more in (0, 1))}
-    return next(
-        (number for number in sorted(turns) if number >= 1 and _may(expression, number)[True]),
-        math.inf,
-    )
-
-
-def _may(expression: Expression, number: int) -> dict[bool, bool]:
-    """Whether a rule may be true, and whether false, in a round of which the number alone is known."""
-    match expression:
-        case Compare(RoundNumber(), symbol, Number(value)):
-            holds = bool(_OPERATORS[symbol](number, value))
-            return {holds: True, not holds: False}
-        case Compare(Number(value), symbol, RoundNumber()):
-            holds = bool(_OPERATORS[symbol](value, number))
-            return {holds: True, not holds: False}
-        case Truth() | Compare():
-            return {True: True, False: True}
-        case Not(item):
-            inside = _may(item, number)
-            return {True: inside[False], False: inside[True]}
-        case And(items) | Or(items) | AtLeast(_, items):
-            count = 1 if isinstance(expression, Or) else len(items)
-            count = expression.count if isinstance(expression, AtLeast) else count
-            parts = [_may(item, number) for item in items]
-            return {
-                True: sum(part[True] for part in parts) >= count,
-                False: sum(part[False] for part in parts) > len(parts) - count,
-            }
+def first_round(expression: Expression) -> int:
+    """The round before which the rule says that it cannot hold, as in ``round >= 3 and ...``; else 1."""
+    first = 1
+    for part in expression.items if isinstance(expression, And) else (expression,):
+        match part:
+            case Compare(RoundNumber(), ">=" | "==", Number(value)):
+                first = max(first, math.ceil(value))
+            case Compare(RoundNumber(), ">", Number(value)):
+                first = max(first, math.floor(value) + 1)
+    return first
 
 
 def _parts(expression: Expression) -> Iterator[Expression]:
@@ -463,8 +438,6 @@ def _check_compare(compare: Compare, specs: Mapping[str, SignalSpec]) -> None:
         "==": left[0] <= right[1] and right[0] <= left[1],
         "!=": not left[0] == left[1] == right[0] == right[1],
     }[compare.operator]
-    if compare.operator == "==" and reachable:
-        reachable = _equal_to_attained(compare, specs)
     if not reachable:
         ranges = "; ".join(
             f"{side} lies in [{low:g}, {high:g}]"
@@ -472,16 +445,6 @@ def _check_compare(compare: Compare, specs: Mapping[str, SignalSpec]) -> None:
             if not isinstance(side, Number)
         )
         raise UsageError(f"'{compare}' can never hold: {ranges}")
-
-
-def _equal_to_attained(compare: Compare, specs: Mapping[str, SignalSpec]) -> bool:
-    """Whether an equality with a literal names a value that a 0/1 signal takes."""
-    for side, other in ((compare.left, compare.right), (compare.right, compare.left)):
-        if isinstance(side, SignalRef) and isinstance(other, Number) and specs[side.name].binary:
-            return other.value in (0.0, 1.0)
-        if isinstance(side, RoundNumber) and isinstance(other, Number):
-            return other.value.is_integer()
-    return True
 
 
 def _range(operand: Operand, specs: Mapping[str, SignalSpec]) -> tuple[float, float]:

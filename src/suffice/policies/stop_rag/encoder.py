@@ -51,11 +51,6 @@ class Tokenizer:
     """
 
     def __init__(self, tokenizer: Any, *, window: int, mode: Mode) -> None:
-        if window < MIN_WINDOW:
-            raise UsageError(
-                f"the window must be at least {MIN_WINDOW} tokens, found {window}; choose a larger "
-                "window or another encoder"
-            )
         if mode == "joined" and not tokenizer.sep_token:
             raise UsageError(
                 "this encoder's tokenizer has no separator token; use mode 'separate' or another encoder"

@@ -49,7 +49,6 @@ def fit_stop_rag(
     run: FitRun | None = None,
 ) -> StopRAGPolicy:
     """Learn on ``split``, and choose checkpoint and threshold on the split ``validation``."""
-    run = run or FitRun()
     started = time.monotonic()
     measures = Measures.of(traces)
     training, validation = _divide(measures, split, settings)
@@ -74,8 +73,6 @@ def fit_stop_rag(
         learning, choosing = map(_Part.trajectories, (training, validation), signals)
         learned = train_signal_network(names, learning, choosing, schedule, run)
         model = learned.network
-    if run.checkpoint is not None:
-        run.checkpoint.unlink(missing_ok=True)
     stated = {
         "source": measures.traces.origin.source,
         "split": split,
@@ -167,15 +164,15 @@ def _part(measures: Measures, split: str, reward: str) -> _Part:
     chosen = measures.only_split(split)
     sampled = chosen.traces.has("samples") and chosen.metric.gold
     read = (read_rewards if sampled else answer_rewards)(chosen, reward)
-    questions = fit_questions(chosen)
+    uncut, cut = fit_questions(chosen)
     part = _Part(
         name=split,
         measures=chosen,
         values=read.values,
         lengths=read.lengths.astype(np.int64),
-        cut=questions.stated,
+        cut=cut,
     )
-    return replace(part.take(read.usable & questions.read, split), notes=read.notes)
+    return replace(part.take(read.usable & uncut, split), notes=read.notes)
 
 
 def _provenance(training: _Part, validation: _Part, learned: Learned) -> dict[str, Any]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -54,14 +53,6 @@ class TextLearner:
         self.parameters = network.parameters
         self.tensors, self.load_tensors = network.tensors, network.load_tensors
         network.set_scale(self._sample())
-
-    def digest(self) -> str:
-        """SHA-256 of the tokens learned from."""
-        digest = hashlib.sha256()
-        for text in self.encoded.texts:
-            digest.update(np.array([len(text.ids), *text.ids], np.int64).tobytes())
-        digest.update(repr(self.encoded.reads).encode())
-        return digest.hexdigest()
 
     def _tokens(self) -> float:
         sizes = [len(text.ids) for text in self.encoded.texts]
@@ -199,9 +190,6 @@ def _autocast(device: Any, *, on: bool) -> AbstractContextManager[Any]:
     return context
 
 
-_PLACES = frozenset({"encoder", "device", "cache_bytes"})  # change no result by themselves
-
-
 def train_network(
     training: Trajectories,
     validation: Trajectories,
@@ -219,9 +207,7 @@ def train_network(
     run = run or FitRun()
     parts = training.states, validation.states
     learner = TextLearner(network, parts, cache_bytes=settings.cache_bytes, progress=run.progress)
-    stated = {name: value for name, value in asdict(settings).items() if name not in _PLACES}
-    stated["encoder"] = encoder.identity
-    fitted = train(learner, (training, validation), settings, stated, run)
+    fitted = train(learner, (training, validation), settings, run)
     return Learned(
         network=network,
         fitted=fitted,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -146,7 +146,7 @@ def free_inputs(
     """The signals to learn from: those named, else all that take two values and cost no further call."""
     measures = Measures.of(questions)
     traces = measures.traces
-    everything = wanted is not None and tuple(wanted) == (ALL,)
+    everything = tuple(wanted or ()) == (ALL,)
     if wanted is not None and not everything:
         return tuple(resolve(name, also=traces.signal_names).name for name in wanted)
     own = (Q_STOP.name, Q_CONT.name)
@@ -178,8 +178,7 @@ def train_signal_network(
     # layers this small take as long on one thread; several wait for one another where cores are busy
     torch.set_num_threads(1)
     try:
-        stated = asdict(settings) | {"signals": list(names)}
-        fitted = train(learner, (training, validation), settings, stated, run)
+        fitted = train(learner, (training, validation), settings, run)
     finally:
         torch.set_num_threads(threads)
     return Learned(network=learner.network(), fitted=fitted)
@@ -201,32 +200,19 @@ class SignalLearner:
         self._centre, self._spread = _scale(parts[0], names)
         self._validation = parts[1].states
         self._inputs = torch.from_numpy(self._scaled(parts[0].states))
-        generator = torch.Generator().manual_seed(settings.seed)
-        self._weights = {
-            name: _initial(shape, name, generator)
-            for name, shape in weight_shapes(len(names), settings.width).items()
-            if name not in ("centre", "spread")
-        }
-
-    def digest(self) -> str:
-        """SHA-256 of the signals learned from."""
-        digest = hashlib.sha256(self._inputs.numpy().tobytes())
-        digest.update(self._scaled(self._validation).tobytes())
-        return digest.hexdigest()
+        self._layers = _untrained(2 * len(names), settings)
 
     def parameters(self) -> tuple[list[Any], list[Any]]:
         """Everything starts untrained."""
-        return [], list(self._weights.values())
+        return [], list(self._layers.parameters())
 
     def tensors(self) -> dict[str, Any]:
         """The weights that training changes."""
-        return {name: tensor.detach() for name, tensor in self._weights.items()}
+        return dict(self._layers.state_dict())
 
     def load_tensors(self, tensors: dict[str, Any]) -> None:
         """Take weights over."""
-        with torch.no_grad():
-            for name, own in self._weights.items():
-                own.copy_(tensors[name])
+        self._layers.load_state_dict(tensors)
 
     def batch_values(
         self, rows: NDArray[np.int64], shape: tuple[int, int]
@@ -259,19 +245,13 @@ class SignalLearner:
 
     def _values(self, inputs: Any, *, dropout: float) -> Values:
         functional = torch.nn.functional
+        trunk = functional.relu(self._layers["trunk"](inputs))
 
-        def layer(name: str, layer_inputs: Any) -> Any:
-            return functional.linear(
-                layer_inputs, self._weights[f"{name}.weight"], self._weights[f"{name}.bias"]
-            )
+        def value(name: str) -> Any:
+            hidden = functional.relu(self._layers[name]["hidden"](trunk))
+            return self._layers[name]["out"](functional.dropout(hidden, dropout))[..., 0]
 
-        trunk = functional.relu(layer("trunk", inputs))
-        values = []
-        for name in ("stop", "cont"):
-            hidden = functional.relu(layer(f"{name}.hidden", trunk))
-            hidden = functional.dropout(hidden, dropout)
-            values.append(layer(f"{name}.out", hidden)[..., 0])
-        return values[0], values[1]
+        return value("stop"), value("cont")
 
 
 def _scale(
@@ -292,9 +272,18 @@ def _scale(
     return centre.astype(np.float32), spread.astype(np.float32)
 
 
-def _initial(shape: tuple[int, ...], name: str, generator: Any) -> Any:
-    """Weights as He et al. draw them; biases start at 0."""
-    weights = torch.zeros(shape)
-    if name.endswith("weight"):
-        weights.normal_(0.0, (2.0 / shape[1]) ** 0.5, generator=generator)
-    return weights.requires_grad_()
+def _untrained(n_inputs: int, settings: SignalTrainSettings) -> Any:
+    """Layers with weights as He et al. draw them and biases of 0, named as in :func:`weight_shapes`."""
+    width, generator = settings.width, torch.Generator().manual_seed(settings.seed)
+
+    def linear(inputs: int, outputs: int) -> Any:
+        layer = torch.nn.utils.skip_init(torch.nn.Linear, inputs, outputs)
+        torch.nn.init.kaiming_normal_(layer.weight, nonlinearity="relu", generator=generator)
+        torch.nn.init.zeros_(layer.bias)
+        return layer
+
+    parts = {"trunk": linear(n_inputs, width)}
+    for name in ("stop", "cont"):
+        head = {"hidden": linear(width, width), "out": linear(width, 1)}
+        parts[name] = torch.nn.ModuleDict(head)
+    return torch.nn.ModuleDict(parts)

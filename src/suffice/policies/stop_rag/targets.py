@@ -138,8 +138,7 @@ def check_learnable(
         )
 
 
-_UNIT_BITS = 60  # rewards are added up as whole multiples of 2^-60, so sums do not drift
-_TIE_BITS = 40  # means less than 2^-40 (1e-12) apart are equal: 1/3 + 2/3 is not 1 in floats
+_TIE = 1e-12  # means less than this apart are equal: 1/3 + 2/3 is not 1 in floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,8 +166,7 @@ def choose_threshold(
 
     Candidates are the midpoints of neighbouring differences observed at t < T_i. A midpoint that
     rounds to the upper of the two is replaced by the lower, which still lies between in the sense of
-    "exceeds". Means less than 2^-40 apart count as equal. Rounds never fall as the threshold rises,
-    so of equal candidates the lowest wins.
+    "exceeds". Rounds never fall as the threshold rises, so of equal candidates the lowest wins.
 
     Paper 1, section 5.3, tunes a threshold on validation questions and does not say among which;
     candidates and ties are ours. Cost O(n T log(n T)).
@@ -178,14 +176,15 @@ def choose_threshold(
     observed = np.unique(differences[left > 0])
     if not np.isfinite(observed).all():
         raise UsageError("the network's values are not finite; choose lower learning rates")
-    thresholds = _midpoints(observed)
+    low, high = observed[:-1], observed[1:]
+    middle = low / 2 + high / 2  # the sum itself may overflow
+    thresholds = np.where(middle < high, middle, low)
     if ends or not len(thresholds):
         below = np.minimum(observed[:1] - 1.0, np.nextafter(observed[:1], -np.inf))
         thresholds = np.concatenate([below, thresholds, observed[-1:] + 1.0])
     totals = _totals(differences, rewards, left, thresholds)
-    tie = len(left) << (_UNIT_BITS - _TIE_BITS)
     # each raises the rounds of the one before, or changes nothing
-    threshold = float(thresholds[np.flatnonzero(totals > totals.max() - tie)[0]])
+    threshold = float(thresholds[np.flatnonzero(totals > totals.max() - _TIE * len(left))[0]])
     stops = stop_rounds(differences, lengths, threshold)
     earned = rewards[np.arange(len(stops)), stops - 1]
     return Choice(
@@ -196,33 +195,22 @@ def choose_threshold(
     )
 
 
-def _midpoints(observed: Array) -> Array:
-    """One threshold between each two neighbours of sorted distinct numbers: at or above the lower one."""
-    low, high = observed[:-1], observed[1:]
-    middle = low / 2 + high / 2  # the sum itself may overflow
-    return np.where(middle < high, middle, low)
-
-
 def _totals(
     differences: Array, rewards: Array, left: NDArray[np.int64], thresholds: Array
-) -> NDArray[np.object_]:
-    """Total reward under each of the sorted thresholds in units of 2^-60, (n_thresholds,) of int."""
+) -> Array:
+    """Total reward under each of the sorted thresholds, (n_thresholds,)."""
     decides = left > 0
     known = np.where(decides, differences, -np.inf)
     highest = np.maximum.accumulate(known, axis=1)
     leads = decides.copy()
     leads[:, 1:] &= known[:, 1:] > highest[:, :-1]
-    units = np.rint(np.where(left >= 0, rewards, 0.0) * 2.0**_UNIT_BITS).astype(np.int64)
-    following = units[left == 0]
-    gains = np.zeros(units.shape, np.int64)
-    for column in range(units.shape[1] - 1, -1, -1):
+    following = rewards[left == 0]
+    gains = np.zeros(rewards.shape)
+    for column in range(rewards.shape[1] - 1, -1, -1):
         here = leads[:, column]
-        gains[here, column] = (following - units[:, column])[here]
-        following = np.where(here, units[:, column], following)
+        gains[here, column] = (following - rewards[:, column])[here]
+        following = np.where(here, rewards[:, column], following)
     passed = known[leads]
     order = np.argsort(passed)
-    # int64 would overflow from the ninth reward of 1
-    total = np.cumsum(
-        np.concatenate([[int(following.astype(object).sum())], gains[leads][order].astype(object)])
-    )
+    total = np.cumsum(np.append(following.sum(), gains[leads][order]))
     return np.asarray(total[np.searchsorted(passed[order], thresholds, side="right")])

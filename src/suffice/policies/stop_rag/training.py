@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice._optional import require
-from suffice.errors import DataError, UsageError, first_line
+from suffice.errors import UsageError
 from suffice.policies.method import FitRun
-from suffice.policies.stop_rag.encoder import PURPOSE, torch
+from suffice.policies.stop_rag.encoder import torch
 from suffice.policies.stop_rag.stop_rag_settings import Schedule
 from suffice.policies.stop_rag.targets import (
     Choice,
@@ -28,7 +24,6 @@ from suffice.policies.stop_rag.targets import (
     value_loss,
 )
 from suffice.stats.units import Array
-from suffice.trace.durable import replace_file
 
 if TYPE_CHECKING:
     from suffice.policies.stop_rag.learning import TextLearner
@@ -36,12 +31,9 @@ if TYPE_CHECKING:
 
     Learner: TypeAlias = TextLearner | SignalLearner
 
-Run = Mapping[str, Any]
-"""What identifies a training, as JSON: a checkpoint that says otherwise is refused."""
 Values = tuple[Any, Any]
 """Of stopping and of going on, tensors (b, T); 0 at no decision."""
 _MOST_EVALUATIONS = 10
-_KEY = "suffice"  # of the header among a file's metadata
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,10 +56,9 @@ class Validation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trained:
-    """The best checkpoint's evaluation, all of them, and the number of steps. The learner holds it."""
+    """The best checkpoint's evaluation and the number of steps. The learner holds it."""
 
     best: Validation
-    history: tuple[Validation, ...]
     steps: int
 
 
@@ -112,7 +103,6 @@ def train(
     learner: Learner,
     data: tuple[Trajectories, Trajectories],
     settings: Schedule,
-    stated: Run,
     run: FitRun | None = None,
 ) -> Trained:
     """Train, and leave in the learner the weights that did best on validation.
@@ -128,15 +118,10 @@ def train(
     devices = [learner.device] if learner.device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices):
         torch.manual_seed(settings.seed)
-        agreed = _agreement(learner, data, stated)
-        if run.checkpoint is not None and run.checkpoint.exists():
-            training.resume(run.checkpoint, agreed)
         while training.step < training.steps:
             loss, evaluation = training.advance(), None
             if training.step % training.interval == 0 or training.step == training.steps:
                 evaluation = training.evaluate()
-                if run.checkpoint is not None:
-                    training.keep(run.checkpoint, agreed)
             if run.progress:
                 run.progress(
                     TrainingProgress(
@@ -148,17 +133,6 @@ def train(
                     )
                 )
         return training.finish()
-
-
-def _agreement(
-    learner: Learner, data: tuple[Trajectories, Trajectories], run: Run
-) -> dict[str, Any]:
-    """What a checkpoint must agree on, with the states and rewards learned from."""
-    digest = hashlib.sha256(learner.digest().encode())
-    for table in data:
-        digest.update(np.ascontiguousarray(table.rewards, np.float64).tobytes())
-        digest.update(np.ascontiguousarray(table.lengths, np.int64).tobytes())
-    return {**json.loads(json.dumps(dict(run))), "questions": digest.hexdigest()}
 
 
 class _Training:
@@ -186,7 +160,6 @@ class _Training:
         )
         self.step = 0
         self._losses: list[float] = []
-        self._history: list[Validation] = []
         self._best: Validation | None = None
         self._best_tensors: dict[str, Any] = {}
 
@@ -233,7 +206,6 @@ class _Training:
         choice = choose_threshold(stop - cont, rewards, lengths, ends=self._settings.ends)
         validation = Validation(step=self.step, loss=float(np.mean(self._losses)), choice=choice)
         self._losses = []
-        self._history.append(validation)
         if self._best is None or _worth(validation) >= _worth(self._best):
             self._best = validation
             tensors = self._learner.tensors()
@@ -245,73 +217,8 @@ class _Training:
         if self._best is None:
             raise UsageError("no step was taken, so there is nothing to choose from")
         self._learner.load_tensors(self._best_tensors)
-        return Trained(best=self._best, history=tuple(self._history), steps=self.steps)
-
-    def keep(self, path: Path, run: Run) -> None:
-        """Write all that a later training of the same run goes on from: tensors, and the rest as JSON."""
-        kept = self._optimizer.state_dict()["state"]
-        weights = require("safetensors.torch", extra="learn", purpose=PURPOSE)
-        tensors = {f"now.{name}": tensor for name, tensor in self._learner.tensors().items()}
-        tensors |= {f"best.{name}": tensor for name, tensor in self._best_tensors.items()}
-        for number, of_parameter in kept.items():
-            tensors |= {f"optimizer.{number}.{name}": held for name, held in of_parameter.items()}
-        tensors["generator"] = torch.get_rng_state()
-        state = {
-            "step": self.step,
-            "history": [
-                {"step": one.step, "loss": one.loss, **asdict(one.choice)} for one in self._history
-            ],
-            "best": None if self._best is None else self._history.index(self._best),
-        }
-        header = json.dumps({"schema": 1, "run": dict(run), "state": state}, allow_nan=False)
-        plain = {name: held.detach().cpu().contiguous().clone() for name, held in tensors.items()}
-        path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(path, weights.save(plain, metadata={_KEY: header}))
-
-    def resume(self, path: Path, run: Run) -> None:
-        """Go on from what :meth:`keep` wrote."""
-        safetensors = require("safetensors", extra="learn", purpose=PURPOSE)
-        try:
-            with safetensors.safe_open(str(path), framework="pt") as file:
-                header = json.loads((file.metadata() or {})[_KEY])
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            kept, state = dict(header["run"]), dict(header["state"])
-        except (OSError, LookupError, TypeError, ValueError, safetensors.SafetensorError) as error:
-            raise DataError(
-                f"not a training's checkpoint, or damaged ({first_line(error)}); remove it to begin anew",
-                file=str(path),
-            ) from error
-        for name in sorted({*kept, *run}):
-            if kept.get(name) != run.get(name):
-                raise DataError(
-                    f"this checkpoint is of another training: {name} was {_short(kept.get(name))}, now "
-                    f"{_short(run.get(name))}; train with what it had, or choose an empty folder",
-                    file=str(path),
-                )
-        self._learner.load_tensors(_part(tensors, "now."))
-        self._best_tensors = _part(tensors, "best.")
-        optimizer = self._optimizer.state_dict()
-        for place, tensor in _part(tensors, "optimizer.").items():
-            number, _, name = place.partition(".")
-            optimizer["state"].setdefault(int(number), {})[name] = tensor
-        self._optimizer.load_state_dict(optimizer)
-        torch.set_rng_state(tensors["generator"])
-        self.step = state["step"]
-        for entry in state["history"]:
-            step, loss = entry.pop("step"), entry.pop("loss")
-            self._history.append(Validation(step=step, loss=loss, choice=Choice(**entry)))
-        self._best = self._history[state["best"]]
-
-
-def _part(tensors: Mapping[str, Any], start: str) -> dict[str, Any]:
-    kept = {name: held for name, held in tensors.items() if name.startswith(start)}
-    return {name.removeprefix(start): held for name, held in kept.items()}
+        return Trained(best=self._best, steps=self.steps)
 
 
 def _worth(validation: Validation) -> tuple[float, float]:
     return round(validation.choice.score, 12), -validation.choice.mean_rounds
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 40 else f"{text[:16]}..."

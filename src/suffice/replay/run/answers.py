@@ -277,9 +277,7 @@ class CutRecord:
             unseen=int(seen.unseen.sum()),
             untold=seen.untold,
             weights=weights,
-            exploration=exploration(
-                seen, measures.traces.of_questions("question_type"), measures.scores().labelled
-            ),
+            exploration=exploration(seen, measures.scores().labelled),
         )
 
 

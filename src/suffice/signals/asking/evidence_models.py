@@ -1,16 +1,15 @@
-"""What an encoder or an entailment model says of answer, passages and queries: support and novelty."""
+"""What an encoder or an entailment model says of an answer and its passages."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.contracts import Absence, Encoder, Entailment
+from suffice.contracts import Encoder, Entailment
 from suffice.errors import BackendError
 from suffice.signals.asking.whole_record import (
     KeptEncoder,
@@ -19,25 +18,16 @@ from suffice.signals.asking.whole_record import (
     asking_rounds,
     completed,
 )
-from suffice.signals.evidence import (
-    NO_ANSWER,
-    PASSAGES_UNKNOWN,
-    TEXT_UNKNOWN,
-    one_line,
-    seen_passages,
-    seen_texts,
-)
-from suffice.signals.known_signals import UNDEFINED, share, unrecorded
+from suffice.signals.evidence import NO_ANSWER, PASSAGES_UNKNOWN, TEXT_UNKNOWN, one_line, seen_texts
+from suffice.signals.known_signals import UNDEFINED, share
 from suffice.trace.rounds.records import LoopView, Round
 
 EVIDENCE_SIGNALS = ("evidence_consistency", "evidence_consistency_max", "evidence_consistency_top1")
 
 
-def encoded(
-    encoder: Encoder, texts: Sequence[str], *, role: Literal["query", "passage"] = "passage"
-) -> NDArray[np.float32]:
-    """The vectors of the texts, all read as queries or as passages, (len(texts), dimension)."""
-    vectors = encoder.encode(texts, role=role)
+def encoded(encoder: Encoder, texts: Sequence[str]) -> NDArray[np.float32]:
+    """The vectors of the texts, all read as passages, (len(texts), dimension)."""
+    vectors = encoder.encode(texts, role="passage")
     if vectors.ndim != 2 or len(vectors) != len(texts) or not np.isfinite(vectors).all():
         raise BackendError(
             f"encoder {encoder.name!r} gave vectors of shape {vectors.shape} for {len(texts)} texts; "
@@ -167,86 +157,4 @@ EVIDENCE_ENTAILMENT = _support(
     name="evidence_entailment",
     summary="highest probability that a passage entails the answer",
     asking=ENTAILING,
-)
-
-
-NOVELTY = ("query_novelty", "passage_novelty")  # names of the two signals
-
-
-def novelties(
-    encoder: Encoder, new: Sequence[str], earlier: Sequence[str], role: Literal["query", "passage"]
-) -> list[float]:
-    """1 - the greatest cosine of each new text with an earlier one, in [0, 1]; 1 where there is none."""
-    if not earlier:
-        return [1.0] * len(new)
-    vectors = unit_rows(encoded(encoder, [*new, *earlier], role=role))
-    fresh, known = vectors[: len(new)], vectors[len(new) :]
-    # row by row: a matrix product rounds a cosine by how many there are
-    nearest = [float((known * vector).sum(axis=1).max()) for vector in fresh]
-    return [min(1.0, max(0.0, 1.0 - cosine)) for cosine in nearest]
-
-
-def query_novelty(view: LoopView, encoder: Encoder) -> float:
-    """Of the round's query against those of earlier rounds, in [0, 1]; 1 in round 1."""
-    queries = [round_.query for round_ in view.rounds]
-    if None in queries:
-        return UNDEFINED
-    *earlier, query = map(str, queries)
-    return novelties(encoder, [query], earlier, "query")[0]
-
-
-def passage_novelty(view: LoopView, encoder: Encoder) -> float:
-    """Mean over the round's passages, of which those found before count 0, in [0, 1]."""
-    texts, earlier = seen_texts(view.rounds), seen_passages(view.rounds[:-1])
-    if texts is None or earlier is None:
-        return UNDEFINED
-    before = len(earlier)
-    here = {passage.id for passage in view.current.passages or ()}
-    found = here.union(passage.id for passage in view.current.refound or ())
-    new = texts[before:]
-    if not new:
-        return 0.0
-    return math.fsum(novelties(encoder, new, texts[:before], "passage")) / len(found)
-
-
-def novelty_signals(view: LoopView, encoder: Encoder) -> dict[str, float]:
-    """Both at the view's last round, by name; low: little news (DRA_Uncertainty's)."""
-    return {
-        QUERY_NOVELTY.name: query_novelty(view, encoder),
-        PASSAGE_NOVELTY.name: passage_novelty(view, encoder),
-    }
-
-
-def with_novelty(view: LoopView, encoder: Encoder) -> Round:
-    """The view's last round with both among its signals; values it has are kept."""
-    return completed(view, NOVELTY, lambda at: novelty_signals(at, encoder))
-
-
-COMPARING = asking_rounds(
-    "novelty",
-    "--encoder",
-    "encoder",
-    "encoded",
-    novelty_signals,
-    keeping=KeptEncoder,
-    called=lambda values: bool(np.isfinite([*values.values()]).any()),
-    reads=("passages", "query", "refound"),
-)
-
-
-_novelty = partial(share, answers=False, direction="low", asking=COMPARING)
-QUERY_NOVELTY = _novelty(
-    name="query_novelty",
-    summary="how unlike every earlier query the round's is: 1 less the greatest cosine",
-    needs=("query",),
-    undefined=(
-        unrecorded("query", "the round's query was"),
-        Absence("an earlier round's query was not recorded", lambda _: True),
-    ),
-)
-PASSAGE_NOVELTY = _novelty(
-    name="passage_novelty",
-    summary="how unlike earlier passages the round's are: 1 less the greatest cosine, their mean",
-    needs=("passages",),
-    undefined=(PASSAGES_UNKNOWN, TEXT_UNKNOWN),
 )

@@ -167,7 +167,6 @@ def asking_rounds(
     *,
     called: Callable[[Any], bool],
     keeping: Callable[[Any], Any] = lambda model: model,
-    reads: tuple[str, ...] = ("passages",),
     **told: Any,
 ) -> Asking:
     """A model, ``keeping`` what it found, measures every wanted round; ``told``: fields of an Asking."""
@@ -183,7 +182,6 @@ def asking_rounds(
             called=called,
             on_progress=on_progress,
             concurrency=width_of(kept),
-            columns=reads,
         )
         return question.about(traces, wanted)
 

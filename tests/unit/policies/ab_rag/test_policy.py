@@ -116,7 +116,7 @@ class TestChoiceOfS1:
         policy = fit_method("ab-rag", simulated(6), "published", "no such split")
         assert isinstance(policy, ABRagPolicy)
         assert next(iter(policy.weights)) == "self_consistency"
-        assert "no token probabilities" in policy.facts.notes[0]
+        assert "self_consistency" in policy.facts.notes[0]
         assert policy.levels == pytest.approx((1 / 3, 2 / 3, 1.0))
 
     def test_token_probabilities_come_first(self) -> None:
@@ -192,7 +192,7 @@ class TestCorrected:
         bare = [with_rounds(each, passages=textless) for each in simulated(40).records()]
         policy = fitted(to_trace_set(bare), threshold=0.5)
         assert tuple(policy.weights)[1] == "evidence_consistency"
-        assert any("needs the passages' texts" in remark for remark in policy.facts.notes)
+        assert any("S2 is evidence_consistency" in remark for remark in policy.facts.notes)
 
 
 class TestFile:

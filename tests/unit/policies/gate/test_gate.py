@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from suffice.errors import SufficeWarning
+from suffice.errors import SufficeWarning, UsageError
 from suffice.policies.gate.gate import Gate, GateDecision
 from suffice.policies.gate.gate_settings import (
     GateCosts,
@@ -39,7 +39,7 @@ class Says:
 def published(detector: Says | None = None, **changes: Any) -> Gate:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SufficeWarning)
-        return Gate.published(detector, **changes)
+        return Gate(GateSettings.published(**changes), detector)
 
 
 def actions(gate: Gate, steps: int, **given: Any) -> list[str]:
@@ -139,6 +139,12 @@ class TestOddInputs:
         published(detector).act(["", "Close it"], ["Open it", "Tag it"], step=3, total_steps=6)
         assert detector.asked == [("Open it", "Close it"), ("Tag it", "Close it")]
 
+    def test_no_candidates_and_no_steps_are_refused(self) -> None:
+        with pytest.raises(UsageError, match="compares candidates"):
+            published().act([], [], step=1, total_steps=6)
+        with pytest.raises(UsageError, match="total_steps=0"):
+            published().act(ALIKE, [], step=1, total_steps=0)
+
     def test_the_contradicted_step_is_named(self) -> None:
         plan = ["Tag the image", "Do not open port 443 to anyone", "Create the subnet"]
         decision = published(budget=0).act(ALIKE, plan, step=4, total_steps=6)
@@ -146,6 +152,12 @@ class TestOddInputs:
 
 
 class TestOneTask:
+    def test_a_step_of_another_task_is_refused(self) -> None:
+        gate = published()
+        gate.act(APART, [], step=3, total_steps=6)
+        with pytest.raises(UsageError, match=r"step 1 comes before step 3.*gate\.start"):
+            gate.act(APART, [], step=1, total_steps=6)
+
     def test_a_started_one_has_its_budget_and_its_steps_again(self) -> None:
         gate = published(budget=1, cooldown=3)
         assert actions(gate, 2) == ["RETRIEVE", "ASK"]
@@ -154,10 +166,19 @@ class TestOneTask:
         assert actions(gate, 2) == ["RETRIEVE", "ASK"]
 
 
+def test_another_detector_must_be_given() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SufficeWarning)
+        graded = GateSettings.published(detector="nli")
+    with pytest.raises(UsageError, match="fitted with the detector 'nli'"):
+        Gate(graded)
+    assert Gate(graded, Says(0.4)).settings.detector == "nli"
+
+
 def test_a_corrected_gate_executes() -> None:
     model = RiskModel(disagreement=2.0, contradiction=1.0, remaining=0.5, intercept=1.0)
-    gate = Gate.corrected(model, GateCosts(retrieval=1.0, failure=2.0))
-    assert [str(each.action) for each in gate.unreachable] == ["STOP"]
+    gate = Gate(GateSettings.corrected(model, GateCosts(retrieval=1.0, failure=2.0)))
+    assert [str(each.action) for each in gate.settings.unreachable] == ["STOP"]
     decision = gate.act(ALIKE, [], step=1, total_steps=4)
     assert (str(decision.action), decision.k) == ("EXECUTE", 0)
     assert "reaches tau_high 0.5" in decision.reason

@@ -99,7 +99,7 @@ class TestPublished:
         assert stop_rounds(policy, to_trace_set([made])).tolist() == [4]
         (remark,) = policy.facts.notes
         assert "it equals the full budget: it can never stop" in remark
-        assert "confidence is at most 0.438 there and tau_high is 0.75" in remark
+        assert "0.438]; tau_low is 0.25, tau_high 0.75" in remark
         for _, why in decisions(policy, made):
             assert "it can never stop" in why
 

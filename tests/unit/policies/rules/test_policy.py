@@ -27,7 +27,7 @@ def decided(policy: RulePolicy, round_number: int, **signals: list[float]) -> De
     [
         ("answer_stabel", "unknown signal 'answer_stabel'; did you mean 'answer_stable'"),
         ("calibrated(margn) > 0.2", "unknown signal 'margn'"),
-        ("answer_stable and", "cannot be read"),
+        ("answer_stable and", "invalid syntax"),
         ("overlap > 1", "can never hold"),
         ("calibrated(overlap) > 0.5", r"calibrated\(overlap\), which was not fitted"),
         ("overlap > base_rate()", r"base_rate\(\), which was not fitted"),

@@ -60,13 +60,12 @@ def test_a_split_of_that_name_validates() -> None:
 
 def test_text_is_learned_from_and_survives_its_file(tiny: Path, tmp_path: Path) -> None:
     seen: list[TrainingProgress] = []
-    run = FitRun(progress=seen.append, checkpoint=FitRun.checkpoint_of(tmp_path / "p"))
+    run = FitRun(progress=seen.append)
     settings = replace(text(tiny), layers=0)
     policy = fit_stop_rag(single_world(), "corrected", "tune", settings, run)
     assert {each.stage for each in seen} == {"read", "train"}
     assert seen[-1].done == seen[-1].total == policy.fitted_on["training"]["steps"]
     assert policy.fitted_on["truncation"]["states"] == 30 * 3
-    assert not (tmp_path / "p" / "checkpoint.safetensors").exists()  # done with
     loaded = load_policy(save_policy(policy, tmp_path / "p")).policy
     assert policy_hash(loaded) == policy_hash(policy)
 

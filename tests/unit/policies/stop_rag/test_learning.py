@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +10,12 @@ import numpy as np
 import pytest
 from tests.stop_rag_traces import World, stop_rag_records
 
-from suffice.errors import DataError, UsageError
-from suffice.policies.method import FitRun
+from suffice.errors import UsageError
 from suffice.policies.stop_rag.learning import train_network
 from suffice.policies.stop_rag.states import read_rewards, texts_of_traces
 from suffice.policies.stop_rag.stop_rag_settings import TrainSettings
 from suffice.policies.stop_rag.targets import q_lambda
-from suffice.policies.stop_rag.training import Learned, TrainingProgress, Trajectories
+from suffice.policies.stop_rag.training import Learned, Trajectories
 from suffice.testing.traces import to_trace_set
 
 torch = pytest.importorskip("torch", reason="the extra 'learn' is missing")
@@ -104,53 +102,6 @@ def test_targets_bootstrap_from_values_without_dropout(
     np.testing.assert_array_equal(with_dropout, without)
 
 
-class KilledError(Exception):
-    pass
-
-
-def test_a_killed_training_ends_with_the_same_weights(short: TrainSettings, tmp_path: Path) -> None:
-    settings = dataclasses.replace(short, trained_layers=None, min_steps=20)
-    whole = train_network(TRAINING, VALIDATION, settings)
-    file = tmp_path / "run" / "checkpoint.safetensors"
-
-    def kill(progress: TrainingProgress) -> None:
-        if progress.stage == "train" and progress.done == 13:
-            raise KilledError
-
-    with pytest.raises(KilledError):
-        train_network(TRAINING, VALIDATION, settings, FitRun(progress=kill, checkpoint=file))
-    steps: list[int] = []
-    found = train_network(
-        TRAINING,
-        VALIDATION,
-        settings,
-        FitRun(
-            progress=lambda each: steps.append(each.done) if each.stage == "train" else None,
-            checkpoint=file,
-        ),
-    )
-    assert 1 < steps[0] <= 13
-    assert steps[-1] == whole.fitted.steps
-    assert found.fitted == whole.fitted
-    assert same(found, whole)
-
-
-def test_a_checkpoint_of_another_training_is_refused(
-    short: TrainSettings, tmp_path: Path, make_encoder: Callable[..., Path]
-) -> None:
-    file = tmp_path / "c.safetensors"
-    few = dataclasses.replace(short, min_steps=2, epochs=0.1)
-    train_network(TRAINING, VALIDATION, few, FitRun(checkpoint=file))
-    changed = dataclasses.replace(few, learning_rate=2e-3)
-    with pytest.raises(DataError, match=r"c\.safetensors: .*learning_rate was 0\.001, now 0\.002"):
-        train_network(TRAINING, VALIDATION, changed, FitRun(checkpoint=file))
-    changed = dataclasses.replace(few, encoder=str(make_encoder(seed=9)))
-    with pytest.raises(DataError, match="another training: encoder was"):
-        train_network(TRAINING, VALIDATION, changed, FitRun(checkpoint=file))
-    with pytest.raises(DataError, match="another training: questions was"):
-        train_network(TRAINING, trajectories("marker", 12, 3), few, FitRun(checkpoint=file))
-
-
 def test_questions_of_one_round_are_left_out_and_noted(short: TrainSettings) -> None:
     lengths = TRAINING.lengths.copy()
     lengths[:5] = 1
@@ -170,3 +121,14 @@ def test_questions_of_one_round_are_left_out_and_noted(short: TrainSettings) -> 
         train_network(ones, VALIDATION, short)
     with pytest.raises(UsageError, match="none of the 24 validation questions has two rounds"):
         train_network(TRAINING, ones, short)
+
+
+def test_nothing_to_learn_from(short: TrainSettings) -> None:
+    zero = dataclasses.replace(TRAINING, rewards=np.zeros_like(TRAINING.rewards))
+    with pytest.raises(UsageError, match="the reward is 0 in every round"):
+        train_network(zero, VALIDATION, short)
+    level = dataclasses.replace(TRAINING, rewards=np.full_like(TRAINING.rewards, 0.5))
+    with pytest.raises(UsageError, match="never better in all 120 training states"):
+        train_network(level, VALIDATION, dataclasses.replace(short, target="binary"))
+    found = train_network(level, VALIDATION, dataclasses.replace(short, min_steps=2))
+    assert found.fitted.steps

@@ -6,13 +6,10 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from typing import Literal
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.hashing_encoder import HashingEncoder
 
 from suffice.contracts import Encoder, Entailment
 from suffice.signals.asking.evidence_models import (
@@ -20,15 +17,13 @@ from suffice.signals.asking.evidence_models import (
     consistencies,
     evidence_entailment,
     evidence_signals,
-    novelty_signals,
     statement,
     with_evidence,
-    with_novelty,
 )
 from suffice.signals.asking.whole_record import Asked, KeptEncoder, KeptEntailment
-from suffice.signals.stored_signals import SignalModels, with_signals
+from suffice.testing.encoders import HashingEncoder
 from suffice.testing.traces import make_record, to_trace_set
-from suffice.trace.rounds.records import LoopView, Passage, Question, QuestionRecord, Round
+from suffice.trace.rounds.records import LoopView, Passage, Round
 
 
 def view(answer: str, *rounds: Sequence[str] | None) -> LoopView:
@@ -178,72 +173,6 @@ def test_every_row_gets_the_values_of_its_own_view() -> None:
     assert seen[-1] == Asked(what="encoded", finished=9, planned=9)
 
 
-ANGLES = {"mill": 0.0, "river": 60.0, "town": 90.0, "far": 180.0}
-
-
-class Angles:
-    """Every text a direction of the plane; which role each had is kept."""
-
-    name = "angles"
-
-    def __init__(self) -> None:
-        self.roles: set[str] = set()
-
-    def encode(
-        self, texts: Sequence[str], *, role: Literal["query", "passage"] = "passage"
-    ) -> NDArray[np.float32]:
-        self.roles.add(role)
-        angles = np.radians([ANGLES[text.strip()] for text in texts])
-        return np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
-
-
-def found(query: str | None, *words: str, refound: tuple[str, ...] = ()) -> Round:
-    return Round(
-        answer="x",
-        query=query,
-        passages=tuple(Passage(id=word, text=word) for word in words),
-        refound=tuple(Passage(id=word, text=word) for word in refound),
-    )
-
-
-ROUNDS = (
-    found("mill", "mill"),
-    found("river", "river", "far", refound=("mill",)),
-    found("town", "town"),
-    found("mill"),
-)
-
-
-def test_it_is_one_less_the_nearest_cosine() -> None:
-    encoder = Angles()
-    values = [novelty_signals(LoopView("q", ROUNDS[:n]), encoder) for n in (1, 2, 3, 4)]
-    queries = [value["query_novelty"] for value in values]
-    passages = [value["passage_novelty"] for value in values]
-    nearest = 1 - math.cos(math.radians(30))
-    assert queries == pytest.approx([1.0, 0.5, nearest, 0.0], abs=1e-6)
-    # river 0.5, far opposite and so 1, mill found before 0
-    assert passages == pytest.approx([1.0, 0.5, nearest, 0.0], abs=1e-6)
-    assert encoder.roles == {"query", "passage"}
-
-
-def test_it_is_undefined_where_something_was_not_recorded() -> None:
-    unasked = (replace(ROUNDS[0], query=None), ROUNDS[1])
-    assert math.isnan(novelty_signals(LoopView("q", unasked), Angles())["query_novelty"])
-    unread = (replace(ROUNDS[0], passages=None), ROUNDS[1])
-    assert math.isnan(novelty_signals(LoopView("q", unread), Angles())["passage_novelty"])
-
-
-def test_a_record_gets_what_a_live_round_has() -> None:
-    traces = to_trace_set([QuestionRecord(question=Question(id="a", text="q"), rounds=ROUNDS)])
-    names = ("query_novelty", "passage_novelty")
-    stored = with_signals(traces, names, models=SignalModels(encoder=HashingEncoder()))
-    assert stored.computed == names
-    for number in range(1, 5):
-        live = with_novelty(LoopView("q", ROUNDS[:number]), HashingEncoder()).signals
-        for name in names:
-            assert stored.traces.stored_signal(name)[0][0, number - 1] == live[name]
-
-
 def test_vectors_are_the_encoders_and_each_text_is_encoded_once() -> None:
     plain, counted = HashingEncoder(), HashingEncoder()
     kept = KeptEncoder(counted)
@@ -254,6 +183,15 @@ def test_vectors_are_the_encoders_and_each_text_is_encoded_once() -> None:
         np.testing.assert_array_equal(found, plain.encode(texts))
         assert found.dtype == np.float32
     assert counted.calls == (("a", "b"), ("c",), ())
+
+
+def test_the_least_recently_used_one_goes() -> None:
+    counted = HashingEncoder()
+    kept = KeptEncoder(counted, most=2)
+    for text in ("a", "b", "a", "c", "a", "b"):
+        kept.encode([text])
+    assert counted.calls == (("a",), ("b",), ("c",), ("b",))
+    np.testing.assert_array_equal(kept.encode(["x", "y", "z"]), counted.encode(["x", "y", "z"]))
 
 
 def test_many_threads_at_once() -> None:
