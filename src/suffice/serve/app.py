@@ -21,7 +21,7 @@ from suffice.serve.forms import (
 )
 from suffice.serve.guard import Door, application
 from suffice.serve.loops import Loops
-from suffice.serve.service import PREFIX, Served, Service, Wanted
+from suffice.serve.service import Served, Service, Wanted
 from suffice.serve.service_settings import SecuritySettings
 
 _DRAINED_S = 2.0  # at least, whatever a request may take
@@ -106,8 +106,7 @@ def answer_router(service: Service) -> APIRouter:
     @router.get("/v1/models/{model:path}")
     async def model(model: str) -> dict[str, Any]:
         """One of them."""
-        served = service.served(model.removeprefix(PREFIX), code="model_not_found")
-        return _model(served, since)
+        return _model(service.served(model, code="model_not_found"), since)
 
     @router.get("/")
     async def root(request: Request) -> dict[str, str]:

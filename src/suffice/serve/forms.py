@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal
 
 from fastapi import Request, Response
@@ -75,7 +75,6 @@ class Asking(Open):
         None, description="suffice/ and the policy's name; left out: the first"
     )
     stream: bool | None = Field(None, description="whether the answer comes in pieces")
-    suffice: Wanted | None = None
 
     def asked(self) -> Asked:
         """The question, and what of the request is left out; what cannot be honoured is refused."""
@@ -226,7 +225,7 @@ class Form:
         asked = body.asked()
         under_way = await service.ask(
             asked.question,
-            service.wanted(body.model, body.suffice, headers),
+            replace(headers, policy=headers.policy or body.model),
             endpoint=cls.endpoint,
             earlier=asked.earlier,
             streams=bool(body.stream),

@@ -1,4 +1,4 @@
-"""One application for any routers, and the guard at its door: who may ask, from where and how often."""
+"""One application for any routers, and the guard at its door: who may ask, and from where."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import logging
 import math
 import re
 import secrets
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
@@ -33,7 +32,7 @@ from suffice.trace.durable import in_turn, replace_file
 
 _LOG = logging.getLogger("suffice.serve")
 _MOST_LETTERS = 2_000  # of a message
-_NAMELESS = frozenset({"body", "query", "header", "path", "one", "several"})
+_NAMELESS = frozenset({"body", "query", "header", "path"})
 
 
 class Body(BaseModel):
@@ -164,7 +163,6 @@ _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::(\d{1,5}))?")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _MOST_TOKEN = 512  # letters that are hashed of what a client sends
-_MOST_CALLERS = 10_000  # whose rates are remembered
 
 
 # --- tokens ---------------------------------------------------------------------------------------
@@ -244,41 +242,8 @@ def check_exposed(address: str, tokens: Tokens, *, allow_unauthenticated: bool) 
     )
 
 
-# --- rates ----------------------------------------------------------------------------------------
-class Rates:
-    """A bucket of ``burst`` for each caller, which fills at a rate (0: no limit); every request takes one."""
-
-    def __init__(
-        self, per_minute: float, burst: int, *, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._rate = per_minute / 60
-        self._burst = float(max(burst, 1))
-        self._clock = clock
-        self._levels: dict[str, tuple[float, float]] = {}  # how full, when
-
-    def wait_s(self, caller: str) -> float:
-        """Take one; 0, or in how many seconds there will be one to take."""
-        if self._rate <= 0:
-            return 0.0
-        now = self._clock()
-        level, since = self._levels.pop(caller, (self._burst, now))
-        level = min(self._burst, level + max(0.0, now - since) * self._rate)
-        enough = level >= 1
-        self._levels[caller] = (level - enough, now)
-        if len(self._levels) > _MOST_CALLERS:
-            del self._levels[next(iter(self._levels))]  # unused for longest
-        return 0.0 if enough else (1 - level) / self._rate
-
-    def take(self, caller: str, what: str) -> None:
-        """Take one, or send the caller away (429) until there is one; ``what`` is counted."""
-        wait = self.wait_s(caller)
-        if wait > 0:
-            said = f"{60 * self._rate:,g} {what} a minute are allowed; wait {wait:.1f} s"
-            raise too_many(said, "rate_limit_exceeded", wait)
-
-
 # --- the guard ------------------------------------------------------------------------------------
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Door:
     """What the guard lets in."""
 
@@ -291,16 +256,17 @@ class Door:
 
 def caller_of(request: HTTPConnection) -> str:
     """The name of a request's token, else its address."""
-    return getattr(request.state, "caller", "") or address_of(request.scope)
+    if caller := getattr(request.state, "caller", ""):
+        return str(caller)
+    return "" if request.client is None else f"from {request.client.host}"
 
 
 class Guard:
     """ASGI middleware; ``state.caller`` of a request is the name of its token, empty where none is asked."""
 
-    def __init__(self, app: ASGIApp, door: Door, *, rates: Rates | None = None) -> None:
+    def __init__(self, app: ASGIApp, door: Door) -> None:
         self._app = app
         self._door, self._settings = door, door.settings
-        self._rates = rates or Rates(door.settings.requests_per_minute, door.settings.burst)
         self._under_way = 0
         self._hosts = frozenset(name.lower() for name in door.settings.hosts)
         self._origins = frozenset(name.lower().rstrip("/") for name in door.settings.origins)
@@ -308,10 +274,6 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let in, or refuse."""
-        if scope["type"] == "websocket":
-            await receive()
-            await send({"type": "websocket.close", "code": 1008})
-            return
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -396,7 +358,6 @@ class Guard:
         caller = ""
         if kind.lower() == b"bearer" and len(secret) <= _MOST_TOKEN:
             caller = _named_by(secret.strip(), self._door.tokens)
-        self._rates.take(caller or address_of(scope), "requests")
         if not caller and self._door.tokens:
             raise Refusal(
                 401,
@@ -446,11 +407,6 @@ class Guard:
             await send(message)
 
         return say
-
-
-def address_of(scope: Scope) -> str:
-    """Where a request comes from, as the name of who has none."""
-    return f"from {(scope.get('client') or ('', 0))[0]}"
 
 
 def _ip(name: str) -> IPv4Address | IPv6Address | None:

@@ -32,19 +32,15 @@ from suffice.trace.rounds.records import (
     StoppedBy,
 )
 
-OTHER = "other"
-"""The label of a policy that is not in force any more, so that labels are as many as policies."""
-
 _SECOND = 1_000_000_000
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 _ROUNDS = (1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30)
 
 
 class Metrics:
-    """Counts events; names begin with ``suffice_``, and policies that are not in force are ``other``."""
+    """Counts events; names begin with ``suffice_``."""
 
     def __init__(self, service: Service) -> None:
-        self._service = service
         self.registry = registry = CollectorRegistry()
         by = ("policy", "endpoint")
 
@@ -67,8 +63,6 @@ class Metrics:
         self._in_flight = made(Gauge, "in_flight", "Questions under way.", ("endpoint",))
         said = "1 once the watch in production raised an alarm of this kind."
         self._alarms = made(Gauge, "alarm", said, ("policy", "kind"))
-        said = "Policy files taken up anew."
-        self._reloads = made(Counter, "policy_reloads", said, ("outcome",))
         for name, said, level in (
             ("queue", "Questions that wait for a place.", lambda: service.places.waiting),
             ("record_lost_rounds", "Rounds that are not in the record.", lambda: service.lost[0]),
@@ -80,8 +74,7 @@ class Metrics:
 
     def on(self, event: Event) -> None:
         """Count it."""
-        policy = event.policy if event.policy in self._service.policies else OTHER
-        labels = policy, event.endpoint
+        labels = event.policy, event.endpoint
         if isinstance(event, QuestionBegun):
             self._in_flight.labels(event.endpoint).inc()
             return
@@ -108,11 +101,6 @@ class Metrics:
     def alarm(self, policy: str, kind: str, *, raised: bool) -> None:
         """A kind of alarm of the watch in production, of a fixed list."""
         self._alarms.labels(policy, kind).set(float(raised))
-
-    def reloaded(self, *, taken: int, refused: int) -> None:
-        """Policy files were read again."""
-        self._reloads.labels("taken").inc(taken)
-        self._reloads.labels("refused").inc(refused)
 
     @property
     def router(self) -> APIRouter:

@@ -92,14 +92,6 @@ def test_a_question_is_counted() -> None:
     assert samples(metrics)["suffice_alarm", alarm] == 1
 
 
-def test_labels_are_as_many_as_policies() -> None:
-    metrics = Metrics(service())
-    for number in range(50):
-        tell(metrics, list(events(f"t{number}", policy=f'evil"}} {number}\n')))
-    said = {dict(labels).get("policy") for _, labels in samples(metrics)} - {None}
-    assert said == {"other"}
-
-
 # --- spans --------------------------------------------------------------------------------------------
 IN_MEMORY = "opentelemetry.sdk.trace.export.in_memory_span_exporter"
 

@@ -1,4 +1,4 @@
-"""What a service takes on, records, cuts and reloads."""
+"""What a service takes on, records and cuts."""
 
 from __future__ import annotations
 
@@ -14,9 +14,6 @@ from suffice.concurrency import may_be_cut
 from suffice.contracts import Generation, GenerationRequest
 from suffice.live.answering import AskSettings, LiveLoop
 from suffice.live.requirements import choose_policy
-from suffice.policies.policy_file import save_policy
-from suffice.policies.rules.policy import RulePolicy
-from suffice.policies.unfitted import FixedPolicy
 from suffice.serve.guard import Refusal
 from suffice.serve.service import Service, Wanted
 from suffice.serve.service_settings import LimitSettings
@@ -154,31 +151,6 @@ def test_an_explored_question_runs_on_and_is_asked_for_every_answer(tmp_path: Pa
     assert told["stopped_by"] == "budget"
     traces = read_traces(tmp_path / "r")
     assert traces.n_rounds == 5
-
-
-def test_a_policy_file_that_changed_is_taken_up_and_a_broken_one_is_not(tmp_path: Path) -> None:
-    file = save_policy(RulePolicy(rule="answer_stable"), tmp_path / "policy.json")
-    model = Held()
-    served = service(model, {"own": file})
-
-    async def while_one_is_under_way() -> None:
-        before = served.served()
-        first = await begin(served)
-        save_policy(FixedPolicy(rounds=1), file)
-        assert served.reload()[0] == ("own",)
-        assert served.served().hash != before.hash
-        model.go.set()
-        answered = (await done(first)).answered
-        assert answered.reason.startswith("answer_stable holds")
-        second = (await done(await begin(served))).answered
-        assert len(second.rounds) == 1
-        file.write_text("{", encoding="utf-8")
-        changed, refused = served.reload()
-        assert changed == ()
-        assert "policy.json" in refused["own"]
-        assert len((await done(await begin(served))).answered.rounds) == 1
-
-    asyncio.run(while_one_is_under_way())
 
 
 def test_the_answer_is_that_of_ask() -> None:
