@@ -48,15 +48,6 @@ CANNOT_ANSWER = "cannot answer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spent:
-    """Rounds, calls to the model and tokens of all calls, judges and samples included (``None``: unknown)."""
-
-    rounds: int
-    calls: int | None
-    tokens: int | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
     """The answer with the rounds behind it.
 
@@ -82,11 +73,8 @@ class Answered:
         Of a policy that promises the right answer among several; ``None``: another policy.
     usd
         What it cost; ``None`` without prices.
-    spent, saved
-        What the rounds cost, and what the loop would have cost beyond that at its
-        full budget: the rounds left, each as dear as the last one, where there were passages for them.
-    fixed
-        What one call on the passages of the full budget would have cost, where the loop ranks once.
+    saved_rounds
+        The rounds left of the full budget, where there were passages for them.
     unasked
         Calls for answers of earlier rounds that were not made, as nothing reads them: their ``answer`` is
         ``None``.
@@ -104,9 +92,7 @@ class Answered:
     declined: bool
     answer_set: AnswerSet | None = None
     usd: float | None = None
-    spent: Spent
-    saved: Spent
-    fixed: Spent | None = None
+    saved_rounds: int = 0
     unasked: int = 0
     notes: tuple[str, ...] = ()
 
@@ -136,9 +122,8 @@ class Answered:
                 asdict(passage) for finished in self.rounds for passage in finished.passages or ()
             ],
             "usage": {**total_usage(self.rounds), "usd": self.usd},
-            "saved": asdict(self.saved),
+            "saved_rounds": self.saved_rounds,
             "unasked": self.unasked,
-            "fixed": None if self.fixed is None else asdict(self.fixed),
             "answer_set": None if self.answer_set is None else self.answer_set.to_json(),
             "samples": None
             if self.answer_set is None
@@ -162,40 +147,25 @@ def _total(values: Sequence[int | None]) -> int | None:
     return sum(known) if len(known) == len(values) else None
 
 
-_TOKENS = ("prompt_tokens", "completion_tokens")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tokens:
+    """What all calls of a question took, samples and judges included; ``None``: not known of all of them."""
 
+    prompt: int | None = None
+    cached: int | None = None
+    completion: int | None = None
 
-def _spent(rounds: Sequence[Round]) -> Spent:
-    """What rounds cost; without a count of the calls or tokens that every round has, unknown."""
-    usage = total_usage(rounds)
-    further = sum(usage[f"{kind}_{name}"] or 0 for kind in ("sample", "judge") for name in _TOKENS)
-    calls, tokens = usage["llm_calls"], [usage[name] for name in _TOKENS]
-    return Spent(
-        rounds=len(rounds),
-        calls=None if calls is None else calls + (usage["judge_calls"] or 0),
-        tokens=None if None in tokens else sum(filter(None, tokens)) + further,
-    )
+    @classmethod
+    def of(cls, rounds: Sequence[Round]) -> Tokens:
+        """Those of rounds."""
+        usage = total_usage(rounds)
 
+        def total(part: str) -> int | None:
+            plain = usage[f"{part}_tokens"]
+            further = (usage.get(f"{kind}_{part}_tokens") for kind in ("sample", "judge"))
+            return None if plain is None else plain + sum(known or 0 for known in further)
 
-def _saved(rounds: Sequence[Round], left: int, *, grows: bool) -> Spent:
-    """What so many rounds more would have cost, each as dear as the last; if a prompt ``grows``, unknown."""
-    last = _spent(rounds[-1:])
-    tokens = None if last.tokens is None or (grows and left) else left * last.tokens
-    return Spent(
-        rounds=left, calls=None if last.calls is None else left * last.calls, tokens=tokens
-    )
-
-
-def _fixed(rounds: Sequence[Round], budget: int) -> Spent:
-    """One call with the passages of all ``budget`` rounds; its prompt grows as it grew so far."""
-    asked = [one for one in rounds if one.answer is not None]
-    answers = [_total([getattr(one.usage, name) for name in _TOKENS]) for one in asked]
-    first, last, steps = answers[0], answers[-1], len(asked) - 1
-    left = budget - len(rounds)
-    tokens = None
-    if first is not None and last is not None and (steps or not left):
-        tokens = last + (round(left * (last - first) / steps) if left else 0)
-    return Spent(rounds=budget, calls=1, tokens=tokens)
+        return cls(prompt=total("prompt"), cached=total("cached"), completion=total("completion"))
 
 
 def reads_of(policy: StopPolicy, loop: LoopSettings, *, choose: str = "latest") -> RoundReads:
@@ -464,9 +434,7 @@ class LiveLoop:
             declined=declined,
             answer_set=answer_set,
             usd=meter.usd,
-            spent=_spent(rounds),
-            saved=_saved(read, left, grows=bool(silent) and loop.ranks_once),
-            fixed=_fixed(rounds, len(read) + left) if loop.ranks_once and before is None else None,
+            saved_rounds=left,
             unasked=silent * (loop.samples if loop.majority else 1),
         )
 

@@ -174,7 +174,7 @@ def suffice_object(under_way: UnderWay, answered: Answered, asked: Asked) -> dic
         "abstained": answered.declined,
         "answer_set": None if answered.answer_set is None else answered.answer_set.to_json(),
         "cost_usd": answered.usd,
-        "saved_rounds": answered.saved.rounds,
+        "saved_rounds": answered.saved_rounds,
         "passages": [
             {"id": passage.id, "title": passage.title, "round": number}
             for number, finished in enumerate(answered.rounds, start=1)

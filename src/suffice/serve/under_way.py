@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from suffice.concurrency import Aside, Cut, may_be_cut
 from suffice.contracts import Decision, Message, Retriever
 from suffice.errors import InternalError, SufficeError, SufficeWarning
-from suffice.live.answering import Answered, LiveLoop, total_usage
+from suffice.live.answering import Answered, LiveLoop, Tokens
 from suffice.live.loop import Loop
 from suffice.loops.calls import ComingAnswer
 from suffice.serve.guard import Refusal, refusal_of
@@ -24,27 +24,6 @@ if TYPE_CHECKING:
 
 
 Endpoint = Literal["chat", "responses", "decisions", "loops"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tokens:
-    """What all calls of a question took; ``None``: not known of all of them."""
-
-    prompt: int | None = None
-    cached: int | None = None
-    completion: int | None = None
-
-    @classmethod
-    def of(cls, rounds: Sequence[Round]) -> Tokens:
-        """Those of rounds: answers, samples and judges."""
-        usage = total_usage(rounds)
-
-        def total(part: str) -> int | None:
-            plain = usage[f"{part}_tokens"]
-            further = (usage.get(f"{kind}_{part}_tokens") for kind in ("sample", "judge"))
-            return None if plain is None else plain + sum(known or 0 for known in further)
-
-        return cls(prompt=total("prompt"), cached=total("cached"), completion=total("completion"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +63,7 @@ class QuestionEnded(_OfQuestion):
     reason: str = ""
     declined: bool = False
     took_s: float
-    tokens: Tokens = Tokens()
+    tokens: Tokens = field(default_factory=Tokens)
     usd: float | None = None
 
     @property
