@@ -33,7 +33,7 @@ from suffice.live.requirements import (
 )
 from suffice.live.watching import Budgets, Meter, answer_round
 from suffice.loops.calls import put_alone, usage_sum
-from suffice.loops.ranked import BudgetedSettings, CumulativeSettings, settle_certainty
+from suffice.loops.ranked import BudgetedSettings, CumulativeSettings
 from suffice.loops.steps import EVERYTHING, LOOPS, LoopSettings, RoundReads, Step, make_pipeline
 from suffice.retrieval.retrievers import IndexMaker, Retrieval, corpus_retriever
 from suffice.scoring import AnswerChoice
@@ -362,7 +362,7 @@ class LiveLoop:
         live = watched or Loop.alone(policy, max_rounds=self.loop.rounds)
         meter = live.spending = Meter(self.model, settings.budgets)
         # the model itself is asked, since a probe is no part of the answer
-        loop, _ = self.loop.settled(self.model)
+        loop = self.loop.settled(self.model)
         decisions: list[Decision] = []
         if choose == "latest":
             choose = policy.needs.returns
@@ -453,8 +453,8 @@ def _settled(
         return _loop_settings(chosen, settings), chosen.policy
     if certainty is None and for_model is None and needs.samples and not needs.tokens:
         certainty = "self_consistency"
-    settled, why = settle_certainty(BudgetedSettings(certainty=certainty or "auto"), model)
-    tell(f"certainty: {settled.certainty} ({why})")
+    settled = BudgetedSettings(certainty=certainty or "auto").settled(model)
+    tell(f"certainty: {settled.certainty}")
     if for_model is not None:
         sure_by: Certainty = "self_consistency" if settled.majority else "token_probability"
         chosen = replace(chosen, policy=for_model(sure_by))

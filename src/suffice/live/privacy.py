@@ -29,15 +29,7 @@ from suffice.trace.durable import check_free
 from suffice.trace.engines import Address
 from suffice.trace.rounds.derive import Written
 from suffice.trace.rounds.reader import read_traces
-from suffice.trace.rounds.records import (
-    Gold,
-    LoopView,
-    Passage,
-    Question,
-    QuestionRecord,
-    Round,
-    Usage,
-)
+from suffice.trace.rounds.records import Gold, LoopView, Passage, Question, QuestionRecord, Round
 from suffice.trace.rounds.schema import COLUMNS
 from suffice.trace.rounds.trace_set import TraceSet
 from suffice.trace.rounds.writer import write_new
@@ -49,44 +41,9 @@ _KEY_BYTES = 32
 _HASH_DIGITS = 32  # of 4 bits
 
 
-_STAYS: Mapping[str, str] = {
-    "question_id": "the name of the question",
-    "round": "its number",
-    "question_type": "as it is",
-    "split": "as it is",
-    "group": "as it is",
-    "sample_clusters": "which samples agree",
-    "verbalized_confidence": "the number",
-    "usage": "the number",
-    "candidate_scores": "the numbers",
-    "probed": "yes or no",
-    "score": "the number",
-    "propensity": "the number",
-    "stopped_by": "one of the schema's words",
-    "policy_hash": "the hash",
-    "time": "the moment",
-    "signals": "names and numbers",
-}
-"""What stays of a record without its texts, by column; ``usage`` is calls, tokens and seconds."""
-
-
-def stays(texts: Texts) -> dict[str, str]:
-    """What stays as it is in a record without texts, field by field."""
-    kept = {
-        column.name: said
-        for column in COLUMNS
-        if (said := _STAYS.get("usage" if column.of is Usage else column.name))
-    }
-    if texts == "hashes":
-        del kept["group"]
-    for name in ("passages", "refound"):
-        kept[f"{name}.score"] = kept[f"{name}.rerank_score"] = "the number"
-    kept["run document"] = (
-        "names and values; of URLs the host and the path, of keys, passwords and file paths nothing"
-    )
-    return kept
-
-
+# parts of a round that hold no texts
+_STAYS = ("sample_clusters", "verbalized_confidence", "usage", "candidate_scores")
+_STAYS += ("probed", "time", "signals")
 _STRUCK = "[struck]"
 _CREDENTIAL = r"api[-_ ]?key|\w*token|sig|signature|secret|password|passwd|pwd|auth\w*|credentials?"
 _SECRET_NAME = re.compile(rf"(?:\w+[-_])?(?:{_CREDENTIAL}|key)", re.IGNORECASE)
@@ -337,7 +294,7 @@ def redact_traces(
     write_new(_redacted(traces, privacy, score), Path(out), run)
     own = sorted(set(traces.table.column_names) - {column.name for column in COLUMNS})
     lost = f"columns of its own may hold texts and were left out: {', '.join(own)}"
-    return Written.of(traces, out, notes=(lost,) if own else (), stays=stays(texts))
+    return Written.of(traces, out, notes=(lost,) if own else ())
 
 
 def _redacted(traces: TraceSet, privacy: Privacy, score: RedactedScore) -> Iterator[QuestionRecord]:

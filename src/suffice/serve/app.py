@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, Header, Request, Response
 
-from suffice._version import VERSION
 from suffice.serve.decisions import decision_router
 from suffice.serve.forms import (
     ChatRequest,
@@ -107,13 +106,6 @@ def answer_router(service: Service) -> APIRouter:
     async def model(model: str) -> dict[str, Any]:
         """One of them."""
         return _model(service.served(model, code="model_not_found"), since)
-
-    @router.get("/")
-    async def root(request: Request) -> dict[str, str]:
-        """What this is and where to read on."""
-        paths = ("openapi.json", "health", "v1/models")
-        named = {name: f"{request.base_url}{name}" for name in paths}
-        return {"service": "Suffice", "version": VERSION, **named}
 
     return router
 

@@ -22,7 +22,6 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from suffice._version import VERSION
@@ -220,15 +219,6 @@ def _sha256(secret: bytes) -> str:
     return hashlib.sha256(secret).hexdigest()
 
 
-def _named_by(secret: bytes, tokens: Tokens) -> str:
-    """Whose it is, or nobody's; every token is compared, each in the same time, whichever matches."""
-    digest, name = _sha256(secret), ""
-    for owner, sha256 in tokens.items():
-        if secrets.compare_digest(digest, sha256):
-            name = owner
-    return name
-
-
 def check_exposed(address: str, tokens: Tokens, *, allow_unauthenticated: bool) -> None:
     """Refuse to let others ask without a token, unless that was typed."""
     if tokens or allow_unauthenticated or address == "localhost":
@@ -254,15 +244,8 @@ class Door:
     body_bytes: int = 1 << 20
 
 
-def caller_of(request: HTTPConnection) -> str:
-    """The name of a request's token, else its address."""
-    if caller := getattr(request.state, "caller", ""):
-        return str(caller)
-    return "" if request.client is None else f"from {request.client.host}"
-
-
 class Guard:
-    """ASGI middleware; ``state.caller`` of a request is the name of its token, empty where none is asked."""
+    """ASGI middleware."""
 
     def __init__(self, app: ASGIApp, door: Door) -> None:
         self._app = app
@@ -279,11 +262,10 @@ class Guard:
             return
         say = self._with_headers(send)
         try:
-            caller = self._let_in(scope)
+            self._check(scope)
         except Refusal as refusal:
             await refusal.reply()(scope, receive, say)
             return
-        scope.setdefault("state", {})["caller"] = caller
         if scope["path"] in OPEN_PATHS:
             await self._app(scope, receive, say)
             return
@@ -345,20 +327,22 @@ class Guard:
                 await refusal.reply()(scope, receive, send)
 
     # --- who comes ---------------------------------------------------------------------------------
-    def _let_in(self, scope: Scope) -> str:
+    def _check(self, scope: Scope) -> None:
         headers = dict(scope["headers"])
         if b"content-length" in headers and b"transfer-encoding" in headers:
             raise Refusal(400, "a body has a length or is sent in chunks, not both")
         host = self._check_host(headers.get(b"host"))
         if scope["method"] not in _SAFE:
             self._check_origin(headers.get(b"origin"), host, headers.get(b"sec-fetch-site"))
-        if scope["path"] in OPEN_PATHS:
-            return ""
-        kind, _, secret = headers.get(b"authorization", b"").partition(b" ")
-        caller = ""
-        if kind.lower() == b"bearer" and len(secret) <= _MOST_TOKEN:
-            caller = _named_by(secret.strip(), self._door.tokens)
-        if not caller and self._door.tokens:
+        if scope["path"] not in OPEN_PATHS and self._door.tokens:
+            self._check_token(headers.get(b"authorization", b""))
+
+    def _check_token(self, authorization: bytes) -> None:
+        """Every token is compared, each in the same time, whichever matches."""
+        kind, _, secret = authorization.partition(b" ")
+        digest = _sha256(secret.strip()) if len(secret) <= _MOST_TOKEN else ""
+        known = [secrets.compare_digest(digest, one) for one in self._door.tokens.values()]
+        if kind.lower() != b"bearer" or not any(known):
             raise Refusal(
                 401,
                 "a token is needed: Authorization: Bearer TOKEN (as api_key of the openai client); who runs "
@@ -367,7 +351,6 @@ class Guard:
                 kind="authentication_error",
                 headers={"WWW-Authenticate": "Bearer"},
             )
-        return caller
 
     def _check_host(self, host: bytes | None) -> str:
         matched = _HOST.fullmatch((host or b"").decode("latin-1"))

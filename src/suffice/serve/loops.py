@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 import secrets
 import threading
 import time
@@ -13,7 +14,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Required
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import to_json
@@ -21,14 +22,12 @@ from pydantic_core import to_json
 from suffice.errors import DataError
 from suffice.live.loop import Loop
 from suffice.serve.decisions import Decided, ObservedRound, Reported, observed, told_of
-from suffice.serve.guard import Body, Refusal, caller_of, too_many
+from suffice.serve.guard import Body, Refusal, too_many
 from suffice.serve.service import Served, Service
 from suffice.serve.under_way import QuestionBegun, QuestionEnded, RoundEnded, Tokens
 from suffice.trace.rounds.labels import Label
 from suffice.trace.rounds.records import StoppedBy
 from suffice.trace.values import MOST_INT16
-
-_MOST_CALLERS = 10_000  # whose labels are counted
 
 
 class Failed(Exception):  # noqa: N818 - as a record names the reason
@@ -203,7 +202,7 @@ class Loops:
         self._lock = threading.Lock()
         self._open: OrderedDict[str, _Session] = OrderedDict()  # the longest untouched first
         self._over: OrderedDict[str, _Session] = OrderedDict()
-        self._labels: dict[str, tuple[float, float]] = {}  # how many a caller may send, since when
+        self._labels = (math.inf, clock())  # how many may be sent, since when
 
     @property
     def under_way(self) -> int:
@@ -303,12 +302,12 @@ class Loops:
                 self._end(session, None if body.error is None else Failed(body.error))
             return session.state()
 
-    def label(self, body: QuestionLabel, request: Request) -> Labelled:
+    def label(self, body: QuestionLabel) -> Labelled:
         """Say what was right of a recorded question, while its loop goes on or later.
 
         A label is kept once; one that differs from an earlier one is refused.
         """
-        self._take_label(request)
+        self._take_label()
         stated = {**body.model_dump(), "gold_answers": (*body.gold_answers,)}
         Label(**stated)  # refuses what is no label (400)
         try:
@@ -320,19 +319,17 @@ class Loops:
         return Labelled(question_id=body.question_id)
 
     # --- their work --------------------------------------------------------------------------------
-    def _take_label(self, request: Request) -> None:
-        """Count a label of a caller, whose allowance fills by the minute; without any it is refused."""
+    def _take_label(self) -> None:
+        """Count a label, of an allowance that fills by the minute; without any left it is refused."""
         most = self._service.limits.labels_per_minute
         if not most:
             return
-        caller, now, room = caller_of(request), self._clock(), max(most, 1.0)
         with self._lock:
-            left, since = self._labels.pop(caller, (room, now))
-            left = min(room, left + (now - since) * most / 60)
+            left, since = self._labels
+            now = self._clock()
+            left = min(max(most, 1.0), left + (now - since) * most / 60)
             enough = left >= 1
-            self._labels[caller] = (left - enough, now)
-            if len(self._labels) > _MOST_CALLERS:
-                del self._labels[next(iter(self._labels))]  # unused for longest
+            self._labels = left - enough, now
         if not enough:
             wait = (1 - left) * 60 / most
             said = f"{most:,g} labels a minute are allowed; wait {wait:.1f} s"

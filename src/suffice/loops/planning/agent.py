@@ -21,7 +21,7 @@ from suffice.contracts import (
     Retriever,
 )
 from suffice.errors import InternalError, UsageError, unknown_name
-from suffice.loops.calls import NOTHING_ASKED, check_least, sampling_seed, usage_of, usage_sum
+from suffice.loops.calls import NOTHING_ASKED, check_whole, sampling_seed, usage_of, usage_sum
 from suffice.loops.planning.parsing import (
     PLAN_SCHEMA,
     ParsedPlan,
@@ -130,8 +130,7 @@ class PlanningSettings:
     ] = True
 
     def __post_init__(self) -> None:
-        least = {"candidates": 1, "max_steps": 1, "retries": 0, "max_candidate_tokens": 1}
-        check_least(self, {**least, "max_plan_tokens": 1, "max_passage_chars": 1})
+        check_whole(self, "retries")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,7 @@ from suffice.loops.record.session import (
     SessionSettings,
     record_all,
 )
-from suffice.loops.steps import LOOPS, LoopSettings, SteppedLoop, make_pipeline
+from suffice.loops.steps import LoopSettings, SteppedLoop, make_pipeline
 from suffice.retrieval.ranking import corpus_fingerprint
 from suffice.retrieval.retrievers import (
     IndexMaker,
@@ -46,9 +46,7 @@ CorpusKind = Literal["own", "pooled", "files", "retriever"]
 # a recording begun before these existed goes on as one without them
 _STATED_WHEN_ON = ("closed_book", "judge", "cluster_cosine")
 # said of a run, and no part of what was recorded
-_MAY_DIFFER = frozenset(
-    {"version", "sample", *(f"{name}_reason" for loop in LOOPS.values() for name in loop.settles)}
-)
+_MAY_DIFFER = frozenset({"version", "sample"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,7 +243,6 @@ def _run_document(
             del settings[name]
     if (final := settings.pop("final_answer", "short")) != "short":
         settings["prompt"] = f"{final}+{settings['prompt']}"
-    stated |= {f"{name}_reason": why for name, why in pipeline.settled_by.items()}
     return {
         "dataset": recording.dataset,
         "model": model.name,
