@@ -73,8 +73,7 @@ class Watch:
         Of the draws of ``explore``.
     texts
         What of texts is recorded: ``all``; ``no-texts``: numbers in their place, under which no gold answers
-        are kept; ``hashes``: keyed ones, whose key stands beside the record in ``RECORD.key``, for its owner
-        alone. Signals are stored with such rounds, since they cannot be computed from them.
+        are kept. Signals are stored with such rounds, since they cannot be computed from them.
     durable
         Whether a recorded round outlives a power cut too, and not only a kill of the process.
     run
@@ -275,15 +274,17 @@ class Watch:
             raise UsageError("nothing is recorded, so nothing can be labelled; give record=FILE.db")
         from suffice.trace.rounds.labels import Label
 
-        if self._watching.privacy is not None:
-            gold = Gold(answers=gold_answers)  # type: ignore[arg-type]
-            gold_answers = self._watching.privacy.gold_answers(gold.answers)
         label = Label(
             question_id=question_id,
             gold_answers=gold_answers,  # type: ignore[arg-type]
             question_type=question_type,
             score=score,
         )
+        if label.gold_answers and self._watching.privacy is not None:
+            raise UsageError(
+                "the record keeps no texts, so no answer can be compared with gold_answers; label it with a "
+                "score"
+            )
         if not any(label.parts()):
             raise UsageError("a label needs gold_answers=[...], a question_type or a score")
         writer.label(label)

@@ -185,11 +185,9 @@ class RecordSettings(_Table):
         ),
     ] = 0.0
     texts: Annotated[
-        Literal["all", "no-texts", "hashes"],
+        Literal["all", "no-texts"],
         Option(
-            name="record-texts",
-            help="what of texts is recorded: all; numbers in their place; or keyed hashes, whose key stands "
-            "in DIR.key",
+            name="record-texts", help="what of texts is recorded: all, or numbers in their place"
         ),
     ] = "all"
 
