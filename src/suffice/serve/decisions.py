@@ -18,7 +18,7 @@ from suffice.live.loop import Loop
 from suffice.live.reported import round_of
 from suffice.serve.guard import Body, Refusal
 from suffice.serve.service import Served, Service
-from suffice.serve.under_way import QuestionBegun, QuestionEnded, RoundEnded
+from suffice.serve.under_way import QuestionEnded, RoundEnded
 from suffice.signals.known_signals import SignalSpec
 from suffice.signals.signal_table import lack_live
 from suffice.trace.rounds.records import LoopView, Question, Round, round_of_document
@@ -180,19 +180,19 @@ def _decided(service: Service, asked: DecisionRequest) -> Decided:
         earlier.update(passage.id for passage in rounds[-1].passages or ())
     last = loop.follow_all(rounds)
     reply = Decided(**told_of(served, loop, last))
-    took_s, last_round = time.perf_counter() - begun, rounds[-1]
-    of: Any = {"trace_id": uuid.uuid4().hex, "endpoint": "decisions", "policy": reply.policy}
-    ended = QuestionEnded(
-        **of,
-        rounds=reply.round,
-        stopped_by=reply.stopped_by or "goes-on",
-        reason=reply.reason,
-        took_s=took_s,
+    took_s = time.perf_counter() - begun
+    ran = RoundEnded(number=reply.round, round=rounds[-1], decision=last, took_s=took_s)
+    service.tell(
+        QuestionEnded(
+            trace_id=uuid.uuid4().hex,
+            endpoint="decisions",
+            policy=reply.policy,
+            policy_hash=reply.policy_hash,
+            text=asked.question,
+            rounds=(ran,),
+            stopped_by=reply.stopped_by or "goes-on",
+            reason=reply.reason,
+            took_s=took_s,
+        )
     )
-    for event in (
-        QuestionBegun(**of, policy_hash=reply.policy_hash, model="", text=asked.question),
-        RoundEnded(**of, number=reply.round, round=last_round, decision=last, took_s=took_s),
-        ended,
-    ):
-        service.tell(event)
     return reply

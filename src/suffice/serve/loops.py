@@ -24,7 +24,7 @@ from suffice.live.loop import Loop
 from suffice.serve.decisions import Decided, ObservedRound, Reported, observed, told_of
 from suffice.serve.guard import Body, Refusal, too_many
 from suffice.serve.service import Served, Service
-from suffice.serve.under_way import QuestionBegun, QuestionEnded, RoundEnded, Tokens
+from suffice.serve.under_way import QuestionEnded, RoundEnded, Tokens
 from suffice.trace.rounds.labels import Label
 from suffice.trace.rounds.records import StoppedBy
 from suffice.trace.values import MOST_INT16
@@ -144,13 +144,9 @@ class _Session:
     ticked: float
     size: int
     lock: threading.Lock = field(default_factory=threading.Lock)
+    ran: list[RoundEnded] = field(default_factory=list)
     last: tuple[int, bytes, RoundReply] | None = None
     over: LoopState | None = None
-
-    def named(self) -> dict[str, Any]:
-        """What events say of it."""
-        name = self.served.name
-        return {"trace_id": self.state().question_id, "endpoint": "loops", "policy": name}
 
     def state(self) -> LoopState:
         """As it stands."""
@@ -247,10 +243,6 @@ class Loops:
                 size=len(to_json(body)),
             )
             self._open[session.id] = session
-        begun = QuestionBegun(
-            **session.named(), policy_hash=served.hash, model="", text=body.question
-        )
-        self._service.tell(begun)
         return session.state()
 
     def look(self, id: str) -> LoopState:  # noqa: A002 - the path's
@@ -372,9 +364,8 @@ class Loops:
         before, session.ticked = session.ticked, self._clock()
         number, took_s = len(loop.decisions), session.ticked - before
         last = loop.rounds[-1]
-        of = session.named()
-        ended = RoundEnded(**of, number=number, round=last, decision=decision, took_s=took_s)
-        self._service.tell(ended)
+        ended = RoundEnded(number=number, round=last, decision=decision, took_s=took_s)
+        session.ran.append(ended)
         return RoundReply(**told_of(session.served, loop, decision), done=loop.done)
 
     # --- ends --------------------------------------------------------------------------------------
@@ -390,13 +381,18 @@ class Loops:
             if len(self._over) > self._limits.remembered:
                 self._over.popitem(last=False)
         ended = QuestionEnded(
-            **session.named(),
-            rounds=len(loop.decisions),
+            trace_id=loop.question_id,
+            endpoint="loops",
+            policy=session.served.name,
+            policy_hash=session.served.hash,
+            text=loop.question,
+            rounds=tuple(session.ran),
             stopped_by=loop.stopped_by or "end",
             reason=loop.reason,
             took_s=self._clock() - session.begun,
             tokens=Tokens.of(loop.rounds),
         )
+        session.ran = []
         self._service.tell(ended)
 
     def sweep(self) -> None:

@@ -25,7 +25,7 @@ from suffice.retrieval.retrievers import Retrieval
 from suffice.scoring import AnswerChoice
 from suffice.serve.guard import Refusal, too_many
 from suffice.serve.service_settings import LimitSettings, LoopSettings
-from suffice.serve.under_way import Endpoint, Event, Observer, UnderWay
+from suffice.serve.under_way import Endpoint, Observer, QuestionEnded, UnderWay
 from suffice.trace.rounds.records import Question
 
 DEFAULT_POLICY = "default"
@@ -296,11 +296,11 @@ class Service:
         await under_way.begin(self.places, hung_up)
         return under_way
 
-    def tell(self, event: Event) -> None:
+    def tell(self, ended: QuestionEnded) -> None:
         """Tell the observers; one that fails is logged and harms nobody."""
         for observer in self.observers:
             try:
-                observer.on(event)
+                observer.on(ended)
             except Exception:  # noqa: BLE001
                 _LOG.exception("an observer failed")
 

@@ -27,44 +27,34 @@ Endpoint = Literal["chat", "responses", "decisions", "loops"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _OfQuestion:
-    """Which question it is of, where it came in, and under which policy."""
-
-    trace_id: str
-    endpoint: Endpoint
-    policy: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuestionBegun(_OfQuestion):
-    """A question came in."""
-
-    policy_hash: str | None
-    model: str
-    text: str = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundEnded(_OfQuestion):
-    """A round was decided about; ``number`` from 1, ``took_s`` seconds since the one before."""
+class RoundEnded:
+    """A round was decided about; ``took_s`` seconds since the one before, ``at`` in nanoseconds."""
 
     number: int
     round: Round = field(repr=False)
     decision: Decision
     took_s: float
+    at: int = field(default_factory=time.time_ns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QuestionEnded(_OfQuestion):
-    """A question is over."""
+class QuestionEnded:
+    """A question is over: where it came in, what ran, and what ended it ``at`` some nanosecond."""
 
-    rounds: int
+    trace_id: str
+    endpoint: Endpoint
+    policy: str
+    policy_hash: str | None
+    model: str = ""
+    text: str = field(repr=False)
+    rounds: tuple[RoundEnded, ...]
     stopped_by: StoppedBy | Literal["gone", "refused", "goes-on"]
     reason: str = ""
     declined: bool = False
     took_s: float
     tokens: Tokens = field(default_factory=Tokens)
     usd: float | None = None
+    at: int = field(default_factory=time.time_ns)
 
     @property
     def error(self) -> str:
@@ -72,13 +62,10 @@ class QuestionEnded(_OfQuestion):
         return self.reason if self.stopped_by in ("error", "gone", "refused") else ""
 
 
-Event = QuestionBegun | RoundEnded | QuestionEnded
-
-
 class Observer(Protocol):
-    """Is told of events, in the order of each question, from any thread; must be quick and not fail."""
+    """Is told of every question that ended, from any thread; must be quick and not fail."""
 
-    def on(self, event: Event) -> None:
+    def on(self, ended: QuestionEnded) -> None:
         """Take it in."""
         ...
 
@@ -135,11 +122,7 @@ class UnderWay:
 
     def __post_init__(self) -> None:
         self.trace_id = self.watched.question_id
-        self._of: dict[str, Any] = {
-            "trace_id": self.trace_id,
-            "endpoint": self.endpoint,
-            "policy": self.served.name,
-        }
+        self._rounds: list[RoundEnded] = []
         self._here = asyncio.get_running_loop()
         self._until = self._here.time() + self.service.limits.seconds
         self._told: asyncio.Queue[Told | Refusal] = asyncio.Queue()
@@ -262,10 +245,6 @@ class UnderWay:
 
     def _answer(self) -> Done | Refusal:
         watched, live = self.watched, self.live
-        begun = QuestionBegun(
-            **self._of, policy_hash=self.served.hash, model=live.model.name, text=self.asked
-        )
-        self.service.tell(begun)
         watched.begin()
         with may_be_cut():
             answered = live.answer(
@@ -311,19 +290,21 @@ class UnderWay:
         now = time.perf_counter()
         took_s, self._ticked = now - self._ticked, now
         number = len(self.watched.decisions)
-        event = RoundEnded(
-            **self._of, number=number, round=finished, decision=decision, took_s=took_s
-        )
-        with may_be_cut():
-            self.service.tell(event)
+        ended = RoundEnded(number=number, round=finished, decision=decision, took_s=took_s)
+        self._rounds.append(ended)
         if self.streams:
-            self._put(event)
+            self._put(ended)
 
     def _end(self, answered: Answered | None, stopped_by: Any, reason: str) -> None:
         rounds = self.watched.rounds if answered is None else answered.rounds
         ended = QuestionEnded(
-            **self._of,
-            rounds=len(rounds),
+            trace_id=self.trace_id,
+            endpoint=self.endpoint,
+            policy=self.served.name,
+            policy_hash=self.served.hash,
+            model=self.live.model.name,
+            text=self.asked,
+            rounds=tuple(self._rounds),
             stopped_by=stopped_by,
             reason=reason,
             declined=answered is not None and answered.declined,

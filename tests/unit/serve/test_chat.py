@@ -135,7 +135,7 @@ def test_parts_of_text_and_what_was_said_before() -> None:
         "system messages and instructions were not read",
         "without effect: top_k",
     ]
-    assert heard.events[0].text == "Where was\nIbsen born?"  # type: ignore[union-attr]
+    assert heard.ended[0].text == "Where was\nIbsen born?"
 
 
 SAID = [

@@ -17,7 +17,7 @@ from suffice.live.requirements import choose_policy
 from suffice.serve.guard import Refusal
 from suffice.serve.service import Service, Wanted
 from suffice.serve.service_settings import LimitSettings
-from suffice.serve.under_way import Done, QuestionBegun, QuestionEnded, RoundEnded, UnderWay
+from suffice.serve.under_way import Done, UnderWay
 from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.reader import read_traces
 
@@ -85,8 +85,7 @@ def test_a_client_that_hangs_up_cuts_its_question_and_frees_its_place() -> None:
         assert served.places.taken == 0
 
     asyncio.run(hang_up())
-    ended = heard.events[-1]
-    assert isinstance(ended, QuestionEnded)
+    (ended,) = heard.ended
     assert ended.stopped_by == "gone"
 
 
@@ -133,13 +132,10 @@ def test_every_question_is_recorded_and_told_of(tmp_path: Path) -> None:
     traces = read_traces(tmp_path / "record")
     assert traces.n_questions == 2
     assert lazy["trace_id"] in traces.question_ids
-    begun = [event for event in heard.events if isinstance(event, QuestionBegun)]
-    rounds = [event.number for event in heard.events if isinstance(event, RoundEnded)]
-    ended = [event for event in heard.events if isinstance(event, QuestionEnded)]
-    assert [event.policy for event in begun] == ["two", "stable"]
-    assert rounds == [1, 2, 1, 2]
-    assert [event.stopped_by for event in ended] == ["policy", "policy"]
-    assert ended[0].tokens.completion == 5
+    assert [ended.policy for ended in heard.ended] == ["two", "stable"]
+    assert [[ran.number for ran in ended.rounds] for ended in heard.ended] == [[1, 2], [1, 2]]
+    assert [ended.stopped_by for ended in heard.ended] == ["policy", "policy"]
+    assert heard.ended[0].tokens.completion == 5
 
 
 def test_an_explored_question_runs_on_and_is_asked_for_every_answer(tmp_path: Path) -> None:
