@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
@@ -196,11 +195,6 @@ class Controller:
             "question": loop.question,
             "question_id": loop.question_id,
             "rounds": [as_document(finished) for finished in loop.rounds],
-            "signals": {
-                name: [None if math.isnan(value) else as_document(value) for value in values]
-                for name, values in loop.signals.items()
-            },
-            "decision": None if loop.told is None else as_document(loop.told),
         }
 
     @classmethod

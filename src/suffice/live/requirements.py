@@ -70,12 +70,8 @@ def _ready(name: str) -> ChosenPolicy | None:
     ready = unfitted_policy(name)
     if ready is not None:
         return ChosenPolicy(policy=ready)
-    if name.startswith("oracle-"):
-        raise UsageError(f"{name} needs gold answers and cannot run live; use 'suffice replay'")
-    if name == "closed-book":
-        raise UsageError(
-            "closed-book answers without passages and decides nothing live; use fixed-1"
-        )
+    if name == "closed-book" or name.startswith("oracle-"):
+        raise UsageError(f"{name} decides nothing live; it is a policy of 'suffice replay'")
     named = method_and_preset(name)
     if named is not None:
         method, preset = named

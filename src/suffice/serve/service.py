@@ -6,7 +6,6 @@ import asyncio
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -31,8 +30,7 @@ from suffice.trace.rounds.records import Question
 DEFAULT_POLICY = "default"
 PREFIX = "suffice/"  # of policies, where clients name them as models
 _LOG = logging.getLogger("suffice.serve")
-_LONGEST_RETRY_S = 60
-_REMEMBERED = 64
+_RETRY_S = 2.0  # after which a client that was sent away may ask again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,17 +83,14 @@ class Places:
     def __init__(self, limits: LimitSettings) -> None:
         self._limits = limits
         self._free = asyncio.Semaphore(limits.questions)
-        self._took: deque[float] = deque(maxlen=_REMEMBERED)
         self.taken = self.waiting = 0
         """Questions under way, and those that wait."""
 
     async def enter(self) -> None:
         """Take a place when there is one; where too many wait, refused (429) with when to ask again."""
         if self._free.locked() and self.waiting >= self._limits.queue:
-            mean = sum(self._took) / len(self._took) if self._took else 1.0
-            wait = mean * (self.waiting + 1) / self._limits.questions
             said = f"{self.taken} questions are being answered and {self.waiting} wait; ask again later"
-            raise too_many(said, "queue_full", min(max(1, wait), _LONGEST_RETRY_S))
+            raise too_many(said, "queue_full", _RETRY_S)
         self.waiting += 1
         try:
             await self._free.acquire()
@@ -103,10 +98,8 @@ class Places:
             self.waiting -= 1
         self.taken += 1
 
-    def leave(self, took_s: float | None = None) -> None:
+    def leave(self) -> None:
         """A question is over."""
-        if took_s is not None:
-            self._took.append(took_s)
         self.taken -= 1
         self._free.release()
 

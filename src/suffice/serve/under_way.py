@@ -238,9 +238,8 @@ class UnderWay:
             try:
                 self.watched.end()
             finally:
-                took_s = time.perf_counter() - self._began
                 with suppress(RuntimeError):  # the event loop is over
-                    self._here.call_soon_threadsafe(self._places.leave, took_s)
+                    self._here.call_soon_threadsafe(self._places.leave)
                 self._put(told)
 
     def _answer(self) -> Done | Refusal:

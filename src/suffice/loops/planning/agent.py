@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from time import perf_counter
 from types import MappingProxyType
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 from suffice.contracts import (
     ChatModel,
@@ -64,9 +64,6 @@ class AgentControl:
     def __post_init__(self) -> None:
         if self.k < 1:
             raise UsageError(f"k must be at least 1, found {self.k}")
-        if self.upfront not in get_args(Upfront):
-            known = ", ".join(get_args(Upfront))
-            raise UsageError(f"upfront must be one of {known}, found {self.upfront!r}")
         if self.gate is not None and (self.upfront != "never" or self.reviews):
             raise UsageError("a gate decides when to retrieve; leave upfront and reviews out")
 
