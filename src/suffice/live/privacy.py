@@ -33,8 +33,8 @@ _HASH_DIGITS = 32  # of 4 bits
 
 
 # parts of a round that hold no texts
-_STAYS = ("sample_clusters", "verbalized_confidence", "usage", "candidate_scores")
-_STAYS += ("probed", "time", "signals")
+_NUMBERS = ("sample_clusters", "verbalized_confidence", "candidate_scores", "signals")
+_STAYS = (*_NUMBERS, "usage", "probed", "time")
 _STRUCK = "[struck]"
 _CREDENTIAL = r"api[-_ ]?key|\w*token|sig|signature|secret|password|passwd|pwd|auth\w*|credentials?"
 _SECRET_NAME = re.compile(rf"(?:\w+[-_])?(?:{_CREDENTIAL}|key)", re.IGNORECASE)

@@ -20,11 +20,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import to_json
 
 from suffice.errors import DataError
+from suffice.live.answering import Tokens
 from suffice.live.loop import Loop
 from suffice.serve.decisions import Decided, ObservedRound, Reported, observed, told_of
 from suffice.serve.guard import Body, Refusal, too_many
 from suffice.serve.service import Served, Service
-from suffice.serve.under_way import QuestionEnded, RoundEnded, Tokens
+from suffice.serve.under_way import QuestionEnded, RoundEnded
 from suffice.trace.rounds.labels import Label
 from suffice.trace.rounds.records import StoppedBy
 from suffice.trace.values import MOST_INT16

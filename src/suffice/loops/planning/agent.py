@@ -84,17 +84,12 @@ AGENTS: Mapping[str, AgentControl] = MappingProxyType(
 """By name; ``confidence-gated`` still wants its gate: :func:`agent_control`."""
 
 
-def gated(gate: GateSettings, name: str = GATED) -> AgentControl:
-    """The agent of a gate."""
-    return AgentControl(name=name, gate=gate)
-
-
 def agent_control(name: str, gate: GateSettings | None = None, *, k: int = 6) -> AgentControl:
     """A variant by name; ``gate`` for ``confidence-gated``, the published one where none is given."""
     if name not in AGENTS:
         raise UsageError(unknown_name("agent", name, AGENTS))
     if name == GATED:
-        return gated(GateSettings.published() if gate is None else gate)
+        return AgentControl(name=name, gate=GateSettings.published() if gate is None else gate)
     return replace(AGENTS[name], k=k)
 
 

@@ -31,7 +31,6 @@ from suffice.retrieval.retrievers import (
     IndexMaker,
     OwnParagraphs,
     Retrieval,
-    pool_changes,
     pooled_passages,
     pooled_retriever,
 )
@@ -117,7 +116,7 @@ def _recorded(
     passages = _searched(usable, recording)
     run = _run_document(model, recording, pipeline, passages)
     if passages is not None:  # before they are indexed
-        _check_goes_on(passages, recording, run, out)
+        check_settings(out, run=run, may_differ=_MAY_DIFFER)
     # of several shards one makes the indexes, which the others read
     with in_turn(out, "index") if recording.shard else nullcontext():
         shared = _shared(passages, recording, out)
@@ -195,24 +194,8 @@ def _shared(
     make = IndexMaker(encoder=recording.retrieval.encoder)
     if recording.on_encoded is not None:
         make = replace(make, on_progress=recording.on_encoded)
-    return pooled_retriever(passages, recording.retrieval, _index_folder(out), make)
-
-
-def _index_folder(out: Path) -> Path:
-    return out.with_name(f"{out.name}.index") if out.suffix == ".parquet" else out / "index"
-
-
-def _check_goes_on(
-    passages: tuple[Passage, ...], recording: Recording, run: Mapping[str, Any], out: Path
-) -> None:
-    """Refuse other settings than ``out`` was recorded with; of another corpus, say what changed."""
-    try:
-        check_settings(out, run=run, may_differ=_MAY_DIFFER)
-    except UsageError as error:
-        changed = pool_changes(passages, recording.retrieval, _index_folder(out))
-        if changed is not None:
-            raise UsageError(f"{error}. Of the passages: {changed}") from error
-        raise
+    folder = out.with_name(f"{out.name}.index") if out.suffix == ".parquet" else out / "index"
+    return pooled_retriever(passages, recording.retrieval, folder, make)
 
 
 def _run_document(

@@ -15,6 +15,7 @@ from suffice.contracts import GenerationRequest, Verdict
 from suffice.errors import SufficeWarning, UsageError
 from suffice.loops.planning.agent import (
     AGENTS,
+    GATED,
     AgentControl,
     PlanJob,
     PlanningAgent,
@@ -22,7 +23,6 @@ from suffice.loops.planning.agent import (
     PlanRecorderSettings,
     PlanRun,
     agent_control,
-    gated,
     record_plans,
 )
 from suffice.policies.gate.gate_settings import GateCosts, GateSettings, RiskModel
@@ -167,7 +167,7 @@ def differing(number: int, index: int) -> str:
 
 def test_the_published_gate_appends_what_was_drawn_before_the_documents() -> None:
     model = planner(differing)
-    run, documents = ran(model, gated(quiet_gate()))
+    run, documents = ran(model, agent_control(GATED, quiet_gate()))
     assert [step.action for step in run.steps] == ["RETRIEVE"] * 3
     assert [step.chosen for step in run.steps] == [f"Gamma delta {at}" for at in (1, 2, 3)]
     assert all(step.redrawn == () for step in run.steps)
@@ -177,7 +177,7 @@ def test_the_published_gate_appends_what_was_drawn_before_the_documents() -> Non
 
 def test_a_revising_gate_draws_the_step_again_with_the_documents() -> None:
     model = planner(differing)
-    run, _ = ran(model, gated(quiet_gate(revises=True)))
+    run, _ = ran(model, agent_control(GATED, quiet_gate(revises=True)))
     assert [each.text for each in run.steps[0].redrawn] == ["Gamma delta 1"]
     drawn = [each for each in model.requests if kind(each) == "step"]
     assert (drawn[1].n, "Document" in text_of(drawn[1])) == (1, True)
@@ -189,12 +189,14 @@ def contradicting(number: int, index: int) -> str:
 
 
 def test_replan_drops_the_contradicted_step_only_when_corrected() -> None:
-    plain, _ = ran(planner(contradicting), gated(quiet_gate(tau_low=0.0, order="replan-first")))
+    plain, _ = ran(
+        planner(contradicting), agent_control(GATED, quiet_gate(tau_low=0.0, order="replan-first"))
+    )
     assert [step.action for step in plain.steps] == ["ASK", "REPLAN", "ASK"]
     assert [step.dropped for step in plain.steps] == [None, None, None]
     model = planner(contradicting)
     gate = quiet_gate(tau_low=0.0, order="replan-first", revises=True)
-    revised, _ = ran(model, gated(gate))
+    revised, _ = ran(model, agent_control(GATED, gate))
     assert revised.steps[1].dropped == "Open port 80"
     assert revised.steps[1].chosen == "Open port 80"  # as this model says of step 1 again
     assert "Step 1 was withdrawn, since it conflicts" in text_of(model.requests[-1])
@@ -210,7 +212,7 @@ def test_stop_ends_the_run_with_the_steps_so_far() -> None:
     def candidates(number: int, index: int) -> str:
         return differing(number, index) if number == 2 else "Same"
 
-    run, _ = ran(planner(candidates), gated(gate))
+    run, _ = ran(planner(candidates), agent_control(GATED, gate))
     assert [step.action for step in run.steps] == ["EXECUTE", "STOP"]
     assert run.steps[1].chosen is None
     assert run.outcome.ended == "stop"
@@ -218,7 +220,7 @@ def test_stop_ends_the_run_with_the_steps_so_far() -> None:
 
 
 def test_a_model_that_never_proposes_agrees_on_nothing() -> None:
-    run, _ = ran(planner(lambda number, index: ""), gated(quiet_gate()))
+    run, _ = ran(planner(lambda number, index: ""), agent_control(GATED, quiet_gate()))
     assert len(run.steps) == PlanningSettings().max_steps
     assert run.steps[0].sampled_again == 4
     assert run.steps[0].values["candidate_agreement"] == 0.0
