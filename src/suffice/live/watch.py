@@ -67,8 +67,6 @@ class Watch:
         Which answer is returned: ``latest``, ``majority`` (the one given most often, abstentions apart),
         ``most-confident`` (by the policy's confidence), ``highest:NAME`` or ``lowest:NAME`` (by a signal
         given to ``observe``, or one that the policy reads).
-    strict
-        Whether a loop that does not give what the policy decides by is refused in its first round.
     seed
         Of the draws of ``explore``.
     texts
@@ -110,7 +108,6 @@ class Watch:
         max_rounds: int | None = None,
         budgets: Budgets | None = None,
         answer: str = "latest",
-        strict: bool = False,
         seed: int = 42,
         texts: Texts = "all",
         durable: bool = False,
@@ -134,7 +131,6 @@ class Watch:
             mode=mode,
             explore=explore,
             seed=seed,
-            strict=strict,
             budgets=settings_of(Budgets, budgets),
         )
         policy, full_budget = settings.policy, settings.full_budget

@@ -54,7 +54,6 @@ class LiveSettings:
     seed: int = 42
     max_rounds: int | None = None
     full_budget: int | None = None
-    strict: bool = False
     raises: bool = False
     budgets: Budgets | None = None
     choice: AnswerChoice = field(default_factory=lambda: AnswerChoice.parse("latest"))

@@ -280,41 +280,32 @@ class Guard:
             self._under_way -= 1
 
     async def _limited(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request against the clock: its body, every piece of its answer, and all of it.
+        """One request against the clock.
 
         Its body is read as JSON whatever it is called: curl -d calls it a form.
         """
-        now = asyncio.get_running_loop().time
-        limit, end = asyncio.timeout(None), now() + self._door.request_s
-        body_end = min(end, now() + self._settings.body_seconds)
         most, size, whole, started = self._door.body_bytes, 0, False, False
+        limit = asyncio.timeout(self._door.request_s)
 
         async def taken() -> Message:
             nonlocal whole, size
-            if whole:
-                return await receive()
-            limit.reschedule(body_end)
             message = await receive()
             size += len(message.get("body", b""))
             if size > most:
                 said = f"a body may have {most:,} bytes"
                 raise HTTPException(413, said, {"Connection": "close"})
-            whole = not message.get("more_body", False)
-            limit.reschedule(end)
+            whole = whole or not message.get("more_body", False)
             return message
 
         async def said(message: Message) -> None:
             nonlocal started
             started = True
-            limit.reschedule(min(end, now() + self._settings.send_seconds))
             await send(message)
-            limit.reschedule(end)
 
         headers = [header for header in scope["headers"] if header[0] != b"content-type"]
         scope = {**scope, "headers": [*headers, (b"content-type", b"application/json")]}
         try:
             async with limit:
-                limit.reschedule(end)
                 await self._app(scope, taken, said)
         except TimeoutError:
             if not limit.expired():

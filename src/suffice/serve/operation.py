@@ -30,6 +30,7 @@ from suffice.trace.engines import Address, as_place
 from suffice.trace.store import Store, store_place
 
 _LOG = logging.getLogger("suffice.serve")
+_BODY_S = 20.0  # for the body of a request, beside its answer
 _PROBE_S = 2.0
 _CHECK_EVERY_S = 5.0
 
@@ -54,7 +55,7 @@ def check(settings: ServeSettings) -> Door:
     return Door(
         settings=replace(guarded, connections=open_at_once(guarded.connections)),
         tokens=tokens,
-        request_s=settings.limits.seconds + guarded.body_seconds,
+        request_s=settings.limits.seconds + _BODY_S,
         body_bytes=settings.limits.body_bytes,
     )
 

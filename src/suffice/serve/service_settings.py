@@ -215,8 +215,6 @@ class SecuritySettings(_Table):
     origins: tuple[str, ...] = ()
     connections: int = 1024
     head_seconds: float = 10.0
-    body_seconds: float = 20.0
-    send_seconds: float = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

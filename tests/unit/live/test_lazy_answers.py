@@ -196,5 +196,5 @@ def test_one_round_asks_nothing_to_decide_by() -> None:
     model = ScriptedModel()
     policy, one_round = RulePolicy(rule="llm_stop"), replace(settings, rounds=1)
     passages = EXAMPLES[0].passages
-    answered = answered_by(policy, model, one_round, passages, max_rounds=1, strict=True)
+    answered = answered_by(policy, model, one_round, passages, max_rounds=1)
     assert (answered.stopped_by, len(model.requests)) == ("budget", 2)

@@ -166,7 +166,7 @@ def test_health_needs_no_token_and_says_its_headers() -> None:
 
 
 def test_a_body_that_does_not_come_is_not_waited_for() -> None:
-    guard = Guard(app, Door(settings=SecuritySettings(body_seconds=0.02)))
+    guard = Guard(app, Door(request_s=0.02))
     reply = asyncio.run(_asked(guard, "POST", "/", [(b"host", b"localhost")], body=False))
     assert reply.status == 408
     assert b"too long to wait for the body" in reply.body
@@ -197,7 +197,7 @@ def test_a_reader_that_does_not_read_is_let_go() -> None:
         async def receive() -> Message:
             return {"type": "http.request", "body": b"", "more_body": False}
 
-        await Guard(app, Door(settings=SecuritySettings(send_seconds=0.02)))(scope, receive, stuck)
+        await Guard(app, Door(request_s=0.02))(scope, receive, stuck)
 
     asyncio.run(asyncio.wait_for(asked(), 1.0))
 

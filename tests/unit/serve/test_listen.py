@@ -49,7 +49,7 @@ APP = """
 
     listening = Listening(port=0, head_s=float(sys.argv[3]) if len(sys.argv) > 3 else 0.3,
         end_s=2, connections=50, started=lambda url: print(url, flush=True))
-    door = Door(settings=SecuritySettings(body_seconds=0.3, connections=50))
+    door = Door(settings=SecuritySettings(connections=50), request_s=0.8)
     run(Guard(app, door), listening)
     print("ended", flush=True)
 """
