@@ -226,7 +226,6 @@ def _short(question: str) -> str:
 
 
 def _again(decision: Decision, loop: LoopView, finished: Round) -> Decision:
-    """The decision that stopped the loop, for whoever did not end it."""
     if finished != loop.current:  # the same round once more is a step that a framework repeats
         warnings.warn(
             f"the loop of {_short(loop.question)} was told to stop after round {len(loop.rounds)} and went "

@@ -357,7 +357,6 @@ class Loop:
         return decision
 
     def _effective(self, decision: Decision) -> Decision:
-        """What the mode and the budgets make of it."""
         watch, settings, number = self._watch, self._settings, len(self._growing.view.rounds)
         if settings.max_rounds is None and number - 1 == settings.full_budget:
             watch.warn(
@@ -472,13 +471,7 @@ class Loop:
         )
 
     def restate(self, question: str) -> None:
-        """Take another text for the question's, before its first round; that is what is recorded.
-
-        Raises
-        ------
-        UsageError
-            After a round.
-        """
+        """Take another text for the question's, before its first round; that is what is recorded."""
         if self.rounds:
             raise UsageError("a question has its text before its first round")
         self._ask_for(replace(self._asked, text=whole_text(question)))
@@ -531,7 +524,6 @@ class Loop:
         return mended
 
     def _leave(self, error: BaseException | None) -> None:
-        """Say how it ended."""
         if self._phase != "open":
             return
         self._phase = "over"

@@ -67,8 +67,6 @@ class Watch:
         Which answer is returned: ``latest``, ``majority`` (the one given most often, abstentions apart),
         ``most-confident`` (by the policy's confidence), ``highest:NAME`` or ``lowest:NAME`` (by a signal
         given to ``observe``, or one that the policy reads).
-    seed
-        Of the draws of ``explore``.
     texts
         What of texts is recorded: ``all``; ``no-texts``: numbers in their place, under which no gold answers
         are kept. Signals are stored with such rounds, since they cannot be computed from them.
@@ -108,7 +106,6 @@ class Watch:
         max_rounds: int | None = None,
         budgets: Budgets | None = None,
         answer: str = "latest",
-        seed: int = 42,
         texts: Texts = "all",
         durable: bool = False,
         run: Mapping[str, Any] | None = None,
@@ -130,7 +127,6 @@ class Watch:
             max_rounds=max_rounds,
             mode=mode,
             explore=explore,
-            seed=seed,
             budgets=settings_of(Budgets, budgets),
         )
         policy, full_budget = settings.policy, settings.full_budget
@@ -175,7 +171,6 @@ class Watch:
         return self._watching.settings.policy
 
     def _document(self, answer: str, run: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What the record's files say of where they come from."""
         settings = self._watching.settings
         watched: dict[str, Any] = {
             "mode": settings.mode,

@@ -188,7 +188,6 @@ def _sampled(
 
 
 def _stop(settings: AnswerSettings, model: ChatModel, *, sampled: bool = False) -> tuple[str, ...]:
-    """What ends a reply before the model does."""
     if not asks_marker(settings.prompt):
         # a base model goes on with the next example; a chat model ends by itself, and its end counts
         return ("\n",) if model.api == "completion" else _STOP

@@ -196,7 +196,6 @@ class QueryLoop(SteppedLoop):
             before = (*before, found)
 
     def _found(self, retriever: Retriever, trail: _Trail, choice: QueryChoice) -> Round:
-        """Search, and have it read."""
         loop, number = self.settings, len(trail.steps) + 1
         started = time.perf_counter()
         ranked = retriever.retrieve(choice.query, max(loop.candidates, loop.shown(number)))

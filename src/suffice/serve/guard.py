@@ -256,7 +256,6 @@ class Guard:
         self._headers = {**_ALWAYS, "content-security-policy": door.content}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let in, or refuse."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -384,7 +383,6 @@ class Guard:
 
 
 def _ip(name: str) -> IPv4Address | IPv6Address | None:
-    """The address that a name in digits is."""
     try:
         return ipaddress.ip_address(name.strip("[]"))
     except ValueError:

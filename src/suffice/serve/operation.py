@@ -172,10 +172,8 @@ class Operation:
 
 
 def _how(watch: WatchSettings, max_rounds: int | None = None) -> ProductionSettings:
-    """How a policy is watched."""
     return ProductionSettings(
         level=watch.level,
-        seed=watch.seed,
         first=watch.first,
         metric=watch.metric,
         max_loss=watch.max_loss,
@@ -236,7 +234,7 @@ class _Watching:
 
 
 def _refusal(place: Path) -> str | None:
-    """Why nothing can be recorded there; ``None``: a file can be made in its folder, or its server writes."""
+    """Why nothing can be recorded there; ``None``: its folder may be written, or its server writes."""
     if isinstance(place, Address):
         store = Store(place)
         store.wait_s = _PROBE_S
@@ -245,16 +243,11 @@ def _refusal(place: Path) -> str | None:
                 return None
         except SufficeError as error:
             return str(error)
-    probe = place.parent / f".ready-{os.getpid()}"
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        probe.write_bytes(b"suffice")
-        probe.unlink()
     except OSError as error:
-        with suppress(OSError):
-            probe.unlink(missing_ok=True)
         return error.strerror or str(error)
-    return None
+    return None if os.access(place.parent, os.W_OK) else "this user may not write there"
 
 
 async def _reached(llm: str) -> bool:

@@ -240,7 +240,6 @@ class WatchSettings(_Table):
     seconds: float = 60.0
     webhook: str | None = None
     level: float = 0.05
-    seed: int = 42
     first: int = 200
     metric: str | None = None
     max_loss: float | None = None

@@ -215,7 +215,6 @@ class UnderWay:
 
     # --- in the question's thread ----------------------------------------------------------------
     def _put(self, told: Told | Refusal) -> None:
-        """Tell whoever reads."""
         with suppress(RuntimeError):  # the event loop is over
             self._here.call_soon_threadsafe(self._told.put_nowait, told)
 
@@ -285,7 +284,6 @@ class UnderWay:
             self._put(Text(certain))
 
     def _observed(self, finished: Round, decision: Decision) -> None:
-        """Tell of a round."""
         now = time.perf_counter()
         took_s, self._ticked = now - self._ticked, now
         number = len(self.watched.decisions)

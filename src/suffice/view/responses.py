@@ -176,7 +176,6 @@ def _holding(view: RecordView, word: str) -> Mask:
 
 
 def _contains(texts: pa.Array, word: str) -> Mask:
-    """Which texts without nulls hold a word."""
     return np.asarray(pc.match_substring(texts, word), bool)
 
 

@@ -213,8 +213,6 @@ class PlanningAgent:
 
 
 class _Run:
-    """One task under way."""
-
     def __init__(self, agent: PlanningAgent, task: PlanTask, seed: int) -> None:
         self.agent, self.task, self.seed = agent, task, seed
         self.text = PlanText(task, agent.settings.max_passage_chars)

@@ -67,18 +67,8 @@ class Recording:
     splits: Mapping[str, float] = field(default_factory=lambda: {"tune": 0.4, "eval": 0.6})
     skip_invalid: bool = False
     shard: Shard | None = None
-    keep_replies: bool = True
     on_encoded: Callable[[int, int], None] | None = None
     on_start: Callable[[int], None] | None = None
-
-    def __post_init__(self) -> None:
-        given = {"files": self.files is not None, "retriever": self.retrieval.source is not None}
-        for kind, there in given.items():
-            if there != (self.corpus == kind):
-                raise UsageError(
-                    f"corpus is {self.corpus!r} and there are {'' if there else 'no '}passages of {kind}; "
-                    "corpus='files' goes with files=, corpus='retriever' with Retrieval(source=)"
-                )
 
 
 def record_examples(
@@ -91,7 +81,7 @@ def record_examples(
     """Record every example that ``out`` does not hold yet."""
     if recording.shard is not None:
         recording.shard.check_place(out)
-    if not recording.keep_replies or isinstance(model, CachedModel):
+    if isinstance(model, CachedModel):
         return _recorded(examples, model, out, recording, on_progress)
     summary: RecordSummary | None = None
     kept = KeptReplies(model, out, recording.shard)
