@@ -256,6 +256,7 @@ class Guard:
         self._headers = {**_ALWAYS, "content-security-policy": door.content}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let in, or refuse."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

@@ -70,6 +70,15 @@ class Recording:
     on_encoded: Callable[[int, int], None] | None = None
     on_start: Callable[[int], None] | None = None
 
+    def __post_init__(self) -> None:
+        given = {"files": self.files is not None, "retriever": self.retrieval.source is not None}
+        for kind, there in given.items():
+            if there != (self.corpus == kind):
+                raise UsageError(
+                    f"corpus is {self.corpus!r} and there are {'' if there else 'no '}passages of {kind}; "
+                    "corpus='files' goes with files=, corpus='retriever' with Retrieval(source=)"
+                )
+
 
 def record_examples(
     examples: Sequence[Example],
