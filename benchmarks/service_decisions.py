@@ -1,4 +1,4 @@
-"""Decisions a second over HTTP on one core, one a request and several, beside the same policy in-process.
+"""Decisions a second over HTTP on one core, beside the same policy in-process.
 
 The service runs in a process of its own, and its CPU time is what counts: the client that sends the requests
 takes as much again, on the other core.
@@ -25,7 +25,7 @@ from suffice.policies.rules.policy import RulePolicy
 from suffice.trace.rounds.records import Round
 
 POLICY = RulePolicy(rule="answer_stable and not abstained")
-CLIENTS, REQUESTS, TOGETHER = 8, 2_000, 64
+CLIENTS, REQUESTS = 8, 2_000
 
 
 def question(number: int) -> Mapping[str, Any]:
@@ -112,13 +112,8 @@ def rates(port: int, pid: int, bodies: list[bytes]) -> tuple[float, float]:
 def main() -> dict[str, float]:
     questions = [question(number) for number in range(REQUESTS)]
     alone = [json.dumps(held).encode() for held in questions]
-    together = [
-        json.dumps({"requests": questions[start : start + TOGETHER]}).encode()
-        for start in range(0, REQUESTS, TOGETHER)
-    ]
     with running() as (port, pid):
         one, one_wall = rates(port, pid, alone)
-        several, _ = rates(port, pid, together)
     ready = [[Round(answer=held["answer"]) for held in asked["rounds"]] for asked in questions]
     controller = Controller(POLICY)
 
@@ -141,7 +136,6 @@ def main() -> dict[str, float]:
     return {
         "decisions over HTTP a second of one core (at least 200)": one,
         "the same a second of time, eight clients on the other core": one_wall,
-        f"decisions over HTTP a second of one core, {TOGETHER} a request": several * TOGETHER,
         "the same questions in-process, rounds made of what was reported, over HTTP's": reported
         / one,
         "in-process, rounds ready, over HTTP's": in_process / one,

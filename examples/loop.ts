@@ -8,8 +8,8 @@ const base = process.argv[2] ?? "http://127.0.0.1:8642";
 const token = process.env.SUFFICE_TOKEN ?? "";
 
 // Sent again where the connection broke: a round has its number, so none is observed twice.
-async function post<Reply>(path: string, body: object, more: Record<string, string> = {}): Promise<Reply> {
-  const headers = { "Content-Type": "application/json", Authorization: `Bearer ${token}`, ...more };
+async function post<Reply>(path: string, body: object): Promise<Reply> {
+  const headers = { "Content-Type": "application/json", Authorization: `Bearer ${token}` };
   for (let attempt = 1; ; attempt++) {
     const sent = fetch(base + path, { method: "POST", headers, body: JSON.stringify(body) });
     const reply = await sent.catch((error: unknown) => (attempt < 4 ? null : Promise.reject(error)));
@@ -28,7 +28,7 @@ const search = async (round: number): Promise<string[]> => found[round - 1] ?? [
 const answer = async (round: number): Promise<string> => answers[round - 1] ?? "Skien";
 
 const question = { question: "Where was Ibsen born?", question_type: "place" };
-const loop = await post<Loop>("/v1/loops", question, { "Idempotency-Key": crypto.randomUUID() });
+const loop = await post<Loop>("/v1/loops", question);
 for (let round = 1, done = false; !done && round <= 10; round++) {
   const [passages, text] = [await search(round), await answer(round)];
   const told = await post<Decision>(`/v1/loops/${loop.id}/rounds`, { round, passages, answer: text });

@@ -21,11 +21,10 @@ def answered(
     question: str = "Which fact?",
     *,
     max_rounds: int | None = None,
-    strict: bool = False,
     tell: Callable[[str], None] | None = None,
     **settings: Any,
 ) -> Answered:
     """The answer; ``settings`` are those of :class:`AskSettings`."""
     live = LiveLoop(policy=policy, loop=loop, model=model, settings=AskSettings(**settings))
-    watched = Loop.alone(policy, max_rounds=max_rounds, strict=strict)
+    watched = Loop.alone(policy, max_rounds=max_rounds)
     return live.answer(question, OwnParagraphs(passages), watched=watched, tell=tell)

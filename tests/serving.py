@@ -13,7 +13,7 @@ from suffice.contracts import ChatModel, Retriever, StopPolicy
 from suffice.live.answering import AskSettings
 from suffice.serve.app import make_app
 from suffice.serve.service import Ground, Service
-from suffice.serve.under_way import Event, Observer
+from suffice.serve.under_way import Observer, QuestionEnded
 from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.records import Passage
 
@@ -38,11 +38,11 @@ class Heard(Observer):
     """Keeps what it is told."""
 
     def __init__(self) -> None:
-        self.events: list[Event] = []
+        self.ended: list[QuestionEnded] = []
 
-    def on(self, event: Event) -> None:
+    def on(self, ended: QuestionEnded) -> None:
         """Keep it."""
-        self.events.append(event)
+        self.ended.append(ended)
 
 
 def service(

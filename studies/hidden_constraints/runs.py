@@ -24,7 +24,6 @@ from suffice.loops.planning.agent import (
     PlanningAgent,
     PlanningSettings,
     agent_control,
-    gated,
 )
 from suffice.options import Option, read_names
 from suffice.policies.gate.gate_settings import (
@@ -327,11 +326,11 @@ def _controls(
             if name != VANILLA:
                 yield _at_depth(agent_control(name, published), regime), regime
         for name, gate in settings.gates.items():
-            yield _at_depth(gated(gate, name), regime), regime
+            yield _at_depth(AgentControl(name=name, gate=gate), regime), regime
     if first_seed:
         regime = settings.retrievers[0]
         for variant in variants(settings):
-            yield _at_depth(gated(variant.gate, variant.agent), regime), regime
+            yield _at_depth(AgentControl(name=variant.agent, gate=variant.gate), regime), regime
 
 
 def _at_depth(control: AgentControl, regime: str) -> AgentControl:

@@ -32,7 +32,7 @@ def test_models(client: Any) -> None:
 
 def test_chat_completions(client: Any) -> None:
     reply = client.chat.completions.create(
-        model="suffice/stable", messages=MESSAGES, extra_body={"suffice": {"max_rounds": 3}}
+        model="suffice/stable", messages=MESSAGES, extra_headers={"X-Suffice-Max-Rounds": "3"}
     )
     assert reply.choices[0].message.content == "Skien, Norway"
     assert reply.usage.prompt_tokens_details.cached_tokens == 0

@@ -47,7 +47,7 @@ def test_chat_completions(url: str, loop: asyncio.AbstractEventLoop) -> None:
     assert "".join(pieces) == "Skien, Norway"
     assert len([piece for piece in pieces if piece]) == 2
     assert loop.run_until_complete(asked(llm)) == ("Skien, Norway", "Skien, Norway")
-    limited = llm.bind(extra_body={"suffice": {"max_rounds": 1}}).invoke(QUESTION)
+    limited = llm.bind(extra_headers={"X-Suffice-Max-Rounds": "1"}).invoke(QUESTION)
     assert limited.content == "Skien, Norway"
 
 

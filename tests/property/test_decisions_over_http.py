@@ -67,10 +67,11 @@ def check(
 def ask(client: TestClient, name: str, record: QuestionRecord) -> Sequence[Mapping[str, Any]]:
     rounds = [{"finished": as_document(finished)} for finished in record.rounds]
     asked = {"question": record.question.text, "question_id": record.question.id, "policy": name}
-    requests = [{**asked, "rounds": rounds[:number]} for number in range(1, len(rounds) + 1)]
-    reply = client.post("/v1/decisions", json={"requests": requests})
-    assert reply.status_code == 200, reply.text
-    decisions: list[Mapping[str, Any]] = reply.json()["decisions"]
+    decisions: list[Mapping[str, Any]] = []
+    for number in range(1, len(rounds) + 1):
+        reply = client.post("/v1/decisions", json={**asked, "rounds": rounds[:number]})
+        assert reply.status_code == 200, reply.text
+        decisions.append(reply.json())
     return decisions
 
 

@@ -17,7 +17,7 @@ from tests.properties import examples
 from tests.question_records import question_records
 
 from suffice.contracts import ConfidentPolicy, PolicyTable, StopPolicy
-from suffice.errors import UsageError
+from suffice.errors import SufficeWarning, UsageError
 from suffice.live.controller import Controller
 from suffice.live.watch import Watch
 from suffice.measures.measures import Measures
@@ -30,7 +30,7 @@ from suffice.signals.signal_table import lack, signal_table
 from suffice.testing.conformance import check_policy, incomplete_rounds
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.reader import read_traces
-from suffice.trace.rounds.records import QuestionRecord
+from suffice.trace.rounds.records import QuestionRecord, Round
 from suffice.trace.rounds.writer import write_traces
 
 
@@ -144,6 +144,19 @@ def test_replay_refuses_exactly_the_records_without_any_input(
                 signal_table(traces, policy.specs)
         else:
             assert signal_table(traces, policy.specs).n_questions == len(records)
+
+
+def test_every_policy_names_what_a_loop_of_bare_answers_does_not_give() -> None:
+    bare = Round(answer="Oslo")
+    for policy in policies():
+        controller = Controller(policy)
+        missing = [spec.name for spec in policy.specs if spec.needs or spec.recorded_only]
+        if not missing:
+            controller.observe(bare)
+            continue
+        with pytest.warns(SufficeWarning, match="round 1 of this loop") as told:
+            controller.observe(bare)
+        assert all(repr(name) in str(told[0].message) for name in missing)
 
 
 class _LooksAhead(FixedPolicy):

@@ -33,7 +33,7 @@ from suffice.live.requirements import (
 )
 from suffice.live.watching import Budgets, Meter, answer_round
 from suffice.loops.calls import put_alone, usage_sum
-from suffice.loops.ranked import BudgetedSettings, CumulativeSettings, settle_certainty
+from suffice.loops.ranked import BudgetedSettings, CumulativeSettings
 from suffice.loops.steps import EVERYTHING, LOOPS, LoopSettings, RoundReads, Step, make_pipeline
 from suffice.retrieval.retrievers import IndexMaker, Retrieval, corpus_retriever
 from suffice.scoring import AnswerChoice
@@ -43,15 +43,6 @@ from suffice.trace.rounds.records import LoopView, Passage, Question, Round, Sto
 # --- answers --------------------------------------------------------------------------------------
 DECLINED = "no confident answer"
 CANNOT_ANSWER = "cannot answer"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spent:
-    """Rounds, calls to the model and tokens of all calls, judges and samples included (``None``: unknown)."""
-
-    rounds: int
-    calls: int | None
-    tokens: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,11 +71,8 @@ class Answered:
         Of a policy that promises the right answer among several; ``None``: another policy.
     usd
         What it cost; ``None`` without prices.
-    spent, saved
-        What the rounds cost, and what the loop would have cost beyond that at its
-        full budget: the rounds left, each as dear as the last one, where there were passages for them.
-    fixed
-        What one call on the passages of the full budget would have cost, where the loop ranks once.
+    saved_rounds
+        The rounds left of the full budget, where there were passages for them.
     unasked
         Calls for answers of earlier rounds that were not made, as nothing reads them: their ``answer`` is
         ``None``.
@@ -102,9 +90,7 @@ class Answered:
     declined: bool
     answer_set: AnswerSet | None = None
     usd: float | None = None
-    spent: Spent
-    saved: Spent
-    fixed: Spent | None = None
+    saved_rounds: int = 0
     unasked: int = 0
     notes: tuple[str, ...] = ()
 
@@ -134,9 +120,8 @@ class Answered:
                 asdict(passage) for finished in self.rounds for passage in finished.passages or ()
             ],
             "usage": {**total_usage(self.rounds), "usd": self.usd},
-            "saved": asdict(self.saved),
+            "saved_rounds": self.saved_rounds,
             "unasked": self.unasked,
-            "fixed": None if self.fixed is None else asdict(self.fixed),
             "answer_set": None if self.answer_set is None else self.answer_set.to_json(),
             "samples": None
             if self.answer_set is None
@@ -160,40 +145,25 @@ def _total(values: Sequence[int | None]) -> int | None:
     return sum(known) if len(known) == len(values) else None
 
 
-_TOKENS = ("prompt_tokens", "completion_tokens")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tokens:
+    """What all calls of a question took, samples and judges included; ``None``: not known of all of them."""
 
+    prompt: int | None = None
+    cached: int | None = None
+    completion: int | None = None
 
-def _spent(rounds: Sequence[Round]) -> Spent:
-    """What rounds cost; without a count of the calls or tokens that every round has, unknown."""
-    usage = total_usage(rounds)
-    further = sum(usage[f"{kind}_{name}"] or 0 for kind in ("sample", "judge") for name in _TOKENS)
-    calls, tokens = usage["llm_calls"], [usage[name] for name in _TOKENS]
-    return Spent(
-        rounds=len(rounds),
-        calls=None if calls is None else calls + (usage["judge_calls"] or 0),
-        tokens=None if None in tokens else sum(filter(None, tokens)) + further,
-    )
+    @classmethod
+    def of(cls, rounds: Sequence[Round]) -> Tokens:
+        """Those of rounds."""
+        usage = total_usage(rounds)
 
+        def total(part: str) -> int | None:
+            plain = usage[f"{part}_tokens"]
+            further = (usage.get(f"{kind}_{part}_tokens") for kind in ("sample", "judge"))
+            return None if plain is None else plain + sum(known or 0 for known in further)
 
-def _saved(rounds: Sequence[Round], left: int, *, grows: bool) -> Spent:
-    """What so many rounds more would have cost, each as dear as the last; if a prompt ``grows``, unknown."""
-    last = _spent(rounds[-1:])
-    tokens = None if last.tokens is None or (grows and left) else left * last.tokens
-    return Spent(
-        rounds=left, calls=None if last.calls is None else left * last.calls, tokens=tokens
-    )
-
-
-def _fixed(rounds: Sequence[Round], budget: int) -> Spent:
-    """One call with the passages of all ``budget`` rounds; its prompt grows as it grew so far."""
-    asked = [one for one in rounds if one.answer is not None]
-    answers = [_total([getattr(one.usage, name) for name in _TOKENS]) for one in asked]
-    first, last, steps = answers[0], answers[-1], len(asked) - 1
-    left = budget - len(rounds)
-    tokens = None
-    if first is not None and last is not None and (steps or not left):
-        tokens = last + (round(left * (last - first) / steps) if left else 0)
-    return Spent(rounds=budget, calls=1, tokens=tokens)
+        return cls(prompt=total("prompt"), cached=total("cached"), completion=total("completion"))
 
 
 def reads_of(policy: StopPolicy, loop: LoopSettings, *, choose: str = "latest") -> RoundReads:
@@ -388,7 +358,7 @@ class LiveLoop:
         live = watched or Loop.alone(policy, max_rounds=self.loop.rounds)
         meter = live.spending = Meter(self.model, settings.budgets)
         # the model itself is asked, since a probe is no part of the answer
-        loop, _ = self.loop.settled(self.model)
+        loop = self.loop.settled(self.model)
         decisions: list[Decision] = []
         if choose == "latest":
             choose = policy.needs.returns
@@ -460,9 +430,7 @@ class LiveLoop:
             declined=declined,
             answer_set=answer_set,
             usd=meter.usd,
-            spent=_spent(rounds),
-            saved=_saved(read, left, grows=bool(silent) and loop.ranks_once),
-            fixed=_fixed(rounds, len(read) + left) if loop.ranks_once and before is None else None,
+            saved_rounds=left,
             unasked=silent * (loop.samples if loop.majority else 1),
         )
 
@@ -481,8 +449,8 @@ def _settled(
         return _loop_settings(chosen, settings), chosen.policy
     if certainty is None and for_model is None and needs.samples and not needs.tokens:
         certainty = "self_consistency"
-    settled, why = settle_certainty(BudgetedSettings(certainty=certainty or "auto"), model)
-    tell(f"certainty: {settled.certainty} ({why})")
+    settled = BudgetedSettings(certainty=certainty or "auto").settled(model)
+    tell(f"certainty: {settled.certainty}")
     if for_model is not None:
         sure_by: Certainty = "self_consistency" if settled.majority else "token_probability"
         chosen = replace(chosen, policy=for_model(sure_by))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
@@ -47,9 +46,6 @@ class Controller:
         What decides.
     max_rounds
         The budget: at this round the loop stops whatever the policy says. ``None``: no budget.
-    strict
-        Whether a loop that does not give what the policy decides by is refused in its first round rather
-        than warned of, once for all copies.
 
     Examples
     --------
@@ -63,13 +59,9 @@ class Controller:
     """
 
     def __init__(
-        self,
-        policy: StopPolicy | PolicyFile | str | Path,
-        *,
-        max_rounds: int | None = None,
-        strict: bool = False,
+        self, policy: StopPolicy | PolicyFile | str | Path, *, max_rounds: int | None = None
     ) -> None:
-        settings = LiveSettings.of(policy, max_rounds=max_rounds, strict=strict)
+        settings = LiveSettings.of(policy, max_rounds=max_rounds)
         self._of(Watching(settings=settings))
 
     def _of(self, watching: Watching) -> None:
@@ -80,11 +72,9 @@ class Controller:
         self._loop = self._fresh("", "")
 
     @classmethod
-    def load(
-        cls, path: str | Path, *, max_rounds: int | None = None, strict: bool = False
-    ) -> Controller:
+    def load(cls, path: str | Path, *, max_rounds: int | None = None) -> Controller:
         """A controller from a policy file; its budget is the file's unless given here."""
-        return cls(path, max_rounds=max_rounds, strict=strict)
+        return cls(path, max_rounds=max_rounds)
 
     @property
     def policy(self) -> StopPolicy:
@@ -95,11 +85,6 @@ class Controller:
     def max_rounds(self) -> int | None:
         """The budget."""
         return self._settings.max_rounds
-
-    @property
-    def strict(self) -> bool:
-        """Whether a loop that lacks what the policy decides by is refused."""
-        return self._settings.strict
 
     def copy(self) -> Controller:
         """Another controller of the same policy and budget, for another question; it saw no round."""
@@ -141,8 +126,7 @@ class Controller:
         Raises
         ------
         UsageError
-            When another thread or task began a question meanwhile: each needs a :meth:`copy`. If it is
-            strict, when a first round does not hold what the policy decides by.
+            When another thread or task began a question meanwhile: each needs a :meth:`copy`.
         DataError
             When ``finished`` is no :class:`Round`.
 
@@ -192,15 +176,9 @@ class Controller:
             "policy": pack_policy(self.policy) if policy else None,
             "policy_hash": hash_of(self.policy),
             "max_rounds": self.max_rounds,
-            "strict": self.strict,
             "question": loop.question,
             "question_id": loop.question_id,
             "rounds": [as_document(finished) for finished in loop.rounds],
-            "signals": {
-                name: [None if math.isnan(value) else as_document(value) for value in values]
-                for name, values in loop.signals.items()
-            },
-            "decision": None if loop.told is None else as_document(loop.told),
         }
 
     @classmethod
@@ -234,9 +212,7 @@ class Controller:
                 f"this checkpoint was made under another policy, {document['policy_hash']}, than the one "
                 f"given, {hash_of(policy)}; give that one, or begin the question anew"
             )
-        controller = cls(
-            policy, max_rounds=fields.of("max_rounds", int), strict=fields.of("strict", bool, False)
-        )
+        controller = cls(policy, max_rounds=fields.of("max_rounds", int))
         controller._loop = loop = controller._fresh(
             fields.of("question", str), fields.of("question_id", str)
         )
@@ -250,7 +226,6 @@ def _short(question: str) -> str:
 
 
 def _again(decision: Decision, loop: LoopView, finished: Round) -> Decision:
-    """The decision that stopped the loop, for whoever did not end it."""
     if finished != loop.current:  # the same round once more is a step that a framework repeats
         warnings.warn(
             f"the loop of {_short(loop.question)} was told to stop after round {len(loop.rounds)} and went "

@@ -87,11 +87,10 @@ class Loop:
         policy: StopPolicy | PolicyFile | str | Path,
         *,
         max_rounds: int | None = None,
-        strict: bool = False,
         question: Question | None = None,
     ) -> Loop:
         """A question that is under way, without a watch and a record."""
-        settings = LiveSettings.of(policy, max_rounds=max_rounds, strict=strict, raises=True)
+        settings = LiveSettings.of(policy, max_rounds=max_rounds, raises=True)
         return cls(Watching(settings=settings), question or Question(id="", text="")).begin()
 
     @property
@@ -188,7 +187,7 @@ class Loop:
         Raises
         ------
         UsageError
-            Outside the ``with`` block, or under ``strict`` in a first round without what the policy reads.
+            Outside the ``with`` block.
         DataError
             For a value of another shape, naming it.
         """
@@ -341,13 +340,9 @@ class Loop:
             if spec.name not in seen and math.isnan(self._signals[spec.name][0])
         ]
         lacks = [lack for spec in undefined if (lack := lack_live(spec, view)) is not None]
-        said = policy_lacks(policy, lacks) if lacks else ""
-        if said and self._settings.strict:
-            raise UsageError(said)
-        if not self._settings.strict:
-            seen.update(spec.name for spec in undefined)
-        if said:
-            said = f"{said}. Without it the loop may run to its budget"
+        seen.update(spec.name for spec in undefined)
+        if lacks:
+            said = f"{policy_lacks(policy, lacks)}. Without it the loop may run to its budget"
             warnings.warn(said, SufficeWarning, stacklevel=5)
 
     def _settle(self, said: Decision, asked: Round) -> Decision:
@@ -362,7 +357,6 @@ class Loop:
         return decision
 
     def _effective(self, decision: Decision) -> Decision:
-        """What the mode and the budgets make of it."""
         watch, settings, number = self._watch, self._settings, len(self._growing.view.rounds)
         if settings.max_rounds is None and number - 1 == settings.full_budget:
             watch.warn(
@@ -477,13 +471,7 @@ class Loop:
         )
 
     def restate(self, question: str) -> None:
-        """Take another text for the question's, before its first round; that is what is recorded.
-
-        Raises
-        ------
-        UsageError
-            After a round.
-        """
+        """Take another text for the question's, before its first round; that is what is recorded."""
         if self.rounds:
             raise UsageError("a question has its text before its first round")
         self._ask_for(replace(self._asked, text=whole_text(question)))
@@ -536,7 +524,6 @@ class Loop:
         return mended
 
     def _leave(self, error: BaseException | None) -> None:
-        """Say how it ended."""
         if self._phase != "open":
             return
         self._phase = "over"

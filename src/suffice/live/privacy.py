@@ -1,4 +1,4 @@
-"""What of a question's texts reaches a record: all of them, none, or keyed hashes in their place."""
+"""What of a question's texts reaches a record: all of them, numbers, or keyed hashes in their place."""
 
 from __future__ import annotations
 
@@ -6,87 +6,35 @@ import hashlib
 import hmac
 import re
 import secrets
-import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from suffice.errors import (
-    DataError,
-    StorageError,
-    UsageError,
-    plain_file,
-    struck,
-    without_credentials,
-)
+from suffice.errors import DataError, StorageError, UsageError, struck, without_credentials
 from suffice.scoring import accuracy, answer_form, exact_match, f1
 from suffice.signals.known_signals import computed_signals
 from suffice.signals.signal_table import GrowingRecord, signal_columns
 from suffice.trace.durable import check_free
-from suffice.trace.engines import Address
 from suffice.trace.rounds.derive import Written
 from suffice.trace.rounds.reader import read_traces
-from suffice.trace.rounds.records import (
-    Gold,
-    LoopView,
-    Passage,
-    Question,
-    QuestionRecord,
-    Round,
-    Usage,
-)
+from suffice.trace.rounds.records import Gold, LoopView, Passage, Question, QuestionRecord, Round
 from suffice.trace.rounds.schema import COLUMNS
 from suffice.trace.rounds.trace_set import TraceSet
 from suffice.trace.rounds.writer import write_new
 from suffice.trace.store import Store, store_at
 
-Texts = Literal["all", "no-texts", "hashes"]
+Texts = Literal["all", "no-texts"]
+Redacted = Literal["no-texts", "hashes"]
 _Kind = Literal["answer", "query", "passage"]
-_KEY_BYTES = 32
 _HASH_DIGITS = 32  # of 4 bits
 
 
-_STAYS: Mapping[str, str] = {
-    "question_id": "the name of the question",
-    "round": "its number",
-    "question_type": "as it is",
-    "split": "as it is",
-    "group": "as it is",
-    "sample_clusters": "which samples agree",
-    "verbalized_confidence": "the number",
-    "usage": "the number",
-    "candidate_scores": "the numbers",
-    "probed": "yes or no",
-    "score": "the number",
-    "propensity": "the number",
-    "stopped_by": "one of the schema's words",
-    "policy_hash": "the hash",
-    "time": "the moment",
-    "signals": "names and numbers",
-}
-"""What stays of a record without its texts, by column; ``usage`` is calls, tokens and seconds."""
-
-
-def stays(texts: Texts) -> dict[str, str]:
-    """What stays as it is in a record without texts, field by field."""
-    kept = {
-        column.name: said
-        for column in COLUMNS
-        if (said := _STAYS.get("usage" if column.of is Usage else column.name))
-    }
-    if texts == "hashes":
-        del kept["group"]
-    for name in ("passages", "refound"):
-        kept[f"{name}.score"] = kept[f"{name}.rerank_score"] = "the number"
-    kept["run document"] = (
-        "names and values; of URLs the host and the path, of keys, passwords and file paths nothing"
-    )
-    return kept
-
-
+# parts of a round that hold no texts
+_NUMBERS = ("sample_clusters", "verbalized_confidence", "candidate_scores", "signals")
+_STAYS = (*_NUMBERS, "usage", "probed", "time")
 _STRUCK = "[struck]"
 _CREDENTIAL = r"api[-_ ]?key|\w*token|sig|signature|secret|password|passwd|pwd|auth\w*|credentials?"
 _SECRET_NAME = re.compile(rf"(?:\w+[-_])?(?:{_CREDENTIAL}|key)", re.IGNORECASE)
@@ -127,46 +75,28 @@ def _without_secrets(text: str) -> str:
 class Privacy:
     """What is kept of texts; ``key`` is that of hashes."""
 
-    texts: Texts
+    texts: Redacted
     key: bytes = field(default=b"", repr=False)
 
     @classmethod
-    def of(cls, texts: str, folder: Path | None) -> Privacy | None:
-        """That of a record; ``None``: all texts are kept.
-
-        The key of hashes stands beside the folder, in ``FOLDER.key``, and is made where there is none.
-        """
+    def of(cls, texts: str, place: Path | None) -> Privacy | None:
+        """That of a live record; ``None``: all texts are kept."""
         if texts not in get_args(Texts):
-            raise UsageError(f"texts are kept as {', '.join(get_args(Texts))}; found {texts!r:.60}")
-        before = None if folder is None else _texts_of(folder)
+            raise UsageError(
+                f"texts are kept as {' or '.join(get_args(Texts))}; found {texts!r:.60}. Hashes are written "
+                "by suffice traces redact"
+            )
+        before = None if place is None else _texts_of(place)
         if before not in (None, texts):
             raise UsageError(
-                f"{folder} was recorded with texts={before!r}, and a record has one setting: its texts and "
+                f"{place} was recorded with texts={before!r}, and a record has one setting: its texts and "
                 f"answers could not be compared; record with texts={before!r}, or into another folder"
             )
-        if texts == "all" or folder is None:
-            return None
-        if texts == "no-texts":
-            return cls("no-texts")
-        if isinstance(folder, Address):
-            raise UsageError(
-                f"the key of hashes stands in a file beside the record, and {folder} is a server; record "
-                "with texts='no-texts'"
-            )
-        return cls("hashes", _key(folder.absolute().with_name(f"{folder.absolute().name}.key")))
+        return None if texts == "all" or place is None else cls("no-texts")
 
     def question(self, question: Question, gold: Gold) -> Veiled:
         """One question as it is kept."""
         return Veiled(self, question, gold)
-
-    def gold_answers(self, answers: Sequence[str]) -> tuple[str, ...]:
-        """Accepted answers as they are kept, which are compared with kept answers."""
-        if answers and self.texts == "no-texts":
-            raise UsageError(
-                "the record keeps no texts, so no answer can be compared with gold_answers; label it with a "
-                "score, or record with texts='hashes'"
-            )
-        return tuple(self.hashed(answer_form(answer)) for answer in answers)
 
     def hashed(self, text: str) -> str:
         """A keyed hash of a text, of one word."""
@@ -182,29 +112,6 @@ def _texts_of(folder: Path) -> str | None:
         for document in reversed(documents):
             return str((document.get("watch") or {}).get("texts", "all"))
     return None
-
-
-def _key(file: Path) -> bytes:
-    """The key in a file that its owner alone may read; made where there is none."""
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        if not file.exists():
-            aside = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
-            aside.touch(0o600, exist_ok=False)
-            aside.write_text(secrets.token_hex(_KEY_BYTES), "ascii")
-            try:
-                with suppress(FileExistsError):  # another process was first
-                    file.hardlink_to(aside)
-            finally:
-                aside.unlink()
-        if stat.S_IMODE(file.stat().st_mode) & 0o077:
-            raise UsageError(f"others may read the key of the hashes; type: chmod 600 {file}")
-        key = bytes.fromhex(plain_file(file).read_text("ascii"))
-    except (OSError, ValueError) as error:
-        raise UsageError(f"the key of the hashes {file} cannot be had: {error}") from error
-    if len(key) != _KEY_BYTES:
-        raise UsageError(f"{file} holds no key of {_KEY_BYTES} bytes in hexadecimal digits")
-    return key
 
 
 class Veiled:
@@ -288,7 +195,7 @@ def redact_traces(
     source: str | Path,
     out: str | Path,
     *,
-    texts: Literal["no-texts", "hashes"] = "hashes",
+    texts: Redacted = "hashes",
     score: RedactedScore = "f1",
     skip_invalid: bool = False,
 ) -> Written:
@@ -320,7 +227,7 @@ def redact_traces(
     UsageError
         For a place that is taken.
     """
-    if texts not in ("no-texts", "hashes") or score not in _SCORES:
+    if texts not in get_args(Redacted) or score not in _SCORES:
         raise UsageError(
             "texts is 'no-texts' or 'hashes', score 'f1', 'em' or 'acc'; "
             f"found {texts!r:.40}, {score!r:.40}"
@@ -337,7 +244,7 @@ def redact_traces(
     write_new(_redacted(traces, privacy, score), Path(out), run)
     own = sorted(set(traces.table.column_names) - {column.name for column in COLUMNS})
     lost = f"columns of its own may hold texts and were left out: {', '.join(own)}"
-    return Written.of(traces, out, notes=(lost,) if own else (), stays=stays(texts))
+    return Written.of(traces, out, notes=(lost,) if own else ())
 
 
 def _redacted(traces: TraceSet, privacy: Privacy, score: RedactedScore) -> Iterator[QuestionRecord]:

@@ -76,7 +76,6 @@ def _passage(document: Any) -> Passage | None:
 
 
 def _reader(value: Any) -> Callable[[str], Any]:
-    """What gives the parts of a mapping or an object by name, ``None`` where it has none."""
     if isinstance(value, Mapping):
         return value.get
     return lambda name: getattr(value, name, None)

@@ -12,7 +12,7 @@ import numpy as np
 from suffice.contracts import Certainty, Clusters, ConfidentPolicy, Encoder, StopPolicy
 from suffice.errors import UsageError, did_you_mean
 from suffice.loops.prompts import asks_rating
-from suffice.loops.steps import LoopSettings
+from suffice.loops.steps import LOOPS, LoopSettings
 from suffice.policies.policy_file import load_policy, names_policy_file
 from suffice.policies.registry import method_and_preset, nameable_methods, unfitted_policy
 from suffice.policies.rules.policy import RulePolicy, rule_needs
@@ -42,8 +42,6 @@ def choose_policy(
     phrases by which a rule takes an answer for an abstention; ``None``: the usual ones.
     """
     if wanted is None:
-        from suffice.loops.steps import LOOPS, LoopSettings
-
         loop = LoopSettings if pipeline is None else LOOPS[pipeline]
         return ChosenPolicy(policy=RulePolicy(rule=loop.default_rule, abstention=abstention))
     name = str(wanted)
@@ -70,12 +68,8 @@ def _ready(name: str) -> ChosenPolicy | None:
     ready = unfitted_policy(name)
     if ready is not None:
         return ChosenPolicy(policy=ready)
-    if name.startswith("oracle-"):
-        raise UsageError(f"{name} needs gold answers and cannot run live; use 'suffice replay'")
-    if name == "closed-book":
-        raise UsageError(
-            "closed-book answers without passages and decides nothing live; use fixed-1"
-        )
+    if name == "closed-book" or name.startswith("oracle-"):
+        raise UsageError(f"{name} decides nothing live; it is a policy of 'suffice replay'")
     named = method_and_preset(name)
     if named is not None:
         method, preset = named

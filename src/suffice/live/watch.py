@@ -67,14 +67,9 @@ class Watch:
         Which answer is returned: ``latest``, ``majority`` (the one given most often, abstentions apart),
         ``most-confident`` (by the policy's confidence), ``highest:NAME`` or ``lowest:NAME`` (by a signal
         given to ``observe``, or one that the policy reads).
-    strict
-        Whether a loop that does not give what the policy decides by is refused in its first round.
-    seed
-        Of the draws of ``explore``.
     texts
         What of texts is recorded: ``all``; ``no-texts``: numbers in their place, under which no gold answers
-        are kept; ``hashes``: keyed ones, whose key stands beside the record in ``RECORD.key``, for its owner
-        alone. Signals are stored with such rounds, since they cannot be computed from them.
+        are kept. Signals are stored with such rounds, since they cannot be computed from them.
     durable
         Whether a recorded round outlives a power cut too, and not only a kill of the process.
     run
@@ -111,8 +106,6 @@ class Watch:
         max_rounds: int | None = None,
         budgets: Budgets | None = None,
         answer: str = "latest",
-        strict: bool = False,
-        seed: int = 42,
         texts: Texts = "all",
         durable: bool = False,
         run: Mapping[str, Any] | None = None,
@@ -134,8 +127,6 @@ class Watch:
             max_rounds=max_rounds,
             mode=mode,
             explore=explore,
-            seed=seed,
-            strict=strict,
             budgets=settings_of(Budgets, budgets),
         )
         policy, full_budget = settings.policy, settings.full_budget
@@ -180,7 +171,6 @@ class Watch:
         return self._watching.settings.policy
 
     def _document(self, answer: str, run: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What the record's files say of where they come from."""
         settings = self._watching.settings
         watched: dict[str, Any] = {
             "mode": settings.mode,
@@ -275,15 +265,17 @@ class Watch:
             raise UsageError("nothing is recorded, so nothing can be labelled; give record=FILE.db")
         from suffice.trace.rounds.labels import Label
 
-        if self._watching.privacy is not None:
-            gold = Gold(answers=gold_answers)  # type: ignore[arg-type]
-            gold_answers = self._watching.privacy.gold_answers(gold.answers)
         label = Label(
             question_id=question_id,
             gold_answers=gold_answers,  # type: ignore[arg-type]
             question_type=question_type,
             score=score,
         )
+        if label.gold_answers and self._watching.privacy is not None:
+            raise UsageError(
+                "the record keeps no texts, so no answer can be compared with gold_answers; label it with a "
+                "score"
+            )
         if not any(label.parts()):
             raise UsageError("a label needs gold_answers=[...], a question_type or a score")
         writer.label(label)

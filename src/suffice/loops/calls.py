@@ -7,8 +7,8 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Annotated
+from dataclasses import dataclass, fields, replace
+from typing import Annotated, Any
 
 from suffice.contracts import ChatModel, Completion, Generation, GenerationRequest, Message
 from suffice.errors import UsageError
@@ -88,8 +88,7 @@ class AnswerSettings:
     seed: int = 42
 
     def __post_init__(self) -> None:
-        least = {"samples": 0, "top_logprobs": 0, "seed": 0}
-        check_least(self, {**least, "max_tokens": 1, "max_sample_tokens": 1})
+        check_whole(self, "samples", "top_logprobs", "seed")
 
     @property
     def reasons(self) -> bool:
@@ -97,11 +96,12 @@ class AnswerSettings:
         return False
 
 
-def check_least(settings: object, least: dict[str, int]) -> None:
-    """Refuse settings below their least value, by name."""
-    for name, low in least.items():
-        if getattr(settings, name) < low:
-            raise UsageError(f"{name} must be at least {low}, found {getattr(settings, name)}")
+def check_whole(settings: Any, *may_be_0: str) -> None:
+    """Refuse whole numbers below 1, or where they ``may_be_0`` below that, by name."""
+    for part in fields(settings):
+        value, least = getattr(settings, part.name), int(part.name not in may_be_0)
+        if isinstance(value, int) and not isinstance(value, bool) and value < least:
+            raise UsageError(f"{part.name} must be at least {least}, found {value}")
 
 
 def greedy(
@@ -188,7 +188,6 @@ def _sampled(
 
 
 def _stop(settings: AnswerSettings, model: ChatModel, *, sampled: bool = False) -> tuple[str, ...]:
-    """What ends a reply before the model does."""
     if not asks_marker(settings.prompt):
         # a base model goes on with the next example; a chat model ends by itself, and its end counts
         return ("\n",) if model.api == "completion" else _STOP

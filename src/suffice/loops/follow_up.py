@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 
 from suffice.contracts import ChatModel, Encoder, PassageFilter
 from suffice.errors import UsageError
-from suffice.loops.calls import NOTHING_ASKED, check_least, greedy, usage_sum
+from suffice.loops.calls import NOTHING_ASKED, greedy, usage_sum
 from suffice.loops.prompts import (
     FINAL_ANSWERS,
     FOLLOW_UP,
@@ -59,8 +59,6 @@ class FollowUpSettings(QueryLoopSettings):
 
     def __post_init__(self) -> None:
         QueryLoopSettings.__post_init__(self)  # super() does not reach over slots
-        names = ("max_query_tokens", "max_intermediate_tokens", "max_verdict_tokens")
-        check_least(self, dict.fromkeys(names, 1))
         if self.final_answer not in FINAL_ANSWERS:
             raise UsageError(
                 f"no final_answer {self.final_answer!r}; allowed: {', '.join(FINAL_ANSWERS)}"

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Annotated, Any, ClassVar
 
 from suffice.contracts import Retriever
-from suffice.loops.calls import NOTHING_ASKED, check_least, usage_sum
+from suffice.loops.calls import NOTHING_ASKED, usage_sum
 from suffice.loops.prompts import Prompt, SearchStep
 from suffice.loops.steps import (
     EVERYTHING,
@@ -70,10 +70,6 @@ class QueryLoopSettings(LoopSettings):
             "always says)",
         ),
     ] = True
-
-    def __post_init__(self) -> None:
-        LoopSettings.__post_init__(self)  # super() does not reach over slots
-        check_least(self, {"step": 1})
 
     @classmethod
     def writing(cls, signals: Collection[str]) -> dict[str, Any]:
@@ -200,7 +196,6 @@ class QueryLoop(SteppedLoop):
             before = (*before, found)
 
     def _found(self, retriever: Retriever, trail: _Trail, choice: QueryChoice) -> Round:
-        """Search, and have it read."""
         loop, number = self.settings, len(trail.steps) + 1
         started = time.perf_counter()
         ranked = retriever.retrieve(choice.query, max(loop.candidates, loop.shown(number)))

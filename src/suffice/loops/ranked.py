@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, ClassVar, Literal, get_args
 
 from suffice.contracts import ChatModel, Retriever
 from suffice.errors import UsageError
-from suffice.loops.calls import NOTHING_ASKED, check_least
+from suffice.loops.calls import NOTHING_ASKED
 from suffice.loops.prompts import PromptName
 from suffice.loops.steps import (
     EVERYTHING,
@@ -93,16 +93,22 @@ class BudgetedSettings(LoopSettings):
 
     def __post_init__(self) -> None:
         LoopSettings.__post_init__(self)  # super() does not reach over slots
-        check_least(self, {"start": 1, "step": 1})
         if self.certainty not in CERTAINTY_CHOICES:
             raise UsageError(
                 f"unknown certainty {self.certainty!r}; known: {', '.join(CERTAINTY_CHOICES)}"
             )
 
-    def settled(self, model: ChatModel) -> tuple[BudgetedSettings, Mapping[str, str]]:
-        """The settings without ``auto``; see :func:`settle_certainty`."""
-        settings, why = settle_certainty(self, model)
-        return settings, {"certainty": why}
+    def settled(self, model: ChatModel) -> BudgetedSettings:
+        """The settings without ``auto``: log-probabilities where the model says that it gives them."""
+        gives = getattr(model, "supports_logprobs", lambda: None)()
+        if self.certainty == "token_probability" and gives is False:
+            raise UsageError(
+                f"model {model.name!r} gives no log-probabilities, so there is no token_probability; "
+                "use --certainty self_consistency, or auto"
+            )
+        if self.certainty == "token_probability" or (self.certainty == "auto" and gives):
+            return replace(self, certainty="token_probability")
+        return replace(self, certainty="self_consistency", samples=self.samples or VOTES)
 
     @property
     def majority(self) -> bool:
@@ -112,30 +118,6 @@ class BudgetedSettings(LoopSettings):
     def shown(self, number: int) -> int:
         """How many passages round ``number`` (from 1) shows, those of earlier rounds included."""
         return self.start + (number - 1) * self.step
-
-
-def settle_certainty(settings: BudgetedSettings, model: ChatModel) -> tuple[BudgetedSettings, str]:
-    """The settings without ``auto``, and why S1 comes from where it does."""
-    if settings.certainty == "self_consistency":
-        return _by_majority(settings), "as asked"
-    supports = getattr(model, "supports_logprobs", None)
-    supported = None if supports is None else bool(supports())
-    if settings.certainty == "token_probability":
-        if supported is False:
-            raise UsageError(
-                f"model {model.name!r} gives no log-probabilities, so there is no token_probability; "
-                "use --certainty self_consistency, or auto"
-            )
-        return settings, "as asked"
-    if supported:
-        why = "the model gives log-probabilities"
-        return replace(settings, certainty="token_probability"), why
-    says = "gives no" if supported is False else "does not say whether it gives"
-    return _by_majority(settings), f"the model {says} log-probabilities"
-
-
-def _by_majority(settings: BudgetedSettings) -> BudgetedSettings:
-    return replace(settings, certainty="self_consistency", samples=settings.samples or VOTES)
 
 
 class BudgetedPipeline(GrowingLoop):

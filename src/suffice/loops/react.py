@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from suffice.contracts import MAX_REPLY_LETTERS, Message
-from suffice.loops.calls import check_least, greedy, usage_sum
+from suffice.loops.calls import greedy, usage_sum
 from suffice.loops.prompts import (
     NOTHING_NEW,
     Api,
@@ -38,10 +38,6 @@ class ReactSettings(QueryLoopSettings):
 
     rounds: int = 3
     max_action_tokens: int = 128
-
-    def __post_init__(self) -> None:
-        QueryLoopSettings.__post_init__(self)  # super() does not reach over slots
-        check_least(self, {"max_action_tokens": 1})
 
 
 class ReactPipeline(QueryLoop):

@@ -16,7 +16,6 @@ from suffice.loops.calls import (
     AnswerSettings,
     ask_answer,
     ask_majority,
-    check_least,
     draft_of,
     usage_sum,
 )
@@ -75,7 +74,6 @@ class LoopSettings(AnswerSettings):
 
     def __post_init__(self) -> None:
         AnswerSettings.__post_init__(self)  # super() does not reach over slots
-        check_least(self, {"rounds": 1, "candidates": 1})
         if self.cluster_cosine is not None:
             check_cosine(self.cluster_cosine)
 
@@ -84,10 +82,10 @@ class LoopSettings(AnswerSettings):
         """The settings under which rounds carry those of these recorded signals that the loop can ask for."""
         return {"judge": JUDGE_SUPPORT.name in signals}
 
-    def settled(self, model: ChatModel) -> tuple[Self, Mapping[str, str]]:
-        """The settings with nothing left to what the model gives, and why by the name of each settled."""
+    def settled(self, model: ChatModel) -> Self:
+        """The settings with nothing left to what the model gives."""
         del model
-        return self, {}
+        return self
 
     @property
     def majority(self) -> bool:
@@ -128,8 +126,7 @@ EVERYTHING = RoundReads()
 class SteppedLoop(ABC):
     """A loop over one question at a time; safe to use from several threads.
 
-    ``settings`` are those given with nothing left to what the model gives; ``settled_by`` says why, by the
-    setting's name.
+    ``settings`` are those given with nothing left to what the model gives.
     """
 
     settings_type: ClassVar[type[LoopSettings]]
@@ -143,7 +140,7 @@ class SteppedLoop(ABC):
         passage_filter: PassageFilter | None = None,
     ) -> None:
         self.model = model
-        self.settings, self.settled_by = settings.settled(model)
+        self.settings = settings.settled(model)
         self._encoder = None if encoder is None else KeptEncoder(encoder)
         self._filter = passage_filter
         if self.settings.cluster_cosine is not None:  # refused before the model answers

@@ -20,7 +20,6 @@ from suffice.retrieval.ranking import (
     corpus_changes,
     corpus_fingerprint,
     has_index,
-    load_index,
     prepare_folder,
 )
 from suffice.trace.rounds.records import Passage
@@ -341,16 +340,6 @@ def pooled_retriever(
 ) -> Retriever:
     """Over the paragraphs of all questions; its indexes are kept in and beside ``folder``."""
     return retrieval.over([make.cached(k, passages, _beside(folder, k)) for k in retrieval.kinds])
-
-
-def pool_changes(passages: tuple[Passage, ...], retrieval: Retrieval, folder: Path) -> str | None:
-    """What differs, in words, from the passages indexed in ``folder``; ``None``: nothing, or none is kept."""
-    for kind in retrieval.kinds:
-        with suppress(DataError):
-            kept = load_index(_beside(folder, kind), kind).passages
-            same = corpus_fingerprint(kept) == corpus_fingerprint(passages)
-            return None if same else corpus_changes(kept, passages)
-    return None
 
 
 def _beside(folder: Path, kind: IndexKind) -> Path:

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, Header, Request, Response
 
-from suffice._version import VERSION
 from suffice.serve.decisions import decision_router
 from suffice.serve.forms import (
     ChatRequest,
@@ -21,7 +20,7 @@ from suffice.serve.forms import (
 )
 from suffice.serve.guard import Door, application
 from suffice.serve.loops import Loops
-from suffice.serve.service import PREFIX, Served, Service, Wanted
+from suffice.serve.service import Served, Service, Wanted
 from suffice.serve.service_settings import SecuritySettings
 
 _DRAINED_S = 2.0  # at least, whatever a request may take
@@ -106,15 +105,7 @@ def answer_router(service: Service) -> APIRouter:
     @router.get("/v1/models/{model:path}")
     async def model(model: str) -> dict[str, Any]:
         """One of them."""
-        served = service.served(model.removeprefix(PREFIX), code="model_not_found")
-        return _model(served, since)
-
-    @router.get("/")
-    async def root(request: Request) -> dict[str, str]:
-        """What this is and where to read on."""
-        paths = ("openapi.json", "health", "v1/models")
-        named = {name: f"{request.base_url}{name}" for name in paths}
-        return {"service": "Suffice", "version": VERSION, **named}
+        return _model(service.served(model, code="model_not_found"), since)
 
     return router
 

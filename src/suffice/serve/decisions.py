@@ -8,27 +8,23 @@ import uuid
 from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Header, Response
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, SkipValidation, Tag
-from pydantic import ValidationError as Misfit
+from fastapi import APIRouter, Response
+from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from suffice.contracts import Decision
 from suffice.errors import SufficeError, UsageError
 from suffice.live.loop import Loop
 from suffice.live.reported import round_of
-from suffice.serve.guard import Body, ErrorReply, Refusal, refusal_of
+from suffice.serve.guard import Body, Refusal
 from suffice.serve.service import Served, Service
-from suffice.serve.under_way import QuestionBegun, QuestionEnded, RoundEnded
+from suffice.serve.under_way import QuestionEnded, RoundEnded
 from suffice.signals.known_signals import SignalSpec
 from suffice.signals.signal_table import lack_live
 from suffice.trace.rounds.records import LoopView, Question, Round, round_of_document
 
-_MOST = 256  # rounds of a question, and questions of a body
+_MOST = 256  # rounds of a question
 
-PolicyHeader = Annotated[
-    str | None, Header(description="which policy decides, where the body does not say")
-]
 Number = float | Literal["nan", "inf", "-inf"]
 Reported = Annotated[
     list[Any] | dict[str, Any] | None,
@@ -91,12 +87,6 @@ class DecisionRequest(Body):
     max_rounds: int | None = Field(None, ge=1, description="the budget; null: of the policy's file")
 
 
-class SeveralRequests(Body):
-    """Several questions at once."""
-
-    requests: list[SkipValidation[DecisionRequest]] = Field(max_length=_MOST)
-
-
 class Decided(BaseModel):
     """What a policy says after a round."""
 
@@ -111,22 +101,6 @@ class Decided(BaseModel):
     answer_round: int | None = Field(description="the round whose answer is returned")
     policy: str
     policy_hash: str | None
-
-
-class SeveralDecided(BaseModel):
-    """As many replies; an error in place of a decision that was refused."""
-
-    decisions: list[Decided | ErrorReply]
-
-
-def _count(held: Any) -> str:
-    return "several" if isinstance(held, dict) and "requests" in held else "one"
-
-
-DecisionBody = Annotated[
-    Annotated[DecisionRequest, Tag("one")] | Annotated[SeveralRequests, Tag("several")],
-    Discriminator(_count),
-]
 
 
 def observed(held: Mapping[str, Any], earlier: Collection[str]) -> Round:
@@ -178,34 +152,22 @@ def decision_router(service: Service) -> APIRouter:
     router = APIRouter(tags=["decisions"])
 
     # a thread decides and writes the reply: FastAPI would have another one look at it again
-    @router.post("/v1/decisions", response_model=Decided | SeveralDecided)
-    def decide(body: DecisionBody, x_suffice_policy: PolicyHeader = None) -> Response:
-        """Decide about the rounds of a question, or of several.
+    @router.post("/v1/decisions", response_model=Decided)
+    def decide(body: DecisionRequest) -> Response:
+        """Decide about the rounds of a question.
 
         Nothing is kept: a request may be repeated. The decision is the one that the policy takes in replay
         and in a loop of Python, to the bit.
         """
-        if isinstance(body, DecisionRequest):
-            return _written(_decided(service, body, x_suffice_policy))
-        decisions: list[Decided | ErrorReply] = []
-        for held in body.requests:
-            try:
-                asked = DecisionRequest.model_validate(held)
-                decisions.append(_decided(service, asked, x_suffice_policy))
-            except (Refusal, SufficeError, Misfit) as error:
-                decisions.append(ErrorReply.model_validate(refusal_of(error).document))
-        return _written(SeveralDecided(decisions=decisions))
+        reply = _decided(service, body)
+        return Response(reply.model_dump_json(), media_type="application/json")
 
     return router
 
 
-def _written(reply: BaseModel) -> Response:
-    return Response(reply.model_dump_json(), media_type="application/json")
-
-
-def _decided(service: Service, asked: DecisionRequest, named: str | None) -> Decided:
+def _decided(service: Service, asked: DecisionRequest) -> Decided:
     begun = time.perf_counter()
-    served = service.served(asked.policy or named)
+    served = service.served(asked.policy)
     name = asked.question if asked.question_id is None else asked.question_id
     loop = served.loop(Question(id=name, text=asked.question), asked.max_rounds)
     rounds: list[Round] = []
@@ -218,19 +180,19 @@ def _decided(service: Service, asked: DecisionRequest, named: str | None) -> Dec
         earlier.update(passage.id for passage in rounds[-1].passages or ())
     last = loop.follow_all(rounds)
     reply = Decided(**told_of(served, loop, last))
-    took_s, last_round = time.perf_counter() - begun, rounds[-1]
-    of: Any = {"trace_id": uuid.uuid4().hex, "endpoint": "decisions", "policy": reply.policy}
-    ended = QuestionEnded(
-        **of,
-        rounds=reply.round,
-        stopped_by=reply.stopped_by or "goes-on",
-        reason=reply.reason,
-        took_s=took_s,
+    took_s = time.perf_counter() - begun
+    ran = RoundEnded(number=reply.round, round=rounds[-1], decision=last, took_s=took_s)
+    service.tell(
+        QuestionEnded(
+            trace_id=uuid.uuid4().hex,
+            endpoint="decisions",
+            policy=reply.policy,
+            policy_hash=reply.policy_hash,
+            text=asked.question,
+            rounds=(ran,),
+            stopped_by=reply.stopped_by or "goes-on",
+            reason=reply.reason,
+            took_s=took_s,
+        )
     )
-    for event in (
-        QuestionBegun(**of, policy_hash=reply.policy_hash, model="", text=asked.question),
-        RoundEnded(**of, number=reply.round, round=last_round, decision=last, took_s=took_s),
-        ended,
-    ):
-        service.tell(event)
     return reply

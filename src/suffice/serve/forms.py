@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal
 
 from fastapi import Request, Response
@@ -13,19 +13,10 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from suffice.contracts import Message
-from suffice.live.answering import Answered
+from suffice.live.answering import Answered, Tokens
 from suffice.serve.guard import Refusal
 from suffice.serve.service import PREFIX, Served, Service, Wanted
-from suffice.serve.under_way import (
-    Done,
-    Endpoint,
-    RoundEnded,
-    Searching,
-    Text,
-    Tokens,
-    Told,
-    UnderWay,
-)
+from suffice.serve.under_way import Done, Endpoint, RoundEnded, Searching, Text, Told, UnderWay
 from suffice.trace.rounds.records import Passage, Round
 
 _MOST_HEADER = 400  # letters of a value
@@ -75,7 +66,6 @@ class Asking(Open):
         None, description="suffice/ and the policy's name; left out: the first"
     )
     stream: bool | None = Field(None, description="whether the answer comes in pieces")
-    suffice: Wanted | None = None
 
     def asked(self) -> Asked:
         """The question, and what of the request is left out; what cannot be honoured is refused."""
@@ -175,7 +165,7 @@ def suffice_object(under_way: UnderWay, answered: Answered, asked: Asked) -> dic
         "abstained": answered.declined,
         "answer_set": None if answered.answer_set is None else answered.answer_set.to_json(),
         "cost_usd": answered.usd,
-        "saved_rounds": answered.saved.rounds,
+        "saved_rounds": answered.saved_rounds,
         "passages": [
             {"id": passage.id, "title": passage.title, "round": number}
             for number, finished in enumerate(answered.rounds, start=1)
@@ -226,7 +216,7 @@ class Form:
         asked = body.asked()
         under_way = await service.ask(
             asked.question,
-            service.wanted(body.model, body.suffice, headers),
+            replace(headers, policy=headers.policy or body.model),
             endpoint=cls.endpoint,
             earlier=asked.earlier,
             streams=bool(body.stream),

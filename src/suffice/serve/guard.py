@@ -1,4 +1,4 @@
-"""One application for any routers, and the guard at its door: who may ask, from where and how often."""
+"""One application for any routers, and the guard at its door: who may ask, and from where."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import logging
 import math
 import re
 import secrets
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
@@ -23,7 +22,6 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from suffice._version import VERSION
@@ -33,7 +31,7 @@ from suffice.trace.durable import in_turn, replace_file
 
 _LOG = logging.getLogger("suffice.serve")
 _MOST_LETTERS = 2_000  # of a message
-_NAMELESS = frozenset({"body", "query", "header", "path", "one", "several"})
+_NAMELESS = frozenset({"body", "query", "header", "path"})
 
 
 class Body(BaseModel):
@@ -164,7 +162,6 @@ _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::(\d{1,5}))?")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _MOST_TOKEN = 512  # letters that are hashed of what a client sends
-_MOST_CALLERS = 10_000  # whose rates are remembered
 
 
 # --- tokens ---------------------------------------------------------------------------------------
@@ -222,15 +219,6 @@ def _sha256(secret: bytes) -> str:
     return hashlib.sha256(secret).hexdigest()
 
 
-def _named_by(secret: bytes, tokens: Tokens) -> str:
-    """Whose it is, or nobody's; every token is compared, each in the same time, whichever matches."""
-    digest, name = _sha256(secret), ""
-    for owner, sha256 in tokens.items():
-        if secrets.compare_digest(digest, sha256):
-            name = owner
-    return name
-
-
 def check_exposed(address: str, tokens: Tokens, *, allow_unauthenticated: bool) -> None:
     """Refuse to let others ask without a token, unless that was typed."""
     if tokens or allow_unauthenticated or address == "localhost":
@@ -244,41 +232,8 @@ def check_exposed(address: str, tokens: Tokens, *, allow_unauthenticated: bool) 
     )
 
 
-# --- rates ----------------------------------------------------------------------------------------
-class Rates:
-    """A bucket of ``burst`` for each caller, which fills at a rate (0: no limit); every request takes one."""
-
-    def __init__(
-        self, per_minute: float, burst: int, *, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._rate = per_minute / 60
-        self._burst = float(max(burst, 1))
-        self._clock = clock
-        self._levels: dict[str, tuple[float, float]] = {}  # how full, when
-
-    def wait_s(self, caller: str) -> float:
-        """Take one; 0, or in how many seconds there will be one to take."""
-        if self._rate <= 0:
-            return 0.0
-        now = self._clock()
-        level, since = self._levels.pop(caller, (self._burst, now))
-        level = min(self._burst, level + max(0.0, now - since) * self._rate)
-        enough = level >= 1
-        self._levels[caller] = (level - enough, now)
-        if len(self._levels) > _MOST_CALLERS:
-            del self._levels[next(iter(self._levels))]  # unused for longest
-        return 0.0 if enough else (1 - level) / self._rate
-
-    def take(self, caller: str, what: str) -> None:
-        """Take one, or send the caller away (429) until there is one; ``what`` is counted."""
-        wait = self.wait_s(caller)
-        if wait > 0:
-            said = f"{60 * self._rate:,g} {what} a minute are allowed; wait {wait:.1f} s"
-            raise too_many(said, "rate_limit_exceeded", wait)
-
-
 # --- the guard ------------------------------------------------------------------------------------
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Door:
     """What the guard lets in."""
 
@@ -289,18 +244,12 @@ class Door:
     body_bytes: int = 1 << 20
 
 
-def caller_of(request: HTTPConnection) -> str:
-    """The name of a request's token, else its address."""
-    return getattr(request.state, "caller", "") or address_of(request.scope)
-
-
 class Guard:
-    """ASGI middleware; ``state.caller`` of a request is the name of its token, empty where none is asked."""
+    """ASGI middleware."""
 
-    def __init__(self, app: ASGIApp, door: Door, *, rates: Rates | None = None) -> None:
+    def __init__(self, app: ASGIApp, door: Door) -> None:
         self._app = app
         self._door, self._settings = door, door.settings
-        self._rates = rates or Rates(door.settings.requests_per_minute, door.settings.burst)
         self._under_way = 0
         self._hosts = frozenset(name.lower() for name in door.settings.hosts)
         self._origins = frozenset(name.lower().rstrip("/") for name in door.settings.origins)
@@ -308,20 +257,15 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let in, or refuse."""
-        if scope["type"] == "websocket":
-            await receive()
-            await send({"type": "websocket.close", "code": 1008})
-            return
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         say = self._with_headers(send)
         try:
-            caller = self._let_in(scope)
+            self._check(scope)
         except Refusal as refusal:
             await refusal.reply()(scope, receive, say)
             return
-        scope.setdefault("state", {})["caller"] = caller
         if scope["path"] in OPEN_PATHS:
             await self._app(scope, receive, say)
             return
@@ -336,41 +280,32 @@ class Guard:
             self._under_way -= 1
 
     async def _limited(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request against the clock: its body, every piece of its answer, and all of it.
+        """One request against the clock.
 
         Its body is read as JSON whatever it is called: curl -d calls it a form.
         """
-        now = asyncio.get_running_loop().time
-        limit, end = asyncio.timeout(None), now() + self._door.request_s
-        body_end = min(end, now() + self._settings.body_seconds)
         most, size, whole, started = self._door.body_bytes, 0, False, False
+        limit = asyncio.timeout(self._door.request_s)
 
         async def taken() -> Message:
             nonlocal whole, size
-            if whole:
-                return await receive()
-            limit.reschedule(body_end)
             message = await receive()
             size += len(message.get("body", b""))
             if size > most:
                 said = f"a body may have {most:,} bytes"
                 raise HTTPException(413, said, {"Connection": "close"})
-            whole = not message.get("more_body", False)
-            limit.reschedule(end)
+            whole = whole or not message.get("more_body", False)
             return message
 
         async def said(message: Message) -> None:
             nonlocal started
             started = True
-            limit.reschedule(min(end, now() + self._settings.send_seconds))
             await send(message)
-            limit.reschedule(end)
 
         headers = [header for header in scope["headers"] if header[0] != b"content-type"]
         scope = {**scope, "headers": [*headers, (b"content-type", b"application/json")]}
         try:
             async with limit:
-                limit.reschedule(end)
                 await self._app(scope, taken, said)
         except TimeoutError:
             if not limit.expired():
@@ -383,21 +318,22 @@ class Guard:
                 await refusal.reply()(scope, receive, send)
 
     # --- who comes ---------------------------------------------------------------------------------
-    def _let_in(self, scope: Scope) -> str:
+    def _check(self, scope: Scope) -> None:
         headers = dict(scope["headers"])
         if b"content-length" in headers and b"transfer-encoding" in headers:
             raise Refusal(400, "a body has a length or is sent in chunks, not both")
         host = self._check_host(headers.get(b"host"))
         if scope["method"] not in _SAFE:
             self._check_origin(headers.get(b"origin"), host, headers.get(b"sec-fetch-site"))
-        if scope["path"] in OPEN_PATHS:
-            return ""
-        kind, _, secret = headers.get(b"authorization", b"").partition(b" ")
-        caller = ""
-        if kind.lower() == b"bearer" and len(secret) <= _MOST_TOKEN:
-            caller = _named_by(secret.strip(), self._door.tokens)
-        self._rates.take(caller or address_of(scope), "requests")
-        if not caller and self._door.tokens:
+        if scope["path"] not in OPEN_PATHS and self._door.tokens:
+            self._check_token(headers.get(b"authorization", b""))
+
+    def _check_token(self, authorization: bytes) -> None:
+        """Every token is compared, each in the same time, whichever matches."""
+        kind, _, secret = authorization.partition(b" ")
+        digest = _sha256(secret.strip()) if len(secret) <= _MOST_TOKEN else ""
+        known = [secrets.compare_digest(digest, one) for one in self._door.tokens.values()]
+        if kind.lower() != b"bearer" or not any(known):
             raise Refusal(
                 401,
                 "a token is needed: Authorization: Bearer TOKEN (as api_key of the openai client); who runs "
@@ -406,7 +342,6 @@ class Guard:
                 kind="authentication_error",
                 headers={"WWW-Authenticate": "Bearer"},
             )
-        return caller
 
     def _check_host(self, host: bytes | None) -> str:
         matched = _HOST.fullmatch((host or b"").decode("latin-1"))
@@ -448,13 +383,7 @@ class Guard:
         return say
 
 
-def address_of(scope: Scope) -> str:
-    """Where a request comes from, as the name of who has none."""
-    return f"from {(scope.get('client') or ('', 0))[0]}"
-
-
 def _ip(name: str) -> IPv4Address | IPv6Address | None:
-    """The address that a name in digits is."""
     try:
         return ipaddress.ip_address(name.strip("[]"))
     except ValueError:

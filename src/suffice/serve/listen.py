@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import signal
 import socket
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType
@@ -38,12 +36,10 @@ class Listening:
     port: int = 8642
     connections: int = 1024
     head_s: float = 10.0
-    notice_s: float = 0.0
     end_s: float = 30.0
     access_log: bool = False
     started: Callable[[str], None] = lambda _: None
     ending: Callable[[], None] = lambda: None
-    reload: Callable[[], object] = lambda: None
 
 
 def open_at_once(wanted: int) -> int:
@@ -73,6 +69,13 @@ def open_at_once(wanted: int) -> int:
 def run(app: ASGIApp, listening: Listening) -> None:
     """Take requests until SIGTERM or SIGINT; a second one ends what is under way too."""
     own = {"head_s": listening.head_s, "most": listening.connections + _FURTHER, "waiting": {}}
+    if listening.access_log:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+        logger = logging.getLogger("uvicorn.access")
+        logger.setLevel(logging.INFO)
+        logger.propagate = False
+        logger.addHandler(handler)
     config = uvicorn.Config(
         app,
         http=type("_Timed", (_Protocol,), own),
@@ -153,29 +156,21 @@ class _Protocol(H11Protocol):
 
 
 class Server(uvicorn.Server):
-    """uvicorn's, which ends with status 0 and after a notice, and reads files again on SIGHUP."""
+    """uvicorn's, which ends with status 0."""
 
     def __init__(self, config: uvicorn.Config, listening: Listening) -> None:
         super().__init__(config)
         self._listening = listening
-        self._ends_at: float | None = None
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """End soon; asked again, at once. The signal is not raised again at the end."""
         del sig, frame
-        if self._ends_at is None:
-            self._ends_at = time.monotonic() + self._listening.notice_s
-            self._listening.ending()
-        else:
-            self.should_exit = self.force_exit = True
+        if self.should_exit:
+            self.force_exit = True
             # what is cut says so with a traceback
             logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
-
-    async def on_tick(self, counter: int) -> bool:
-        """Whether to end now."""
-        if self._ends_at is not None and time.monotonic() >= self._ends_at:
-            self.should_exit = True
-        return await super().on_tick(counter)
+        self.should_exit = True
+        self._listening.ending()
 
     async def startup(self, sockets: Any = None) -> None:
         """Listen, and say where."""
@@ -184,10 +179,6 @@ class Server(uvicorn.Server):
             return
         for listener in sockets or ():
             listener.listen(_BACKLOG)  # that wait beside those that are accepted at once
-        if hasattr(signal, "SIGHUP"):
-            here = asyncio.get_running_loop()
-            reload = self._listening.reload
-            here.add_signal_handler(signal.SIGHUP, here.run_in_executor, None, reload)
         host, port = self.servers[0].sockets[0].getsockname()[:2]
         gc.collect()
         gc.freeze()  # what is loaded stays, and to look through it would hold up whoever asks

@@ -14,30 +14,21 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Required
 
-from fastapi import APIRouter, Header, Request, Response
+from fastapi import APIRouter
 from fastapi.concurrency import run_in_threadpool
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import to_json
 
 from suffice.errors import DataError
+from suffice.live.answering import Tokens
 from suffice.live.loop import Loop
-from suffice.live.watch import Watch
-from suffice.serve.decisions import (
-    Decided,
-    ObservedRound,
-    PolicyHeader,
-    Reported,
-    observed,
-    told_of,
-)
-from suffice.serve.guard import Body, Rates, Refusal, caller_of, too_many
+from suffice.serve.decisions import Decided, ObservedRound, Reported, observed, told_of
+from suffice.serve.guard import Body, Refusal, too_many
 from suffice.serve.service import Served, Service
-from suffice.serve.under_way import QuestionBegun, QuestionEnded, RoundEnded, Tokens
+from suffice.serve.under_way import QuestionEnded, RoundEnded
 from suffice.trace.rounds.labels import Label
 from suffice.trace.rounds.records import StoppedBy
 from suffice.trace.values import MOST_INT16
-
-_BUSY_S = 5.0
 
 
 class Failed(Exception):  # noqa: N818 - as a record names the reason
@@ -124,22 +115,15 @@ class EndRequest(Body):
     reason: str | None = Field(None, description="why the caller ended it")
 
 
-class LoopLabel(Body):
-    """What became known of a loop's question."""
-
-    model_config = _example(gold_answers=["Skien"])
-
-    gold_answers: list[str] = Field([])
-    question_type: str | None = None
-    score: float | None = Field(None, description="of the answer that was returned, 0 to 1")
-
-
-class QuestionLabel(LoopLabel):
+class QuestionLabel(Body):
     """What became known of a recorded question."""
 
     model_config = _example(question_id="q-17", gold_answers=["Skien"], score=1.0)
 
     question_id: str
+    gold_answers: list[str] = Field([])
+    question_type: str | None = None
+    score: float | None = Field(None, description="of the answer that was returned, 0 to 1")
 
 
 class Labelled(BaseModel):
@@ -148,37 +132,22 @@ class Labelled(BaseModel):
     question_id: str
 
 
-def _digest(body: object) -> tuple[bytes, int]:
-    """What tells a body from others, and its bytes."""
-    content = to_json(body)
-    return hashlib.sha256(content).digest(), len(content)
-
-
 # --- loops under way -------------------------------------------------------------------------------
 @dataclass(slots=True, eq=False, kw_only=True)
 class _Session:
-    """A loop of a client, and what it was told so far."""
+    """A loop of a client, and what it was told last."""
 
     id: str
     loop: Loop | None  # None: it ended, and its rounds are let go
     served: Served
-    watch: Watch
-    creation: bytes
-    names: tuple[str, ...]
     begun: float
     touched: float
     ticked: float
     size: int
     lock: threading.Lock = field(default_factory=threading.Lock)
-    bodies: list[bytes] = field(default_factory=list)
-    replies: list[RoundReply] = field(default_factory=list)
-    answered: bytes = b""
+    ran: list[RoundEnded] = field(default_factory=list)
+    last: tuple[int, bytes, RoundReply] | None = None
     over: LoopState | None = None
-
-    def named(self) -> dict[str, Any]:
-        """What events say of it."""
-        name = self.served.name
-        return {"trace_id": self.state().question_id, "endpoint": "loops", "policy": name}
 
     def state(self) -> LoopState:
         """As it stands."""
@@ -205,22 +174,12 @@ class _Session:
             )
         return self.loop
 
-    def end(self, error: Exception | None) -> Loop:
-        """Leave the loop; what is left of it is its state."""
-        loop = self.open("cannot end again")
-        loop.end(error, mend=False)
-        self.over = self.state().model_copy(update={"ended": True})
-        self.loop = None
-        self.bodies, self.replies = [], []
-        return loop
-
-    def told(self, number: int, body: bytes) -> RoundReply | None:
+    def told(self, number: int, content: bytes, following: int) -> RoundReply | None:
         """The reply that a repeated round had; ``None``: it is the next one. Any other is refused."""
-        following = len(self.replies) + 1
         if number == following:
             return None
-        if number < following and self.bodies[number - 1] == body:
-            return self.replies[number - 1]
+        if self.last is not None and self.last[:2] == (number, content):
+            return self.last[2]
         what = "was observed, with another content" if number < following else "comes too soon"
         raise Refusal(
             409,
@@ -237,12 +196,10 @@ class Loops:
         self._service = service
         self._limits = service.loops
         self._clock = clock
-        most = service.limits.labels_per_minute
-        self._label_rates = Rates(most, math.ceil(most), clock=clock)
         self._lock = threading.Lock()
         self._open: OrderedDict[str, _Session] = OrderedDict()  # the longest untouched first
         self._over: OrderedDict[str, _Session] = OrderedDict()
-        self._by_name: dict[str, _Session] = {}
+        self._labels = (math.inf, clock())  # how many may be sent, since when
 
     @property
     def under_way(self) -> int:
@@ -258,46 +215,40 @@ class Loops:
         router.post("/v1/loops/{id}/rounds")(self.observe)
         router.post("/v1/loops/{id}/answer")(self.answer)
         router.post("/v1/loops/{id}/end")(self.end)
-        router.post("/v1/loops/{id}/label")(self.label)
-        router.post("/v1/labels")(self.label_question)
+        router.post("/v1/labels")(self.label)
         return router
 
     # --- the routes --------------------------------------------------------------------------------
-    def begin(
-        self,
-        body: LoopRequest,
-        request: Request,
-        response: Response,
-        idempotency_key: Annotated[
-            str,
-            Header(max_length=200, description="a random text; repeated, it begins no second loop"),
-        ] = "",
-        x_suffice_policy: PolicyHeader = None,
-    ) -> LoopState:
-        """Begin the loop of a question.
-
-        Sent again with the same key it begins no second one (200). A question_id under way is refused.
-        """
-        policy = body.policy or x_suffice_policy
-        caller = getattr(request.state, "caller", "")
-        key = idempotency_key and f"{caller}/{idempotency_key}"
-        creation, size = _digest([body, policy])
-        with self._lock:  # two requests with one key begin one loop
-            before = self._begun_before(key, body.question_id, creation)
-            session = before or self._new(body, creation, size, policy, key)
-        if before is not None:
-            response.status_code = 200
-        else:
-            begun = QuestionBegun(
-                **session.named(), policy_hash=session.served.hash, model="", text=body.question
+    def begin(self, body: LoopRequest) -> LoopState:
+        """Begin the loop of a question. A question_id under way is refused."""
+        served, watch = self._service.follow(body.policy)
+        held = body.model_dump(exclude={"policy", "question"})
+        now = self._clock()
+        with self._lock:
+            if len(self._open) >= self._limits.under_way:
+                oldest = next(iter(self._open.values()))
+                wait = self._limits.idle_s - (now - oldest.touched)
+                raise too_many(
+                    f"{len(self._open):,} loops are under way, which is the limit; end those that are over "
+                    "with POST /v1/loops/ID/end",
+                    "too_many_loops",
+                    min(max(wait, 1.0), 60.0),
+                )
+            session = _Session(
+                id=f"loop-{secrets.token_hex(16)}",
+                loop=watch.question(body.question, **held).begin(),
+                served=served,
+                begun=now,
+                touched=now,
+                ticked=now,
+                size=len(to_json(body)),
             )
-            self._service.tell(begun)
-        with self._held(session):
-            return session.state()
+            self._open[session.id] = session
+        return session.state()
 
     def look(self, id: str) -> LoopState:  # noqa: A002 - the path's
         """A loop as it stands."""
-        with self._held(self._session(id)) as session:
+        with self._held(id) as session:
             return session.state()
 
     def observe(self, id: str, body: LoopRound) -> RoundReply:  # noqa: A002
@@ -305,12 +256,12 @@ class Loops:
 
         On return a kill of the service loses nothing of it.
         """
-        with self._held(self._session(id)) as session:
-            loop, (digest, size) = session.open("observes no further round"), _digest(body)
-            before = session.told(body["round"], digest)
+        with self._held(id) as session:
+            loop, content = session.open("observes no further round"), to_json(body)
+            number, digest = len(loop.decisions), hashlib.sha256(content).digest()
+            before = session.told(body["round"], digest, number + 1)
             if before is not None:
                 return before
-            number = len(session.replies)
             if loop.done or number >= self._limits.rounds:
                 said = loop.reason if loop.done else "no loop may have more"
                 raise Refusal(
@@ -318,106 +269,69 @@ class Loops:
                     f"the loop is to end after round {number} ({said}); POST /v1/loops/{id}/end",
                     code="done",
                 )
-            self._grow(session, size)
+            self._grow(session, content)
             # done whether or not the client waits, so that its repetition finds it
             reply = self._observed(session, loop, body)
-            session.bodies.append(digest)
-            session.replies.append(reply)
+            session.last = body["round"], digest, reply
             loop.kept()
             return reply
 
     def answer(self, id: str, body: AnswerRequest) -> LoopState:  # noqa: A002
         """What the loop answered at its end, from the rounds observed; for loops that answer once."""
-        with self._held(self._session(id)) as session:
-            digest, size = _digest(body)
-            if session.answered != digest:
-                loop = session.open("takes no further answer")
-                self._grow(session, size)
-                loop.answered(
-                    body.answer, **body.model_dump(exclude={"answer"}, exclude_unset=True)
-                )
-                session.answered = digest
+        with self._held(id) as session:
+            loop = session.open("takes no further answer")
+            self._grow(session, to_json(body))
+            loop.answered(body.answer, **body.model_dump(exclude={"answer"}, exclude_unset=True))
             return session.state()
 
     def end(self, id: str, body: EndRequest) -> LoopState:  # noqa: A002
         """End a loop; on return a kill of the service loses nothing of it."""
         if body.error is not None and body.reason is not None:
             raise Refusal(400, "a loop ended by an error or for a reason, not both", param="reason")
-        with self._held(self._session(id)) as session:
+        with self._held(id) as session:
             if session.loop is not None:
                 if body.reason is not None:
                     session.loop.stop(body.reason)
                 self._end(session, None if body.error is None else Failed(body.error))
             return session.state()
 
-    def label(self, id: str, body: LoopLabel, request: Request) -> Labelled:  # noqa: A002
-        """Say what was right of a loop's question, while it goes on or later."""
-        self._label_rates.take(caller_of(request), "labels")
-        with self._held(self._session(id)) as session:
-            question_id = session.state().question_id
-        return _label(session.watch, question_id, body)
+    def label(self, body: QuestionLabel) -> Labelled:
+        """Say what was right of a recorded question, while its loop goes on or later.
 
-    def label_question(self, body: QuestionLabel, request: Request) -> Labelled:
-        """Say what was right of a recorded question, by its id in the record."""
-        self._label_rates.take(caller_of(request), "labels")
-        return _label(self._service.served().watch, body.question_id, body)
+        A label is kept once; one that differs from an earlier one is refused.
+        """
+        self._take_label()
+        stated = {**body.model_dump(), "gold_answers": (*body.gold_answers,)}
+        Label(**stated)  # refuses what is no label (400)
+        try:
+            self._service.served().watch.label(**stated)
+        except DataError as error:
+            unknown = error.column == "question_id"
+            status, code = (404, "question_not_found") if unknown else (409, "labelled")
+            raise Refusal(status, error.message, code=code, param=error.column) from error
+        return Labelled(question_id=body.question_id)
 
     # --- their work --------------------------------------------------------------------------------
-    def _begun_before(self, key: str, question_id: str | None, creation: bytes) -> _Session | None:
-        if (before := self._by_name.get(key)) is not None:
-            if before.creation != creation:
-                raise Refusal(
-                    409,
-                    "the Idempotency-Key came with another body before; every request has its own",
-                    code="key_reused",
-                )
-            return before
-        before = self._by_name.get(f"\0{question_id}")
-        if before is None or before.over is not None:
-            return None
-        # its loop is told to nobody but who began it: by the id it could be read, ended and labelled
-        raise Refusal(
-            409,
-            f"the question {question_id!r:.60} is under way; give every question its own id, or none. "
-            "A request that may have to be repeated is sent with the header Idempotency-Key, a random text",
-            code="under_way",
-            param="question_id",
-        )
+    def _take_label(self) -> None:
+        """Count a label, of an allowance that fills by the minute; without any left it is refused."""
+        most = self._service.limits.labels_per_minute
+        if not most:
+            return
+        with self._lock:
+            left, since = self._labels
+            now = self._clock()
+            left = min(max(most, 1.0), left + (now - since) * most / 60)
+            enough = left >= 1
+            self._labels = left - enough, now
+        if not enough:
+            wait = (1 - left) * 60 / most
+            said = f"{most:,g} labels a minute are allowed; wait {wait:.1f} s"
+            raise too_many(said, "rate_limit_exceeded", wait)
 
-    def _new(
-        self, asked: LoopRequest, creation: bytes, size: int, policy: str | None, key: str
-    ) -> _Session:
-        if len(self._open) >= self._limits.under_way:
-            oldest = next(iter(self._open.values()))
-            wait = self._limits.idle_s - (self._clock() - oldest.touched)
-            raise too_many(
-                f"{len(self._open):,} loops are under way, which is the limit; end those that are over with "
-                "POST /v1/loops/ID/end",
-                "too_many_loops",
-                min(max(wait, 1.0), 60.0),
-            )
-        served, watch = self._service.follow(policy)
-        held = asked.model_dump(exclude={"policy", "question"})
-        loop = watch.question(asked.question, **held).begin()
-        now = self._clock()
-        own = asked.question_id and f"\0{asked.question_id}"
-        session = _Session(
-            id=f"loop-{secrets.token_hex(16)}",
-            loop=loop,
-            served=served,
-            watch=watch,
-            creation=creation,
-            names=tuple(name for name in (key, own) if name),
-            begun=now,
-            touched=now,
-            ticked=now,
-            size=size,
-        )
-        self._open[session.id] = session
-        self._by_name |= dict.fromkeys(session.names, session)
-        return session
-
-    def _session(self, name: str) -> _Session:
+    @contextmanager
+    def _held(self, name: str) -> Iterator[_Session]:
+        """One request of a loop at a time."""
+        self.sweep()
         with self._lock:
             session = self._open.get(name) or self._over.get(name)
         if session is None:
@@ -427,38 +341,22 @@ class Loops:
                 "anew; begin one with POST /v1/loops",
                 code="loop_not_found",
             )
-        return session
-
-    @contextmanager
-    def _held(self, session: _Session) -> Iterator[_Session]:
-        """One request of a loop at a time."""
-        if not session.lock.acquire(timeout=_BUSY_S):
-            raise Refusal(
-                409,
-                "another request of this loop is being answered; a loop is one client's",
-                code="busy",
-                headers={"Retry-After": "1"},
-            )
-        try:
-            self._end_if_idle(session)
+        with session.lock:
             with self._lock:
                 session.touched = self._clock()
                 if session.id in self._open:
                     self._open.move_to_end(session.id)
             yield session
-        finally:
-            session.lock.release()
 
-    def _grow(self, session: _Session, more: int) -> None:
-        most = self._service.limits.loop_bytes
-        if session.size + more > most:
+    def _grow(self, session: _Session, content: bytes) -> None:
+        most, size = self._service.limits.loop_bytes, session.size + len(content)
+        if size > most:
             raise Refusal(
                 413,
-                f"a loop may have {most:,} bytes, found {session.size + more:,}; POST "
-                f"/v1/loops/{session.id}/end",
+                f"a loop may have {most:,} bytes, found {size:,}; POST /v1/loops/{session.id}/end",
                 code="loop_too_large",
             )
-        session.size += more
+        session.size = size
 
     def _observed(self, session: _Session, loop: Loop, body: LoopRound) -> RoundReply:
         earlier = {passage.id for finished in loop.rounds for passage in finished.passages or ()}
@@ -467,49 +365,48 @@ class Loops:
         before, session.ticked = session.ticked, self._clock()
         number, took_s = len(loop.decisions), session.ticked - before
         last = loop.rounds[-1]
-        of = session.named()
-        ended = RoundEnded(**of, number=number, round=last, decision=decision, took_s=took_s)
-        self._service.tell(ended)
+        ended = RoundEnded(number=number, round=last, decision=decision, took_s=took_s)
+        session.ran.append(ended)
         return RoundReply(**told_of(session.served, loop, decision), done=loop.done)
 
     # --- ends --------------------------------------------------------------------------------------
     def _end(self, session: _Session, error: Exception | None) -> None:
-        """End a loop that is held."""
-        loop = session.end(error)
+        """End a loop that is held; what is left of it is its state."""
+        loop = session.open("cannot end again")
+        loop.end(error, mend=False)
+        session.over = session.state().model_copy(update={"ended": True})
+        session.loop = session.last = None
         with self._lock:
             self._open.pop(session.id, None)
             self._over[session.id] = session
             if len(self._over) > self._limits.remembered:
-                forgotten = self._over.popitem(last=False)[1]
-                for name in forgotten.names:
-                    if self._by_name.get(name) is forgotten:
-                        del self._by_name[name]
+                self._over.popitem(last=False)
         ended = QuestionEnded(
-            **session.named(),
-            rounds=len(loop.decisions),
+            trace_id=loop.question_id,
+            endpoint="loops",
+            policy=session.served.name,
+            policy_hash=session.served.hash,
+            text=loop.question,
+            rounds=tuple(session.ran),
             stopped_by=loop.stopped_by or "end",
             reason=loop.reason,
             took_s=self._clock() - session.begun,
             tokens=Tokens.of(loop.rounds),
         )
+        session.ran = []
         self._service.tell(ended)
-
-    def _is_idle(self, session: _Session) -> bool:
-        return self._clock() - session.touched >= self._limits.idle_s
-
-    def _end_if_idle(self, session: _Session) -> None:
-        if session.loop is not None and self._is_idle(session):
-            self._end(session, Failed(f"nobody touched it for {self._limits.idle_s:g} s"))
 
     def sweep(self) -> None:
         """End the loops that nobody touched for too long."""
+        idle_s = self._limits.idle_s
         while True:
             with self._lock:
                 session = next(iter(self._open.values()), None)
-            if session is None or not self._is_idle(session):
+            if session is None or self._clock() - session.touched < idle_s:
                 return
             with session.lock:
-                self._end_if_idle(session)
+                if session.loop is not None and self._clock() - session.touched >= idle_s:
+                    self._end(session, Failed(f"nobody touched it for {idle_s:g} s"))
 
     def close(self) -> None:
         """End everything: loops under way are unfinished, their finished rounds are kept."""
@@ -533,16 +430,3 @@ class Loops:
         finally:
             task.cancel()
             await run_in_threadpool(self.close)
-
-
-def _label(watch: Watch, question_id: str, asked: LoopLabel) -> Labelled:
-    """Keep a label once, of a question that is recorded; of two that differ the first."""
-    stated = {**asked.model_dump(exclude={"question_id"}), "gold_answers": (*asked.gold_answers,)}
-    Label(question_id=question_id, **stated)  # refuses what is no label (400)
-    try:
-        watch.label(question_id, **stated)
-    except DataError as error:
-        unknown = error.column == "question_id"
-        status, code = (404, "question_not_found") if unknown else (409, "labelled")
-        raise Refusal(status, error.message, code=code, param=error.column) from error
-    return Labelled(question_id=question_id)

@@ -1,8 +1,7 @@
-"""What the service counts for Prometheus, and questions as spans of OpenTelemetry: observers of events."""
+"""What the service counts for Prometheus, and questions as spans of OpenTelemetry."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,7 +20,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from suffice._optional import require
 from suffice.live.privacy import Privacy
 from suffice.serve.service import Service
-from suffice.serve.under_way import Event, QuestionBegun, QuestionEnded, RoundEnded
+from suffice.serve.under_way import QuestionEnded
 from suffice.trace.export import OPERATION, agent_attributes, steps_of
 from suffice.trace.rounds.records import (
     STOPPED_BY,
@@ -32,19 +31,15 @@ from suffice.trace.rounds.records import (
     StoppedBy,
 )
 
-OTHER = "other"
-"""The label of a policy that is not in force any more, so that labels are as many as policies."""
-
 _SECOND = 1_000_000_000
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 _ROUNDS = (1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30)
 
 
 class Metrics:
-    """Counts events; names begin with ``suffice_``, and policies that are not in force are ``other``."""
+    """Counts questions; names begin with ``suffice_``."""
 
     def __init__(self, service: Service) -> None:
-        self._service = service
         self.registry = registry = CollectorRegistry()
         by = ("policy", "endpoint")
 
@@ -64,12 +59,10 @@ class Metrics:
         self._unpriced = made(Counter, "unpriced_requests", "Questions whose cost is unknown.")
         self._declined = made(Counter, "abstentions", "Answers withheld.")
         self._failed = made(Counter, "errors", "Questions in which something failed.")
-        self._in_flight = made(Gauge, "in_flight", "Questions under way.", ("endpoint",))
         said = "1 once the watch in production raised an alarm of this kind."
         self._alarms = made(Gauge, "alarm", said, ("policy", "kind"))
-        said = "Policy files taken up anew."
-        self._reloads = made(Counter, "policy_reloads", said, ("outcome",))
         for name, said, level in (
+            ("in_flight", "Questions that are answered now.", lambda: service.places.taken),
             ("queue", "Questions that wait for a place.", lambda: service.places.waiting),
             ("record_lost_rounds", "Rounds that are not in the record.", lambda: service.lost[0]),
             ("record_failing", "1 while the record cannot be written.", lambda: service.failing),
@@ -78,41 +71,30 @@ class Metrics:
         ProcessCollector(registry=registry)
         PlatformCollector(registry=registry)
 
-    def on(self, event: Event) -> None:
+    def on(self, ended: QuestionEnded) -> None:
         """Count it."""
-        policy = event.policy if event.policy in self._service.policies else OTHER
-        labels = policy, event.endpoint
-        if isinstance(event, QuestionBegun):
-            self._in_flight.labels(event.endpoint).inc()
-            return
-        if isinstance(event, RoundEnded):
-            self._round_seconds.labels(*labels).observe(event.took_s)
-            return
-        self._in_flight.labels(event.endpoint).dec()
-        self._requests.labels(*labels, event.stopped_by).inc()
-        self._rounds.labels(*labels).observe(event.rounds)
-        self._seconds.labels(*labels).observe(event.took_s)
+        labels = ended.policy, ended.endpoint
+        self._requests.labels(*labels, ended.stopped_by).inc()
+        self._rounds.labels(*labels).observe(len(ended.rounds))
+        self._seconds.labels(*labels).observe(ended.took_s)
+        for ran in ended.rounds:
+            self._round_seconds.labels(*labels).observe(ran.took_s)
         for kind in ("prompt", "cached", "completion"):
-            count = getattr(event.tokens, kind)
+            count = getattr(ended.tokens, kind)
             if count is not None:
                 self._tokens.labels(*labels, kind).inc(count)
-        if event.usd is None:
+        if ended.usd is None:
             self._unpriced.labels(*labels).inc()
         else:
-            self._usd.labels(*labels).inc(max(0.0, event.usd))
-        if event.declined:
+            self._usd.labels(*labels).inc(max(0.0, ended.usd))
+        if ended.declined:
             self._declined.labels(*labels).inc()
-        if event.error:
+        if ended.error:
             self._failed.labels(*labels).inc()
 
     def alarm(self, policy: str, kind: str, *, raised: bool) -> None:
         """A kind of alarm of the watch in production, of a fixed list."""
         self._alarms.labels(policy, kind).set(float(raised))
-
-    def reloaded(self, *, taken: int, refused: int) -> None:
-        """Policy files were read again."""
-        self._reloads.labels("taken").inc(taken)
-        self._reloads.labels("refused").inc(refused)
 
     @property
     def router(self) -> APIRouter:
@@ -128,9 +110,6 @@ class Metrics:
 
 
 # --- spans ---------------------------------------------------------------------------------------
-_Begun = tuple[int, QuestionBegun, list[tuple[int, RoundEnded]]]  # with the nanoseconds of each
-
-
 class Spans:
     """An observer that makes the spans of a question when it ends, for ``exporter`` or the collector.
 
@@ -154,33 +133,23 @@ class Spans:
         self._tracer = self._provider.get_tracer("suffice")
         self._api = require("opentelemetry.trace", **wanted)
         self._privacy = None if texts else Privacy("no-texts")
-        self._open: dict[str, _Begun] = {}
-
-    def on(self, event: Event) -> None:
-        """Keep what happens to a question, and export it at its end."""
-        if isinstance(event, QuestionBegun):
-            self._open[event.trace_id] = time.time_ns(), event, []
-        elif isinstance(event, RoundEnded):
-            if event.trace_id in self._open:
-                self._open[event.trace_id][2].append((time.time_ns(), event))
-        elif event.trace_id in self._open:
-            self._export(self._open.pop(event.trace_id), event)
 
     def close(self) -> None:
         """Export what is finished."""
         self._provider.shutdown()
 
-    def _export(self, held: _Begun, ended: QuestionEnded) -> None:
-        now, begun, ran = held
-        question = Question(id=begun.trace_id, text=begun.text)
+    def on(self, ended: QuestionEnded) -> None:
+        """Make its spans."""
+        now = ended.at - int(ended.took_s * _SECOND)
+        question = Question(id=ended.trace_id, text=ended.text)
         veiled = None if self._privacy is None else self._privacy.question(question, Gold())
         root = self._tracer.start_span("invoke_agent", start_time=now)
         within = self._api.set_span_in_context(root)
         rounds: list[Round] = []
-        for moment, event in ran:
-            began, now = max(now, moment - int(event.took_s * _SECOND)), moment
-            rounds.append(event.round if veiled is None else veiled.named(event.round))
-            for step in steps_of(rounds[-1], began, now, model=begun.model or None):
+        for ran in ended.rounds:
+            began, now = max(now, ran.at - int(ran.took_s * _SECOND)), ran.at
+            rounds.append(ran.round if veiled is None else veiled.named(ran.round))
+            for step in steps_of(rounds[-1], began, now, model=ended.model or None):
                 span = self._tracer.start_span(
                     step.name, within, start_time=step.start, attributes=dict(step.attributes)
                 )
@@ -190,19 +159,19 @@ class Spans:
                 question=question if veiled is None else veiled.question,
                 rounds=tuple(rounds),
                 stopped_by=_AS_RECORDED.get(ended.stopped_by),
-                policy_hash=begun.policy_hash,
+                policy_hash=ended.policy_hash,
             )
             root.set_attributes(agent_attributes(record))
         said = {
             OPERATION: "invoke_agent",
-            "gen_ai.request.model": begun.model or None,
+            "gen_ai.request.model": ended.model or None,
             "gen_ai.usage.input_tokens": ended.tokens.prompt,
             "gen_ai.usage.cache_read.input_tokens": ended.tokens.cached,
             "gen_ai.usage.output_tokens": ended.tokens.completion,
-            "suffice.trace_id": begun.trace_id,
-            "suffice.endpoint": begun.endpoint,
-            "suffice.policy": begun.policy,
-            "suffice.rounds": ended.rounds,
+            "suffice.trace_id": ended.trace_id,
+            "suffice.endpoint": ended.endpoint,
+            "suffice.policy": ended.policy,
+            "suffice.rounds": len(ended.rounds),
             "suffice.stopped_by": ended.stopped_by,
             "suffice.declined": ended.declined,
             "suffice.cost_usd": ended.usd,

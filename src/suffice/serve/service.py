@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
-
-from pydantic import Field
 
 from suffice.contracts import ChatModel, Encoder, Message, Retriever, StopPolicy
 from suffice.errors import SufficeError, UsageError, unknown_name
@@ -23,20 +19,18 @@ from suffice.live.privacy import Texts
 from suffice.live.requirements import choose_policy
 from suffice.live.watch import Watch
 from suffice.live.watching import LiveSettings, Watching, hash_of
-from suffice.policies.policy_file import PolicyFile, file_of, names_policy_file
+from suffice.policies.policy_file import PolicyFile
 from suffice.retrieval.retrievers import Retrieval
 from suffice.scoring import AnswerChoice
-from suffice.serve.guard import Body, Refusal, too_many
+from suffice.serve.guard import Refusal, too_many
 from suffice.serve.service_settings import LimitSettings, LoopSettings
-from suffice.serve.under_way import Endpoint, Event, Observer, UnderWay
+from suffice.serve.under_way import Endpoint, Observer, QuestionEnded, UnderWay
 from suffice.trace.rounds.records import Question
 
 DEFAULT_POLICY = "default"
 PREFIX = "suffice/"  # of policies, where clients name them as models
 _LOG = logging.getLogger("suffice.serve")
-_LONGEST_RETRY_S = 60
-_REMEMBERED = 64
-_MOST_BUDGETS = 1_000  # that clients ask for
+_RETRY_S = 2.0  # after which a client that was sent away may ask again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +55,6 @@ class Served:
     watch: Watch
     follows: Watch | None
     notes: tuple[str, ...] = ()
-    _budgets: dict[int | None, Watching] = field(default_factory=dict)
 
     @property
     def max_rounds(self) -> int | None:
@@ -70,22 +63,18 @@ class Served:
 
     def loop(self, question: Question, max_rounds: int | None) -> Loop:
         """The loop of a question that nobody records; ``None``: under the budget of the policy's file."""
-        watching = self._budgets.get(max_rounds)
-        if watching is None:
-            choice = AnswerChoice.parse(self.file.policy.needs.returns)
-            settings = LiveSettings.of(self.file, max_rounds=max_rounds, choice=choice)
-            watching = Watching(settings=settings)
-            if len(self._budgets) < _MOST_BUDGETS:
-                self._budgets[max_rounds] = watching
-        return Loop(watching, question)
+        choice = AnswerChoice.parse(self.file.policy.needs.returns)
+        settings = LiveSettings.of(self.file, max_rounds=max_rounds, choice=choice)
+        return Loop(Watching(settings=settings), question)
 
 
-class Wanted(Body):
-    """What a request asks for beside an answer; ``null``: as the service has it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a request asks for beside an answer; ``None``: as the service has it."""
 
     policy: str | None = None
-    max_rounds: int | None = Field(default=None, ge=1, description="at most the policy's own")
-    budget_usd: float | None = Field(default=None, gt=0, lt=1e9, description="needs prices")
+    max_rounds: int | None = None
+    budget_usd: float | None = None
 
 
 class Places:
@@ -94,17 +83,14 @@ class Places:
     def __init__(self, limits: LimitSettings) -> None:
         self._limits = limits
         self._free = asyncio.Semaphore(limits.questions)
-        self._took: deque[float] = deque(maxlen=_REMEMBERED)
         self.taken = self.waiting = 0
         """Questions under way, and those that wait."""
 
     async def enter(self) -> None:
         """Take a place when there is one; where too many wait, refused (429) with when to ask again."""
         if self._free.locked() and self.waiting >= self._limits.queue:
-            mean = sum(self._took) / len(self._took) if self._took else 1.0
-            wait = mean * (self.waiting + 1) / self._limits.questions
             said = f"{self.taken} questions are being answered and {self.waiting} wait; ask again later"
-            raise too_many(said, "queue_full", min(max(1, wait), _LONGEST_RETRY_S))
+            raise too_many(said, "queue_full", _RETRY_S)
         self.waiting += 1
         try:
             await self._free.acquire()
@@ -112,10 +98,8 @@ class Places:
             self.waiting -= 1
         self.taken += 1
 
-    def leave(self, took_s: float | None = None) -> None:
+    def leave(self) -> None:
         """A question is over."""
-        if took_s is not None:
-            self._took.append(took_s)
         self.taken -= 1
         self._free.release()
 
@@ -146,13 +130,10 @@ class Service:
         self._recording: dict[str, Any] = {"record": record, "texts": texts}
         self._explore = explore
         self._watches: list[Watch] = []
-        self._idle: list[Watch] = []
         self._lock = threading.Lock()
         sources: Mapping[str, StopPolicy | str | Path | None] = policies or {DEFAULT_POLICY: None}
-        self._sources = dict(sources)
-        self._read = {name: _digest(source) for name, source in sources.items()}
         self.policies: Mapping[str, Served] = {
-            name: self._made(name, source) for name, source in self._sources.items()
+            name: self._made(name, source) for name, source in sources.items()
         }
         """Those in force, the default first."""
 
@@ -173,29 +154,15 @@ class Service:
 
     # --- policies ----------------------------------------------------------------------------------
     def served(self, name: str | None = None, *, code: str = "policy_not_found") -> Served:
-        """The policy of a name, refused (404) where there is none; ``None``: the default."""
+        """The policy of a name, refused (404) where there is none; without a name the default."""
         policies = self.policies
-        if name is None:
+        if name in (None, "", PREFIX.rstrip("/")):
             return next(iter(policies.values()))
+        name = str(name).removeprefix(PREFIX)
         if name not in policies:
-            said = unknown_name("policy", name[:100], policies)
-            raise Refusal(404, said, code=code, param="policy")
+            param = code.partition("_")[0]
+            raise Refusal(404, unknown_name(param, name[:100], policies), code=code, param=param)
         return policies[name]
-
-    def wanted(self, model: str | None, *asked: Wanted | None) -> Wanted:
-        """What a request asks for: of several the last holds, and all hold before the model's name."""
-        stated: dict[str, Any] = {"policy": None}
-        if model not in (None, "", PREFIX.rstrip("/")):
-            stated["policy"] = str(model).removeprefix(PREFIX)
-            if stated["policy"] not in self.policies:
-                known = [f"{PREFIX}{policy}" for policy in self.policies]
-                said = unknown_name("model", str(model)[:100], known)
-                raise Refusal(404, said, code="model_not_found", param="model")
-        for wanted in asked:
-            stated |= {} if wanted is None else wanted.model_dump(exclude_none=True)
-        if stated["policy"] is not None:
-            stated["policy"] = stated["policy"].removeprefix(PREFIX)
-        return Wanted.model_validate(stated)
 
     def _made(self, name: str, source: StopPolicy | str | Path | None) -> Served:
         ground, notes, live = self.ground, list[str](), None
@@ -269,38 +236,6 @@ class Service:
             served.follows = served.follows or self._following(served.file)
         return served, served.follows
 
-    def reload(self) -> tuple[tuple[str, ...], Mapping[str, str]]:
-        """Read again the policy files that changed; a question keeps the policy it began with.
-
-        Returns the names of those taken up, and why others were refused, which leaves a policy as it was
-        until its file changes again. A file that is gone has not changed: it may be about to be replaced.
-        """
-        policies, changed, refused = dict(self.policies), list[str](), dict[str, str]()
-        for name, source in self._sources.items():
-            try:
-                content = _digest(source)
-                if content in ("", self._read[name]):
-                    continue
-                self._read[name] = content
-                policies[name] = self._made(name, source)
-                changed.append(name)
-            except (SufficeError, OSError) as error:
-                refused[name] = str(error)
-        self.policies = policies
-        self._close_unused()
-        return tuple(changed), refused
-
-    def _close_unused(self) -> None:
-        """Close what policies not in force any more left behind, at the second look without a question."""
-        with self._lock:
-            used = [watch for one in self.policies.values() for watch in (one.watch, one.follows)]
-            open_ones = [one for one in self._watches if not (one in used or one.closed)]
-        idle = [one for one in open_ones if not one._watching.under_way]  # noqa: SLF001
-        for watch in self._idle:
-            if watch in idle:
-                watch.close()
-        self._idle = idle
-
     # --- questions ---------------------------------------------------------------------------------
     async def ask(
         self,
@@ -354,11 +289,11 @@ class Service:
         await under_way.begin(self.places, hung_up)
         return under_way
 
-    def tell(self, event: Event) -> None:
+    def tell(self, ended: QuestionEnded) -> None:
         """Tell the observers; one that fails is logged and harms nobody."""
         for observer in self.observers:
             try:
-                observer.on(event)
+                observer.on(ended)
             except Exception:  # noqa: BLE001
                 _LOG.exception("an observer failed")
 
@@ -376,13 +311,6 @@ class Service:
         self.ready = False
         for watch in self._watches:
             watch.close()
-
-
-def _digest(source: object) -> str:
-    if isinstance(source, str | Path) and names_policy_file(str(source)):
-        file = file_of(source)
-        return hashlib.sha256(file.read_bytes()).hexdigest() if file.exists() else ""
-    return ""
 
 
 def _for_request(live: LiveLoop, wanted: Wanted) -> LiveLoop:

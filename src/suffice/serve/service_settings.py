@@ -14,8 +14,6 @@ from suffice.options import Option, as_share
 from suffice.trace.engines import Address, as_place
 
 _Settings = TypeVar("_Settings")
-_MOST_FILE_BYTES = 1 << 20
-
 
 Corpus = Annotated[
     str | None, Option(help="a folder or file of txt, md and jsonl to search", metavar="PATH")
@@ -187,31 +185,20 @@ class RecordSettings(_Table):
         ),
     ] = 0.0
     texts: Annotated[
-        Literal["all", "no-texts", "hashes"],
+        Literal["all", "no-texts"],
         Option(
-            name="record-texts",
-            help="what of texts is recorded: all; numbers in their place; or keyed hashes, whose key stands "
-            "in DIR.key",
+            name="record-texts", help="what of texts is recorded: all, or numbers in their place"
         ),
     ] = "all"
-    keep_days: Annotated[
-        float | None, Option(help="remove questions of the record that are older", metavar="DAYS")
-    ] = None
-    keep_gigabytes: Annotated[
-        float | None,
-        Option(help="remove the oldest questions where the record takes more", metavar="GB"),
-    ] = None
 
     def __post_init__(self) -> None:
-        if not all(limit is None or limit > 0 for limit in (self.keep_days, self.keep_gigabytes)):
-            raise UsageError("keep_days and keep_gigabytes must be above 0")
         if self.folder is not None and isinstance(place := as_place(self.folder), Address):
             object.__setattr__(self, "folder", str(place))  # which is shown: no password in it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecuritySettings(_Table):
-    """Who may ask, how often and how slowly: the table ``[security]``."""
+    """Who may ask and how slowly: the table ``[security]``."""
 
     tokens: Annotated[
         str | None,
@@ -224,19 +211,10 @@ class SecuritySettings(_Table):
     allow_unauthenticated: Annotated[
         bool, Option(help="answer whoever reaches the address, without a token")
     ] = False
-    requests_per_minute: Annotated[
-        float,
-        Option(
-            help="of each token, or address; more are sent away (429); 0: any number", metavar="N"
-        ),
-    ] = 0.0
-    burst: int = 20
     hosts: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
     connections: int = 1024
     head_seconds: float = 10.0
-    body_seconds: float = 20.0
-    send_seconds: float = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,19 +222,14 @@ class OperationSettings(_Table):
     """What is told of requests, and how the service ends: the table ``[operation]``."""
 
     log: Annotated[
-        str | None,
-        Option(
-            name="access-log",
-            help="a line for each request, without texts: a file, or - for standard error",
-            metavar="FILE",
-        ),
-    ] = None
+        bool,
+        Option(name="access-log", help="a line on standard error for each request, without texts"),
+    ] = False
     otel: Annotated[
         bool,
         Option(help="send spans to the OpenTelemetry collector of OTEL_EXPORTER_OTLP_ENDPOINT"),
     ] = False
     otel_texts: bool = False
-    notice_seconds: float = 0.0
     end_seconds: float = 30.0
 
 
@@ -267,7 +240,6 @@ class WatchSettings(_Table):
     seconds: float = 60.0
     webhook: str | None = None
     level: float = 0.05
-    seed: int = 42
     first: int = 200
     metric: str | None = None
     max_loss: float | None = None
@@ -328,8 +300,7 @@ def load_settings(file: str | Path) -> ServeSettings:
     """The settings that a TOML file states; what it leaves out is as it is by default."""
     file = Path(file)
     try:
-        with file.open("rb") as opened:
-            document = tomllib.loads(opened.read(_MOST_FILE_BYTES).decode())
+        document = tomllib.loads(file.read_text("utf-8"))
     except OSError as error:
         raise UsageError(f"cannot read the settings {file}: {error.strerror}") from error
     except ValueError as error:
@@ -337,7 +308,8 @@ def load_settings(file: str | Path) -> ServeSettings:
     from pydantic import TypeAdapter, ValidationError
 
     try:
-        settings = TypeAdapter(ServeSettings).validate_json(json.dumps(document), strict=True)
+        content = json.dumps(document, default=str)  # of dates, which no setting is
+        settings = TypeAdapter(ServeSettings).validate_json(content, strict=True)
     except ValidationError as error:
         wrong = error.errors()[0]
         *tables, name = map(str, wrong["loc"])
@@ -348,8 +320,6 @@ def load_settings(file: str | Path) -> ServeSettings:
         else:
             said = f"{'.'.join([*tables, name])}: {wrong['msg']}, found {wrong['input']!r:.80}"
         raise DataError(said, file=str(file)) from error
-    except (TypeError, ValueError) as error:
-        raise DataError(f"no value of a setting: {error}", file=str(file)) from error
     _check_least(settings, str(file))
     return settings
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from suffice.concurrency import Aside, Cut, may_be_cut
 from suffice.contracts import Decision, Message, Retriever
 from suffice.errors import InternalError, SufficeError, SufficeWarning
-from suffice.live.answering import Answered, LiveLoop, total_usage
+from suffice.live.answering import Answered, LiveLoop, Tokens
 from suffice.live.loop import Loop
 from suffice.loops.calls import ComingAnswer
 from suffice.serve.guard import Refusal, refusal_of
@@ -27,65 +27,34 @@ Endpoint = Literal["chat", "responses", "decisions", "loops"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tokens:
-    """What all calls of a question took; ``None``: not known of all of them."""
-
-    prompt: int | None = None
-    cached: int | None = None
-    completion: int | None = None
-
-    @classmethod
-    def of(cls, rounds: Sequence[Round]) -> Tokens:
-        """Those of rounds: answers, samples and judges."""
-        usage = total_usage(rounds)
-
-        def total(part: str) -> int | None:
-            plain = usage[f"{part}_tokens"]
-            further = (usage.get(f"{kind}_{part}_tokens") for kind in ("sample", "judge"))
-            return None if plain is None else plain + sum(known or 0 for known in further)
-
-        return cls(prompt=total("prompt"), cached=total("cached"), completion=total("completion"))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _OfQuestion:
-    """Which question it is of, where it came in, and under which policy."""
-
-    trace_id: str
-    endpoint: Endpoint
-    policy: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuestionBegun(_OfQuestion):
-    """A question came in."""
-
-    policy_hash: str | None
-    model: str
-    text: str = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundEnded(_OfQuestion):
-    """A round was decided about; ``number`` from 1, ``took_s`` seconds since the one before."""
+class RoundEnded:
+    """A round was decided about; ``took_s`` seconds since the one before, ``at`` in nanoseconds."""
 
     number: int
     round: Round = field(repr=False)
     decision: Decision
     took_s: float
+    at: int = field(default_factory=time.time_ns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QuestionEnded(_OfQuestion):
-    """A question is over."""
+class QuestionEnded:
+    """A question is over: where it came in, what ran, and what ended it ``at`` some nanosecond."""
 
-    rounds: int
+    trace_id: str
+    endpoint: Endpoint
+    policy: str
+    policy_hash: str | None
+    model: str = ""
+    text: str = field(repr=False)
+    rounds: tuple[RoundEnded, ...]
     stopped_by: StoppedBy | Literal["gone", "refused", "goes-on"]
     reason: str = ""
     declined: bool = False
     took_s: float
-    tokens: Tokens = Tokens()
+    tokens: Tokens = field(default_factory=Tokens)
     usd: float | None = None
+    at: int = field(default_factory=time.time_ns)
 
     @property
     def error(self) -> str:
@@ -93,13 +62,10 @@ class QuestionEnded(_OfQuestion):
         return self.reason if self.stopped_by in ("error", "gone", "refused") else ""
 
 
-Event = QuestionBegun | RoundEnded | QuestionEnded
-
-
 class Observer(Protocol):
-    """Is told of events, in the order of each question, from any thread; must be quick and not fail."""
+    """Is told of every question that ended, from any thread; must be quick and not fail."""
 
-    def on(self, event: Event) -> None:
+    def on(self, ended: QuestionEnded) -> None:
         """Take it in."""
         ...
 
@@ -156,11 +122,7 @@ class UnderWay:
 
     def __post_init__(self) -> None:
         self.trace_id = self.watched.question_id
-        self._of: dict[str, Any] = {
-            "trace_id": self.trace_id,
-            "endpoint": self.endpoint,
-            "policy": self.served.name,
-        }
+        self._rounds: list[RoundEnded] = []
         self._here = asyncio.get_running_loop()
         self._until = self._here.time() + self.service.limits.seconds
         self._told: asyncio.Queue[Told | Refusal] = asyncio.Queue()
@@ -253,7 +215,6 @@ class UnderWay:
 
     # --- in the question's thread ----------------------------------------------------------------
     def _put(self, told: Told | Refusal) -> None:
-        """Tell whoever reads."""
         with suppress(RuntimeError):  # the event loop is over
             self._here.call_soon_threadsafe(self._told.put_nowait, told)
 
@@ -276,17 +237,12 @@ class UnderWay:
             try:
                 self.watched.end()
             finally:
-                took_s = time.perf_counter() - self._began
                 with suppress(RuntimeError):  # the event loop is over
-                    self._here.call_soon_threadsafe(self._places.leave, took_s)
+                    self._here.call_soon_threadsafe(self._places.leave)
                 self._put(told)
 
     def _answer(self) -> Done | Refusal:
         watched, live = self.watched, self.live
-        begun = QuestionBegun(
-            **self._of, policy_hash=self.served.hash, model=live.model.name, text=self.asked
-        )
-        self.service.tell(begun)
         watched.begin()
         with may_be_cut():
             answered = live.answer(
@@ -328,23 +284,24 @@ class UnderWay:
             self._put(Text(certain))
 
     def _observed(self, finished: Round, decision: Decision) -> None:
-        """Tell of a round."""
         now = time.perf_counter()
         took_s, self._ticked = now - self._ticked, now
         number = len(self.watched.decisions)
-        event = RoundEnded(
-            **self._of, number=number, round=finished, decision=decision, took_s=took_s
-        )
-        with may_be_cut():
-            self.service.tell(event)
+        ended = RoundEnded(number=number, round=finished, decision=decision, took_s=took_s)
+        self._rounds.append(ended)
         if self.streams:
-            self._put(event)
+            self._put(ended)
 
     def _end(self, answered: Answered | None, stopped_by: Any, reason: str) -> None:
         rounds = self.watched.rounds if answered is None else answered.rounds
         ended = QuestionEnded(
-            **self._of,
-            rounds=len(rounds),
+            trace_id=self.trace_id,
+            endpoint=self.endpoint,
+            policy=self.served.name,
+            policy_hash=self.served.hash,
+            model=self.live.model.name,
+            text=self.asked,
+            rounds=tuple(self._rounds),
             stopped_by=stopped_by,
             reason=reason,
             declined=answered is not None and answered.declined,

@@ -51,7 +51,6 @@ MOST_WATCHED = 20_000
 """Questions up to which it is told here what a watch of the policies that ran says."""
 WHAT_IF = "what-if"
 """What the rule that is tried is called among policies."""
-_AT_A_TIME = 6  # signals of a record in shards that are measured in one pass
 _KEPT_RULES = 16
 _Task = tuple[str, Callable[[], object]]  # what it is called, and what does it
 
@@ -194,12 +193,9 @@ class RecordView:
 
     def _later(self) -> list[_Task]:
         """Signals that policies do not read, then what a watch of those that ran says."""
-        names = [name for name in given_signals(self.traces) if name not in self.signals]
-        step = _AT_A_TIME if self.n_questions > SUMS_ABOVE else max(1, len(names))
-        parts = [tuple(names[start : start + step]) for start in range(0, len(names), step)]
         ran = self.ran() if self.watches else []
         return [
-            *((f"measuring {', '.join(part)}", partial(self._measure, part)) for part in parts),
+            ("measuring signals", partial(self._measure, given_signals(self.traces))),
             *((f"watching {one.label}", partial(self._watch, one)) for one in ran),
         ]
 

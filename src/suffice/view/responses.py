@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
 import numpy as np
@@ -24,12 +23,10 @@ from suffice.report.svg import Family
 from suffice.results.formats import amount, percent
 from suffice.results.markup import Html, shorten, visible
 from suffice.signals.columns.arrays import Texts
-from suffice.trace.durable import usable_cores
 from suffice.trace.rounds.records import Passage, QuestionRecord
 from suffice.view.data import MOST_WATCHED, NotReadyError, PolicyColumns, RecordView
 
 _KEPT = 8
-_PART = 100_000  # texts
 _LONGEST_TEXT = 600
 Mask = NDArray[np.bool_]
 Rows = NDArray[np.int64]
@@ -179,13 +176,7 @@ def _holding(view: RecordView, word: str) -> Mask:
 
 
 def _contains(texts: pa.Array, word: str) -> Mask:
-    """Which texts without nulls hold a word; many are searched by several threads."""
-    parts = [texts.slice(start, _PART) for start in range(0, len(texts), _PART)]
-    if not parts:
-        return np.zeros(0, bool)
-    with ThreadPoolExecutor(min(len(parts), usable_cores())) as pool:
-        found = pool.map(lambda part: pc.match_substring(part, word), parts)
-    return np.concatenate([np.asarray(part, bool) for part in found])
+    return np.asarray(pc.match_substring(texts, word), bool)
 
 
 def rows_shown(view: RecordView, rows: Rows, policies: Sequence[PolicyColumns]) -> list[Any]:

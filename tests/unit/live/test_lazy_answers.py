@@ -140,7 +140,8 @@ def test_live_calls_are_those_that_replay_charges(name: str, own: dict[str, Any]
             twice = finishes_passed(answered) if agent else 0
             beyond = unused_choice(answered) if agent else 0
             calls = model.spent["llm_calls"]
-            assert answered.spent.calls == calls + twice, called
+            usage = answered.to_json()["usage"]
+            assert usage["llm_calls"] + (usage["judge_calls"] or 0) == calls + twice, called
             reads = policy_reads(policy, budget=ROUNDS)
             known = stop_costs(traces, reads=reads)
             for cost, spent in model.spent.items():
@@ -195,5 +196,5 @@ def test_one_round_asks_nothing_to_decide_by() -> None:
     model = ScriptedModel()
     policy, one_round = RulePolicy(rule="llm_stop"), replace(settings, rounds=1)
     passages = EXAMPLES[0].passages
-    answered = answered_by(policy, model, one_round, passages, max_rounds=1, strict=True)
+    answered = answered_by(policy, model, one_round, passages, max_rounds=1)
     assert (answered.stopped_by, len(model.requests)) == ("budget", 2)

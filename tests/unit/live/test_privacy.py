@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import stat
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,22 +15,20 @@ import pytest
 
 import suffice
 from suffice.errors import UsageError
-from suffice.live.privacy import Privacy, Texts, redact_traces
+from suffice.live.privacy import Texts, redact_traces
 from suffice.live.watch import Watch
 from suffice.measures.measures import Measures
 from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.rules.policy import RulePolicy
-from suffice.scoring import exact_match
 from suffice.signals.abstained import abstained_signal
 from suffice.signals.known_signals import SIGNALS
 from suffice.signals.signal_table import given_signals, signal_table
 from suffice.stats.conformal import NEVER
 from suffice.testing.traces import make_record, sampled_records
 from suffice.trace.rounds.reader import read_traces
-from suffice.trace.rounds.records import Gold, Passage, QuestionRecord, Round
+from suffice.trace.rounds.records import Passage, QuestionRecord, Round
 from suffice.trace.rounds.trace_set import TraceSet
 from suffice.trace.rounds.writer import write_traces
-from suffice.trace.store import Store
 
 SECRETS = ("Sonja", "Skien", "Ibsen", "salary", "hr/", "Henrik")
 STABLE = RulePolicy(rule="answer_stable")
@@ -90,13 +87,11 @@ def watched(folder: Path, texts: Texts, records: Sequence[QuestionRecord]) -> Tr
     return read_traces(folder)
 
 
-@pytest.mark.parametrize("texts", ["no-texts", "hashes"])
-def test_names_stand_in_place_of_texts_and_signals_are_as_they_were(
-    tmp_path: Path, texts: Texts
-) -> None:
+def test_names_stand_in_place_of_texts_and_signals_are_as_they_were(tmp_path: Path) -> None:
     records = loops()
-    open_, veiled = (watched(tmp_path / kind, kind, records) for kind in ("all", texts))
-    content = b"".join(file.read_bytes() for file in (tmp_path / texts).rglob("*.*"))
+    open_ = watched(tmp_path / "all", "all", records)
+    veiled = watched(tmp_path / "no-texts", "no-texts", records)
+    content = b"".join(file.read_bytes() for file in (tmp_path / "no-texts").rglob("*.*"))
     assert not [secret for secret in SECRETS if secret.encode() in content]
     table = veiled.table.to_pylist()
     assert not [secret for secret in SECRETS if secret in str(table)]
@@ -111,31 +106,6 @@ def test_names_stand_in_place_of_texts_and_signals_are_as_they_were(
         assert now.candidate_scores == was.candidate_scores
         assert (now.answer == "") == (was.answer == "")
     assert [record.scores for record in veiled.records()] == [r.scores for r in open_.records()]
-
-
-def test_hashes_are_equal_where_texts_are_and_answers_are_scored(tmp_path: Path) -> None:
-    records = loops(3)
-    records[1] = replace(records[1], gold=Gold())
-    one, two = (watched(tmp_path / "r", "hashes", r) for r in (records, ()))
-    assert one.n_questions == two.n_questions
-    for recorded, record in zip(one.records(), records, strict=True):
-        for held, was in zip(recorded.rounds, record.rounds, strict=True):
-            assert exact_match(held.answer_text, recorded.gold.answers) == exact_match(
-                was.answer_text, record.gold.answers
-            )
-    key = tmp_path / "r.key"
-    assert stat.S_IMODE(key.stat().st_mode) == 0o600
-    assert not list((tmp_path / "r").glob("*key*"))
-    with Watch(STABLE, record=tmp_path / "r", texts="hashes") as watch:
-        watch.label("q1", gold_answers=["Henrik Ibsen!"])
-    assert "Ibsen" not in str(Store(tmp_path / "r" / "record.db").labels())
-    relabelled = {record.question.id: record for record in read_traces(tmp_path / "r").records()}
-    for held, was in zip(relabelled["q1"].rounds, records[1].rounds, strict=True):
-        right = exact_match(was.answer_text, ["Henrik Ibsen"])
-        assert exact_match(held.answer_text, relabelled["q1"].gold.answers) == right
-    key.chmod(0o644)
-    with pytest.raises(UsageError, match="chmod 600"):
-        Privacy.of("hashes", tmp_path / "r")
 
 
 def test_an_answer_at_the_end_is_veiled_too(tmp_path: Path) -> None:
@@ -165,7 +135,7 @@ def test_what_would_have_to_be_computed_from_texts_is_refused(tmp_path: Path) ->
 
 @pytest.mark.parametrize("ended", [True, False])
 def test_a_record_has_one_setting(tmp_path: Path, ended: bool) -> None:
-    for folder, before, after in (("a", "all", "hashes"), ("h", "hashes", "all")):
+    for folder, before, after in (("a", "all", "no-texts"), ("n", "no-texts", "all")):
         watch = Watch(record=tmp_path / folder, texts=before)  # type: ignore[arg-type]
         with watch.question("Sonja?") as loop:
             loop.observe(answer="Oslo")
@@ -252,28 +222,10 @@ def test_no_key_password_or_path_is_left_of_the_run(tmp_path: Path) -> None:
     assert "models.example/v1" in run["base_url"]
 
 
-@pytest.mark.parametrize("texts", ["hashes", "no-texts"])
-def test_nor_in_a_watched_record(tmp_path: Path, texts: str) -> None:
-    watch = suffice.Watch(record=tmp_path / "rec", texts=texts, run=TOLD)  # type: ignore[arg-type]
+def test_nor_in_a_watched_record(tmp_path: Path) -> None:
+    watch = suffice.Watch(record=tmp_path / "rec", texts="no-texts", run=TOLD)
     with watch, watch.question("Who?") as loop:
         loop.observe(answer="Oslo")
     for file in (tmp_path / "rec").iterdir():
         content = file.read_bytes().decode("utf-8", "replace")
         assert not [word for word in TELLING if word in content], file
-
-
-@pytest.mark.parametrize("texts", ["hashes", "no-texts"])
-def test_it_says_field_by_field_what_stays(tmp_path: Path, texts: str) -> None:
-    """What it names is as it was, and of all else nothing is."""
-    whole = pq.read_table(RECORD)
-    written = redact_traces(RECORD, tmp_path / "out.parquet", texts=texts)  # type: ignore[arg-type]
-    out = pq.read_table(written.out)
-    keys = [("question_id", "ascending"), ("round", "ascending")]
-    whole, out = whole.sort_by(keys), out.sort_by(keys)
-    for name in whole.column_names:
-        if name in {*out.column_names} - {"signals", "score"} and out[name].null_count < len(out):
-            same = out[name].to_pylist() == whole[name].to_pylist()
-            blank = not any(whole[name].to_pylist())
-            assert blank or same == (name in written.stays), name
-    assert "run document" in written.stays
-    assert ("group" in written.stays) == (texts == "no-texts")

@@ -43,7 +43,8 @@ def test_policy_and_limits_of_a_request_are_its_own() -> None:
     served = service(settings=settings)
     with client(served) as asked:
         by_header = chat(asked, model="two", headers={"X-Suffice-Policy": "stable"}).json()
-        cut = chat(asked, suffice={"policy": "stable", "max_rounds": 1})
+        limits = {"X-Suffice-Policy": "suffice/stable", "X-Suffice-Max-Rounds": "1"}
+        cut = chat(asked, headers=limits)
         cheap = chat(asked, model="stable", headers={"X-Suffice-Budget-Usd": "1e-9"})
         after = chat(asked, model="stable").json()
     assert by_header["suffice"]["policy"] == "stable"
@@ -96,11 +97,10 @@ IMAGE = [{"role": "user", "content": [{"type": "image_url"}]}]
     ("fields", "status", "param"),
     [
         ({"model": "suffice/stabel"}, 404, "model"),
-        ({"suffice": {"polcy": "two"}}, 400, "suffice.polcy"),
-        ({"suffice": {"policy": "../etc"}}, 404, "policy"),
-        ({"suffice": {"max_rounds": 99}}, 400, "max_rounds"),
-        ({"suffice": {"budget_usd": 1}}, 400, "budget_usd"),
-        ({"suffice": {"budget_usd": -1}}, 400, "suffice.budget_usd"),
+        ({"headers": {"X-Suffice-Policy": "../etc"}}, 404, "model"),
+        ({"headers": {"X-Suffice-Max-Rounds": "99"}}, 400, "max_rounds"),
+        ({"headers": {"X-Suffice-Budget-Usd": "1"}}, 400, "budget_usd"),
+        ({"headers": {"X-Suffice-Budget-Usd": "-1"}}, 400, "x-suffice-budget-usd"),
         ({"headers": {"X-Suffice-Max-Rounds": "many"}}, 400, "x-suffice-max-rounds"),
         ({"n": 2}, 400, "n"),
         ({"tools": [{"type": "function"}]}, 400, "tools"),
@@ -135,7 +135,7 @@ def test_parts_of_text_and_what_was_said_before() -> None:
         "system messages and instructions were not read",
         "without effect: top_k",
     ]
-    assert heard.events[0].text == "Where was\nIbsen born?"  # type: ignore[union-attr]
+    assert heard.ended[0].text == "Where was\nIbsen born?"
 
 
 SAID = [

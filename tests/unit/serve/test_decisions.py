@@ -22,9 +22,8 @@ def client() -> TestClient:
     return TestClient(loop_app())
 
 
-def post(client: TestClient, body: Any, status: int = 200, policy: str = "") -> Any:
-    headers = {"X-Suffice-Policy": policy} if policy else {}
-    reply = client.post("/v1/decisions", json=body, headers=headers)
+def post(client: TestClient, body: Any, status: int = 200) -> Any:
+    reply = client.post("/v1/decisions", json=body)
     assert reply.status_code == status, reply.text
     return reply.json()
 
@@ -56,11 +55,10 @@ def test_the_budget_is_the_policys_unless_one_is_asked_for(client: TestClient) -
     assert (early["stopped_by"], early["would_stop"]) == ("budget", None)
 
 
-def test_a_policy_is_named_by_the_body_or_by_a_header(client: TestClient) -> None:
+def test_a_policy_is_named_by_the_body(client: TestClient) -> None:
     body = {"question": "", "rounds": ROUNDS[:2]}
     assert post(client, body)["policy"] == "stable"
     assert post(client, {**body, "policy": "two"})["action"] == "stop"
-    assert post(client, body, policy="two")["policy"] == "two"
     refused = post(client, {**body, "policy": "tow"}, 404)["error"]
     assert "known: stable, two" in refused["message"]
 
@@ -89,17 +87,6 @@ def test_signals_without_a_value_are_named_with_the_reason() -> None:
     assert reply["undefined"]["own"] == "given as undefined"
 
 
-def test_several_at_once_each_with_its_reply_or_its_error(client: TestClient) -> None:
-    one = {"question": "", "rounds": ROUNDS}
-    several: list[Any] = [one, {"question": ""}, {**one, "rounds": [{"answer": 1}]}, 7]
-    decisions = post(client, {"requests": several})["decisions"]
-    assert decisions[0] == post(client, one)
-    said = [held["error"]["message"] for held in decisions[1:]]
-    assert [("rounds" in one, bool(one)) for one in said[:2]] == [(True, True)] * 2
-    assert said[2]
-    assert post(client, {"requests": [one] * 257}, 400)["error"]["param"] == "requests"
-
-
 ONE = {"question": "", "rounds": ROUNDS}
 
 
@@ -121,7 +108,6 @@ ONE = {"question": "", "rounds": ROUNDS}
         ({**ONE, "rounds": [{"answer": "", "sample_clusters": 1}]}, "rounds.0.sample_clusters"),
         ({**ONE, "rounds": [{"answer": "", "signals": []}]}, "rounds.0.signals"),
         ({**ONE, "rounds": [{"passages": [3]}]}, "rounds"),
-        ({"requests": [], "question": ""}, "question"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(client: TestClient, body: Any, param: str) -> None:

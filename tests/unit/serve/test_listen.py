@@ -48,9 +48,8 @@ APP = """
         await send({"type": "http.response.body", "body": f"{scope['path']} {size}".encode()})
 
     listening = Listening(port=0, head_s=float(sys.argv[3]) if len(sys.argv) > 3 else 0.3,
-        end_s=2, connections=50, notice_s=0.1,
-        started=lambda url: print(url, flush=True), reload=lambda: print("reloaded", flush=True))
-    door = Door(settings=SecuritySettings(body_seconds=0.3, connections=50))
+        end_s=2, connections=50, started=lambda url: print(url, flush=True))
+    door = Door(settings=SecuritySettings(connections=50), request_s=0.8)
     run(Guard(app, door), listening)
     print("ended", flush=True)
 """
@@ -124,9 +123,7 @@ def until(file: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
-def test_it_reloads_when_told_and_ends_after_what_is_under_way(running: Running) -> None:
-    running.process.send_signal(signal.SIGHUP)
-    assert running.line() == "reloaded"
+def test_it_ends_after_what_is_under_way(running: Running) -> None:
     with running.connect() as slow:
         slow.sendall(get("/slow"))
         until(running.folder / "under_way")

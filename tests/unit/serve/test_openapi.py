@@ -70,10 +70,3 @@ def test_refusals_are_as_it_says(client: TestClient) -> None:
             reply = client.post(path, json=body)
             assert reply.status_code in (400, 404)
             validate(error, document, reply.json())
-
-
-def test_who_opens_the_address_finds_the_way(client: TestClient) -> None:
-    assert client.get("/health").json() == {"status": "live"}
-    assert client.head("/health/ready").status_code == 200
-    told = client.get("/").json()
-    assert "/v1/chat/completions" in client.get(told["openapi.json"]).json()["paths"]

@@ -1,4 +1,4 @@
-"""A service in operation: its door, health, metrics, reloads, what it keeps of texts, a full disk."""
+"""A service in operation: its door, health, metrics, what it keeps of texts, a full disk."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,21 +24,17 @@ from suffice.monitor.following import Following
 from suffice.monitor.production import KINDS
 from suffice.policies.policy_file import save_policy
 from suffice.policies.rules.policy import RulePolicy
-from suffice.policies.unfitted import FixedPolicy
 from suffice.serve import operation
 from suffice.serve.app import make_app
-from suffice.serve.guard import new_token
 from suffice.serve.operation import Operation, check
 from suffice.serve.service_settings import (
     ModelSettings,
-    OperationSettings,
     RecordSettings,
     SecuritySettings,
     ServeSettings,
     WatchSettings,
 )
 from suffice.trace.rounds.reader import read_traces
-from suffice.trace.store import Store
 
 
 @contextmanager
@@ -80,35 +75,6 @@ def test_a_token_of_the_command_opens_all_but_health(
         assert ask(client, **bearer).status_code == 200
         assert metrics(client, **bearer)["suffice_requests_total"] == 1
     assert main(["serve", "--new-token", "anna"]) == 2
-
-
-def test_tokens_are_taken_up_anew_and_a_file_of_none_opens_nothing(tmp_path: Path) -> None:
-    file = tmp_path / "tokens"
-    anna = {"authorization": f"Bearer {new_token(file, 'anna')}"}
-    settings = ServeSettings(security=SecuritySettings(tokens=str(file)))
-    with served(settings) as (client, around):
-        bert = {"authorization": f"Bearer {new_token(file, 'bert')}"}
-        # a file that changed is read again by itself
-        wait_for(lambda: client.get("/v1/models", headers=bert).status_code == 200)
-        file.write_text(file.read_text().splitlines()[1])
-        around.reload()
-        assert client.get("/v1/models", headers=anna).status_code == 401
-        for broken in ("", "bert", None):
-            file.unlink() if broken is None else file.write_text(broken)
-            around.reload()
-            assert client.get("/v1/models", headers=bert).status_code == 200
-            assert client.get("/v1/models").status_code == 401
-
-
-def test_requests_are_logged_where_it_is_asked_for(tmp_path: Path) -> None:
-    settings = ServeSettings(operation=OperationSettings(log=str(tmp_path / "access")))
-    with served(settings):
-        logging.getLogger("uvicorn.access").info("a request")
-    logging.getLogger("uvicorn.access").info("another, after the end")
-    assert (tmp_path / "access").read_text().endswith(" a request\n")
-    settings = ServeSettings(operation=OperationSettings(log=str(tmp_path)))
-    with pytest.raises(UsageError, match="access log"):
-        Operation(settings, service(), check(settings))
 
 
 def test_a_service_that_ends_or_cannot_answer_is_not_ready(
@@ -152,35 +118,6 @@ def test_answers_go_on_where_the_record_cannot_be_written(tmp_path: Path) -> Non
 
 def _no_room(*_: object, **__: object) -> None:
     raise OSError(28, "No space left on device")
-
-
-def test_old_questions_are_removed_unless_the_clock_jumped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / "r"
-    with served(ServeSettings(record=RecordSettings(folder=str(folder)))) as (client, _):
-        for _ in range(3):
-            assert ask(client).status_code == 200
-    with Store(folder / "record.db").transaction() as database:
-        database.execute("UPDATE questions SET ended = 1.0")
-
-    def left() -> int:
-        return read_traces(folder).n_questions
-
-    monkeypatch.setattr(operation, "_PRUNE_EVERY_S", 0.01)
-    settings = ServeSettings(record=RecordSettings(folder=str(folder), keep_days=30.0))
-    jumped = replace(settings, record=replace(settings.record, keep_days=1e7))
-    with served(jumped):
-        monkeypatch.setattr(time, "time", lambda: 1e15)
-        time.sleep(0.05)
-        assert left() == 3
-    monkeypatch.undo()
-    monkeypatch.setattr(operation, "_PRUNE_EVERY_S", 0.01)
-    with served(settings):
-        end = time.monotonic() + 5
-        while left() > 1 and time.monotonic() < end:
-            time.sleep(0.01)
-    assert left() == 1  # the last one stays
 
 
 @pytest.mark.parametrize(
@@ -261,12 +198,6 @@ def test_alarms_of_policies_in_force_are_gauges_and_told_once(tmp_path: Path) ->
                 wait_for(lambda: len(taken) == 1)
         assert [post["alarm"] for post in taken] == ["loss"]
     assert read_traces(tmp_path / "r").n_questions == 26
-    settings = watched_settings(tmp_path, "http://localhost/")
-    with served(settings, policies=policies) as (client, around):
-        wait_for(lambda: alarms(client)["loss"] == 1.0)
-        save_policy(FixedPolicy(2), file)
-        around.reload()
-        wait_for(lambda: alarms(client)["loss"] == 0.0)  # it begins anew
 
 
 def test_of_two_services_on_one_folder_one_tells_an_alarm(tmp_path: Path) -> None:

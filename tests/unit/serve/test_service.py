@@ -1,4 +1,4 @@
-"""What a service takes on, records, cuts and reloads."""
+"""What a service takes on, records and cuts."""
 
 from __future__ import annotations
 
@@ -14,13 +14,10 @@ from suffice.concurrency import may_be_cut
 from suffice.contracts import Generation, GenerationRequest
 from suffice.live.answering import AskSettings, LiveLoop
 from suffice.live.requirements import choose_policy
-from suffice.policies.policy_file import save_policy
-from suffice.policies.rules.policy import RulePolicy
-from suffice.policies.unfitted import FixedPolicy
 from suffice.serve.guard import Refusal
 from suffice.serve.service import Service, Wanted
 from suffice.serve.service_settings import LimitSettings
-from suffice.serve.under_way import Done, QuestionBegun, QuestionEnded, RoundEnded, UnderWay
+from suffice.serve.under_way import Done, UnderWay
 from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.reader import read_traces
 
@@ -88,8 +85,7 @@ def test_a_client_that_hangs_up_cuts_its_question_and_frees_its_place() -> None:
         assert served.places.taken == 0
 
     asyncio.run(hang_up())
-    ended = heard.events[-1]
-    assert isinstance(ended, QuestionEnded)
+    (ended,) = heard.ended
     assert ended.stopped_by == "gone"
 
 
@@ -136,13 +132,10 @@ def test_every_question_is_recorded_and_told_of(tmp_path: Path) -> None:
     traces = read_traces(tmp_path / "record")
     assert traces.n_questions == 2
     assert lazy["trace_id"] in traces.question_ids
-    begun = [event for event in heard.events if isinstance(event, QuestionBegun)]
-    rounds = [event.number for event in heard.events if isinstance(event, RoundEnded)]
-    ended = [event for event in heard.events if isinstance(event, QuestionEnded)]
-    assert [event.policy for event in begun] == ["two", "stable"]
-    assert rounds == [1, 2, 1, 2]
-    assert [event.stopped_by for event in ended] == ["policy", "policy"]
-    assert ended[0].tokens.completion == 5
+    assert [ended.policy for ended in heard.ended] == ["two", "stable"]
+    assert [[ran.number for ran in ended.rounds] for ended in heard.ended] == [[1, 2], [1, 2]]
+    assert [ended.stopped_by for ended in heard.ended] == ["policy", "policy"]
+    assert heard.ended[0].tokens.completion == 5
 
 
 def test_an_explored_question_runs_on_and_is_asked_for_every_answer(tmp_path: Path) -> None:
@@ -154,31 +147,6 @@ def test_an_explored_question_runs_on_and_is_asked_for_every_answer(tmp_path: Pa
     assert told["stopped_by"] == "budget"
     traces = read_traces(tmp_path / "r")
     assert traces.n_rounds == 5
-
-
-def test_a_policy_file_that_changed_is_taken_up_and_a_broken_one_is_not(tmp_path: Path) -> None:
-    file = save_policy(RulePolicy(rule="answer_stable"), tmp_path / "policy.json")
-    model = Held()
-    served = service(model, {"own": file})
-
-    async def while_one_is_under_way() -> None:
-        before = served.served()
-        first = await begin(served)
-        save_policy(FixedPolicy(rounds=1), file)
-        assert served.reload()[0] == ("own",)
-        assert served.served().hash != before.hash
-        model.go.set()
-        answered = (await done(first)).answered
-        assert answered.reason.startswith("answer_stable holds")
-        second = (await done(await begin(served))).answered
-        assert len(second.rounds) == 1
-        file.write_text("{", encoding="utf-8")
-        changed, refused = served.reload()
-        assert changed == ()
-        assert "policy.json" in refused["own"]
-        assert len((await done(await begin(served))).answered.rounds) == 1
-
-    asyncio.run(while_one_is_under_way())
 
 
 def test_the_answer_is_that_of_ask() -> None:

@@ -45,7 +45,7 @@ def test_a_file_states_what_it_states_and_options_hold_before_it(tmp_path: Path)
         ("[policies]\na = 2", r"policies\.a"),
         ("[limits]\nquestions = 0", r"limits\.questions"),
         ("port = ", "TOML"),
-        ("port = 2026-01-01", "date"),
+        ("port = 2026-01-01", "port"),
     ],
 )
 def test_what_is_wrong_is_told_with_file_and_key(tmp_path: Path, text: str, key: str) -> None:

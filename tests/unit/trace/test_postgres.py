@@ -126,9 +126,7 @@ def test_tables_of_others_stay_and_a_schema_parts_those_of_one_name(
     assert up.ask(foreign, "SELECT count(*) FROM runs") == [(0,)]
 
 
-def test_hashes_of_texts_are_refused_and_numbers_are_not(database: str) -> None:
-    with pytest.raises(UsageError, match="no-texts"):
-        Watch(record=database, texts="hashes")
+def test_a_record_without_texts_stays_one(database: str) -> None:
     with Watch(record=database, texts="no-texts") as watch, watch.question("Who?") as loop:
         loop.observe(answer="Oslo")
     assert "Oslo" not in str(kept(database))

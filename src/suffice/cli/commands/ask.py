@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
@@ -17,7 +18,7 @@ from suffice.cli.retrieval import (
 )
 from suffice.cli.shared_options import Abstention, Json, ModelOptions, out_path
 from suffice.errors import UsageError
-from suffice.live.answering import Answered, LiveLoop, Spent
+from suffice.live.answering import Answered, LiveLoop, Tokens, total_usage
 from suffice.live.requirements import check_confidence, choose_policy
 from suffice.loops.steps import LOOPS, LoopSettings
 from suffice.options import Option
@@ -25,6 +26,7 @@ from suffice.results.formats import counted
 from suffice.results.markup import shorten
 from suffice.serve.service_settings import AnswerSettings, BudgetSettings, Corpus
 from suffice.signals.abstained import read_phrases
+from suffice.trace.rounds.records import Round
 
 _STATED = ("rounds", "samples", "seed")
 _DECIDED = {name for loop in LOOPS.values() for name in loop.writing(())}
@@ -118,10 +120,14 @@ def ask(
         _print(answered, answers.decline_below)
 
 
-def _in_words(spent: Spent) -> str:
-    calls = "calls not counted" if spent.calls is None else counted(spent.calls, "call")
-    tokens = "tokens not counted" if spent.tokens is None else counted(spent.tokens, "token")
-    return f"{counted(spent.rounds, 'round')}, {calls}, {tokens}"
+def _spent(rounds: Sequence[Round]) -> str:
+    usage, tokens = total_usage(rounds), Tokens.of(rounds)
+    calls, judged = usage["llm_calls"], usage["judge_calls"] or 0
+    asked = "calls not counted" if calls is None else counted(calls + judged, "call")
+    took = "an unknown number of tokens"
+    if tokens.prompt is not None and tokens.completion is not None:
+        took = counted(tokens.prompt + tokens.completion, "token")
+    return f"{counted(len(rounds), 'round')}, {asked}, {took}"
 
 
 def _print(answered: Answered, decline_below: float | None) -> None:
@@ -142,14 +148,17 @@ def _print(answered: Answered, decline_below: float | None) -> None:
     if answered.answer_round != rounds:
         put(f"the answer is that of round {answered.answer_round}, the most confident one")
     usd = "" if answered.usd is None else f", {answered.usd:.6f} USD"
-    put(f"spent {_in_words(answered.spent)}{usd}")
-    if answered.saved.rounds:
-        budget = counted(rounds + answered.saved.rounds, "round")
-        print_lines(
-            f"saved up to {_in_words(answered.saved)} against this loop's full budget of {budget}"
+    put(f"spent {_spent(answered.rounds)}{usd}")
+    if answered.unasked:
+        put(
+            "asked for no answer before the end, as nothing reads one: saved "
+            f"{counted(answered.unasked, 'call')}"
         )
+    if answered.saved_rounds:
+        budget = counted(rounds + answered.saved_rounds, "round")
+        put(f"saved up to {counted(answered.saved_rounds, 'round')} of {budget}")
     else:
-        put("saved no round: the loop ran to its end")
+        put(f"saved {'no round' if answered.unasked else 'nothing'}: the loop ran to its end")
     put("evidence:")
     for finished in answered.rounds:
         for passage in finished.passages or ():

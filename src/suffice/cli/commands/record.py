@@ -229,9 +229,9 @@ def recorded(options: RecordOptions) -> RecordSummary:
     retrieval, encoder = options.retrieval.connect(encode=settings.compares_evidence)
     model = options.model.connect()
     with waiting(f"asking {options.model.llm} what it gives"):
-        settled, reasons = settings.settled(model)
-    for name, why in reasons.items():
-        say(f"{name}: {getattr(settled, name)} ({why})")
+        settled = settings.settled(model)
+    for name in settings.settles:
+        say(f"{name}: {getattr(settled, name)}")
     own_file = is_question_file(options.dataset)  # which may move, so its name alone is stated
     recording = Recording(
         dataset=Path(options.dataset).name if own_file else options.dataset,

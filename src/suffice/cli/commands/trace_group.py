@@ -49,10 +49,7 @@ class Told(Reading):
         for note in written.notes:
             say(note)
         if self.json:
-            document = asdict(written)
-            print_json(
-                {name: value for name, value in document.items() if name != "stays" or value}
-            )
+            print_json(asdict(written))
             return
         put(f"wrote {written.out}: {written.questions:,} questions, {written.rounds:,} rounds")
         if written.splits:
@@ -60,10 +57,6 @@ class Told(Reading):
             put(f"  splits: {told}")
         if written.failures:
             put(f"  {written.failures:,} questions failed when recorded")
-        if written.stays:
-            put("stays as it is:")
-        for name, said in written.stays.items():
-            put(f"  {name}: {said}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from time import perf_counter
 from types import MappingProxyType
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 from suffice.contracts import (
     ChatModel,
@@ -21,7 +21,7 @@ from suffice.contracts import (
     Retriever,
 )
 from suffice.errors import InternalError, UsageError, unknown_name
-from suffice.loops.calls import NOTHING_ASKED, check_least, sampling_seed, usage_of, usage_sum
+from suffice.loops.calls import NOTHING_ASKED, check_whole, sampling_seed, usage_of, usage_sum
 from suffice.loops.planning.parsing import (
     PLAN_SCHEMA,
     ParsedPlan,
@@ -64,9 +64,6 @@ class AgentControl:
     def __post_init__(self) -> None:
         if self.k < 1:
             raise UsageError(f"k must be at least 1, found {self.k}")
-        if self.upfront not in get_args(Upfront):
-            known = ", ".join(get_args(Upfront))
-            raise UsageError(f"upfront must be one of {known}, found {self.upfront!r}")
         if self.gate is not None and (self.upfront != "never" or self.reviews):
             raise UsageError("a gate decides when to retrieve; leave upfront and reviews out")
 
@@ -87,17 +84,12 @@ AGENTS: Mapping[str, AgentControl] = MappingProxyType(
 """By name; ``confidence-gated`` still wants its gate: :func:`agent_control`."""
 
 
-def gated(gate: GateSettings, name: str = GATED) -> AgentControl:
-    """The agent of a gate."""
-    return AgentControl(name=name, gate=gate)
-
-
 def agent_control(name: str, gate: GateSettings | None = None, *, k: int = 6) -> AgentControl:
     """A variant by name; ``gate`` for ``confidence-gated``, the published one where none is given."""
     if name not in AGENTS:
         raise UsageError(unknown_name("agent", name, AGENTS))
     if name == GATED:
-        return gated(GateSettings.published() if gate is None else gate)
+        return AgentControl(name=name, gate=GateSettings.published() if gate is None else gate)
     return replace(AGENTS[name], k=k)
 
 
@@ -130,8 +122,7 @@ class PlanningSettings:
     ] = True
 
     def __post_init__(self) -> None:
-        least = {"candidates": 1, "max_steps": 1, "retries": 0, "max_candidate_tokens": 1}
-        check_least(self, {**least, "max_plan_tokens": 1, "max_passage_chars": 1})
+        check_whole(self, "retries")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,8 +213,6 @@ class PlanningAgent:
 
 
 class _Run:
-    """One task under way."""
-
     def __init__(self, agent: PlanningAgent, task: PlanTask, seed: int) -> None:
         self.agent, self.task, self.seed = agent, task, seed
         self.text = PlanText(task, agent.settings.max_passage_chars)

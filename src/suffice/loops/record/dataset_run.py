@@ -25,13 +25,12 @@ from suffice.loops.record.session import (
     SessionSettings,
     record_all,
 )
-from suffice.loops.steps import LOOPS, LoopSettings, SteppedLoop, make_pipeline
+from suffice.loops.steps import LoopSettings, SteppedLoop, make_pipeline
 from suffice.retrieval.ranking import corpus_fingerprint
 from suffice.retrieval.retrievers import (
     IndexMaker,
     OwnParagraphs,
     Retrieval,
-    pool_changes,
     pooled_passages,
     pooled_retriever,
 )
@@ -46,9 +45,7 @@ CorpusKind = Literal["own", "pooled", "files", "retriever"]
 # a recording begun before these existed goes on as one without them
 _STATED_WHEN_ON = ("closed_book", "judge", "cluster_cosine")
 # said of a run, and no part of what was recorded
-_MAY_DIFFER = frozenset(
-    {"version", "sample", *(f"{name}_reason" for loop in LOOPS.values() for name in loop.settles)}
-)
+_MAY_DIFFER = frozenset({"version", "sample"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +67,6 @@ class Recording:
     splits: Mapping[str, float] = field(default_factory=lambda: {"tune": 0.4, "eval": 0.6})
     skip_invalid: bool = False
     shard: Shard | None = None
-    keep_replies: bool = True
     on_encoded: Callable[[int, int], None] | None = None
     on_start: Callable[[int], None] | None = None
 
@@ -94,7 +90,7 @@ def record_examples(
     """Record every example that ``out`` does not hold yet."""
     if recording.shard is not None:
         recording.shard.check_place(out)
-    if not recording.keep_replies or isinstance(model, CachedModel):
+    if isinstance(model, CachedModel):
         return _recorded(examples, model, out, recording, on_progress)
     summary: RecordSummary | None = None
     kept = KeptReplies(model, out, recording.shard)
@@ -119,7 +115,7 @@ def _recorded(
     passages = _searched(usable, recording)
     run = _run_document(model, recording, pipeline, passages)
     if passages is not None:  # before they are indexed
-        _check_goes_on(passages, recording, run, out)
+        check_settings(out, run=run, may_differ=_MAY_DIFFER)
     # of several shards one makes the indexes, which the others read
     with in_turn(out, "index") if recording.shard else nullcontext():
         shared = _shared(passages, recording, out)
@@ -197,24 +193,8 @@ def _shared(
     make = IndexMaker(encoder=recording.retrieval.encoder)
     if recording.on_encoded is not None:
         make = replace(make, on_progress=recording.on_encoded)
-    return pooled_retriever(passages, recording.retrieval, _index_folder(out), make)
-
-
-def _index_folder(out: Path) -> Path:
-    return out.with_name(f"{out.name}.index") if out.suffix == ".parquet" else out / "index"
-
-
-def _check_goes_on(
-    passages: tuple[Passage, ...], recording: Recording, run: Mapping[str, Any], out: Path
-) -> None:
-    """Refuse other settings than ``out`` was recorded with; of another corpus, say what changed."""
-    try:
-        check_settings(out, run=run, may_differ=_MAY_DIFFER)
-    except UsageError as error:
-        changed = pool_changes(passages, recording.retrieval, _index_folder(out))
-        if changed is not None:
-            raise UsageError(f"{error}. Of the passages: {changed}") from error
-        raise
+    folder = out.with_name(f"{out.name}.index") if out.suffix == ".parquet" else out / "index"
+    return pooled_retriever(passages, recording.retrieval, folder, make)
 
 
 def _run_document(
@@ -245,7 +225,6 @@ def _run_document(
             del settings[name]
     if (final := settings.pop("final_answer", "short")) != "short":
         settings["prompt"] = f"{final}+{settings['prompt']}"
-    stated |= {f"{name}_reason": why for name, why in pipeline.settled_by.items()}
     return {
         "dataset": recording.dataset,
         "model": model.name,

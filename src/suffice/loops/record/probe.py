@@ -213,7 +213,6 @@ def probe_traces(
 
 
 def _asked(task: QuestionRows, settings: ProbeSettings) -> NDArray[np.bool_]:
-    """Rounds that are asked, (n_rounds,)."""
     return task.unanswered | (not settings.missing_only)
 
 

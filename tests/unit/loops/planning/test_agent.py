@@ -12,16 +12,17 @@ from pathlib import Path
 import pytest
 
 from suffice.contracts import GenerationRequest, Verdict
-from suffice.errors import SufficeWarning
+from suffice.errors import SufficeWarning, UsageError
 from suffice.loops.planning.agent import (
     AGENTS,
+    GATED,
     AgentControl,
     PlanJob,
     PlanningAgent,
     PlanningSettings,
     PlanRecorderSettings,
     PlanRun,
-    gated,
+    agent_control,
     record_plans,
 )
 from suffice.policies.gate.gate_settings import GateCosts, GateSettings, RiskModel
@@ -166,7 +167,7 @@ def differing(number: int, index: int) -> str:
 
 def test_the_published_gate_appends_what_was_drawn_before_the_documents() -> None:
     model = planner(differing)
-    run, documents = ran(model, gated(quiet_gate()))
+    run, documents = ran(model, agent_control(GATED, quiet_gate()))
     assert [step.action for step in run.steps] == ["RETRIEVE"] * 3
     assert [step.chosen for step in run.steps] == [f"Gamma delta {at}" for at in (1, 2, 3)]
     assert all(step.redrawn == () for step in run.steps)
@@ -176,7 +177,7 @@ def test_the_published_gate_appends_what_was_drawn_before_the_documents() -> Non
 
 def test_a_revising_gate_draws_the_step_again_with_the_documents() -> None:
     model = planner(differing)
-    run, _ = ran(model, gated(quiet_gate(revises=True)))
+    run, _ = ran(model, agent_control(GATED, quiet_gate(revises=True)))
     assert [each.text for each in run.steps[0].redrawn] == ["Gamma delta 1"]
     drawn = [each for each in model.requests if kind(each) == "step"]
     assert (drawn[1].n, "Document" in text_of(drawn[1])) == (1, True)
@@ -188,12 +189,14 @@ def contradicting(number: int, index: int) -> str:
 
 
 def test_replan_drops_the_contradicted_step_only_when_corrected() -> None:
-    plain, _ = ran(planner(contradicting), gated(quiet_gate(tau_low=0.0, order="replan-first")))
+    plain, _ = ran(
+        planner(contradicting), agent_control(GATED, quiet_gate(tau_low=0.0, order="replan-first"))
+    )
     assert [step.action for step in plain.steps] == ["ASK", "REPLAN", "ASK"]
     assert [step.dropped for step in plain.steps] == [None, None, None]
     model = planner(contradicting)
     gate = quiet_gate(tau_low=0.0, order="replan-first", revises=True)
-    revised, _ = ran(model, gated(gate))
+    revised, _ = ran(model, agent_control(GATED, gate))
     assert revised.steps[1].dropped == "Open port 80"
     assert revised.steps[1].chosen == "Open port 80"  # as this model says of step 1 again
     assert "Step 1 was withdrawn, since it conflicts" in text_of(model.requests[-1])
@@ -209,7 +212,7 @@ def test_stop_ends_the_run_with_the_steps_so_far() -> None:
     def candidates(number: int, index: int) -> str:
         return differing(number, index) if number == 2 else "Same"
 
-    run, _ = ran(planner(candidates), gated(gate))
+    run, _ = ran(planner(candidates), agent_control(GATED, gate))
     assert [step.action for step in run.steps] == ["EXECUTE", "STOP"]
     assert run.steps[1].chosen is None
     assert run.outcome.ended == "stop"
@@ -217,7 +220,7 @@ def test_stop_ends_the_run_with_the_steps_so_far() -> None:
 
 
 def test_a_model_that_never_proposes_agrees_on_nothing() -> None:
-    run, _ = ran(planner(lambda number, index: ""), gated(quiet_gate()))
+    run, _ = ran(planner(lambda number, index: ""), agent_control(GATED, quiet_gate()))
     assert len(run.steps) == PlanningSettings().max_steps
     assert run.steps[0].sampled_again == 4
     assert run.steps[0].values["candidate_agreement"] == 0.0
@@ -261,6 +264,19 @@ def test_a_told_stop_ends_between_steps() -> None:
     agent = PlanningAgent(model, AGENTS["vanilla"])
     assert agent.run_unless(stop, TASK) is None
     assert len(model.requests) == 1
+
+
+def test_what_cannot_be() -> None:
+    with pytest.raises(UsageError, match="retrieves"):
+        PlanningAgent(planner(), AGENTS["always-retrieve"])
+    with pytest.raises(UsageError, match="'clever'"):
+        agent_control("clever")
+    with pytest.raises(UsageError, match="found 0"):
+        agent_control("fixed-top-k", k=0)
+    with pytest.raises(UsageError, match="candidates"):
+        PlanningSettings(candidates=0)
+    with pytest.warns(SufficeWarning, match="EXECUTE"):
+        assert agent_control("confidence-gated").gate is not None
 
 
 RUN = {"made": "in a test"}
@@ -332,3 +348,10 @@ def test_a_plan_is_judged_by_every_hidden_constraint(
     assert record.gold == gold
     # the agent never saw what it is judged by
     assert not any("good" in str(each.prompt) for each in model.requests)
+
+
+def test_the_same_run_twice_is_refused(tmp_path: Path) -> None:
+    model = ScriptedModel(reply, api="chat")
+    twice = jobs(model, 1) * 2
+    with pytest.raises(UsageError, match="two jobs are the run"):
+        record_plans(twice, tmp_path / "plans", PlanRecorderSettings(run=RUN))
