@@ -95,7 +95,7 @@ def test_a_policy_that_may_not_be_read_is_no_text_of_a_rule(given: Path, tmp_pat
     [
         "replay GIVEN/foreign.parquet --policy fixed-1",
         "traces info GIVEN/foreign.parquet",
-        "traces export GIVEN/foreign.parquet --format csv --out OUT/Århus.csv",
+        "traces export GIVEN/foreign.parquet --format jsonl --out OUT/Århus.jsonl",
         "report GIVEN/foreign.parquet --bootstrap 10 --out OUT/Århus.html",
         "record --dataset generated --limit 2 --rounds 2 --llm scripted --out OUT/Århus",
         "ask Wo~liegt~Ålesund? --corpus GIVEN/notes --llm scripted --policy fixed-1",
@@ -143,7 +143,7 @@ READ = {
     "record.parquet": (
         *("traces info IT", "traces validate IT", "replay IT --policy fixed-1"),
         *("choose IT --out NEW", "traces merge IT WHOLE --out NEW"),
-        "traces export IT --format csv --out NEW",
+        "traces export IT --format jsonl --out NEW",
     ),
     "policy.json": ("replay WHOLE --policy IT",),
     "rows.jsonl": (

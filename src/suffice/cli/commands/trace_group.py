@@ -361,24 +361,22 @@ def export(
         str,
         Option(
             choices=tuple(EXPORT_FORMATS),
-            help="parquet: a store as a folder; text of any record else",
+            help="parquet: a store as a folder; jsonl: any record",
         ),
     ] = EXPORT_FORMATS[0],
     out: Annotated[
         str,
         Option(
             metavar="OUT",
-            parse=out_path(".jsonl", ".json", ".csv", ".otlp", ".txt", folder=True),
-            help="the folder; of text the file, where nothing may stand yet",
+            parse=out_path(".jsonl", ".json", ".txt", folder=True),
+            help="the folder; of jsonl the file, where nothing may stand yet",
         ),
     ],
     to: Told,
 ) -> None:
-    """Write a store as Parquet, or any record as JSON lines, CSV or spans.
+    """Write a store as Parquet, or any record as JSON lines.
 
-    A store typed again adds what ended since. Other formats hold a record's columns of the schema as text,
-    one row per question and round, which traces import --format columns reads back; in CSV lists,
-    passages, tokens and signals are JSON, and a null is a blank cell. As otlp: spans by OpenTelemetry's
-    GenAI names, a document of OTLP JSON a question, which traces import --format otlp reads back.
+    A store typed again adds what ended since. JSON lines hold a record's columns of the schema, an object
+    per question and round, which traces import --format columns reads back.
     """
     to.write(f"reading {traces}", export_traces, traces, out, format=format)
