@@ -469,7 +469,6 @@ def label_traces(
         step=step,
         change=fitted.onto,
         fills=fitted.columns(),
-        failures=True,
         notes=notes,
     )
 

@@ -57,8 +57,6 @@ class Told(Reading):
         if written.splits:
             told = ", ".join(f"{name} {questions:,}" for name, questions in written.splits.items())
             put(f"  splits: {told}")
-        if written.failures:
-            put(f"  {written.failures:,} questions failed when recorded")
         if written.stays:
             put("stays as it is:")
         for name, said in written.stays.items():

@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 
 from suffice.errors import DataError, UsageError, did_you_mean, plain_file
 from suffice.options import Option, as_share
-from suffice.trace.durable import check_free, replace_file, written_aside
+from suffice.trace.durable import check_free, written_aside
 from suffice.trace.parquet import parquet_writer, part_name
-from suffice.trace.recording import failures_file, failures_of
 from suffice.trace.rounds.labels import labelled
 from suffice.trace.rounds.reader import ATTRIBUTES, TraceInspection, inspect_traces, read_traces
 from suffice.trace.rounds.records import sampled_ids
@@ -97,7 +96,6 @@ def split_traces(
         stated={"splits": shares, "split_seed": seed},
         change=labelled,
         fills=("split",),
-        failures=True,
     )
 
 
@@ -185,7 +183,7 @@ def merge_traces(
             f"or leave them out of one: suffice traces filter {second} --without {first} --out NEW"
         )
     step = {"by": "merge", "from": [Path(source.name).name for source in read]}
-    return write_copy(read, out, step=step, failures=True)
+    return write_copy(read, out, step=step)
 
 
 # --- written again --------------------------------------------------------------------------------
@@ -211,7 +209,6 @@ class Written:
     questions: int
     rounds: int
     splits: Mapping[str, int]
-    failures: int = 0
     notes: tuple[str, ...] = ()
     stays: Mapping[str, str] = field(default_factory=dict)
 
@@ -242,7 +239,6 @@ def write_copy(
     change: Change = lambda table: table,
     fills: Sequence[str] = (),
     max_rounds: int | None = None,
-    failures: bool = False,
     notes: Sequence[str] = (),
 ) -> Written:
     """Write the questions of the sources, file by file, to a new place: all of it, or nothing."""
@@ -265,7 +261,6 @@ def write_copy(
     metadata = {**foreign, **(QUESTION_ROWS.stamped(run).metadata or {})}
     schema = _joint_schema(parts, added).with_metadata(metadata)
     tables = (_in_schema(one, schema) for one in _tables(sources, apart, change, max_rounds))
-    carried = 0
     with written_aside(target) as aside:
         if target.suffix == ".parquet":  # parts of one file, else each a file of a directory
             with parquet_writer(aside, schema) as sink:
@@ -276,10 +271,6 @@ def write_copy(
             for number, table in enumerate(tables):
                 with parquet_writer(aside / part_name(number), schema) as sink:
                     sink.write_table(table)
-        if failures and aside.is_dir():
-            carried = _carry_failures(sources, aside)
-    if failures and target.suffix == ".parquet":
-        carried = _carry_failures(sources, target)
     questions = sum(source.traces.n_questions for source in sources)
     splits = splits or sum((Counter(source.traces.splits) for source in sources), Counter[str]())
     last = np.concatenate([source.traces.last_rounds for source in sources])
@@ -288,7 +279,6 @@ def write_copy(
         questions=questions,
         rounds=int(np.minimum(last, max_rounds or last).sum()),
         splits=dict(splits),
-        failures=carried,
         notes=(*notes, *_notes(sources, runs, questions, splits)),
     )
 
@@ -314,22 +304,6 @@ def _tables(
                     table = table.append_column(name, pa.repeat(value, table.num_rows))
             if table.num_rows:
                 yield table
-
-
-def _carry_failures(sources: Sequence[TraceInspection], root: Path) -> int:
-    """Note there what the recorders of the sources could not finish."""
-    finished = {name for source in sources for name in source.traces.question_ids}
-    failed: dict[str, tuple[str, int]] = {}
-    for source in sources:
-        failed = failures_of(Path(source.name)) | failed
-    lines = [
-        json.dumps({"question_id": name, "reason": reason, "attempts": attempts})
-        for name, (reason, attempts) in failed.items()
-        if name not in finished
-    ]
-    if lines:
-        replace_file(failures_file(root), "".join(f"{line}\n" for line in lines).encode())
-    return len(lines)
 
 
 def _notes(
