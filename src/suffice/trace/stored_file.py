@@ -6,7 +6,7 @@ import os
 import re
 import warnings
 from bisect import bisect_left
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -183,7 +183,8 @@ class StoredFile:
         self, names: Sequence[str], rows: Rows, fields: tuple[str, ...] = ()
     ) -> Iterator[tuple[int, pa.Table]]:
         """Columns a few rows at a time where ``rows`` (ascending) lie; of the first one only ``fields``."""
-        kind = narrowed(self.kind.arrow.field(names[0]).type, fields)
+        known = self.kind.arrow if names[0] in self.kind.arrow.names else self.stored
+        kind = narrowed(known.field(names[0]).type, fields)
         with readable(self.file):
             footer, first = footer_of(self.file), 0
             if (footer.num_rows, footer.num_row_groups) != (self.rows, len(self.row_groups)):
@@ -378,6 +379,16 @@ def agreed(documents: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         for name, value in first.items()
         if all(name in other and other[name] == value for other in others)
     }
+
+
+def one_schema(schemas: Iterable[pa.Schema]) -> pa.Schema:
+    """Every column of the files, in a type that holds each of them."""
+    try:
+        return pa.unify_schemas([*schemas], promote_options="permissive")
+    except pa.ArrowException as error:
+        raise DataError(
+            f"the files disagree on a column the schema does not know: {error}"
+        ) from error
 
 
 def first_error(errors: Sequence[DataError]) -> DataError:

@@ -33,6 +33,8 @@ class TraceSetOrigin:
     run: Mapping[str, Any] = field(default_factory=dict)
     skipped: tuple[DataError, ...] = ()
     failures: int = 0
+    runs: tuple[Mapping[str, Any], ...] = ()
+    """Run documents of its files, where they differ."""
     loops: tuple[Difference, ...] = ()
 
 
@@ -205,6 +207,12 @@ class TraceSet:
         values: list[Any] = self._at(column, self.starts[:-1]).to_pylist()
         return values
 
+    def attribute(self, name: str) -> list[str | None]:
+        """What a question's own column says, else the run document."""
+        stated = self.origin.run.get(name)
+        values = (stated if own is None else own for own in self.of_questions(name))
+        return [None if value is None else str(value) for value in values]
+
     def first_rounds(self, column: str) -> pa.ChunkedArray:
         """A column in round 1 of every question, (n_questions,); nulls where it is not there."""
         if column not in self.table.column_names:
@@ -333,13 +341,14 @@ class TraceSet:
         return self._with_column_of_questions("split", pa.array(splits, pa.string()))
 
     def _with_column_of_questions(self, name: str, values: pa.Array) -> TraceSet:
-        """The same rounds with one value a question; round 0 has none."""
+        """The same rounds with one value a question."""
         by_row = pa.chunked_array([values.take(pa.array(self._cells[0]))])
-        add = self.table.with_column if isinstance(self.table, LazyTable) else None
+        ids = pa.array(self.question_ids, pa.string())
+        of = pc.index_in(self.closed_book.column("question_id"), ids).combine_chunks()
         return replace(
             self,
-            table=add(name, by_row) if add else with_column(self.table, name, by_row),
-            closed_book=with_column(self.closed_book, name, [None] * self.closed_book.num_rows),
+            table=with_column(self.table, name, by_row),
+            closed_book=with_column(self.closed_book, name, pa.chunked_array([values.take(of)])),
         )
 
     def closed_book_rounds(self) -> TraceSet:
@@ -386,16 +395,15 @@ class TraceSet:
             yield record_from_rows(question, self.gold[index], rows, closed.get(question.id))
 
 
-def with_column(
-    table: pa.Table | LazyTable, name: str, values: Sequence[Any] | pa.ChunkedArray
-) -> pa.Table:
-    """The table with a column of the schema replaced, or added, by a value for every row."""
-    table = in_memory(table)
-    kind = SCHEMA.field(name).type
-    column = values if isinstance(values, pa.ChunkedArray) else pa.array(values, type=kind)
+def with_column(table: pa.Table, name: str, values: Sequence[Any] | pa.ChunkedArray) -> pa.Table:
+    """The table, or LazyTable, with a column replaced, or added, by a value for every row."""
+    if not isinstance(values, pa.ChunkedArray):
+        values = pa.chunked_array([pa.array(values, type=SCHEMA.field(name).type)])
+    if isinstance(table, LazyTable):
+        return table.with_column(name, values)
     if name in table.column_names:
-        return table.set_column(table.column_names.index(name), name, column)
-    return table.append_column(name, column)
+        return table.set_column(table.column_names.index(name), name, values)
+    return table.append_column(name, values)
 
 
 def _entries(chunk: pa.MapArray) -> pa.ListArray:

@@ -27,7 +27,7 @@ from suffice.trace.rounds.derive import (
     parse_splits,
     split_traces,
 )
-from suffice.trace.rounds.reader import inspect_traces, read_traces
+from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import QuestionRecord, Round
 from suffice.trace.rounds.writer import question_writer, write_traces
 
@@ -84,8 +84,6 @@ def test_a_split_is_drawn_by_the_seed_and_all_else_stays(
     assert (traces.origin.run["splits"], traces.origin.run["model"]) == (shares, "m")
     (step,) = traces.origin.run["derived"]
     assert (step["by"], step["seed"]) == ("split", 7)
-    (part, *_) = inspect_traces(tmp_path / out, kept=()).parts
-    assert part.stored.metadata[b"mine"] == b"kept"
     split_traces(folder, tmp_path / f"again-{out}", shares, seed=7)
     again = read_traces(tmp_path / f"again-{out}")
     assert again.of_questions("split") == traces.of_questions("split")
