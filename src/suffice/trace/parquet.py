@@ -130,10 +130,6 @@ class TableSchema:
         """The columns as Arrow has them, without metadata."""
         return pa.schema([(column.name, column.type) for column in self.columns])
 
-    def later_than(self, version: int) -> set[str]:
-        """Columns that came after a version."""
-        return {column.name for column in self.columns if column.since > version}
-
 
 _FEW_ROWS = 1024  # threads take longer to start than these to read
 

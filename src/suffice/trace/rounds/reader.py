@@ -43,11 +43,11 @@ from suffice.trace.stored_file import (
     EXAMPLE,
     StoredFile,
     agreed,
+    check_version,
     first_error,
     nothing_read,
     one_schema,
     parquet_files,
-    stated_version,
 )
 
 READ_WHOLE = 32_000_000
@@ -252,7 +252,7 @@ def inspect_traces(
     remarks: dict[str, str] = {}
     wanted = _Wanted(columns, keep_unknown)
     for part, table in parts_of(root, wanted, QUESTIONS, errors):
-        for problem in row_problems(table, part.version):
+        for problem in row_problems(table):
             errors.append(problem.error(str(part.file), problem.position))
             broken.append(replace(problem, position=rows + problem.position))
         remarks |= {text: str(part.file) for text in part.remarks if text not in remarks}
@@ -262,7 +262,6 @@ def inspect_traces(
     if keep_unknown:
         tables = [*told_apart(tables, [part.run for part in parts])]
     combined = one_table(tables)
-    remarks |= dict.fromkeys(_empty_gold(combined), str(root))
     problems = list(key_problems(combined))
     runs = differences((part.file.name, part.run) for part in parts)
     placed = _placed((part.file, part.rows) for part in parts)
@@ -335,7 +334,7 @@ def parts_of(
 def _of_run(
     file: Path, rows: RecordedRows, wanted: Container[str], kind: TableSchema
 ) -> tuple[StoredFile, pa.Table]:
-    version = stated_version(rows.table.schema.metadata or {}, file, kind)
+    check_version(rows.table.schema.metadata or {}, file, kind)
     table = rows.table.select([name for name in rows.table.column_names if name in wanted])
     part = StoredFile(
         file=file,
@@ -344,7 +343,6 @@ def _of_run(
         row_groups=(table.num_rows,),
         n_bytes=0,
         run=dict(rows.run),
-        version=version,
         remarks=(),
         stored=table.schema,
         held=table,
@@ -413,17 +411,6 @@ def _placed(files: Iterable[tuple[Path, int]]) -> Callable[[Problem], DataError]
 
 
 # --- what was read, perhaps not as it was meant ----------------------------------------------------
-def _empty_gold(table: pa.Table) -> Iterator[str]:
-    """``TraceSet.gold`` leaves them out; each question counts once."""
-    if not {"gold_answers", "round"} <= {*table.column_names}:
-        return
-    first = pc.equal(table.column("round"), 1)
-    flat = pc.list_flatten(table.filter(first).column("gold_answers"))
-    empty = pc.sum(pc.or_kleene(pc.is_null(flat), pc.equal(flat, ""))).as_py() or 0
-    if empty:
-        yield f"column gold_answers: dropped {empty} empty gold answers"
-
-
 _RETRIEVED: Mapping[str, Callable[[pa.ChunkedArray], pa.ChunkedArray]] = {
     "passages": pc.list_value_length,
     "query": pc.utf8_length,
@@ -437,31 +424,22 @@ def _rounds_from_0(traces: TraceSet) -> Iterator[str]:
     asked = traces.closed_book
     if not asked.num_rows:
         return
-    n_asked, beginning = asked.num_rows, ""
+    some = asked
     if isinstance(asked, LazyTable):
-        rows = np.flatnonzero(asked.rows < BATCH)
-        names = ("round", *(name for name in _RETRIEVED if name in asked.column_names))
-        beginning = f" of the first {len(rows):,}" * (len(rows) < n_asked)
-        asked = pa.table({name: asked.at(name, rows) for name in names})
-    retrieving = np.zeros(asked.num_rows, bool)
-    for name, size in _RETRIEVED.items():
-        if name in asked.column_names:
-            more = pc.fill_null(pc.greater(size(asked.column(name)), 0), False)
-            retrieving |= np.asarray(more, bool)
-    count = int(retrieving.sum())
+        some = asked.taken(np.flatnonzero(asked.rows < BATCH))
+    retrieved = any(
+        pc.any(pc.greater(size(some.column(name)), 0)).as_py()
+        for name, size in _RETRIEVED.items()
+        if name in some.column_names
+    )
     tells = any(traces.has(name) for name in _RETRIEVED) or "pipeline" in traces.origin.run
-    if not count and (tells or n_asked < traces.n_questions):
-        return
-    why = (
-        f"{count}{beginning or ' of them'} retrieved something"
-        if count
-        else "nothing tells it from a round"
-    )
-    yield (
-        f"column round: {n_asked} of {traces.n_questions} questions have a round 0, taken for the "
-        f"closed-book answer without passages, where no policy stops; {why}: if your rounds count from 0, "
-        "write them from 1"
-    )
+    if retrieved or not (tells or asked.num_rows < traces.n_questions):
+        why = "it retrieved something" if retrieved else "nothing tells it from a round"
+        yield (
+            f"column round: {asked.num_rows} of {traces.n_questions} questions have a round 0, taken for the "
+            f"closed-book answer without passages, where no policy stops; {why}: if your rounds count from "
+            "0, write them from 1"
+        )
 
 
 _MANY_BLANK = 0.5
