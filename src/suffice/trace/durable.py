@@ -29,7 +29,9 @@ def writable(path: str | Path, *suffixes: str, folder: bool = False) -> Path:
         raise UsageError("an empty text names no place; name a file or a directory")
     as_file = place.suffix in suffixes if suffixes else not folder
     if not as_file and folder:
-        _check_folder(place, suffixes, certainly=str(path).endswith(("/", os.sep)))
+        if place.exists() and not place.is_dir():
+            wanted = f"a {suffixes[0]} file or a directory" if suffixes else "a directory"
+            raise UsageError(f"{place} is a file, and {wanted} is wanted; name another place")
     elif place.is_dir() or not as_file:
         ending = suffixes[0] if suffixes else place.suffix
         within = place.is_dir()
@@ -43,19 +45,6 @@ def writable(path: str | Path, *suffixes: str, folder: bool = False) -> Path:
         why = "cannot be written" if there.is_dir() else "is no directory"
         raise UsageError(f"{path} cannot be written, since {there} {why}; choose another place")
     return place
-
-
-def _check_folder(place: Path, suffixes: Sequence[str], *, certainly: bool) -> None:
-    """Refuse what is no directory, or, unless it is one ``certainly``, was hardly meant as one."""
-    if place.exists() and not place.is_dir():
-        wanted = f"a {suffixes[0]} file or a directory" if suffixes else "a directory"
-        raise UsageError(f"{place} is a file, and {wanted} is wanted; name another place")
-    # a name such as run-0.05 or run.v2 is a directory's; one such as policy.txt was meant as a file
-    if not certainly and not place.is_dir() and place.suffix[1:].isalpha():
-        instead = f"{place.with_suffix(suffixes[0])}, or " if suffixes else ""
-        raise UsageError(
-            f"{place} would be made a directory; write {instead}{place}/ if a directory is meant"
-        )
 
 
 def replace_file(path: Path, content: bytes) -> None:

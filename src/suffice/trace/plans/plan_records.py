@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from numbers import Real
-from types import EllipsisType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -33,7 +32,6 @@ PARSES = ("json", "repaired", "salvaged")
 # task id, agent, retriever, seed
 PlanKey = tuple[str, str, str | None, int]
 
-_MOST_NAMED = 20
 _MOST_SEED = int(np.iinfo(np.int64).max)
 
 
@@ -217,34 +215,3 @@ class PlanSet:
     def n_steps(self) -> int:
         """Steps of all runs together."""
         return sum(len(record.steps) for record in self.records)
-
-    def only(
-        self,
-        *,
-        agent: str | None = None,
-        retriever: str | EllipsisType | None = ...,
-        seed: int | None = None,
-    ) -> PlanSet:
-        """The runs of one agent, retriever or seed; ``retriever=None``: those without a retriever."""
-        chosen = tuple(
-            record
-            for record in self.records
-            if agent in (None, record.agent)
-            and retriever in (..., record.retriever)
-            and seed in (None, record.seed)
-        )
-        if not chosen:
-            names = sorted(
-                {f"{run.agent}/{run.retriever or 'none'}/{run.seed}" for run in self.records}
-            )
-            asked = (
-                "any" if agent is None else agent,
-                "any" if retriever is ... else retriever or "none",
-                "any" if seed is None else str(seed),
-            )
-            raise DataError(
-                f"no run has agent/retriever/seed {'/'.join(asked)}; found: "
-                f"{', '.join(names[:_MOST_NAMED]) or 'none'}",
-                file=self.source,
-            )
-        return replace(self, records=chosen)

@@ -29,12 +29,10 @@ from suffice.trace.rounds.checks import Keys, Problem, key_problems, row_problem
 from suffice.trace.rounds.labels import LABELS_FILE, Labels, labels_beside
 from suffice.trace.rounds.schema import COLUMNS, QUESTIONS, REQUIRED, records_to_table
 from suffice.trace.rounds.trace_set import (
-    Difference,
     TraceSet,
     TraceSetOrigin,
     differences,
     in_words,
-    of_loops,
     with_column,
 )
 from suffice.trace.store import ALL, Store, exported, free_id
@@ -188,7 +186,7 @@ def _opened(
         run=agreed([file.run for file in files]),
         runs=_runs(files),
         failures=count_failures(root),
-        loops=of_loops(runs),
+        loops=runs,
     )
     table = LazyTable(spans)
     names = [name for name in _KEYS if name in table.column_names]
@@ -198,7 +196,7 @@ def _opened(
     read, keys = table.select(names), Keys.of(table)
     placed = _placed((file.file, file.rows) for file in files)
     if problems := [*map(placed, key_problems(read, keys))]:
-        raise first_error(_apart(problems, runs))
+        raise first_error(problems)
     rows = keys.by_question
     is_round = keys.rounds[rows] > 0
     known_starts = None
@@ -215,18 +213,6 @@ def _opened(
         for text in _rounds_from_0(traces):
             warnings.warn(f"{root}: {text}", SufficeWarning, stacklevel=3)
     return traces
-
-
-def _apart(errors: Sequence[DataError], runs: Iterable[Difference]) -> list[DataError]:
-    """What is wrong among the keys of files, with what likely is the cause where these are of other runs."""
-    runs = [difference for difference in runs if difference.between_files]
-    if not runs:
-        return list(errors)
-    cause = f"; the files are of different runs, {in_words(runs)}: name one of them alone"
-    return [
-        DataError(f"{error.message}{cause}", file=error.file, row=error.row, column=error.column)
-        for error in errors
-    ]
 
 
 def _size(file: Path) -> tuple[int, int]:
@@ -265,7 +251,7 @@ def inspect_traces(
     problems = list(key_problems(combined))
     runs = differences((part.file.name, part.run) for part in parts)
     placed = _placed((part.file, part.rows) for part in parts)
-    errors.extend(_apart(list(map(placed, problems)), runs))
+    errors.extend(map(placed, problems))
     if problems := problems + broken:
         codes = Keys.of(combined).codes
         wrong = codes[[problem.position for problem in problems]]
@@ -282,7 +268,7 @@ def inspect_traces(
             runs=_runs(parts),
             skipped=tuple(errors),
             failures=count_failures(root),
-            loops=of_loops(runs),
+            loops=runs,
         ),
     )
     if columns is None:
@@ -496,7 +482,7 @@ def pool_traces(sets: Sequence[TraceSet]) -> TraceSet:
         return sets[0]
     if not sets:
         raise UsageError("name at least one record")
-    if loops := of_loops(differences((traces.origin.source, traces.origin.run) for traces in sets)):
+    if loops := differences((traces.origin.source, traces.origin.run) for traces in sets):
         raise UsageError(
             f"the records are of different loops, {in_words(loops)}; pool records of one loop, or "
             "take each by itself (where one policy shall serve several loops, join them first: suffice "

@@ -465,7 +465,6 @@ def _hashes(
 # --- which loop the questions of a file are of ----------------------------------------------------
 LOOP = ("pipeline", "model", "prompt", "retriever", "rounds", "step", "temperature", "samples")
 """Entries of a run document that make a loop what it is; others say what it was asked."""
-_MOST_VALUE = 40
 _MOST_FILES = 3
 
 
@@ -483,18 +482,14 @@ class Difference:
 
 
 def differences(files: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[Difference, ...]:
-    """What files do not all say alike of their runs, of those that say it; given names and run documents."""
+    """What tells the loops of files apart, of those that say it; given their names and run documents."""
     said: dict[str, dict[str, dict[str, None]]] = {entry: {} for entry in LOOP}
     for file, run in files:
         for document in _documents(run.get("runs")) or [dict(run)]:
-            stated = {
-                entry: value
-                for entry, value in document.items()
-                if isinstance(value, str | int | float) or entry in LOOP
-            }
-            if not any(_filtered_out(stated, step) for step in _documents(run.get("derived"))):
-                for entry, value in stated.items():
-                    said.setdefault(entry, {}).setdefault(str(value), {})[file] = None
+            if not any(_filtered_out(document, step) for step in _documents(run.get("derived"))):
+                for entry in LOOP:
+                    if entry in document:
+                        said[entry].setdefault(str(document[entry]), {})[file] = None
     return tuple(
         Difference(entry, {value: tuple(names) for value, names in by_value.items()})
         for entry, by_value in said.items()
@@ -502,26 +497,16 @@ def differences(files: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[Differe
     )
 
 
-def of_loops(runs: Iterable[Difference]) -> tuple[Difference, ...]:
-    """Those that tell loops apart."""
-    return tuple(one for one in runs if one.entry in LOOP)
-
-
 def in_words(found: Sequence[Difference]) -> str:
-    """``they differ in pipeline react (a.parquet), iterative (b.parquet); step 1, 3``."""
-    told, apart = [], set()
+    """``they differ in pipeline react (a.parquet), iterative (b.parquet); step 1 (a.parquet), 3``."""
+    told = []
     for difference in found:
-        parts = frozenset(difference.files.values())
         values = []
         for value, names in difference.files.items():
-            said = value if len(value) <= _MOST_VALUE else f"{value[: _MOST_VALUE - 3]}..."
-            if difference.between_files and parts not in apart:
-                more = len(names) - _MOST_FILES
-                named = ", ".join(names[:_MOST_FILES])
-                said += f" ({named}{f' and {more} more' if more > 0 else ''})"
-            values.append(said)
+            more = f" and {len(names) - _MOST_FILES} more" if len(names) > _MOST_FILES else ""
+            files = f" ({', '.join(names[:_MOST_FILES])}{more})" if difference.between_files else ""
+            values.append(f"{value:.40}{files}")
         told.append(f"{difference.entry} {', '.join(values)}")
-        apart.add(parts)
     return f"they differ in {'; '.join(told)}"
 
 
