@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from suffice.contracts import ConfidentPolicy, CoveragePolicy, StopPolicy
 from suffice.costs.usage import find_cost
 from suffice.errors import UsageError
-from suffice.monitor.alarms import BINS, ExchangeabilityMonitor, ProbabilityMonitor, bin_of
+from suffice.monitor.alarms import ExchangeabilityMonitor, ProbabilityMonitor
 from suffice.monitor.coverage import Coverage
 from suffice.monitor.questions import Asked, Promised, Reading, Stopping
 from suffice.options import Option, as_share
@@ -23,7 +23,7 @@ from suffice.results.formats import counted, percent
 from suffice.results.table import Cell, Column, Described, Table, Value, table_of
 from suffice.results.tabular import Tabular
 from suffice.scoring import exact_match
-from suffice.stats.betting import MeanSequence, Monitor
+from suffice.stats.betting import Monitor
 from suffice.trace.rounds.labels import Label
 from suffice.trace.rounds.trace_set import TraceSet
 
@@ -58,12 +58,6 @@ _TESTS: Sequence[Described] = (
     ("capital", Column(name="capital", kind="significant", digits=4)),
     ("p_value", Column(name="p_value", kind="significant", digits=3, head="p-value")),
     (_alarm_cell, Column(name="alarm", kind="count")),
-)
-_RELIABILITY: Sequence[Described] = (
-    (lambda part: f"{part['low']:.1f}-{part['high']:.1f}", Column(name="confidence")),
-    ("right.count", Column(name="labelled", kind="count")),
-    ("confidence", Column(name="stated", kind="percent", head="stated, %")),
-    ("right", Column(name="right", kind="percent", interval=True, head="right, %")),
 )
 
 
@@ -167,8 +161,6 @@ class Production(Tabular):
         self._calibration: ProbabilityMonitor | None = None
         if isinstance(policy, ConfidentPolicy):
             self._calibration = ProbabilityMonitor(settings.level)
-        self._right = [MeanSequence(0.0, 1.0) for _ in range(BINS)]
-        self._stated = [0.0] * BINS
         self._coverage: Coverage | None = None
         if isinstance(policy, CoveragePolicy):
             self._coverage = Coverage(policy, settings.level, settings.seed)
@@ -282,8 +274,6 @@ class Production(Tabular):
             right = float(stop.score == 1.0)
         else:
             return
-        self._right[bin_of(sure)].take(right)
-        self._stated[bin_of(sure)] += sure
         monitor.update(sure, right)
         self._bets_won("calibration", asked.id, monitor)
 
@@ -373,19 +363,6 @@ class Production(Tabular):
         full = self.counts["full_rounds"]
         return 1.0 - self.counts["budgeted"] / full if full else None
 
-    def _reliability(self) -> list[dict[str, Any]]:
-        """Bins with answers, from unsure to sure; each interval holds at all times by itself."""
-        return [
-            {
-                "low": place / BINS,
-                "high": (place + 1) / BINS,
-                "confidence": self._stated[place] / right.count,
-                "right": right.at(self.settings.level),
-            }
-            for place, right in enumerate(self._right)
-            if right.count
-        ]
-
     def to_json(self) -> dict[str, Any]:
         """Where everything stands, as strict JSON; ``alarmed_at`` counts what a test took, from 1."""
         told = {
@@ -401,19 +378,14 @@ class Production(Tabular):
             "loss": self._stopping.loss,
             "saved": self._stopping.saved,
             "rounds_saved": self.rounds_saved,
-            "reliability": self._reliability(),
             "coverage": self._coverage,
             "alarms": self.alarms,
         }
         return {name: as_json(value) for name, value in told.items()}
 
     def tables(self) -> tuple[Table, ...]:
-        """The tests, what stopping loses and saves, and reliability where there are labels."""
-        tables = [self._tests_table(), self._stopping_table()]
-        if reliability := self._reliability():
-            title = "How often labelled answers are right, by the policy's confidence."
-            tables.append(table_of("reliability", reliability, _RELIABILITY, title))
-        return tuple(tables)
+        """The tests, and what stopping loses and saves."""
+        return self._tests_table(), self._stopping_table()
 
     def _tests_table(self) -> Table:
         told = [

@@ -116,7 +116,6 @@ class StoredFile:
     run: dict[str, Any]
     remarks: tuple[str, ...]
     stored: pa.Schema
-    held: pa.Table | None = None
 
     @classmethod
     def open(cls, file: Path, wanted: Container[str], kind: TableSchema) -> StoredFile:
@@ -167,13 +166,6 @@ class StoredFile:
     def rows(self) -> int:
         """How many rows it has."""
         return sum(self.row_groups)
-
-    def whole(self) -> pa.Table:
-        """All its columns, those of the schema in its types."""
-        if self.held is not None:
-            return self.held
-        with readable(self.file), opened(self.file) as parquet:
-            return coerce_table(complete(parquet, self.stored.names), str(self.file), self.kind)
 
     def batches(
         self, names: Sequence[str], rows: Rows, fields: tuple[str, ...] = ()

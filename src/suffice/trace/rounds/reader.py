@@ -331,7 +331,6 @@ def _of_run(
         run=dict(rows.run),
         remarks=(),
         stored=table.schema,
-        held=table,
     )
     return part, table
 
