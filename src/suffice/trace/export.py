@@ -29,7 +29,6 @@ from suffice.trace.rounds.records import (
     QuestionRecord,
     Round,
     as_document,
-    of_document,
     round_of_document,
 )
 from suffice.trace.rounds.schema import record_to_rows, records_to_table
@@ -130,7 +129,6 @@ def _value(value: Any) -> Any:
 
 
 # --- spans of OpenTelemetry -----------------------------------------------------------------------
-QUESTION, ROUND = "suffice.question", "suffice.round"
 DOCUMENTS = "gen_ai.retrieval.documents"
 OPERATION = "gen_ai.operation.name"
 
@@ -151,7 +149,7 @@ def steps_of(round_: Round, began: int, ended: int, *, model: str | None) -> Ite
     query = {} if round_.query is None else {"gen_ai.retrieval.query.text": round_.query}
     found = (*(round_.passages or ()), *(round_.refound or ()))
     documents = {} if round_.passages is None else {DOCUMENTS: json.dumps(_documents(found))}
-    held = {OPERATION: "retrieval", **query, **documents, ROUND: json.dumps(_rest(round_))}
+    held = {OPERATION: "retrieval", **query, **documents}
     yield Step(name="retrieval", start=began, end=middle, attributes=held)
     if round_.usage.llm_calls != 0:
         name = "chat" if model is None else f"chat {model}"
@@ -167,15 +165,6 @@ def _documents(passages: Sequence[Passage]) -> list[dict[str, Any]]:
         }
         for passage in passages
     ]
-
-
-def _rest(round_: Round) -> dict[str, Any]:
-    """A round but for its documents, of which it has the numbers."""
-    rest: dict[str, Any] = as_document(round_)
-    for name in ("passages", "refound"):
-        if name in rest:
-            rest[name] = len(rest[name])
-    return {"answer": None, **rest}
 
 
 def _message(role: str, text: str) -> str:
@@ -200,47 +189,8 @@ def agent_attributes(record: QuestionRecord) -> dict[str, Any]:
     """What the span of a whole question says."""
     answer = record.rounds[-1].answer
     said = {} if answer is None else {"gen_ai.output.messages": _message("assistant", answer)}
-    whole = as_document(record)
-    rest = {name: value for name, value in whole.items() if name != "rounds"}
-    return {
-        OPERATION: "invoke_agent",
-        "gen_ai.input.messages": _message("user", record.question.text),
-        **said,
-        QUESTION: json.dumps(rest),
-    }
-
-
-def record_of_spans(question: str, rounds: Sequence[tuple[str, Any]]) -> QuestionRecord:
-    """The record of which :func:`agent_attributes` and :func:`steps_of` gave these attributes."""
-    try:
-        held = strict_json(question)
-        scores = held.get("scores", {})
-        held["scores"] = {int(number): score for number, score in scores.items()}
-        held["rounds"] = [_joined(strict_json(rest), documents) for rest, documents in rounds]
-        record: QuestionRecord = of_document(QuestionRecord, held)
-    except DataError:
-        raise
-    except (TypeError, ValueError, AttributeError, KeyError, RecursionError) as error:
-        raise DataError(
-            f"{QUESTION} and {ROUND} are not what an export writes ({error}); take them out of the spans to "
-            "read these by the names of the conventions alone"
-        ) from error
-    return record
-
-
-def _joined(rest: dict[str, Any], documents: Any) -> dict[str, Any]:
-    """A round with its documents again."""
-    found = [
-        {"text" if name == "content" else name: value for name, value in document.items()}
-        for document in documents or ()
-    ]
-    new = rest.get("passages")
-    for name, at in (("passages", 0), ("refound", new or 0)):
-        if name in rest:
-            rest[name] = found[at : at + rest[name]]
-    if len(found) != sum(len(rest.get(name, ())) for name in ("passages", "refound")):
-        raise ValueError(f"{len(found)} documents")
-    return rest
+    asked = _message("user", record.question.text)
+    return {OPERATION: "invoke_agent", "gen_ai.input.messages": asked, **said}
 
 
 # --- journals of earlier versions -----------------------------------------------------------------
