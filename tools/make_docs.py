@@ -14,7 +14,7 @@ from suffice.cli.parser import run
 from suffice.signals.derived import DERIVATIONS
 from suffice.signals.known_signals import SIGNALS, SignalSpec
 from suffice.trace.parquet import TableSchema
-from suffice.trace.plans.plan_file import PLANS
+from suffice.trace.plan_traces import PLANS
 from suffice.trace.rounds.schema import QUESTIONS
 
 DOCS = Path(__file__).parent.parent / "docs"

@@ -90,8 +90,8 @@ if TYPE_CHECKING:
     from suffice.replay.settings import SearchSettings as SearchSettings
     from suffice.signals.known_signals import signal as signal
     from suffice.trace.export import export_traces as export_traces
-    from suffice.trace.plans.plan_file import read_plans as read_plans
-    from suffice.trace.plans.plan_records import PlanTask as PlanTask
+    from suffice.trace.plan_traces import PlanTask as PlanTask
+    from suffice.trace.plan_traces import read_plans as read_plans
     from suffice.trace.rounds.derive import TraceFilter as TraceFilter
     from suffice.trace.rounds.derive import filter_traces as filter_traces
     from suffice.trace.rounds.derive import merge_traces as merge_traces
@@ -143,7 +143,7 @@ _HOMES = {
     "MiCPPolicy": "policies.micp.policy",
     "Passage": "trace.rounds.records",
     "PlanAction": "policies.gate.gate_settings",
-    "PlanTask": "trace.plans.plan_records",
+    "PlanTask": "trace.plan_traces",
     "PlanningAgent": "loops.planning.agent",
     "ProbeSettings": "loops.record.probe",
     "Question": "trace.rounds.records",
@@ -179,7 +179,7 @@ _HOMES = {
     "pool_traces": "trace.rounds.reader",
     "prices_of": "costs.prices",
     "probe_traces": "loops.record.probe",
-    "read_plans": "trace.plans.plan_file",
+    "read_plans": "trace.plan_traces",
     "read_traces": "trace.rounds.reader",
     "redact_traces": "live.privacy",
     "save_policy": "policies.policy_file",

@@ -214,16 +214,14 @@ class Production(Tabular):
             counts["full_rounds"] += asked.budget
         for name, monitor in self._drift.items():
             monitor.update(asked.values[name])
-            self._bets_won("drift", asked.id, monitor, of=name)
         for name, held in self._past.items():
             held.append(asked.values[name])
         if not (self._drift or self._lacking):
             self._begin_drift()
         self._stopping.take(asked)
-        self._bets_won("exploration", asked.id, self._stopping.draws)
         if self._coverage is not None and asked.answer_set is not None:
             self._coverage.take(asked.answer_set)
-            self._coverage_fell(asked.id)
+        self._look_at_bets(asked.id)
         agreement = self._promised.metric.agreement
         if asked.explored and agreement:
             self._settle_loss(asked, ())
@@ -261,7 +259,7 @@ class Production(Tabular):
             self._settle_loss(asked, gold)
         if self._coverage is not None and asked.answer_set is not None and gold:
             self._coverage.label(asked.answer_set, gold)
-            self._coverage_fell(asked.id)
+        self._look_at_bets(asked.id)
 
     def _calibrate(self, asked: Asked, gold: Sequence[str]) -> None:
         """Whether an answer is right: equal to a gold answer, or of score 1; else it is unknown."""
@@ -275,7 +273,6 @@ class Production(Tabular):
         else:
             return
         monitor.update(sure, right)
-        self._bets_won("calibration", asked.id, monitor)
 
     def _settle_loss(self, asked: Asked, gold: Sequence[str]) -> None:
         lost = self._promised.lost(asked.at_stop, asked.at_end, gold)
@@ -289,15 +286,25 @@ class Production(Tabular):
             said = f"{mean}% [{low}, {high}] per question, promised at most {percent(most)}%"
             self._raise("loss", asked.id, evidence, text=f"{_SAYS['loss']}: {said}")
 
-    def _coverage_fell(self, question_id: str) -> None:
-        for kind, monitor in () if self._coverage is None else self._coverage.monitors.items():
-            self._bets_won(kind, question_id, monitor)
+    @property
+    def _monitors(self) -> dict[tuple[str, str], Monitor]:
+        """Every test by betting, by the kind of its alarm and what it is of."""
+        found: dict[tuple[str, str], Monitor] = {
+            ("drift", name): monitor for name, monitor in self._drift.items()
+        }
+        if self._calibration is not None:
+            found["calibration", ""] = self._calibration
+        found["exploration", ""] = self._stopping.draws
+        if self._coverage is not None:
+            found |= {(kind, ""): one for kind, one in self._coverage.monitors.items()}
+        return found
 
-    def _bets_won(self, kind: str, question_id: str, monitor: Monitor, *, of: str = "") -> None:
-        if monitor.alarmed:
-            evidence = {"capital": monitor.capital, "p_value": monitor.p_value}
-            evidence["taken"] = float(monitor.seen)
-            self._raise(kind, question_id, evidence, of=of)
+    def _look_at_bets(self, question_id: str) -> None:
+        for (kind, of), monitor in self._monitors.items():
+            if monitor.alarmed:
+                evidence = {"capital": monitor.capital, "p_value": monitor.p_value}
+                evidence["taken"] = float(monitor.seen)
+                self._raise(kind, question_id, evidence, of=of)
 
     def _raise(
         self,
@@ -337,14 +344,6 @@ class Production(Tabular):
 
     def _tests(self) -> list[dict[str, Any]]:
         """Where each test by betting stands; ``alarmed_at`` counts what it took, from 1."""
-        tests: list[tuple[str, str, Monitor]] = [
-            ("drift", name, monitor) for name, monitor in self._drift.items()
-        ]
-        if self._calibration is not None:
-            tests.append(("calibration", "", self._calibration))
-        tests.append(("exploration", "", self._stopping.draws))
-        if self._coverage is not None:
-            tests += [(kind, "", monitor) for kind, monitor in self._coverage.monitors.items()]
         return [
             {
                 "kind": kind,
@@ -354,7 +353,7 @@ class Production(Tabular):
                 "p_value": monitor.p_value,
                 "alarmed_at": monitor.alarmed_at,
             }
-            for kind, of, monitor in tests
+            for (kind, of), monitor in self._monitors.items()
         ]
 
     @property

@@ -233,8 +233,7 @@ class Shard:
     def __post_init__(self) -> None:
         if not 1 <= self.number <= self.of:
             raise UsageError(
-                f"shard {self.number} of {self.of} is none; shards count from 1/{max(self.of, 1)} to "
-                f"{max(self.of, 1)}/{max(self.of, 1)}"
+                f"a shard is I/N with I from 1 to N, such as 3/8, found {self.number}/{self.of}"
             )
 
     @classmethod

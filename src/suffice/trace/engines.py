@@ -414,9 +414,8 @@ class PostgreSQL:
         there = {name for (name,) in rows}
         if there and _TABLES[0] not in there:
             raise DataError(
-                f"holds a table {min(there)} that is not of suffice; name another "
-                "database, or a schema of its own: CREATE SCHEMA loops, then "
-                f"{self.address}{'&' if '?' in str(self.address) else '?'}options=-csearch_path%3Dloops",
+                f"holds a table {min(there)} that is not of suffice; name another database, or a schema by "
+                "?options=-csearch_path%3DSCHEMA",
                 file=str(self.address),
             )
         return bool(there)

@@ -93,7 +93,7 @@ def schema_of(path: str | Path) -> TableSchema:
 
 def _plans() -> TableSchema:
     """The schema of plan traces, whose module reads files by this one."""
-    from suffice.trace.plans.plan_file import PLANS
+    from suffice.trace.plan_traces import PLANS
 
     return PLANS
 

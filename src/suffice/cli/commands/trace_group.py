@@ -17,7 +17,7 @@ from suffice.measures.contents import traces_info
 from suffice.measures.seen import record_banners
 from suffice.options import Option
 from suffice.trace.export import EXPORT_FORMATS, export_traces
-from suffice.trace.plans.plan_file import PLANS, inspect_plans
+from suffice.trace.plan_traces import PLANS, inspect_plans
 from suffice.trace.recording import prune as prune_store
 from suffice.trace.rounds.derive import (
     TraceFilter,
@@ -358,8 +358,7 @@ def export(
     format: Annotated[  # noqa: A002 - the option's name
         str,
         Option(
-            choices=tuple(EXPORT_FORMATS),
-            help="parquet: a store as a folder; jsonl: any record",
+            choices=tuple(EXPORT_FORMATS), help="parquet: a store as a folder; jsonl: any record"
         ),
     ] = EXPORT_FORMATS[0],
     out: Annotated[

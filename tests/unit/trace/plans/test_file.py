@@ -16,8 +16,14 @@ from tests.properties import examples
 
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.testing.traces import make_record
-from suffice.trace.plans.plan_file import PLANS, inspect_plans, plan_writer, read_plans, write_plans
-from suffice.trace.plans.plan_records import PlanRecord
+from suffice.trace.plan_traces import (
+    PLANS,
+    PlanRecord,
+    inspect_plans,
+    plan_writer,
+    read_plans,
+    write_plans,
+)
 from suffice.trace.rounds.reader import inspect_traces, read_traces
 from suffice.trace.rounds.records import as_document
 from suffice.trace.rounds.writer import write_traces
