@@ -191,17 +191,15 @@ def _groups(source: TraceInspection) -> Iterator[Entry]:
 
 def _columns(source: TraceInspection) -> Iterator[Entry]:
     """Those of the schema first, as they stand in the first file that has them."""
-    tables = (source.traces.table, source.traces.closed_book)
-    rows = sum(table.num_rows for table in tables)
+    table = source.traces.table
     types = {column.name: column.type for part in reversed(source.parts) for column in part.stored}
     meanings = {column.name: column.meaning for column in COLUMNS}
     for name in sorted(types, key=[*meanings, *types].index):
-        empty = sum(table.column(name).null_count for table in tables)
         yield {
             "name": name,
             "type": str(types[name]),
             "known": name in meanings,
-            "empty": empty / rows,
+            "empty": table.column(name).null_count / table.num_rows,
             "meaning": meanings.get(name, "(not of the schema: kept, not read)"),
         }
 

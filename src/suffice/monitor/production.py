@@ -175,7 +175,6 @@ class Production(Tabular):
 
     @property
     def _lacking(self) -> int:
-        """How many more questions stand for the past before anything is tested."""
         return 0 if self._drift else self.settings.first - len(next(iter(self._past.values())))
 
     # --- taking in -------------------------------------------------------------------------------
@@ -288,7 +287,6 @@ class Production(Tabular):
 
     @property
     def _monitors(self) -> dict[tuple[str, str], Monitor]:
-        """Every test by betting, by the kind of its alarm and what it is of."""
         found: dict[tuple[str, str], Monitor] = {
             ("drift", name): monitor for name, monitor in self._drift.items()
         }

@@ -105,7 +105,6 @@ def replaced_together(folder: Path, names: Sequence[str]) -> Iterator[Path]:
 
 
 def _move(names: Sequence[str], source: Path, target: Path) -> None:
-    """Move the files of these names that are there."""
     for name in names:
         if (source / name).is_dir():
             raise IsADirectoryError(errno.EISDIR, f"{name} is a directory")
@@ -116,7 +115,6 @@ def _move(names: Sequence[str], source: Path, target: Path) -> None:
 def _not_written(
     place: Path, error: OSError | StorageError, left: str = "what stood there before is kept"
 ) -> StorageError:
-    """What could not be written, why, and what to do."""
     cause = error if isinstance(error, OSError) else error.__cause__
     return StorageError(
         f"cannot write {place}: {getattr(cause, 'strerror', None) or error}; {left}, make room or choose "
@@ -194,7 +192,6 @@ def usable_cores() -> int:
 
 
 def _remove(leftover: Path) -> None:
-    """What was written aside and is not needed."""
     if leftover.is_dir():
         shutil.rmtree(leftover, ignore_errors=True)
     else:
@@ -202,7 +199,6 @@ def _remove(leftover: Path) -> None:
 
 
 def _flush(written: Path) -> None:
-    """Have a file, or all of a directory, on the disk."""
     for file in filter(Path.is_file, written.rglob("*") if written.is_dir() else [written]):
         with file.open("rb+") as stream:
             os.fsync(stream.fileno())

@@ -101,7 +101,6 @@ def _export_store(path: str | Path, folder: Path) -> Written:
 
 
 def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row as strict JSON, without its nulls and empty lists."""
     values = {**row, "signals": dict(row.get("signals") or ())}
     return {name: _value(value) for name, value in values.items() if value not in (None, [], {})}
 

@@ -90,12 +90,13 @@ def _value(kind: Any, cell: Any) -> Any:
     if cell is None:
         return {str: "", tuple: ()}.get(get_origin(kind) or kind)
     if is_dataclass(kind):
-        return kind(
+        record: Any = kind
+        return record(
             **{
                 name: None
                 if may_be_none and cell.get(name) is None
                 else _value(part, cell.get(name))
-                for name, (part, may_be_none) in types_of(kind).items()
+                for name, (part, may_be_none) in types_of(record).items()
             }
         )
     if not isinstance(cell, list):

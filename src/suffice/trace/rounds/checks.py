@@ -78,7 +78,6 @@ def positions(mask: pa.ChunkedArray | pa.Array) -> NDArray[np.int64]:
 
 
 def _cells(table: pa.Table) -> Iterator[Problem]:
-    """Nulls where a value is required, and cells that are wrong by themselves."""
     for name in REQUIRED:
         if name == "answer" or name not in table.column_names:
             continue  # null: not asked for
@@ -221,7 +220,6 @@ def _one_value(table: pa.Table, keys: Keys) -> Iterator[Problem]:
 
 
 def _stops(table: pa.Table, keys: Keys) -> Iterator[Problem]:
-    """What ended a question is said in its last row."""
     if "stopped_by" not in table.column_names:
         return
     cells = table.column("stopped_by")

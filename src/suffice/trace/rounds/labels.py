@@ -38,7 +38,6 @@ def names_passages(traces: TraceSet) -> NDArray[np.bool_]:
 
 
 def _holds_any(lists: pa.ChunkedArray, *, characters: int) -> NDArray[np.bool_]:
-    """Which lists hold a text of so many characters or more, (n_lists,)."""
     whole = lists.combine_chunks()
     texts = pc.greater_equal(pc.binary_length(pc.list_flatten(whole)), characters)
     holds = np.zeros(len(whole), bool)
@@ -229,7 +228,6 @@ class Labels:
 def _merged(
     pairs: Iterable[tuple[_Cell, _Entry]], entries: dict[_Cell, _Entry] | None = None
 ) -> dict[_Cell, _Entry]:
-    """The pairs, added to the entries there are."""
     entries = {} if entries is None else entries
     for cell, entry in pairs:
         first = entries.setdefault(cell, entry)
@@ -286,7 +284,6 @@ def labels_beside(
 
 
 def _read(root: Path, errors: list[DataError], remarks: list[str]) -> Labels:
-    """Those of a folder's file."""
     entries: dict[_Cell, _Entry] = {}
     for number, label in read_labels(root / LABELS_FILE) if root.is_dir() else ():
         try:

@@ -126,7 +126,6 @@ class TraceSet:
 
     @cached_property
     def _cells(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """(question, round - 1) of every row."""
         questions = np.repeat(np.arange(self.n_questions), self.last_rounds)
         return questions, np.arange(self.table.num_rows) - self.starts[questions]
 
@@ -528,6 +527,5 @@ def _documents(value: object) -> list[dict[str, Any]]:
 
 
 def _filtered_out(stated: Mapping[str, Any], step: Mapping[str, Any]) -> bool:
-    """Whether a step that made the file left such questions out."""
     wanted = ((value, step.get(entry)) for entry, value in stated.items())
     return any(isinstance(kept, list) and str(value) not in kept for value, kept in wanted)
