@@ -21,7 +21,7 @@ from suffice.signals.known_signals import SIGNALS
 from suffice.signals.signal_table import given_signals, lack
 from suffice.stats.p_values import binomial_cdf, fisher_p_value, welch_p_value
 from suffice.trace.rounds.labels import labelled, names_passages
-from suffice.trace.rounds.reader import ATTRIBUTES, TraceInspection, inspect_traces
+from suffice.trace.rounds.reader import ATTRIBUTES, TraceInspection, inspect_traces, one_table
 from suffice.trace.rounds.schema import COLUMNS
 from suffice.trace.rounds.trace_set import TraceSet
 
@@ -191,7 +191,7 @@ def _groups(source: TraceInspection) -> Iterator[Entry]:
 
 def _columns(source: TraceInspection) -> Iterator[Entry]:
     """Those of the schema first, as they stand in the first file that has them."""
-    table = source.traces.table
+    table = one_table((source.traces.table, source.traces.closed_book))
     types = {column.name: column.type for part in reversed(source.parts) for column in part.stored}
     meanings = {column.name: column.meaning for column in COLUMNS}
     for name in sorted(types, key=[*meanings, *types].index):
