@@ -36,6 +36,7 @@ from suffice.datasets.otlp import read_otlp
 from suffice.datasets.runs import COST, read_atif
 from suffice.errors import DataError, UsageError, did_you_mean
 from suffice.trace.durable import check_free, sha256_of
+from suffice.trace.export import read_watch_1
 from suffice.trace.lazy import in_memory
 from suffice.trace.recording import live_store
 from suffice.trace.rounds.derive import Written, read_source, write_copy
@@ -215,6 +216,10 @@ FORMATS: Mapping[str, Format] = {
         read=lambda path, _: read_inspect(path),
         meaning="logs of inspect_ai, .eval or .json",
         note=f"{_RUN}; scores given while a sample ran are those of their round",
+    ),
+    "watch-1": Format(
+        read=lambda path, _: read_watch_1(path),
+        meaning="a folder that suffice.Watch or the service recorded into before stores",
     ),
 }
 

@@ -48,6 +48,12 @@ def parquet_files(root: Path) -> list[Path]:
         files = sorted(root.glob("[!.]*.parquet"))
         if files or stores:
             return files
+        if any(root.glob("watch-*.jsonl")):
+            raise DataError(
+                "holds journals of an earlier version; type: suffice traces import --format watch-1 "
+                f"{root} --out NEW",
+                file=str(root),
+            )
         if not os.access(root, os.R_OK | os.X_OK):  # glob finds nothing there
             raise DataError(
                 "Permission denied; change who may read the directory and go through it",
