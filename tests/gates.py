@@ -9,7 +9,7 @@ import numpy as np
 from tests.plan_records import make_plan
 
 from suffice.testing.traces import make_record, to_trace_set
-from suffice.trace.plans.plan_records import PlanRecord, PlanSet
+from suffice.trace.plan_traces import PlanRecord, PlanSet
 from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.rounds.trace_set import TraceSet
 

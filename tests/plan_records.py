@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from suffice.trace.plans.plan_records import (
+from suffice.trace.plan_traces import (
     ACTIONS,
     BLOCKS,
     ENDS,

@@ -14,7 +14,7 @@ from suffice.cli.parser import run
 from suffice.signals.derived import DERIVATIONS
 from suffice.signals.known_signals import SIGNALS, SignalSpec
 from suffice.trace.parquet import TableSchema
-from suffice.trace.plans.plan_file import PLANS
+from suffice.trace.plan_traces import PLANS
 from suffice.trace.rounds.schema import QUESTIONS
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -144,10 +144,9 @@ def schema_page() -> str:
         "- Any Arrow type that converts without loss is accepted.\n"
         "- Token columns belong to the answering call, `sample_` columns to its samples, `judge_` columns "
         "to the calls in `judge_calls`. So a policy pays for what it reads.\n\n"
-        "**Versions.** Files of version 1 stay readable, also beside files of version 2. They have no "
-        "columns marked *since 2* and no null answers. A column of such a name in an old file is the "
-        "user's own: it is not read, with a warning. A file without a version reads as version 1, with a "
-        "warning. A version above 2 is refused.\n\n"
+        "**Versions.** Files of version 1 stay readable, also beside files of version 2, and are read as "
+        "version 2. A file without a version reads as version 1, with a warning. A version above 2 is "
+        "refused.\n\n"
         "**Null answers.** A null answer means that the loop was not asked in that round. An empty one "
         "means that it was asked and gave none. After a null answer EM, F1, Acc and all signals that read "
         "answers are undefined. Replay shows stop rounds and costs of policies that stop there. It shows "

@@ -90,8 +90,8 @@ if TYPE_CHECKING:
     from suffice.replay.settings import SearchSettings as SearchSettings
     from suffice.signals.known_signals import signal as signal
     from suffice.trace.export import export_traces as export_traces
-    from suffice.trace.plans.plan_file import read_plans as read_plans
-    from suffice.trace.plans.plan_records import PlanTask as PlanTask
+    from suffice.trace.plan_traces import PlanTask as PlanTask
+    from suffice.trace.plan_traces import read_plans as read_plans
     from suffice.trace.rounds.derive import TraceFilter as TraceFilter
     from suffice.trace.rounds.derive import filter_traces as filter_traces
     from suffice.trace.rounds.derive import merge_traces as merge_traces
@@ -150,8 +150,7 @@ _HOMES = {
         "replay.settings": "ChoiceSettings ComparisonSettings DiagnosisSettings SearchSettings",
         "signals.known_signals": "signal",
         "trace.export": "export_traces",
-        "trace.plans.plan_file": "read_plans",
-        "trace.plans.plan_records": "PlanTask",
+        "trace.plan_traces": "PlanTask read_plans",
         "trace.rounds.derive": "TraceFilter filter_traces merge_traces split_traces",
         "trace.rounds.labels": "Label",
         "trace.rounds.reader": "example_record pool_traces read_traces",

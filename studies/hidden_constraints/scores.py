@@ -18,7 +18,7 @@ from suffice.replay.run.answers import Resampling
 from suffice.stats.intervals import percentile_interval, resampled_means
 from suffice.stats.p_values import beta_quantile
 from suffice.stats.simultaneous import simultaneous_bands
-from suffice.trace.plans.plan_records import PlanRecord, PlanSet
+from suffice.trace.plan_traces import PlanRecord, PlanSet
 
 Array = NDArray[np.float64]
 Row = dict[str, Any]

@@ -49,8 +49,7 @@ from suffice.policies.gate.gate_settings import MARKERS, GateCosts, GateSettings
 from suffice.policies.gate.policy import GatePolicy
 from suffice.policies.policy_file import load_policy
 from suffice.replay.run.answers import Resampling
-from suffice.trace.plans.plan_file import read_plans
-from suffice.trace.plans.plan_records import PlanRecord, PlanSet
+from suffice.trace.plan_traces import PlanRecord, PlanSet, read_plans
 
 _TOP = 10
 _RECALL_AT = (1, 5, _TOP)

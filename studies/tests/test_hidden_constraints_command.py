@@ -18,7 +18,7 @@ from studies.hidden_constraints.scripted import ScriptedPlanner
 from suffice.policies.gate.gate_settings import GateCosts, GateSettings, RiskModel
 from suffice.policies.gate.policy import GatePolicy
 from suffice.policies.policy_file import save_policy
-from suffice.trace.plans.plan_file import read_plans
+from suffice.trace.plan_traces import read_plans
 
 BENCH = ["--llm", "scripted", "--subset", "hard-small"]
 QUICK = [*BENCH, "--experiments", "main", "--seeds", "1", "--bootstrap", "50"]

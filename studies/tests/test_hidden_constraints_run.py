@@ -16,7 +16,7 @@ from studies.hidden_constraints.scripted import ScriptedPlanner
 from studies.hidden_constraints.study import hidden_constraints_study
 
 from suffice.contracts import Generation, GenerationRequest
-from suffice.trace.plans.plan_file import read_plans
+from suffice.trace.plan_traces import read_plans
 
 SMALL = BenchmarkSettings(tasks=6, hard_small=3, documents=60, gap=0.5)
 

@@ -52,7 +52,7 @@ ASKING = (
 READING = (
     "traces info out",
     "traces redact own.parquet --out redacted.parquet",
-    "traces export own.parquet --format otlp --out spans.json",
+    "traces export own.parquet --format jsonl --out rounds.jsonl",
     "fit tasr own.parquet --out policy.json",
     "replay own.parquet --policy policy.json --bootstrap 20 --json",
     "report own.parquet --bootstrap 20 --out report.html",

@@ -1,18 +1,24 @@
-"""Places that may not be written or read, and names that an ASCII terminal cannot show."""
+"""Places that may not be written or read, that are no files, and names that an ASCII terminal cannot show."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import signal
+import socket
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from pathlib import Path
 
 import pytest
-from tests.commands import SUFFICE
+from tests.commands import SUFFICE, run
 from tests.faults.children import Child, Conditions, check_told
 from tests.faults.work import ALL, SHORT, WORKS, Clean, line, result
+
+import suffice
+from suffice.errors import SufficeError
+from suffice.testing.traces import make_record
 
 OBEYING = Conditions(permissions=True)
 EXAMPLE = Path(__file__).parents[2] / "examples" / "traces" / "generated.parquet"
@@ -87,8 +93,11 @@ def test_a_policy_that_may_not_be_read_is_no_text_of_a_rule(given: Path, tmp_pat
 @pytest.mark.parametrize(
     "words",
     [
-        "traces export GIVEN/foreign.parquet --format csv --out OUT/Århus.csv",
+        "replay GIVEN/foreign.parquet --policy fixed-1",
+        "traces info GIVEN/foreign.parquet",
+        "traces export GIVEN/foreign.parquet --format jsonl --out OUT/Århus.jsonl",
         "report GIVEN/foreign.parquet --bootstrap 10 --out OUT/Århus.html",
+        "record --dataset generated --limit 2 --rounds 2 --llm scripted --out OUT/Århus",
         "ask Wo~liegt~Ålesund? --corpus GIVEN/notes --llm scripted --policy fixed-1",
         "replay OUT/Ålesund.parquet",
     ],
@@ -104,3 +113,71 @@ def test_a_terminal_that_knows_ascii_only(words: str, given: Path, tmp_path: Pat
     error = done.stderr.decode("ascii")
     assert "Traceback" not in error
     assert done.returncode == (2 if "Ålesund.parquet" in words else 0), error
+
+
+def put(kind: str, place: Path) -> None:
+    """What is no file stands in the place of one."""
+    if kind == "pipe":
+        os.mkfifo(place)
+    elif kind == "device":
+        place.symlink_to("/dev/zero")
+    else:  # the names of sockets are short
+        with chdir(place.parent), socket.socket(socket.AF_UNIX) as one:
+            one.bind(place.name)
+
+
+@pytest.fixture
+def _nothing_waits() -> Iterator[None]:
+    def waited(_signal: int, _frame: object) -> None:
+        raise AssertionError("it waits for what is no file")
+
+    before = signal.signal(signal.SIGALRM, waited)
+    signal.alarm(600)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+# what reads a file of each name; WHOLE is a record
+READ = {
+    "record.parquet": (
+        *("traces info IT", "traces validate IT", "replay IT --policy fixed-1"),
+        *("choose IT --out NEW", "traces merge IT WHOLE --out NEW"),
+        "traces export IT --format jsonl --out NEW",
+    ),
+    "policy.json": ("replay WHOLE --policy IT",),
+    "rows.jsonl": (
+        "traces import IT --format columns --out NEW",
+        "traces label WHOLE IT --out NEW",
+    ),
+}
+IN_A_FOLDER = {
+    f"record/{name}": READ["record.parquet"] for name in ("b.parquet", "labels.jsonl", "record.db")
+}
+
+
+@pytest.mark.usefixtures("_nothing_waits")
+@pytest.mark.parametrize("kind", ["pipe", "device", "socket"])
+@pytest.mark.parametrize("name", [*READ, *IN_A_FOLDER])
+def test_what_is_no_file_is_refused_by_its_name(kind: str, name: str, tmp_path: Path) -> None:
+    (tmp_path / "record").mkdir()
+    for whole in ("whole", "record/a"):
+        record = make_record(whole[-1], ["x", "y"], gold=["x"])
+        suffice.write_traces([record], tmp_path / f"{whole}.parquet")
+    put(kind, tmp_path / name)
+    given = tmp_path / (name if name in READ else "record")
+    for command in (READ | IN_A_FOLDER)[name]:
+        words = command.replace("IT", str(given)).replace("NEW", f"{tmp_path}/new")
+        done = run(*words.replace("WHOLE", f"{tmp_path}/whole.parquet").split())
+        assert done.returncode == 2, done.stderr
+        assert str(tmp_path / name) in done.stderr + done.stdout
+
+
+@pytest.mark.usefixtures("_nothing_waits")
+@pytest.mark.parametrize("kind", ["pipe", "device", "socket"])
+def test_python_refuses_what_is_no_file(kind: str, tmp_path: Path) -> None:
+    place = tmp_path / "p.json"
+    put(kind, place)
+    for read in (suffice.read_traces, suffice.Watch):
+        with pytest.raises(SufficeError, match=place.name):
+            read(place)

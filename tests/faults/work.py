@@ -44,8 +44,6 @@ WORKS: Mapping[str, str] = {
     "filter": "traces filter GIVEN/recorded --sample 5 --out OUT/some.parquet",
     "label": f"traces label {_DRAWN} GIVEN/labels.jsonl --replace --out OUT/labelled",
     "export-jsonl": "traces export GIVEN/recorded --format jsonl --out OUT/traces.jsonl",
-    "export-csv": "traces export GIVEN/recorded --format csv --out OUT/traces.csv",
-    "export-otlp": "traces export GIVEN/recorded --format otlp --out OUT/traces-otlp",
     "import": f"{_IMPORT} OUT/imported.parquet",
     "import-folder": f"{_IMPORT} OUT/imported",
     "fit-tasr": f"fit tasr {_DRAWN} --out OUT/policy.json",

@@ -27,7 +27,7 @@ from suffice.datasets.runs import (
     text_of,
 )
 from suffice.errors import DataError
-from suffice.trace.export import DOCUMENTS, QUESTION, ROUND, record_of_spans
+from suffice.trace.export import DOCUMENTS
 from suffice.trace.rounds.records import Passage, Question, QuestionRecord
 from suffice.trace.values import MOST_INT32
 
@@ -88,7 +88,7 @@ def read_otlp(path: Path) -> tuple[QuestionRecord, ...]:
     records = []
     for root in roots:
         try:
-            records.append(_exported(root) or _question(root, alone=traces[root.trace] == 1))
+            records.append(_question(root, alone=traces[root.trace] == 1))
         except DataError as error:
             raise error if error.file else root.error(str(error)) from error
     return tuple(records)
@@ -338,21 +338,6 @@ def _inner(value: Any, roles: Sequence[str]) -> Any:
 
 
 # --- a question -------------------------------------------------------------------------------------
-def _exported(root: _Span) -> QuestionRecord | None:
-    """The record where all of it comes from our own export; ``None``: read it by its names."""
-    question = root.attributes.get(QUESTION)
-    searches = [span for span, within in _in_order(root) if span.kind == "search" and not within]
-    rounds = [(s.attributes.get(ROUND), s.attributes.get(DOCUMENTS)) for s in searches]
-    told = [
-        (rest, loaded(documents) if isinstance(documents, str) else None)
-        for rest, documents in rounds
-        if isinstance(rest, str)
-    ]
-    if not isinstance(question, str) or not told or len(told) < len(rounds):
-        return None
-    return record_of_spans(question, told)
-
-
 def _question(root: _Span, *, alone: bool) -> QuestionRecord:
     steps: list[Step] = []
     calls: list[_Span] = []

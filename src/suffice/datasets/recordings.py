@@ -37,12 +37,13 @@ from suffice.datasets.runs import COST, read_atif
 from suffice.errors import DataError, UsageError, did_you_mean
 from suffice.trace.durable import check_free, sha256_of
 from suffice.trace.export import read_watch_1
+from suffice.trace.lazy import in_memory
 from suffice.trace.recording import live_store
 from suffice.trace.rounds.derive import Written, read_source, write_copy
 from suffice.trace.rounds.labels import LABEL_COLUMNS, Label, Labels
-from suffice.trace.rounds.reader import TraceInspection
 from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.rounds.schema import SCHEMA
+from suffice.trace.rounds.trace_set import TraceSet
 from suffice.trace.rounds.writer import write_new
 
 _ELSE = "a table with a row per round is read by --format columns"
@@ -403,6 +404,7 @@ def label_traces(
             "only a store takes labels, and keeps those it has; write a copy: --out NEW"
         )
     read = read_source(source, skip_invalid=skip_invalid)
+    name = read.origin.source
     notes: list[str] = []
     if isinstance(labels, str | Path):
         place = str(labels)
@@ -414,10 +416,11 @@ def label_traces(
             raise UsageError("columns name those of a file of labels; these are labels already")
     try:
         merged = Labels.of(given)
-        known = frozenset(read.traces.question_ids)
+        known = frozenset(read.question_ids)
         import pyarrow as pa
 
-        rows = pa.concat_tables([read.traces.table, read.traces.closed_book])
+        held = {"question_id", "round", *LABEL_COLUMNS} & {*read.table.column_names}
+        rows = pa.concat_tables(one.select(sorted(held)) for one in (read.table, read.closed_book))
         fitted = merged.only(known).fitted_to(rows)
     except DataError as error:
         raise DataError(
@@ -427,9 +430,9 @@ def label_traces(
         named = ", ".join(map(repr, unknown[:10]))
         more = f" and {len(unknown) - 10:,} more" * (len(unknown) > 10)
         of = f"{len(unknown):,} of {len(merged.questions):,} labelled questions"
-        said = f"{of} are not in {read.name}: {named}{more}"
+        said = f"{of} are not in {name}: {named}{more}"
         if not skip_unknown:
-            near = did_you_mean(unknown[0], read.traces.question_ids)
+            near = did_you_mean(unknown[0], read.question_ids)
             raise DataError(
                 f"{said}{near}; leave them out with --skip-unknown",
                 column="question_id",
@@ -441,7 +444,7 @@ def label_traces(
             "labels no question of the record: every row is empty, or of a question that is not recorded",
             file=place,
         )
-    conflicts = [] if replace else [error for _, error in fitted.conflicts(rows, read.name)]
+    conflicts = [] if replace else [error for _, error in fitted.conflicts(rows, name)]
     if conflicts:
         more = f" ({len(conflicts) - 1:,} more)" if len(conflicts) > 1 else ""
         raise DataError(conflicts[0].message + more, file=place, column=conflicts[0].column)
@@ -451,25 +454,19 @@ def label_traces(
         for label in given:
             if label.question_id in fitted.questions and any(label.parts()):
                 store.label(label)
-        return Written.of(read.traces, read.name, notes=tuple(notes))
-    step = {"by": "label", "from": Path(read.name).name, "labels": place, "questions": labelled}
-    return write_copy(
-        [read],
-        str(out),
-        step=step,
-        change=fitted.onto,
-        fills=fitted.columns(),
-        failures=True,
-        notes=notes,
-    )
+        return Written.of(read, name, notes=tuple(notes))
+    step = {"by": "label", "from": Path(name).name, "labels": place, "questions": labelled}
+    table, closed_book = (fitted.onto(in_memory(one)) for one in (read.table, read.closed_book))
+    filled = TraceSet(table=table, closed_book=closed_book, origin=read.origin)
+    return write_copy([filled], str(out), step=step, notes=notes)
 
 
 def _read_labels(
-    path: Path, columns: Mapping[str, str], read: TraceInspection, notes: list[str]
+    path: Path, columns: Mapping[str, str], read: TraceSet, notes: list[str]
 ) -> list[Label]:
     """The labels of a file; a row that says nothing of its question is passed over and counted."""
     table = open_table(path)
-    command = f"suffice traces label {read.name} {path}"
+    command = f"suffice traces label {read.origin.source} {path}"
     check_roles(columns, LABEL_ROLES)
     for role, column in columns.items():
         if column not in table.names:
@@ -482,7 +479,7 @@ def _read_labels(
     if not {*LABEL_COLUMNS} & {*held}:
         raise no_column(table, "gold_answers", "gold_answers", command)
     ids: dict[str, list[str]] = {}
-    for question in read.traces.questions if by_text else ():
+    for question in read.questions if by_text else ():
         ids.setdefault(question.text.strip(), []).append(question.id)
     labels: list[Label] = []
     blank = 0

@@ -21,8 +21,8 @@ from suffice.signals.known_signals import SIGNALS
 from suffice.signals.signal_table import given_signals, lack
 from suffice.stats.p_values import binomial_cdf, fisher_p_value, welch_p_value
 from suffice.trace.rounds.labels import labelled, names_passages
-from suffice.trace.rounds.reader import ATTRIBUTES, TraceInspection, inspect_traces
-from suffice.trace.rounds.schema import COLUMNS, SCHEMA
+from suffice.trace.rounds.reader import ATTRIBUTES, TraceInspection, inspect_traces, one_table
+from suffice.trace.rounds.schema import COLUMNS
 from suffice.trace.rounds.trace_set import TraceSet
 
 _GROUPS = (
@@ -127,7 +127,7 @@ def traces_info(path: str | Path, *, skip_invalid: bool = False) -> Contents:
     DataError
         For an invalid trace set.
     """
-    source = inspect_traces(path, keep_unknown=True, kept=(*SCHEMA.names, *ATTRIBUTES))
+    source = inspect_traces(path, keep_unknown=True)
     traces = source.valid(skip_invalid=skip_invalid)
     given = given_signals(traces)
     beside = len(source.labels.questions)
@@ -173,7 +173,7 @@ def _groups(source: TraceInspection) -> Iterator[Entry]:
     values: dict[str, Sequence[str | None]] = {
         "split": traces.of_questions("split"),
         "type": traces.of_questions("question_type"),
-        **{name: source.attribute(name) for name in ATTRIBUTES},
+        **{name: traces.attribute(name) for name in ATTRIBUTES},
     }
     for what, names in values.items():
         if not any(names):
@@ -191,7 +191,7 @@ def _groups(source: TraceInspection) -> Iterator[Entry]:
 
 def _columns(source: TraceInspection) -> Iterator[Entry]:
     """Those of the schema first, as they stand in the first file that has them."""
-    rows = sum(part.rows for part in source.parts)
+    table = one_table((source.traces.table, source.traces.closed_book))
     types = {column.name: column.type for part in reversed(source.parts) for column in part.stored}
     meanings = {column.name: column.meaning for column in COLUMNS}
     for name in sorted(types, key=[*meanings, *types].index):
@@ -199,7 +199,7 @@ def _columns(source: TraceInspection) -> Iterator[Entry]:
             "name": name,
             "type": str(types[name]),
             "known": name in meanings,
-            "empty": 1 - source.filled[name] / rows,
+            "empty": table.column(name).null_count / table.num_rows,
             "meaning": meanings.get(name, "(not of the schema: kept, not read)"),
         }
 

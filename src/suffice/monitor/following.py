@@ -11,12 +11,11 @@ from pathlib import Path
 
 from suffice._optional import require
 from suffice._version import VERSION
-from suffice.contracts import strict_json
 from suffice.errors import BackendError, DataError, UsageError, struck
 from suffice.monitor.production import Alarm, Production
 from suffice.monitor.questions import Asked
 from suffice.trace.recording import live_store
-from suffice.trace.rounds.labels import LABELS_FILE, Label, read_label
+from suffice.trace.rounds.labels import LABELS_FILE, Label, read_labels
 from suffice.trace.rounds.reader import as_trace_set, read_traces
 from suffice.trace.rounds.schema import QUESTIONS, records_to_table
 from suffice.trace.rounds.trace_set import TraceSet, TraceSetOrigin
@@ -144,17 +143,10 @@ class Following:
         if (store := self._live()) is not None:
             labels, self._stored_labels = store.labels(self._stored_labels)
             return labels
-        file = self._root / LABELS_FILE
-        if not file.is_file():
-            return []
-        # all of them: one that was taken before counts for nothing
-        lines = file.read_bytes().splitlines(keepends=True)
+        # all of them: one that was taken before counts for nothing, one that is being written is none yet
         labels = []
-        for number, line in enumerate(lines):
-            try:
-                labels += [read_label(strict_json(line), str(file))] if line.strip() else []
-            except (ValueError, RecursionError) as error:
-                if number < len(lines) - 1 or line.endswith(b"\n"):  # else it is being written
-                    said = error.message if isinstance(error, DataError) else f"not JSON ({error})"
-                    raise DataError(said, file=str(file), row=number) from error
+        for _, label in read_labels(self._root / LABELS_FILE):
+            if isinstance(label, DataError):
+                raise label
+            labels += [label] if label else []
         return labels

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from suffice.contracts import ConfidentPolicy, CoveragePolicy, StopPolicy
 from suffice.costs.usage import find_cost
 from suffice.errors import UsageError
-from suffice.monitor.alarms import BINS, ExchangeabilityMonitor, ProbabilityMonitor, bin_of
+from suffice.monitor.alarms import ExchangeabilityMonitor, ProbabilityMonitor
 from suffice.monitor.coverage import Coverage
 from suffice.monitor.questions import Asked, Promised, Reading, Stopping
 from suffice.options import Option, as_share
@@ -23,7 +23,7 @@ from suffice.results.formats import counted, percent
 from suffice.results.table import Cell, Column, Described, Table, Value, table_of
 from suffice.results.tabular import Tabular
 from suffice.scoring import exact_match
-from suffice.stats.betting import MeanSequence, Monitor
+from suffice.stats.betting import Monitor
 from suffice.trace.rounds.labels import Label
 from suffice.trace.rounds.trace_set import TraceSet
 
@@ -58,12 +58,6 @@ _TESTS: Sequence[Described] = (
     ("capital", Column(name="capital", kind="significant", digits=4)),
     ("p_value", Column(name="p_value", kind="significant", digits=3, head="p-value")),
     (_alarm_cell, Column(name="alarm", kind="count")),
-)
-_RELIABILITY: Sequence[Described] = (
-    (lambda part: f"{part['low']:.1f}-{part['high']:.1f}", Column(name="confidence")),
-    ("right.count", Column(name="labelled", kind="count")),
-    ("confidence", Column(name="stated", kind="percent", head="stated, %")),
-    ("right", Column(name="right", kind="percent", interval=True, head="right, %")),
 )
 
 
@@ -167,8 +161,6 @@ class Production(Tabular):
         self._calibration: ProbabilityMonitor | None = None
         if isinstance(policy, ConfidentPolicy):
             self._calibration = ProbabilityMonitor(settings.level)
-        self._right = [MeanSequence(0.0, 1.0) for _ in range(BINS)]
-        self._stated = [0.0] * BINS
         self._coverage: Coverage | None = None
         if isinstance(policy, CoveragePolicy):
             self._coverage = Coverage(policy, settings.level, settings.seed)
@@ -183,7 +175,6 @@ class Production(Tabular):
 
     @property
     def _lacking(self) -> int:
-        """How many more questions stand for the past before anything is tested."""
         return 0 if self._drift else self.settings.first - len(next(iter(self._past.values())))
 
     # --- taking in -------------------------------------------------------------------------------
@@ -222,16 +213,14 @@ class Production(Tabular):
             counts["full_rounds"] += asked.budget
         for name, monitor in self._drift.items():
             monitor.update(asked.values[name])
-            self._bets_won("drift", asked.id, monitor, of=name)
         for name, held in self._past.items():
             held.append(asked.values[name])
         if not (self._drift or self._lacking):
             self._begin_drift()
         self._stopping.take(asked)
-        self._bets_won("exploration", asked.id, self._stopping.draws)
         if self._coverage is not None and asked.answer_set is not None:
             self._coverage.take(asked.answer_set)
-            self._coverage_fell(asked.id)
+        self._look_at_bets(asked.id)
         agreement = self._promised.metric.agreement
         if asked.explored and agreement:
             self._settle_loss(asked, ())
@@ -269,7 +258,7 @@ class Production(Tabular):
             self._settle_loss(asked, gold)
         if self._coverage is not None and asked.answer_set is not None and gold:
             self._coverage.label(asked.answer_set, gold)
-            self._coverage_fell(asked.id)
+        self._look_at_bets(asked.id)
 
     def _calibrate(self, asked: Asked, gold: Sequence[str]) -> None:
         """Whether an answer is right: equal to a gold answer, or of score 1; else it is unknown."""
@@ -282,10 +271,7 @@ class Production(Tabular):
             right = float(stop.score == 1.0)
         else:
             return
-        self._right[bin_of(sure)].take(right)
-        self._stated[bin_of(sure)] += sure
         monitor.update(sure, right)
-        self._bets_won("calibration", asked.id, monitor)
 
     def _settle_loss(self, asked: Asked, gold: Sequence[str]) -> None:
         lost = self._promised.lost(asked.at_stop, asked.at_end, gold)
@@ -299,15 +285,24 @@ class Production(Tabular):
             said = f"{mean}% [{low}, {high}] per question, promised at most {percent(most)}%"
             self._raise("loss", asked.id, evidence, text=f"{_SAYS['loss']}: {said}")
 
-    def _coverage_fell(self, question_id: str) -> None:
-        for kind, monitor in () if self._coverage is None else self._coverage.monitors.items():
-            self._bets_won(kind, question_id, monitor)
+    @property
+    def _monitors(self) -> dict[tuple[str, str], Monitor]:
+        found: dict[tuple[str, str], Monitor] = {
+            ("drift", name): monitor for name, monitor in self._drift.items()
+        }
+        if self._calibration is not None:
+            found["calibration", ""] = self._calibration
+        found["exploration", ""] = self._stopping.draws
+        if self._coverage is not None:
+            found |= {(kind, ""): one for kind, one in self._coverage.monitors.items()}
+        return found
 
-    def _bets_won(self, kind: str, question_id: str, monitor: Monitor, *, of: str = "") -> None:
-        if monitor.alarmed:
-            evidence = {"capital": monitor.capital, "p_value": monitor.p_value}
-            evidence["taken"] = float(monitor.seen)
-            self._raise(kind, question_id, evidence, of=of)
+    def _look_at_bets(self, question_id: str) -> None:
+        for (kind, of), monitor in self._monitors.items():
+            if monitor.alarmed:
+                evidence = {"capital": monitor.capital, "p_value": monitor.p_value}
+                evidence["taken"] = float(monitor.seen)
+                self._raise(kind, question_id, evidence, of=of)
 
     def _raise(
         self,
@@ -347,14 +342,6 @@ class Production(Tabular):
 
     def _tests(self) -> list[dict[str, Any]]:
         """Where each test by betting stands; ``alarmed_at`` counts what it took, from 1."""
-        tests: list[tuple[str, str, Monitor]] = [
-            ("drift", name, monitor) for name, monitor in self._drift.items()
-        ]
-        if self._calibration is not None:
-            tests.append(("calibration", "", self._calibration))
-        tests.append(("exploration", "", self._stopping.draws))
-        if self._coverage is not None:
-            tests += [(kind, "", monitor) for kind, monitor in self._coverage.monitors.items()]
         return [
             {
                 "kind": kind,
@@ -364,7 +351,7 @@ class Production(Tabular):
                 "p_value": monitor.p_value,
                 "alarmed_at": monitor.alarmed_at,
             }
-            for kind, of, monitor in tests
+            for (kind, of), monitor in self._monitors.items()
         ]
 
     @property
@@ -372,19 +359,6 @@ class Production(Tabular):
         """Of the rounds of full budgets the share that was not run, explored questions among them."""
         full = self.counts["full_rounds"]
         return 1.0 - self.counts["budgeted"] / full if full else None
-
-    def _reliability(self) -> list[dict[str, Any]]:
-        """Bins with answers, from unsure to sure; each interval holds at all times by itself."""
-        return [
-            {
-                "low": place / BINS,
-                "high": (place + 1) / BINS,
-                "confidence": self._stated[place] / right.count,
-                "right": right.at(self.settings.level),
-            }
-            for place, right in enumerate(self._right)
-            if right.count
-        ]
 
     def to_json(self) -> dict[str, Any]:
         """Where everything stands, as strict JSON; ``alarmed_at`` counts what a test took, from 1."""
@@ -401,19 +375,14 @@ class Production(Tabular):
             "loss": self._stopping.loss,
             "saved": self._stopping.saved,
             "rounds_saved": self.rounds_saved,
-            "reliability": self._reliability(),
             "coverage": self._coverage,
             "alarms": self.alarms,
         }
         return {name: as_json(value) for name, value in told.items()}
 
     def tables(self) -> tuple[Table, ...]:
-        """The tests, what stopping loses and saves, and reliability where there are labels."""
-        tables = [self._tests_table(), self._stopping_table()]
-        if reliability := self._reliability():
-            title = "How often labelled answers are right, by the policy's confidence."
-            tables.append(table_of("reliability", reliability, _RELIABILITY, title))
-        return tuple(tables)
+        """The tests, and what stopping loses and saves."""
+        return self._tests_table(), self._stopping_table()
 
     def _tests_table(self) -> Table:
         told = [

@@ -268,7 +268,6 @@ def _sets(
 
 
 def _of_last_rounds(traces: TraceSet, column: str) -> list[Any]:
-    """A column's value in each last round; ``None`` where the record lacks it."""
     return traces.of_last_rounds(column) if traces.has(column) else [None] * traces.n_questions
 
 
@@ -346,7 +345,6 @@ class Promised:
 
 
 def _bound_of(terms: Mapping[str, Any]) -> tuple[str, float | None]:
-    """Which loss a certificate bounds, and at what."""
     bounds: list[Any] = [{"of": terms.get("loss"), "at_most": terms.get("max_loss")}]
     bounds += [bound for bound in terms.get("bounds") or () if isinstance(bound, Mapping)]
     for bound in bounds:

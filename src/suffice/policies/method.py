@@ -21,7 +21,7 @@ from suffice.stats.fields import Fields
 if TYPE_CHECKING:  # the registry loads no kind but the one that a file holds
     from suffice.measures.measures import Measures
     from suffice.policies.rules.policy import RulePolicy
-    from suffice.trace.plans.plan_records import PlanSet
+    from suffice.trace.plan_traces import PlanSet
     from suffice.trace.rounds.trace_set import TraceSet
 
 Preset = Literal["published", "corrected"]

@@ -29,7 +29,9 @@ def writable(path: str | Path, *suffixes: str, folder: bool = False) -> Path:
         raise UsageError("an empty text names no place; name a file or a directory")
     as_file = place.suffix in suffixes if suffixes else not folder
     if not as_file and folder:
-        _check_folder(place, suffixes, certainly=str(path).endswith(("/", os.sep)))
+        if place.exists() and not place.is_dir():
+            wanted = f"a {suffixes[0]} file or a directory" if suffixes else "a directory"
+            raise UsageError(f"{place} is a file, and {wanted} is wanted; name another place")
     elif place.is_dir() or not as_file:
         ending = suffixes[0] if suffixes else place.suffix
         within = place.is_dir()
@@ -43,19 +45,6 @@ def writable(path: str | Path, *suffixes: str, folder: bool = False) -> Path:
         why = "cannot be written" if there.is_dir() else "is no directory"
         raise UsageError(f"{path} cannot be written, since {there} {why}; choose another place")
     return place
-
-
-def _check_folder(place: Path, suffixes: Sequence[str], *, certainly: bool) -> None:
-    """Refuse what is no directory, or, unless it is one ``certainly``, was hardly meant as one."""
-    if place.exists() and not place.is_dir():
-        wanted = f"a {suffixes[0]} file or a directory" if suffixes else "a directory"
-        raise UsageError(f"{place} is a file, and {wanted} is wanted; name another place")
-    # a name such as run-0.05 or run.v2 is a directory's; one such as policy.txt was meant as a file
-    if not certainly and not place.is_dir() and place.suffix[1:].isalpha():
-        instead = f"{place.with_suffix(suffixes[0])}, or " if suffixes else ""
-        raise UsageError(
-            f"{place} would be made a directory; write {instead}{place}/ if a directory is meant"
-        )
 
 
 def replace_file(path: Path, content: bytes) -> None:
@@ -116,7 +105,6 @@ def replaced_together(folder: Path, names: Sequence[str]) -> Iterator[Path]:
 
 
 def _move(names: Sequence[str], source: Path, target: Path) -> None:
-    """Move the files of these names that are there."""
     for name in names:
         if (source / name).is_dir():
             raise IsADirectoryError(errno.EISDIR, f"{name} is a directory")
@@ -127,7 +115,6 @@ def _move(names: Sequence[str], source: Path, target: Path) -> None:
 def _not_written(
     place: Path, error: OSError | StorageError, left: str = "what stood there before is kept"
 ) -> StorageError:
-    """What could not be written, why, and what to do."""
     cause = error if isinstance(error, OSError) else error.__cause__
     return StorageError(
         f"cannot write {place}: {getattr(cause, 'strerror', None) or error}; {left}, make room or choose "
@@ -205,7 +192,6 @@ def usable_cores() -> int:
 
 
 def _remove(leftover: Path) -> None:
-    """What was written aside and is not needed."""
     if leftover.is_dir():
         shutil.rmtree(leftover, ignore_errors=True)
     else:
@@ -213,7 +199,6 @@ def _remove(leftover: Path) -> None:
 
 
 def _flush(written: Path) -> None:
-    """Have a file, or all of a directory, on the disk."""
     for file in filter(Path.is_file, written.rglob("*") if written.is_dir() else [written]):
         with file.open("rb+") as stream:
             os.fsync(stream.fileno())
@@ -244,8 +229,7 @@ class Shard:
     def __post_init__(self) -> None:
         if not 1 <= self.number <= self.of:
             raise UsageError(
-                f"shard {self.number} of {self.of} is none; shards count from 1/{max(self.of, 1)} to "
-                f"{max(self.of, 1)}/{max(self.of, 1)}"
+                f"a shard is I/N with I from 1 to N, such as 3/8, found {self.number}/{self.of}"
             )
 
     @classmethod

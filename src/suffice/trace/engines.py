@@ -388,12 +388,6 @@ class PostgreSQL:
         return Connection(raw)
 
     def _prepare(self, connection: Connection, *, write: bool) -> None:
-        encoding = connection.raw.info.parameter_status("server_encoding")
-        if encoding != "UTF8":
-            raise DataError(
-                f"is a database of encoding {encoding}; make one of UTF8: createdb -T template0 -E UTF8 NAME",
-                file=str(self.address),
-            )
         commit = "on" if self._durable else "off"
         wait_ms = round(1000 * max(1.0, self._wait_s))
         connection.execute(f"SET synchronous_commit = {commit}; SET lock_timeout = {wait_ms}")
@@ -420,9 +414,8 @@ class PostgreSQL:
         there = {name for (name,) in rows}
         if there and _TABLES[0] not in there:
             raise DataError(
-                f"holds a table {min(there)} that is not of suffice; name another "
-                "database, or a schema of its own: CREATE SCHEMA loops, then "
-                f"{self.address}{'&' if '?' in str(self.address) else '?'}options=-csearch_path%3Dloops",
+                f"holds a table {min(there)} that is not of suffice; name another database, or a schema by "
+                "?options=-csearch_path%3DSCHEMA",
                 file=str(self.address),
             )
         return bool(there)
@@ -444,22 +437,12 @@ class PostgreSQL:
         except self._driver.Error as error:
             self.close()
             said = " ".join(str(error).split())
-            if isinstance(error, errors.InsufficientPrivilege):
-                said += "; let this user: GRANT CREATE ON SCHEMA public TO the user"
-            elif "authentication failed" in said or "no password supplied" in said:
+            wrong = "authentication failed", "no password supplied", "does not exist"
+            if self.connection is None and any(words in said for words in wrong):
                 raise UsageError(
-                    f"{self.address}: {said}; give the password in PGPASSWORD, in ~/.pgpass, or in the "
-                    "address: postgresql://USER:PASSWORD@HOST/DATABASE"
+                    f"{self.address}: {said}; an address is {_FORM}, the password may stand in PGPASSWORD or "
+                    "~/.pgpass, and createdb DATABASE makes a database"
                 ) from error
-            elif "does not exist" in said and "FATAL" in said:
-                name = str(self.address).partition("?")[0].rpartition("/")[2]
-                raise UsageError(
-                    f"{self.address}: {said}; make it there: createdb {name}, or name another"
-                ) from error
-            elif isinstance(error, self._driver.ProgrammingError) and self.connection is None:
-                said += f"; the address of a database is {_FORM}"
-            else:
-                said += "; look whether the server runs and lets this machine in"
             raise StorageError(f"{self.address}: {said}") from error
 
 

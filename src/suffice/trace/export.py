@@ -1,23 +1,20 @@
-"""A record for other tools: a store as Parquet, any record as JSON lines, CSV or spans; and read back."""
+"""A record for other tools: a store as Parquet, any record as JSON lines, a question as spans."""
 
 from __future__ import annotations
 
-import csv
-import hashlib
 import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import pyarrow.compute as pc
 
-from suffice._version import VERSION
 from suffice.contracts import strict_json
 from suffice.errors import DataError, StorageError, UsageError, plain_file
 from suffice.trace.durable import replace_file, written_aside
@@ -32,15 +29,14 @@ from suffice.trace.rounds.records import (
     QuestionRecord,
     Round,
     as_document,
-    of_document,
     round_of_document,
 )
-from suffice.trace.rounds.schema import COLUMNS, record_to_rows, records_to_table
+from suffice.trace.rounds.schema import record_to_rows, records_to_table
 from suffice.trace.rounds.trace_set import TraceSetOrigin
 from suffice.trace.store import Store, free_id
 from suffice.trace.stored_file import first_error
 
-ExportFormat = Literal["parquet", "jsonl", "csv", "otlp"]
+ExportFormat = Literal["parquet", "jsonl"]
 EXPORT_FORMATS: tuple[ExportFormat, ...] = get_args(ExportFormat)
 
 
@@ -51,12 +47,10 @@ def export_traces(
     format: ExportFormat,  # noqa: A002
     skip_invalid: bool = False,
 ) -> Written:
-    """Write a store as Parquet, or a record's columns of the schema as text.
+    """Write a store as Parquet, or a record's columns of the schema as JSON lines.
 
-    Parquet goes to a folder, where a later export adds what ended since and the labels that came. Of text
-    ``suffice traces import`` reads it back, with ``--format columns`` or ``otlp``. Columns without a value
-    are left out. Lists, passages, tokens and signals are JSON also in CSV, where a null is a blank cell.
-    Infinite numbers are texts, NaN is null.
+    Parquet goes to a folder, where a later export adds what ended since and the labels that came.
+    ``suffice traces import --format columns`` reads JSON lines back. Infinite numbers are texts, NaN is null.
 
     Parameters
     ----------
@@ -65,8 +59,7 @@ def export_traces(
     out
         The file, where nothing may stand yet; of Parquet the folder.
     format
-        ``parquet``: of a store only; ``jsonl``: an object a line, without its nulls; ``csv``: a header and a
-        line a row; ``otlp``: a document of OTLP JSON a line, with the spans of a question.
+        ``parquet``: of a store only; ``jsonl``: an object a row, without its nulls.
 
     Raises
     ------
@@ -80,36 +73,14 @@ def export_traces(
     if format == "parquet":
         return _export_store(path, Path(out))
     traces = read_traces(path, skip_invalid=skip_invalid)
-    records = list(traces.records())
-    of_questions = format == "otlp"
-    rows = [] if of_questions else [_plain(r) for record in records for r in record_to_rows(record)]
-    model = traces.origin.run.get("model")
-    with written_aside(Path(out)) as aside:
-        if format == "csv":
-            with_values = {name for row in rows for name in row}
-            names = [one.name for one in COLUMNS if one.name in with_values or one.required]
-            with aside.open("w", encoding="utf-8", newline="") as stream:
-                writer = csv.writer(stream, lineterminator="\n")
-                writer.writerow(names)
-                writer.writerows([_text(row.get(name)) for name in names] for row in rows)
-        else:
-            documents: Iterator[Mapping[str, Any]] = iter(rows)
-            if of_questions:
-                named = model if isinstance(model, str) else None
-                documents = (spans_of(record, model=named) for record in records)
-            with aside.open("w", encoding="utf-8") as stream:
-                for document in documents:
-                    stream.write(json.dumps(document, ensure_ascii=False, allow_nan=False) + "\n")
-    notes = []
-    if skipped := len(traces.origin.skipped):
-        notes.append(f"{skipped:,} problems: what they concern was left out")
-    blank = sum(row.get("answer") == "" for row in rows)
-    if format == "csv" and blank:
-        notes.append(
-            f"{blank:,} empty answers are blank cells, as answers that were not asked for; --format jsonl "
-            "tells them apart"
-        )
-    return Written.of(traces, out, notes=tuple(notes))
+    with written_aside(Path(out)) as aside, aside.open("w", encoding="utf-8") as stream:
+        for record in traces.records():
+            for row in record_to_rows(record):
+                line = json.dumps(_plain(row), ensure_ascii=False, allow_nan=False)
+                stream.write(f"{line}\n")
+    skipped = len(traces.origin.skipped)
+    notes = (f"{skipped:,} problems: what they concern was left out",) if skipped else ()
+    return Written.of(traces, out, notes=notes)
 
 
 def _export_store(path: str | Path, folder: Path) -> Written:
@@ -117,8 +88,7 @@ def _export_store(path: str | Path, folder: Path) -> Written:
     stores = stores_at(Path(path))
     if not stores:
         raise UsageError(
-            f"{path} holds no store; of other records type --format "
-            f"{' or '.join(EXPORT_FORMATS[1:])}"
+            f"{path} holds no store; of other records type --format {EXPORT_FORMATS[1]}"
         )
     store, labels = Store(stores[0]), ""
     with suppress(StorageError), store.transaction() as connection:  # where it may be written
@@ -143,7 +113,6 @@ def _export_store(path: str | Path, folder: Path) -> Written:
 
 
 def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row as strict JSON, without its nulls and empty lists."""
     values = {**row, "signals": dict(row.get("signals") or ())}
     return {name: _value(value) for name, value in values.items() if value not in (None, [], {})}
 
@@ -158,57 +127,9 @@ def _value(value: Any) -> Any:
     return value.isoformat() if isinstance(value, datetime) else value
 
 
-def _text(value: Any) -> Any:
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
-
-
 # --- spans of OpenTelemetry -----------------------------------------------------------------------
-QUESTION, ROUND = "suffice.question", "suffice.round"
 DOCUMENTS = "gen_ai.retrieval.documents"
 OPERATION = "gen_ai.operation.name"
-_SECOND = 1_000_000_000
-_UNTIMED = datetime(2000, 1, 1, tzinfo=UTC)
-
-
-def spans_of(record: QuestionRecord, *, model: str | None = None) -> dict[str, Any]:
-    """A question as a document of OTLP JSON: ``invoke_agent``, and a ``retrieval`` and a ``chat`` a round."""
-    key = record.question.id.encode()
-
-    def made(what: str, digits: int = 16) -> str:
-        """Of the question's id, so that a second export is the same."""
-        return hashlib.sha256(what.encode() + b":" + key).hexdigest()[:digits]
-
-    def span(number: int, step: Step, **more: Any) -> dict[str, Any]:
-        return {
-            "traceId": made("trace", 32),
-            "spanId": made(str(number)),
-            **more,
-            "name": step.name,
-            "kind": 1,
-            "startTimeUnixNano": str(step.start),
-            "endTimeUnixNano": str(step.end),
-            "attributes": _attributes(step.attributes),
-        }
-
-    first = record.rounds[0]
-    now = began = _nanoseconds(first.time or _UNTIMED) - (_duration(first) if first.time else 0)
-    steps: list[Step] = []
-    for round_ in record.rounds:
-        ended = max(now + _duration(round_), _nanoseconds(round_.time) if round_.time else 0)
-        steps += steps_of(round_, now, ended, model=model)
-        now = ended
-    whole = Step(name="invoke_agent", start=began, end=now, attributes=agent_attributes(record))
-    status = {"status": {"code": 2}} if record.stopped_by == "error" else {}
-    spans = [span(number, step, parentSpanId=made("1")) for number, step in enumerate(steps, 2)]
-    spans.append(span(1, whole, **status))
-    return {
-        "resourceSpans": [
-            {
-                "resource": {"attributes": _attributes({"service.name": "suffice"})},
-                "scopeSpans": [{"scope": {"name": "suffice", "version": VERSION}, "spans": spans}],
-            }
-        ]
-    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,22 +148,11 @@ def steps_of(round_: Round, began: int, ended: int, *, model: str | None) -> Ite
     query = {} if round_.query is None else {"gen_ai.retrieval.query.text": round_.query}
     found = (*(round_.passages or ()), *(round_.refound or ()))
     documents = {} if round_.passages is None else {DOCUMENTS: json.dumps(_documents(found))}
-    held = {OPERATION: "retrieval", **query, **documents, ROUND: json.dumps(_rest(round_))}
+    held = {OPERATION: "retrieval", **query, **documents}
     yield Step(name="retrieval", start=began, end=middle, attributes=held)
     if round_.usage.llm_calls != 0:
         name = "chat" if model is None else f"chat {model}"
         yield Step(name=name, start=middle, end=ended, attributes=_chat(round_, model))
-
-
-def _nanoseconds(moment: datetime) -> int:
-    since = moment - datetime(1970, 1, 1, tzinfo=UTC)
-    return (since.days * 86_400 + since.seconds) * _SECOND + since.microseconds * 1000
-
-
-def _duration(round_: Round) -> int:
-    """In nanoseconds; a millisecond where it is not known."""
-    seconds = round_.usage.latency_s
-    return int(seconds * _SECOND) if seconds and 0 < seconds < 1e9 else 1_000_000
 
 
 def _documents(passages: Sequence[Passage]) -> list[dict[str, Any]]:
@@ -254,15 +164,6 @@ def _documents(passages: Sequence[Passage]) -> list[dict[str, Any]]:
         }
         for passage in passages
     ]
-
-
-def _rest(round_: Round) -> dict[str, Any]:
-    """A round but for its documents, of which it has the numbers."""
-    rest: dict[str, Any] = as_document(round_)
-    for name in ("passages", "refound"):
-        if name in rest:
-            rest[name] = len(rest[name])
-    return {"answer": None, **rest}
 
 
 def _message(role: str, text: str) -> str:
@@ -287,57 +188,8 @@ def agent_attributes(record: QuestionRecord) -> dict[str, Any]:
     """What the span of a whole question says."""
     answer = record.rounds[-1].answer
     said = {} if answer is None else {"gen_ai.output.messages": _message("assistant", answer)}
-    whole = as_document(record)
-    rest = {name: value for name, value in whole.items() if name != "rounds"}
-    return {
-        OPERATION: "invoke_agent",
-        "gen_ai.input.messages": _message("user", record.question.text),
-        **said,
-        QUESTION: json.dumps(rest),
-    }
-
-
-def _attributes(values: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return [
-        {
-            "key": name,
-            "value": {"intValue": str(value)} if isinstance(value, int) else {"stringValue": value},
-        }
-        for name, value in values.items()
-    ]
-
-
-def record_of_spans(question: str, rounds: Sequence[tuple[str, Any]]) -> QuestionRecord:
-    """The record of which :func:`spans_of` gave these attributes."""
-    try:
-        held = strict_json(question)
-        scores = held.get("scores", {})
-        held["scores"] = {int(number): score for number, score in scores.items()}
-        held["rounds"] = [_joined(strict_json(rest), documents) for rest, documents in rounds]
-        record: QuestionRecord = of_document(QuestionRecord, held)
-    except DataError:
-        raise
-    except (TypeError, ValueError, AttributeError, KeyError, RecursionError) as error:
-        raise DataError(
-            f"{QUESTION} and {ROUND} are not what an export writes ({error}); take them out of the spans to "
-            "read these by the names of the conventions alone"
-        ) from error
-    return record
-
-
-def _joined(rest: dict[str, Any], documents: Any) -> dict[str, Any]:
-    """A round with its documents again."""
-    found = [
-        {"text" if name == "content" else name: value for name, value in document.items()}
-        for document in documents or ()
-    ]
-    new = rest.get("passages")
-    for name, at in (("passages", 0), ("refound", new or 0)):
-        if name in rest:
-            rest[name] = found[at : at + rest[name]]
-    if len(found) != sum(len(rest.get(name, ())) for name in ("passages", "refound")):
-        raise ValueError(f"{len(found)} documents")
-    return rest
+    asked = _message("user", record.question.text)
+    return {OPERATION: "invoke_agent", "gen_ai.input.messages": asked, **said}
 
 
 # --- journals of earlier versions -----------------------------------------------------------------

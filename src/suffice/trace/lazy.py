@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from suffice.trace.rounds.checks import CHECKED_WITH, refuse_problems
-from suffice.trace.stored_file import Rows, StoredFile, coerce_column, narrowed, within
+from suffice.trace.stored_file import Rows, StoredFile, coerce_column, narrowed, one_schema, within
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +53,19 @@ class LazyTable:
     @property
     def schema(self) -> pa.Schema:
         """Of all columns."""
-        return pa.schema([self._kind.field(name) for name in self.column_names])
+        return pa.schema([(name, self._type(name)) for name in self.column_names])
 
-    @property
-    def _kind(self) -> pa.Schema:
-        return self.spans[0].file.kind.arrow
+    def _type(self, name: str) -> pa.DataType:
+        """Of the schema, else of one's own column, as the files have it."""
+        if (name, ()) in self._columns:
+            return self._columns[name, ()].type
+        known = self.spans[0].file.kind.arrow
+        if name in known.names:
+            return known.field(name).type
+        files = {span.file.file: span.file.stored for span in self.spans}.values()
+        return one_schema(
+            pa.schema([stored.field(name)]) for stored in files if name in stored.names
+        )[0].type
 
     def column(self, name: str, fields: tuple[str, ...] = ()) -> pa.ChunkedArray:
         """A column, or of its structs only some fields."""
@@ -83,7 +91,7 @@ class LazyTable:
         """What ``of`` gives of a column in these rows of the spans."""
         ascending = bool((rows[1:] > rows[:-1]).all())
         order = None if ascending else np.argsort(rows, kind="stable")
-        empty = pa.chunked_array([], narrowed(self._kind.field(name).type, fields))
+        empty = pa.chunked_array([], narrowed(self._type(name), fields))
         read = [*self.batches(name, fields, rows if order is None else rows[order])]
         parts = [of(cells) for cells in read] or [of(empty)]
         cells = pa.chunked_array([chunk for part in parts for chunk in part.chunks], parts[0].type)
@@ -98,7 +106,7 @@ class LazyTable:
     ) -> Iterator[pa.ChunkedArray]:
         """A column in ascending rows of the spans (``None``: this table's), a few at a time, checked."""
         rows = np.sort(self.rows) if rows is None else rows
-        kind, first_row = narrowed(self._kind.field(name).type, fields), 0
+        kind, first_row = narrowed(self._type(name), fields), 0
         beside = CHECKED_WITH.get(name, ())
         for span in self.spans:
             among = rows[within(rows, first_row, first_row + span.rows)]
@@ -135,14 +143,14 @@ class LazyTable:
         return self.taken(np.flatnonzero(np.asarray(chosen, bool)))
 
     def with_column(self, name: str, cells: pa.ChunkedArray) -> LazyTable:
-        """The same rows with a column of the schema replaced, or added."""
+        """The same rows with a column replaced, or added."""
         table = LazyTable(self.spans, self.rows)
         table._columns = {**self._columns, (name, ()): cells}
         return table
 
     def slimmest(self, name: str) -> tuple[str, ...]:
         """A field of a column's structs that is short to read; none: they are no structs."""
-        kind = self._kind.field(name).type
+        kind = self._type(name)
         structs = pa.types.is_list(kind) and pa.types.is_struct(kind.value_type)
         return (str(kind.value_type.field(0).name),) if structs else ()
 

@@ -63,8 +63,6 @@ _Statement = tuple[str, tuple[Any, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Entry:
-    """What is to be written of a question, and what is lost with it."""
-
     question: str
     statements: Sequence[_Statement]
     rounds: int = 0

@@ -7,117 +7,43 @@ import json
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, BinaryIO, Generic, TypeVar
+from typing import Any, BinaryIO, Generic, TypeVar, get_args, get_origin
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from suffice.errors import DataError, UsageError, first_line, plain_file
 from suffice.trace.durable import replace_file
+from suffice.trace.values import types_of
 
 RUN_KEY = b"suffice.run"
 
 
-def _same(value: Any) -> Any:
-    return value
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """How a value is kept in a file. Neither function is asked for a null."""
-
-    type: pa.DataType
-    write: Callable[[Any], Any] = _same
-    read: Callable[[Any], Any] = _same
-    null: Any = None
-
-
-def sequence(item: pa.DataType, null: Any) -> Cell:
-    """A tuple, in which a null reads as ``null``."""
-    return Cell(
-        pa.list_(item),
-        list,
-        lambda values: tuple(null if value is None else value for value in values),
-    )
-
-
-def sequence_of(record: Callable[..., Any], **parts: Cell) -> Cell:
-    """A tuple of small records, each a struct of its fields ``parts``; an absent one reads as empty."""
-
-    def write(records: Sequence[Any]) -> list[dict[str, Any]]:
-        return [
-            {
-                name: None if (value := getattr(item, name)) is None else cell.write(value)
-                for name, cell in parts.items()
-            }
-            for item in records
-        ]
-
-    def read(structs: Sequence[Mapping[str, Any] | None]) -> tuple[Any, ...]:
-        if None in structs:
-            raise DataError("a null among its items")
-        return tuple(
-            record(
-                **{
-                    name: cell.null if (value := struct[name]) is None else cell.read(value)
-                    for name, cell in parts.items()
-                }
-            )
-            for struct in structs
-            if struct is not None
-        )
-
-    fields = [(name, cell.type) for name, cell in parts.items()]
-    return Cell(pa.list_(pa.struct(fields)), write, read, null=())
-
-
-def _pairs(values: Mapping[str, float]) -> list[tuple[str, float | None]] | None:
-    """An undefined value keeps its key, so that reading it back does not compute it anew."""
-    pairs = [
-        (name, None if math.isnan(value) else float(value))
-        for name, value in sorted(values.items())
-    ]
-    return pairs or None
-
-
-def _values(pairs: Sequence[tuple[str, float | None]]) -> dict[str, float]:
-    return {name: math.nan if value is None else value for name, value in pairs}
-
-
-TEXT = Cell(pa.string())
-# part of a struct that reads a null as no text
-TEXT_OR_NONE = Cell(pa.string(), null="")
-BOOL = Cell(pa.bool_())
-TIME = Cell(pa.timestamp("us", tz="UTC"))
-INT16 = Cell(pa.int16())
-INT32 = Cell(pa.int32())
-INT64 = Cell(pa.int64())
-FLOAT32 = Cell(pa.float32())
-TEXTS = sequence(pa.string(), null="")
-FLOATS = sequence(pa.float32(), null=math.nan)
-# values by name, NaN where undefined
-SIGNALS = Cell(pa.map_(pa.string(), pa.float64()), _pairs, _values)
+TEXT = pa.string()
+BOOL = pa.bool_()
+TIME = pa.timestamp("us", tz="UTC")
+INT16 = pa.int16()
+INT32 = pa.int32()
+INT64 = pa.int64()
+FLOAT32 = pa.float32()
+# values by name, null where undefined
+SIGNALS = pa.map_(TEXT, pa.float64())
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a schema."""
+    """One column of a schema, which keeps a field of the records ``of``."""
 
     of: type
     name: str
-    cell: Cell
+    type: pa.DataType
     meaning: str
     required: bool = False
     field: str = ""
     since: int = 1
-
-    @property
-    def type(self) -> pa.DataType:
-        """What Arrow calls what it holds."""
-        return self.cell.type
 
     @property
     def key(self) -> str:
@@ -132,26 +58,55 @@ def columns_of(record: type, columns: Sequence[Column]) -> tuple[Column, ...]:
 
 def to_cells(record: object, columns: Sequence[Column]) -> dict[str, Any]:
     """The record's part of a row, keyed by column."""
-    return {
-        column.name: None
-        if (value := getattr(record, column.key)) is None
-        else column.cell.write(value)
-        for column in columns
-    }
+    return {column.name: _cell(getattr(record, column.key)) for column in columns}
+
+
+def _cell(value: Any) -> Any:
+    """A value as Arrow takes it: records as structs, an undefined signal as its name with a null."""
+    if isinstance(value, tuple):
+        return [_cell(item) for item in value]
+    if is_dataclass(value):
+        return {name: _cell(getattr(value, name)) for name in types_of(type(value))}  # type: ignore[arg-type]
+    if isinstance(value, Mapping):
+        named = sorted(value.items())
+        return [(name, None if math.isnan(held) else float(held)) for name, held in named] or None
+    return value
 
 
 def from_cells(row: Mapping[str, Any], columns: Sequence[Column]) -> dict[str, Any]:
     """Fields of a record by name, without those that are null or lacking: it has its own defaults."""
     fields = {}
     for column in columns:
-        value = row.get(column.name)
-        if value is None:
-            continue
-        try:
-            fields[column.key] = column.cell.read(value)
-        except DataError as error:
-            raise DataError(error.message, column=error.column or column.name) from error
+        if (cell := row.get(column.name)) is not None:
+            try:
+                fields[column.key] = _value(types_of(column.of)[column.key][0], cell)
+            except DataError as error:
+                raise DataError(error.message, column=error.column or column.name) from error
     return fields
+
+
+def _value(kind: Any, cell: Any) -> Any:
+    """What a cell holds of this type; a null within is a blank text or no items where it must be some."""
+    if cell is None:
+        return {str: "", tuple: ()}.get(get_origin(kind) or kind)
+    if is_dataclass(kind):
+        record: Any = kind
+        return record(
+            **{
+                name: None
+                if may_be_none and cell.get(name) is None
+                else _value(part, cell.get(name))
+                for name, (part, may_be_none) in types_of(record).items()
+            }
+        )
+    if not isinstance(cell, list):
+        return cell
+    if get_origin(kind) is not tuple:
+        return dict(cell)
+    (item, *_) = get_args(kind)
+    if is_dataclass(item) and None in cell:
+        raise DataError("a null among its items")
+    return tuple(_value(item, held) for held in cell)
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,10 +130,6 @@ class TableSchema:
     def arrow(self) -> pa.Schema:
         """The columns as Arrow has them, without metadata."""
         return pa.schema([(column.name, column.type) for column in self.columns])
-
-    def later_than(self, version: int) -> set[str]:
-        """Columns that came after a version."""
-        return {column.name for column in self.columns if column.since > version}
 
 
 _FEW_ROWS = 1024  # threads take longer to start than these to read

@@ -16,10 +16,11 @@ from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
-from suffice.contracts import strict_json, whole_text
+from suffice.contracts import whole_text
 from suffice.errors import DataError, StorageError, UsageError, plain_file
 from suffice.trace.durable import Shard, is_written, process_of
 from suffice.trace.parquet import RUN_KEY, RecordKey, RowSet, opened, readable, write_table
+from suffice.trace.rounds.trace_set import steps
 from suffice.trace.store import ALL, NAME, OF_RECORDERS, RECORDER, Store, exported, store_at
 from suffice.trace.stored_file import StoredFile
 
@@ -41,8 +42,8 @@ _ADD = (
     "WHERE true ON CONFLICT (key) DO NOTHING"
 )
 _FAIL = (
-    "INSERT INTO failures (key, reason, attempts) VALUES (?, ?, ?) ON CONFLICT (key) DO UPDATE SET "
-    "reason = excluded.reason, attempts = failures.attempts + excluded.attempts"
+    "INSERT INTO failures (key, reason, attempts) VALUES (?, ?, 1) ON CONFLICT (key) DO UPDATE SET "
+    "reason = excluded.reason, attempts = failures.attempts + 1"
 )
 
 
@@ -171,15 +172,6 @@ def prune(
 
 
 # --- failures --------------------------------------------------------------------------------------
-_Failures = dict[str, tuple[str, int]]  # why and how often, by key as JSON
-
-
-def failures_file(root: Path) -> Path:
-    """Where copies of a record, and earlier versions, say what could not be finished."""
-    single = root.suffix == ".parquet"
-    return root.with_suffix(".failures.jsonl") if single else root / "failures.jsonl"
-
-
 def _stores_of(root: Path) -> list[Path]:
     """The databases of a record's recorders; that of one file lies beside it."""
     if root.suffix != ".parquet":
@@ -190,43 +182,33 @@ def _stores_of(root: Path) -> list[Path]:
 
 
 def count_failures(root: Path) -> int:
-    """How many questions, or runs, a recorder could not finish."""
-    told = sum(bool(line.strip()) for line in _failures_lines(root))
-    return told + len({key for file in _stores_of(root) for key in _failures_in(file)})
+    """How many questions, or runs, a recorder could not finish; a folder may also list some in a file."""
+    listed = root / "failures.jsonl"
+    lines = plain_file(listed).read_bytes().splitlines() if listed.exists() else []
+    return sum(bool(line.strip()) for line in lines) + len(_failures_in(_stores_of(root)))
 
 
 def failures_of(root: Path) -> dict[str, tuple[str, int]]:
     """Why each question could not be finished, and after how many attempts."""
-    failed = _failures_told(root, ("question_id",))
-    for file in _stores_of(root):
-        failed |= _failures_in(file)
-    return {str(json.loads(key)[0]): why for key, why in failed.items()}
+    return {str(key[0]): why for key, why in _failures_in(_stores_of(root)).items()}
 
 
-def _failures_in(file: Path) -> _Failures:
-    with Store(file).transaction(write=False) as connection:
-        rows = connection.execute("SELECT key, reason, attempts FROM failures ORDER BY key")
-        return {key: (reason, attempts) for key, reason, attempts in rows.fetchall()}
-
-
-def _failures_told(root: Path, names: Sequence[str]) -> _Failures:
-    """Those in a file of lines."""
-    told: _Failures = {}
-    for row, line in enumerate(_failures_lines(root)):
-        try:
-            if line.strip():
-                entry = strict_json(line.decode())
-                key = json.dumps([entry[name] for name in names])
-                told[key] = (str(entry["reason"]), int(entry["attempts"]))
-        except (ValueError, LookupError, TypeError, OverflowError, RecursionError) as error:
-            said = "not a failure record; delete the line to go on"
-            raise DataError(said, file=str(failures_file(root)), row=row) from error
-    return told
-
-
-def _failures_lines(root: Path) -> list[bytes]:
-    file = failures_file(root)
-    return plain_file(file).read_bytes().splitlines() if file.exists() else []
+def _failures_in(files: Iterable[Path]) -> dict[RecordKey, tuple[str, int]]:
+    """Those of several databases that none of them holds the record of."""
+    failed: dict[str, tuple[str, int]] = {}
+    stores = [Store(file) for file in files]
+    for store in stores:
+        with store.transaction(write=False) as connection:
+            rows = connection.execute("SELECT key, reason, attempts FROM failures ORDER BY key")
+            for key, reason, attempts in rows.fetchall():
+                said, before = failed.get(key, (reason, 0))
+                failed[key] = said, before + attempts
+    for store in stores if failed else ():
+        with store.transaction(write=False) as connection:
+            for key in [*failed]:
+                if connection.execute("SELECT 1 FROM records WHERE key = ?", (key,)).fetchone():
+                    del failed[key]
+    return {tuple(json.loads(key)): why for key, why in failed.items()}
 
 
 # --- writing ---------------------------------------------------------------------------------------
@@ -259,7 +241,7 @@ def check_goes_on(
     root: Path, before: Sequence[Recorded], now: Mapping[str, Any], *, may_differ: frozenset[str]
 ) -> None:
     """Refuse to go on with other settings, naming every entry that changed and must not."""
-    runs = [dict(_entries(stated, may_differ)) for stated, _ in before]
+    runs = [_entries(stated, may_differ) for stated, _ in before]
     if not runs:
         return
     if runs.count(runs[0]) < len(runs):
@@ -268,7 +250,7 @@ def check_goes_on(
             f"join the two with: suffice traces merge {root} OTHER --out NEW"
         )
     # through JSON, since that is what is kept: tuples come back as lists
-    stated, wanted = runs[0], dict(_entries(json.loads(json.dumps(now)), may_differ))
+    stated, wanted = runs[0], _entries(json.loads(json.dumps(now)), may_differ)
     changed = [
         f"{name} was {stated.get(name)!r}, now {wanted.get(name)!r}"
         for name in sorted({*stated, *wanted})
@@ -281,17 +263,11 @@ def check_goes_on(
         )
 
 
-def _entries(run: Mapping[str, Any], without: frozenset[str]) -> Iterator[tuple[str, Any]]:
-    """The entries of a run document, and in their place those of its steps: ``derived.0.prompt``."""
-    for name, value in run.items():
-        if name in without:
-            continue
-        if name == "derived" and isinstance(value, list):
-            for number, step in enumerate(value):
-                parts = step.items() if isinstance(step, Mapping) else [("", step)]
-                yield from ((f"{name}.{number}.{inner}", held) for inner, held in parts)
-        else:
-            yield name, value
+def _entries(run: Mapping[str, Any], without: frozenset[str]) -> dict[str, Any]:
+    """The entries of a run document, and in place of its steps those of each: ``derived.0.prompt``."""
+    own = {name: value for name, value in run.items() if name not in {*without, "derived"}}
+    made = enumerate(steps(run))
+    return own | {f"derived.{at}.{name}": held for at, step in made for name, held in step.items()}
 
 
 _here: set[Path] = set()  # the databases that recorders of this process write
@@ -332,7 +308,6 @@ class RecordWriter(Generic[_Record]):
                     file=str(self._root),
                 )
         self.done = {key for _, keys in before for key in keys}
-        self.failed: set[RecordKey] = set()  # and not finished since
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -348,7 +323,7 @@ class RecordWriter(Generic[_Record]):
                 if shard is None or not shard.is_sister(store.file):
                     with store.transaction(write=False) as connection:
                         self._refuse_writer(store, connection)
-            self._take_over_failures()
+            self.failed = {*_failures_in([file] if shard else [file, *self._beside()])} - self.done
         except BaseException:
             self._end()
             raise
@@ -373,7 +348,6 @@ class RecordWriter(Generic[_Record]):
         with self._written() as connection:
             for key, rows in records:
                 connection.execute(_ADD, (self._run, json.dumps(key), rows))
-                connection.execute("DELETE FROM failures WHERE key = ?", (json.dumps(key),))
         keys = {key for key, _ in records}
         self.done |= keys
         self.failed -= keys
@@ -381,7 +355,7 @@ class RecordWriter(Generic[_Record]):
     def fail(self, key: RecordKey, reason: str) -> None:
         """Note what could not be finished; the next recording tries it again."""
         with self._written() as connection:
-            connection.execute(_FAIL, (json.dumps(key), whole_text(reason), 1))
+            connection.execute(_FAIL, (json.dumps(key), whole_text(reason)))
         self.failed.add(key)
 
     def close(self) -> None:
@@ -428,9 +402,7 @@ class RecordWriter(Generic[_Record]):
                 (platform.node(), process_of(os.getpid()), run),
             )
             keys = connection.execute("SELECT key FROM records").fetchall()
-            failed = connection.execute("SELECT key FROM failures").fetchall()
         self.done |= {tuple(json.loads(key)) for (key,) in keys}
-        self.failed |= {tuple(json.loads(key)) for (key,) in failed}
         return int(run)
 
     def _refuse_writer(self, store: Store, connection: Any) -> None:
@@ -456,25 +428,6 @@ class RecordWriter(Generic[_Record]):
         if self._single:
             return []
         return [file for file in stores_at(self._root) if file != self.file]
-
-    def _take_over_failures(self) -> None:
-        """Those of earlier versions, and of shards where this recorder is of the whole."""
-        shards = [] if self._shard else self._beside()
-        told = {} if self._shard else _failures_told(self._root, self._kind.key)
-        for file in shards:
-            told |= _failures_in(file)
-        with self._written() as connection:
-            for key, (reason, attempts) in told.items():
-                connection.execute(_FAIL, (key, whole_text(reason), attempts))
-            self.failed |= {tuple(json.loads(key)) for key in told}
-            for finished in self.failed & self.done:
-                connection.execute("DELETE FROM failures WHERE key = ?", (json.dumps(finished),))
-            self.failed -= self.done
-        for file in shards:
-            with Store(file).transaction() as connection:
-                connection.execute("DELETE FROM failures")
-        if not self._shard:
-            failures_file(self._root).unlink(missing_ok=True)
 
     @contextmanager
     def _written(self) -> Iterator[Any]:

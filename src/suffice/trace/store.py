@@ -191,7 +191,6 @@ class Store:
 
     @contextmanager
     def _named(self) -> Iterator[None]:
-        """Errors as ours, with the place."""
         try:
             with self.engine.named():
                 yield

@@ -6,7 +6,7 @@ import os
 import re
 import warnings
 from bisect import bisect_left
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -99,7 +99,7 @@ def schema_of(path: str | Path) -> TableSchema:
 
 def _plans() -> TableSchema:
     """The schema of plan traces, whose module reads files by this one."""
-    from suffice.trace.plans.plan_file import PLANS
+    from suffice.trace.plan_traces import PLANS
 
     return PLANS
 
@@ -114,10 +114,8 @@ class StoredFile:
     row_groups: tuple[int, ...]
     n_bytes: int
     run: dict[str, Any]
-    version: int
     remarks: tuple[str, ...]
     stored: pa.Schema
-    held: pa.Table | None = None
 
     @classmethod
     def open(cls, file: Path, wanted: Container[str], kind: TableSchema) -> StoredFile:
@@ -142,14 +140,12 @@ class StoredFile:
         stored = parquet.schema_arrow
         metadata = dict(stored.metadata or {})
         metadata.pop(b"suffice.footer.sha256", None)  # of files written before
-        version = stated_version(metadata, file, kind)
-        plain, remarks = _described(stored.remove_metadata(), version, kind)
+        check_version(metadata, file, kind)
+        plain, remarks = _described(stored.remove_metadata(), kind)
         _check_required(stored.names, str(file), kind)
         read = [name for name in stored.names if name in wanted]
         if twice := [name for name in read if read.count(name) > 1]:
             raise DataError("the column appears twice", file=str(file), column=min(twice))
-        if own := sorted(kind.later_than(version) & {*stored.names}):
-            remarks = (*remarks, *_unread(parquet.read(columns=own), version, kind))
         groups = [parquet.metadata.row_group(i) for i in range(parquet.num_row_groups)]
         return cls(
             file=file,
@@ -158,7 +154,6 @@ class StoredFile:
             row_groups=tuple(group.num_rows for group in groups),
             n_bytes=sum(group.total_byte_size for group in groups),
             run=run_document(metadata, str(file)),
-            version=version,
             remarks=remarks,
             stored=plain.with_metadata(metadata),
         )
@@ -172,18 +167,12 @@ class StoredFile:
         """How many rows it has."""
         return sum(self.row_groups)
 
-    def whole(self) -> pa.Table:
-        """All its columns, those of the schema in its types."""
-        if self.held is not None:
-            return self.held
-        with readable(self.file), opened(self.file) as parquet:
-            return coerce_table(complete(parquet, self.stored.names), str(self.file), self.kind)
-
     def batches(
         self, names: Sequence[str], rows: Rows, fields: tuple[str, ...] = ()
     ) -> Iterator[tuple[int, pa.Table]]:
         """Columns a few rows at a time where ``rows`` (ascending) lie; of the first one only ``fields``."""
-        kind = narrowed(self.kind.arrow.field(names[0]).type, fields)
+        known = self.kind.arrow if names[0] in self.kind.arrow.names else self.stored
+        kind = narrowed(known.field(names[0]).type, fields)
         with readable(self.file):
             footer, first = footer_of(self.file), 0
             if (footer.num_rows, footer.num_row_groups) != (self.rows, len(self.row_groups)):
@@ -267,67 +256,24 @@ def _opened_again(file: Path, names: tuple[str, ...], kind: str) -> StoredFile:
 
 
 @lru_cache(maxsize=64)
-def _described(
-    stored: pa.Schema, version: int, kind: TableSchema
-) -> tuple[pa.Schema, tuple[str, ...]]:
-    """The columns of a file that are of its version, in plain types, and what is said of their names."""
-    later = kind.later_than(version)
-    fields = [
-        field.with_type(plain_type(field.type)) for field in stored if field.name not in later
-    ]
-    return pa.schema(fields), tuple(_misspelt(stored, kind))
+def _described(stored: pa.Schema, kind: TableSchema) -> tuple[pa.Schema, tuple[str, ...]]:
+    """The columns of a file in plain types, and what is said of those near a name that is not there."""
+    known = kind.arrow.names
+    absent = [name for name in known if name not in stored.names]
+    remarks = (
+        f"column {name!r} is not of the schema and is not read{did_you_mean(name, absent)}"
+        for name in stored.names
+        if name not in known and near_misses(name, absent, likeness=_SURELY_MEANT)
+    )
+    fields = [field.with_type(plain_type(field.type)) for field in stored]
+    return pa.schema(fields), tuple(remarks)
 
 
 _SURELY_MEANT = 0.85  # likeness from which a column of the user's own is taken for a slip
 
 
-def _misspelt(columns: pa.Schema, schema: TableSchema) -> Iterator[str]:
-    """A sentence for each column near a name of the schema that is not there, and each part of no schema."""
-    known = schema.arrow
-    absent = [name for name in known.names if name not in columns.names]
-    for column in columns:
-        if column.name not in known.names:
-            if near_misses(column.name, absent, likeness=_SURELY_MEANT):
-                yield (
-                    f"column {column.name!r} is not of the schema and is not read"
-                    f"{did_you_mean(column.name, absent)}"
-                )
-        else:
-            yield from _unread_parts(column.type, known.field(column.name).type, column.name)
-
-
-def _unread_parts(found: pa.DataType, wanted: pa.DataType, place: str) -> Iterator[str]:
-    """A sentence for each field of a struct that the schema does not know, however deep."""
-    if _is(found, *_LISTS) and pa.types.is_list(wanted):
-        yield from _unread_parts(found.value_type, wanted.value_type, place)
-    elif pa.types.is_struct(found) and pa.types.is_struct(wanted):
-        known = [field.name for field in wanted]
-        for field in found:
-            if field.name in known:
-                part = wanted.field(field.name).type
-                yield from _unread_parts(field.type, part, f"{place}.{field.name}")
-            else:
-                absent = [name for name in known if found.get_field_index(name) < 0]
-                yield (
-                    f"column {place}: its field {field.name!r} is not read; the schema has "
-                    f"{', '.join(known)}{did_you_mean(field.name, absent)}"
-                )
-
-
-def _unread(own: pa.Table, version: int, schema: TableSchema) -> Iterator[str]:
-    """A sentence on columns that the file holds something in, and its version does not know."""
-    names = [name for name in own.column_names if own.column(name).null_count < own.num_rows]
-    if names:
-        key, newest = schema.key.decode(), schema.version
-        yield (
-            f"not read, since the file is of version {version} and they are of a later one: "
-            f"{', '.join(names)}; if they are meant so, state {key} = {newest} in the file: "
-            f"table.replace_schema_metadata({{{key!r}: '{newest}'}})"
-        )
-
-
-def stated_version(metadata: Mapping[bytes, bytes], file: Path, schema: TableSchema) -> int:
-    """Of which version of the schema a file is; one of another schema is refused."""
+def check_version(metadata: Mapping[bytes, bytes], file: Path, schema: TableSchema) -> None:
+    """Refuse a file of another schema, or of a version that is not read."""
     stated = metadata.get(schema.key)
     key = schema.key.decode()
     if stated is None:
@@ -341,7 +287,7 @@ def stated_version(metadata: Mapping[bytes, bytes], file: Path, schema: TableSch
         warnings.warn(
             f"{file} does not state {key}; read as version 1", SufficeWarning, stacklevel=7
         )
-        return 1
+        return
     version = int(stated) if re.fullmatch(rb"\d{1,9}", stated) else 0
     if version > schema.version:
         raise DataError(
@@ -354,7 +300,6 @@ def stated_version(metadata: Mapping[bytes, bytes], file: Path, schema: TableSch
             f"{key} is {stated!r}; it must be a version number from {schema.oldest} to {schema.version}",
             file=str(file),
         )
-    return version
 
 
 def run_document(metadata: Mapping[bytes, bytes], file: str | None = None) -> dict[str, Any]:
@@ -378,6 +323,16 @@ def agreed(documents: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         for name, value in first.items()
         if all(name in other and other[name] == value for other in others)
     }
+
+
+def one_schema(schemas: Iterable[pa.Schema]) -> pa.Schema:
+    """Every column of the files, in a type that holds each of them."""
+    try:
+        return pa.unify_schemas([*schemas], promote_options="permissive")
+    except pa.ArrowException as error:
+        raise DataError(
+            f"the files disagree on a column the schema does not know: {error}"
+        ) from error
 
 
 def first_error(errors: Sequence[DataError]) -> DataError:

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from suffice.errors import UsageError
 from suffice.options import Option
-from suffice.trace.plans.plan_records import PlanGold, PlanTask
+from suffice.trace.plan_traces import PlanGold, PlanTask
 from suffice.trace.rounds.records import Passage
 
 DEFAULT_GAP = 0.97

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 
 import suffice

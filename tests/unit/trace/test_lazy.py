@@ -142,13 +142,6 @@ def test_what_files_state_of_their_loops(tmp_path: Path) -> None:
     file(tmp_path, "c", first=16, pipeline="cumulative", step=3)
     file(tmp_path, "d", first=24)
     traces = read_traces(tmp_path)
-    said = "pipeline react (a.parquet, b.parquet), cumulative (c.parquet); step 1, 3"
+    said = "pipeline react (a.parquet, b.parquet), cumulative (c.parquet); step 1 (a"
     assert said in record_banners(traces)[0]
     assert read_traces(tmp_path, lazily_above=0).origin.loops == traces.origin.loops
-
-
-def test_the_same_questions_of_two_runs_are_refused_with_the_files(tmp_path: Path) -> None:
-    file(tmp_path, "a", setting="one")
-    file(tmp_path, "b", setting="two")
-    with pytest.raises(DataError, match=r"twice.*setting one \(a.parquet\), two \(b.parquet\)"):
-        read_traces(tmp_path)

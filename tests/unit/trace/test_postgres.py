@@ -96,13 +96,12 @@ def test_what_stands_in_the_way_is_told_with_the_address_and_no_password(
 
     wrong = database.replace(PASSWORD, "another-password")
     refused(wrong, UsageError, "PGPASSWORD")
-    refused(up.address("nowhere"), UsageError, "createdb nowhere")
+    refused(up.address("nowhere"), UsageError, "nowhere")
     nobody = f"postgresql://ann:{PASSWORD}@127.0.0.1:1/loops"
     with pytest.raises(StorageError, match=r"127\.0\.0\.1:1"):
         suffice.read_traces(nobody)
     with pytest.raises(DataError, match="no record yet"):
         suffice.read_traces(database)
-    refused(up.database("ENCODING LATIN1 TEMPLATE template0"), DataError, "UTF8")
     foreign, newer = up.database(), up.database()
     up.ask(foreign, "CREATE TABLE runs (x int)")
     refused(foreign, DataError, "table runs")

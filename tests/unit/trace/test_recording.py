@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import subprocess
 import sys
@@ -184,17 +183,6 @@ def test_a_store_that_was_removed_is_said(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="was removed"):
         removed()
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
-    "line", ["{broken", "[]", '{"reason": "x"}', '{"question_id": "q", "attempts": 1e999}']
-)
-def test_a_failures_file_that_is_damaged_is_named(tmp_path: Path, line: str) -> None:
-    first = {"question_id": "a", "reason": "x", "attempts": 1}
-    (tmp_path / "failures.jsonl").write_text(f"{json.dumps(first)}\n{line}\n")
-    with pytest.raises(DataError) as error:
-        question_writer(tmp_path, run={})
-    assert (error.value.file, error.value.row) == (str(tmp_path / "failures.jsonl"), 1)
 
 
 def test_a_damaged_record_is_an_error_with_its_file(tmp_path: Path) -> None:

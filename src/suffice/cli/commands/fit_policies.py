@@ -30,7 +30,7 @@ from suffice.policies.registry import find_method, method_names, nameable_method
 from suffice.replay.settings import USUAL_LOSS, ChoiceSettings, ScoredSettings
 from suffice.results.table import Column, Table
 from suffice.scoring import metric_of_labels
-from suffice.trace.plans.plan_file import PLANS, read_plans
+from suffice.trace.plan_traces import PLANS, read_plans
 from suffice.trace.stored_file import schema_of
 
 NAMES = tuple(sorted(method_names()))

@@ -18,7 +18,7 @@ from suffice.measures.contents import traces_info
 from suffice.measures.seen import record_banners
 from suffice.options import Option
 from suffice.trace.export import EXPORT_FORMATS, export_traces
-from suffice.trace.plans.plan_file import PLANS, inspect_plans
+from suffice.trace.plan_traces import PLANS, inspect_plans
 from suffice.trace.recording import prune as prune_store
 from suffice.trace.rounds.derive import (
     TraceFilter,
@@ -55,8 +55,6 @@ class Told(Reading):
         if written.splits:
             told = ", ".join(f"{name} {questions:,}" for name, questions in written.splits.items())
             put(f"  splits: {told}")
-        if written.failures:
-            put(f"  {written.failures:,} questions failed when recorded")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -354,25 +352,22 @@ def export(
     format: Annotated[  # noqa: A002 - the option's name
         str,
         Option(
-            choices=tuple(EXPORT_FORMATS),
-            help="parquet: a store as a folder; text of any record else",
+            choices=tuple(EXPORT_FORMATS), help="parquet: a store as a folder; jsonl: any record"
         ),
     ] = EXPORT_FORMATS[0],
     out: Annotated[
         str,
         Option(
             metavar="OUT",
-            parse=out_path(".jsonl", ".json", ".csv", ".otlp", ".txt", folder=True),
-            help="the folder; of text the file, where nothing may stand yet",
+            parse=out_path(".jsonl", ".json", ".txt", folder=True),
+            help="the folder; of jsonl the file, where nothing may stand yet",
         ),
     ],
     to: Told,
 ) -> None:
-    """Write a store as Parquet, or any record as JSON lines, CSV or spans.
+    """Write a store as Parquet, or any record as JSON lines.
 
-    A store typed again adds what ended since. Other formats hold a record's columns of the schema as text,
-    one row per question and round, which traces import --format columns reads back; in CSV lists,
-    passages, tokens and signals are JSON, and a null is a blank cell. As otlp: spans by OpenTelemetry's
-    GenAI names, a document of OTLP JSON a question, which traces import --format otlp reads back.
+    A store typed again adds what ended since. JSON lines hold a record's columns of the schema, an object
+    per question and round, which traces import --format columns reads back.
     """
     to.write(f"reading {traces}", export_traces, traces, out, format=format)

@@ -36,8 +36,7 @@ from suffice.options import Option
 from suffice.policies.gate.gate import Gate, GateDecision, read_step
 from suffice.policies.gate.gate_settings import MOST_STEPS, GateSettings, PlanAction, RiskModel
 from suffice.signals.samples import MarkerDetector
-from suffice.trace.plans.plan_file import plan_writer
-from suffice.trace.plans.plan_records import (
+from suffice.trace.plan_traces import (
     Candidate,
     PlanGold,
     PlanKey,
@@ -45,6 +44,7 @@ from suffice.trace.plans.plan_records import (
     PlanRecord,
     PlanStep,
     PlanTask,
+    plan_writer,
 )
 from suffice.trace.rounds.records import Passage
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from suffice.contracts import MAX_REPLY_LETTERS, ChatModel, Message, whole_text
 from suffice.signals.evidence import one_line
-from suffice.trace.plans.plan_records import ConstraintDecision, PlanTask
+from suffice.trace.plan_traces import ConstraintDecision, PlanTask
 from suffice.trace.rounds.records import Passage
 
 MAX_CANDIDATE = 400

@@ -23,7 +23,7 @@ from suffice.policies.gate.policy import PUBLISHED_CANDIDATES, GatePolicy
 from suffice.signals.samples import CANDIDATE_AGREEMENT, CONTRADICTION, sample_counts
 from suffice.stats.logistic import fit_rising_logistic
 from suffice.stats.units import Array
-from suffice.trace.plans.plan_records import PlanSet
+from suffice.trace.plan_traces import PlanSet
 from suffice.trace.rounds.trace_set import TraceSet
 
 _PENALTY = 1.0

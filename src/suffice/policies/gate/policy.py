@@ -36,7 +36,7 @@ from suffice.stats.units import Array, Mask
 
 if TYPE_CHECKING:
     from suffice.measures.measures import Measures
-    from suffice.trace.plans.plan_records import PlanSet
+    from suffice.trace.plan_traces import PlanSet
 
 
 _REMAINING = "remaining_share"

@@ -22,7 +22,7 @@ from suffice.trace.rounds.records import (
     not_a_score,
     wrong_logprob,
 )
-from suffice.trace.rounds.schema import QUESTIONS, REQUIRED, USAGE_COLUMNS
+from suffice.trace.rounds.schema import REQUIRED, USAGE_COLUMNS
 from suffice.trace.stored_file import StoredFile, first_error
 
 
@@ -45,22 +45,15 @@ def find_problems(table: pa.Table) -> Iterator[Problem]:
     yield from key_problems(table)
 
 
-def row_problems(table: pa.Table, version: int = QUESTIONS.version) -> Iterator[Problem]:
-    """Those that a row shows by itself; version 1 knows no null answers."""
-    if version == 1 and "answer" in table.column_names:
-        said = (
-            "null where version 1 requires a value; write an empty string where the model gave none; where "
-            f"it was not asked, state {QUESTIONS.key.decode()} = {QUESTIONS.version} in the file's metadata"
-        )
-        for position in positions(pc.is_null(table.column("answer"))):
-            yield Problem(int(position), "answer", said)
+def row_problems(table: pa.Table) -> Iterator[Problem]:
+    """Those that a row shows by itself."""
     for check in _ROW_CHECKS:
         yield from check(table)
 
 
 def refuse_problems(file: StoredFile, table: pa.Table, first_row: int) -> None:
     """Refuse what is wrong with some columns of a file, of which these rows are read."""
-    if problems := list(row_problems(table, file.version)):
+    if problems := list(row_problems(table)):
         name = str(file.file)
         raise first_error([one.error(name, first_row + one.position) for one in problems])
 
@@ -85,7 +78,6 @@ def positions(mask: pa.ChunkedArray | pa.Array) -> NDArray[np.int64]:
 
 
 def _cells(table: pa.Table) -> Iterator[Problem]:
-    """Nulls where a value is required, and cells that are wrong by themselves."""
     for name in REQUIRED:
         if name == "answer" or name not in table.column_names:
             continue  # null: not asked for
@@ -189,21 +181,14 @@ def _round_sequence(table: pa.Table, keys: Keys) -> Iterator[Problem]:
     # a closed-book row before round 2 is a gap as well: step 2 there
     gap = ~first & (step > 1)
     for index in np.flatnonzero(starts_late | duplicate | gap):
-        position = int(order[index])
-        question_id = table.column("question_id")[position].as_py()
-        number = int(rounds[index])
+        position, number = int(order[index]), int(rounds[index])
+        question = f"question {table.column('question_id')[position].as_py()!r}"
         if duplicate[index]:
-            message = f"question {question_id!r} has round {number} twice; each may appear once"
-        elif starts_late[index]:
-            message = (
-                f"question {question_id!r} starts at round {number}; rounds run from 1 without gaps"
-            )
+            said = f"{question} has round {number} twice; each may appear once"
         else:
-            message = (
-                f"question {question_id!r} jumps from round {int(rounds[index - 1])} to {number}; "
-                "rounds run from 1 without gaps"
-            )
-        yield Problem(position, "round", message)
+            before = "starts at" if starts_late[index] else f"jumps from {rounds[index - 1]} to"
+            said = f"{question} {before} round {number}; rounds run from 1 without gaps"
+        yield Problem(position, "round", said)
     closed_book_only = first & (rounds == 0) & np.r_[first[1:], True]
     for index in np.flatnonzero(closed_book_only):
         yield Problem(int(order[index]), "round", "a question with round 0 but no round 1")
@@ -235,7 +220,6 @@ def _one_value(table: pa.Table, keys: Keys) -> Iterator[Problem]:
 
 
 def _stops(table: pa.Table, keys: Keys) -> Iterator[Problem]:
-    """What ended a question is said in its last row."""
     if "stopped_by" not in table.column_names:
         return
     cells = table.column("stopped_by")
@@ -272,13 +256,8 @@ def _logprobs(table: pa.Table) -> Iterator[Problem]:
         for column, values, rows in _flat_logprobs(chunk):
             numbers = values.to_numpy(zero_copy_only=False)
             for index in np.flatnonzero(not_a_logprob(numbers)).tolist():
-                row, where = start + int(rows[index].as_py()), ""
-                if {"question_id", "round"} <= {*table.column_names}:
-                    name, number = (
-                        table.column(of)[row].as_py() for of in ("question_id", "round")
-                    )
-                    where = f"question {name!r}, round {number}: "
-                yield Problem(row, column, where + wrong_logprob(values[index].as_py()))
+                row = start + int(rows[index].as_py())
+                yield Problem(row, column, wrong_logprob(values[index].as_py()))
         start += len(chunk)
 
 
@@ -351,7 +330,6 @@ _ROW_CHECKS: tuple[Callable[[pa.Table], Iterator[Problem]], ...] = (
 
 CHECKED_WITH: Mapping[str, tuple[str, ...]] = {
     "gold_answers": ("round",),
-    "tokens": ("question_id", "round"),
     "sample_clusters": ("samples",),
     **{part: (whole,) for whole, parts in _PARTS.items() for part in parts if whole != "llm_calls"},
     **dict.fromkeys(_CALL_PARTS, ("llm_calls", *_CALL_PARTS)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import accumulate
 from pathlib import Path
@@ -18,15 +18,15 @@ from numpy.typing import NDArray
 
 from suffice.errors import DataError, UsageError, did_you_mean, plain_file
 from suffice.options import Option, as_share
-from suffice.trace.durable import check_free, replace_file, written_aside
+from suffice.trace.durable import check_free, written_aside
+from suffice.trace.lazy import LazyTable
 from suffice.trace.parquet import parquet_writer, part_name
-from suffice.trace.recording import failures_file, failures_of
 from suffice.trace.rounds.labels import labelled
-from suffice.trace.rounds.reader import ATTRIBUTES, TraceInspection, inspect_traces, read_traces
+from suffice.trace.rounds.reader import ATTRIBUTES, read_traces, told_apart
 from suffice.trace.rounds.records import sampled_ids
-from suffice.trace.rounds.schema import QUESTION_ROWS, SCHEMA
-from suffice.trace.rounds.trace_set import TraceSet, unit_keys, with_column
-from suffice.trace.stored_file import StoredFile, agreed
+from suffice.trace.rounds.schema import QUESTION_ROWS
+from suffice.trace.rounds.trace_set import TraceSet, unit_keys
+from suffice.trace.stored_file import BATCH, agreed, one_schema
 
 
 # --- split ----------------------------------------------------------------------------------------
@@ -68,37 +68,23 @@ def split_traces(
     shares = {"tune": 0.4, "eval": 0.6} if shares is None else dict(shares)
     _check_shares(shares, f"the shares {shares}")
     check_free(Path(out))
-    read = read_source(source, skip_invalid=skip_invalid)
-    there = read.traces.splits
-    if there and not replace_splits:
-        held = ", ".join(f"{name} ({questions})" for name, questions in there.items())
+    traces = read_source(source, skip_invalid=skip_invalid)
+    place = traces.origin.source
+    if traces.splits and not replace_splits:
+        held = ", ".join(f"{name} ({questions})" for name, questions in traces.splits.items())
         raise UsageError(
-            f"{read.name} has splits already: {held}; use them, or draw anew with --replace "
+            f"{place} has splits already: {held}; use them, or draw anew with --replace "
             "(replace_splits=True)"
         )
-    ids = read.traces.question_ids
-    datasets, types = read.attribute("dataset"), read.traces.of_questions("question_type")
+    ids = traces.question_ids
+    datasets, types = traces.attribute("dataset"), traces.of_questions("question_type")
     order = sorted(range(len(ids)), key=lambda i: (datasets[i] or "", types[i] or "", ids[i]))
-    labels, units = [""] * len(ids), unit_keys(read.traces)
+    labels, units = [""] * len(ids), unit_keys(traces)
     for index, label in zip(order, assign_splits(units[order], shares, seed=seed), strict=True):
         labels[index] = label
-    step = {"by": "split", "from": Path(read.name).name, "splits": shares, "seed": seed}
-
-    def labelled(table: pa.Table) -> pa.Table:
-        places = pc.index_in(table.column("question_id"), pa.array(ids))
-        cells = pa.chunked_array([pa.array(labels, pa.string())]).take(places)
-        return with_column(table, "split", cells)
-
-    return write_copy(
-        [read],
-        out,
-        step=step,
-        splits={name: labels.count(name) for name in shares},
-        stated={"splits": shares, "split_seed": seed},
-        change=labelled,
-        fills=("split",),
-        failures=True,
-    )
+    step = {"by": "split", "from": Path(place).name, "splits": shares, "seed": seed}
+    stated = {"splits": shares, "split_seed": seed}
+    return write_copy([traces.with_splits(labels)], out, step=step, stated=stated)
 
 
 def _check_shares(shares: Mapping[str, float], said: str) -> None:
@@ -173,10 +159,10 @@ def merge_traces(
     held: dict[str, str] = {}
     repeated: dict[str, tuple[str, str]] = {}
     for source in read:
-        for name in source.traces.question_ids:
+        for name in source.question_ids:
             if name in held:
-                repeated[name] = (held[name], source.name)
-            held[name] = source.name
+                repeated[name] = (held[name], source.origin.source)
+            held[name] = source.origin.source
     if repeated:
         name, (first, second) = next(iter(repeated.items()))
         raise UsageError(
@@ -184,25 +170,11 @@ def merge_traces(
             f"{second}; compare such records side by side with: suffice replay {first} {second} --policy P, "
             f"or leave them out of one: suffice traces filter {second} --without {first} --out NEW"
         )
-    step = {"by": "merge", "from": [Path(source.name).name for source in read]}
-    return write_copy(read, out, step=step, failures=True)
+    step = {"by": "merge", "from": [Path(source.origin.source).name for source in read]}
+    return write_copy(read, out, step=step)
 
 
 # --- written again --------------------------------------------------------------------------------
-_KEPT = (
-    "split",
-    "group",
-    "question_type",
-    "gold_answers",
-    "score",
-    "propensity",
-    "stopped_by",
-    "policy_hash",
-    *ATTRIBUTES,
-)
-_KNOWN = {column.name: column.type for column in SCHEMA}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
     """A trace set that was written."""
@@ -211,7 +183,6 @@ class Written:
     questions: int
     rounds: int
     splits: Mapping[str, int]
-    failures: int = 0
     notes: tuple[str, ...] = ()
 
     @classmethod
@@ -221,123 +192,76 @@ class Written:
         return cls(out=str(out), questions=traces.n_questions, rounds=rounds, splits=splits, **more)
 
 
-def read_source(path: str | Path, *, skip_invalid: bool = False) -> TraceInspection:
-    """Check every file of a set, one at a time; held are the columns that say what a question is."""
-    inspection = inspect_traces(path, keep_unknown=True, kept=_KEPT)
-    inspection.valid(skip_invalid=skip_invalid)
-    return inspection
-
-
-Change = Callable[[pa.Table], pa.Table]
+def read_source(path: str | Path, *, skip_invalid: bool = False) -> TraceSet:
+    """A record with all its columns."""
+    return read_traces(path, keep_unknown=True, skip_invalid=skip_invalid)
 
 
 def write_copy(
-    sources: Sequence[TraceInspection],
+    sources: Sequence[TraceSet],
     out: str | Path,
     *,
     step: Mapping[str, Any],
-    splits: Mapping[str, int] | None = None,
     stated: Mapping[str, Any] | None = None,
-    change: Change = lambda table: table,
-    fills: Sequence[str] = (),
-    max_rounds: int | None = None,
-    failures: bool = False,
     notes: Sequence[str] = (),
 ) -> Written:
-    """Write the questions of the sources, file by file, to a new place: all of it, or nothing."""
+    """Write the questions of the sources to a new place: all of it, or nothing."""
     target = Path(out)
     for source in sources:
-        place = Path(source.name)
+        place = Path(source.origin.source)
         if place.is_dir() and target.resolve().parent == place.resolve():
             raise UsageError(f"{target} would become a part of {place}; choose another --out")
-    parts = [part for source in sources for part in source.parts]
-    runs = list({json.dumps(part.run, sort_keys=True): part.run for part in parts}.values())
-    apart = _told_apart(parts)
-    filled = [name for source in sources for name in source.labels.columns()]
-    added = {name: _KNOWN[name] for name in (*filled, *fills)} | dict.fromkeys(apart, pa.string())
+    documents = [run for source in sources for run in source.origin.runs or (source.origin.run,)]
+    runs = list({json.dumps(run, sort_keys=True): run for run in documents}.values())
     run = agreed(runs)
     done = run.get("derived")
     run |= {**(stated or {}), "derived": [*(done if isinstance(done, list) else []), dict(step)]}
     if len(runs) > 1:
         run["runs"] = runs
-    foreign = agreed([part.stored.metadata or {} for part in parts])
-    metadata = {**foreign, **(QUESTION_ROWS.stamped(run).metadata or {})}
-    schema = _joint_schema(parts, added).with_metadata(metadata)
-    tables = (_in_schema(one, schema) for one in _tables(sources, apart, change, max_rounds))
-    carried = 0
+    own = [source.origin.run for source in sources]
+    tables = [
+        *told_apart([source.table for source in sources], own),
+        *told_apart([source.closed_book for source in sources], own),
+    ]
+    schema = one_schema(table.schema for table in tables)
+    schema = schema.with_metadata(QUESTION_ROWS.stamped(run).metadata)
     with written_aside(target) as aside:
-        if target.suffix == ".parquet":  # parts of one file, else each a file of a directory
-            with parquet_writer(aside, schema) as sink:
-                for table in tables:
-                    sink.write_table(table)
-        else:
+        if target.suffix != ".parquet":
             aside.mkdir()
-            for number, table in enumerate(tables):
-                with parquet_writer(aside / part_name(number), schema) as sink:
-                    sink.write_table(table)
-        if failures and aside.is_dir():
-            carried = _carry_failures(sources, aside)
-    if failures and target.suffix == ".parquet":
-        carried = _carry_failures(sources, target)
-    questions = sum(source.traces.n_questions for source in sources)
-    splits = splits or sum((Counter(source.traces.splits) for source in sources), Counter[str]())
-    last = np.concatenate([source.traces.last_rounds for source in sources])
+        file = aside if target.suffix == ".parquet" else aside / part_name(0)
+        with parquet_writer(file, schema) as sink:
+            for table in tables:
+                for some in _pieces(table):
+                    whole = [schema.empty_table(), some]
+                    rows = pa.concat_tables(whole, promote_options="permissive")
+                    sink.write_table(rows.select(schema.names).cast(schema))
+    questions = sum(source.n_questions for source in sources)
+    splits = sum((Counter(source.splits) for source in sources), Counter[str]())
     return Written(
         out=str(target),
         questions=questions,
-        rounds=int(np.minimum(last, max_rounds or last).sum()),
+        rounds=sum(int(source.last_rounds.sum()) for source in sources),
         splits=dict(splits),
-        failures=carried,
         notes=(*notes, *_notes(sources, runs, questions, splits)),
     )
 
 
-def _tables(
-    sources: Sequence[TraceInspection],
-    apart: Collection[str],
-    change: Change,
-    max_rounds: int | None,
-) -> Iterator[pa.Table]:
-    """The rows to write, a file at a time."""
-    for source in sources:
-        ids = pa.array(source.traces.question_ids, pa.string())
-        for part in source.parts:
-            table = part.whole()
-            kept = pc.is_in(table.column("question_id"), value_set=ids)
-            if max_rounds is not None:
-                kept = pc.and_(kept, pc.less_equal(table.column("round"), max_rounds))
-            table = change(source.labels.onto(table.filter(kept)))
-            for name in apart:
-                if name not in table.column_names and part.run.get(name) is not None:
-                    value = pa.scalar(str(part.run[name]), pa.string())
-                    table = table.append_column(name, pa.repeat(value, table.num_rows))
-            if table.num_rows:
-                yield table
-
-
-def _carry_failures(sources: Sequence[TraceInspection], root: Path) -> int:
-    """Note there what the recorders of the sources could not finish."""
-    finished = {name for source in sources for name in source.traces.question_ids}
-    failed: dict[str, tuple[str, int]] = {}
-    for source in sources:
-        failed = failures_of(Path(source.name)) | failed
-    lines = [
-        json.dumps({"question_id": name, "reason": reason, "attempts": attempts})
-        for name, (reason, attempts) in failed.items()
-        if name not in finished
-    ]
-    if lines:
-        replace_file(failures_file(root), "".join(f"{line}\n" for line in lines).encode())
-    return len(lines)
+def _pieces(table: pa.Table) -> Iterator[pa.Table]:
+    """Some rows at a time, those of files as they lie there."""
+    lazily = isinstance(table, LazyTable)
+    order = np.argsort(table.rows, kind="stable") if lazily else np.zeros(0, np.int64)
+    for start in range(0, table.num_rows, BATCH):
+        some = order[start : start + BATCH]
+        yield table.taken(some).whole() if lazily else table.slice(start, BATCH)
 
 
 def _notes(
-    sources: Sequence[TraceInspection],
+    sources: Sequence[TraceSet],
     runs: Sequence[Mapping[str, Any]],
     questions: int,
     splits: Mapping[str, int],
 ) -> Iterator[str]:
-    skipped = sum(len(source.errors) for source in sources)
+    skipped = sum(len(source.origin.skipped) for source in sources)
     if skipped:
         yield f"{skipped} invalid parts were skipped"
     for name in ATTRIBUTES:
@@ -347,41 +271,6 @@ def _notes(
     without = questions - sum(splits.values())
     if splits and without:
         yield f"{without} of {questions} questions have no split"
-
-
-def _told_apart(parts: Sequence[StoredFile]) -> tuple[str, ...]:
-    """The attributes for which questions need a column, since their files' run documents differ."""
-    return tuple(
-        name
-        for name in ATTRIBUTES
-        if len({str(part.run.get(name)) for part in parts}) > 1
-        and all(
-            pa.types.is_string(part.stored.field(name).type)
-            for part in parts
-            if name in part.stored.names
-        )
-    )
-
-
-def _joint_schema(parts: Sequence[StoredFile], added: Mapping[str, pa.DataType]) -> pa.Schema:
-    """Every column of the files, in the schema's type or its own, and those added."""
-    types = [
-        (column.name, _KNOWN.get(column.name, column.type))
-        for part in parts
-        for column in part.stored
-    ]
-    each = [pa.schema([one]) for one in dict.fromkeys([*types, *added.items()])]
-    try:
-        return pa.unify_schemas(each, promote_options="permissive")
-    except pa.ArrowException as error:
-        raise DataError(
-            f"the files disagree on a column the schema does not know: {error}"
-        ) from error
-
-
-def _in_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    whole = pa.concat_tables([schema.empty_table(), table], promote_options="permissive")
-    return whole.select(schema.names).cast(schema)
 
 
 # --- narrow ---------------------------------------------------------------------------------------
@@ -491,27 +380,27 @@ def filter_traces(
     check_free(Path(out))
     read = read_source(source, skip_invalid=skip_invalid)
     chosen, notes = _chosen(read, keep)
-    narrowed = replace(read, traces=read.traces.take(chosen))
+    narrowed = read.take(chosen)
     stated: dict[str, Any] = {}
-    rounds = agreed([part.run for part in read.parts]).get("rounds")
-    if keep.max_rounds is not None and isinstance(rounds, int):
-        stated["rounds"] = min(rounds, keep.max_rounds)
-    step = {"by": "filter", "from": Path(read.name).name, **keep.stated()}
-    return write_copy(
-        [narrowed], out, step=step, stated=stated, max_rounds=keep.max_rounds, notes=notes
-    )
+    if keep.max_rounds is not None:
+        table = narrowed.table
+        kept = pc.less_equal(table.column("round"), keep.max_rounds)
+        narrowed = replace(narrowed, table=table.filter(kept), known_starts=None)
+        if isinstance(rounds := read.origin.run.get("rounds"), int):
+            stated["rounds"] = min(rounds, keep.max_rounds)
+    step = {"by": "filter", "from": Path(read.origin.source).name, **keep.stated()}
+    return write_copy([narrowed], out, step=step, stated=stated, notes=notes)
 
 
-def _chosen(source: TraceInspection, keep: TraceFilter) -> tuple[NDArray[np.bool_], list[str]]:
+def _chosen(traces: TraceSet, keep: TraceFilter) -> tuple[NDArray[np.bool_], list[str]]:
     """Which questions meet the conditions, (n_questions,), and what to know of it."""
-    traces = source.traces
     ids = np.array(traces.question_ids, object)
     chosen = np.ones(len(ids), bool)
     notes: list[str] = []
     for name in ("split", "type", "group", *ATTRIBUTES):
         wanted = getattr(keep, name)
         if wanted:
-            chosen &= _named(source, name, wanted)
+            chosen &= _named(traces, name, wanted)
     for path, stays in ((keep.ids, True), (keep.without, False)):
         if path is not None:
             listed = frozenset(read_ids(path))
@@ -529,8 +418,8 @@ def _chosen(source: TraceInspection, keep: TraceFilter) -> tuple[NDArray[np.bool
         conditions = ", ".join(f"{name} {value}" for name, value in keep.stated().items())
         raise DataError(
             f"none of {traces.n_questions} questions meets all conditions: {conditions}; "
-            f"what there is: suffice traces info {source.name}",
-            file=source.name,
+            f"what there is: suffice traces info {traces.origin.source}",
+            file=traces.origin.source,
         )
     if keep.sample is not None:
         drawn = frozenset(sampled_ids(ids[chosen], keep.sample, seed=keep.seed))
@@ -538,20 +427,16 @@ def _chosen(source: TraceInspection, keep: TraceFilter) -> tuple[NDArray[np.bool
     return chosen, notes
 
 
-def _named(source: TraceInspection, name: str, wanted: Sequence[str]) -> NDArray[np.bool_]:
+def _named(traces: TraceSet, name: str, wanted: Sequence[str]) -> NDArray[np.bool_]:
     """The questions whose value is among those wanted, each of which some question has."""
-    values: Sequence[str | None]
-    if name in ATTRIBUTES:
-        values = source.attribute(name)
-    else:
-        values = source.traces.of_questions("question_type" if name == "type" else name)
+    values = traces.attribute("question_type" if name == "type" else name)
     there = sorted({value for value in values if value})
     for value in wanted:
         if value not in there:
             raise DataError(
                 f"no question is of {name} {value!r}; found: {', '.join(there) or 'none'}"
                 f"{did_you_mean(value, there)}",
-                file=source.name,
+                file=traces.origin.source,
             )
     return np.array([value in wanted for value in values], bool)
 

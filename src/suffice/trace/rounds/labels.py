@@ -38,7 +38,6 @@ def names_passages(traces: TraceSet) -> NDArray[np.bool_]:
 
 
 def _holds_any(lists: pa.ChunkedArray, *, characters: int) -> NDArray[np.bool_]:
-    """Which lists hold a text of so many characters or more, (n_lists,)."""
     whole = lists.combine_chunks()
     texts = pc.greater_equal(pc.binary_length(pc.list_flatten(whole)), characters)
     holds = np.zeros(len(whole), bool)
@@ -229,7 +228,6 @@ class Labels:
 def _merged(
     pairs: Iterable[tuple[_Cell, _Entry]], entries: dict[_Cell, _Entry] | None = None
 ) -> dict[_Cell, _Entry]:
-    """The pairs, added to the entries there are."""
     entries = {} if entries is None else entries
     for cell, entry in pairs:
         first = entries.setdefault(cell, entry)
@@ -286,30 +284,41 @@ def labels_beside(
 
 
 def _read(root: Path, errors: list[DataError], remarks: list[str]) -> Labels:
-    """Those of a folder's file, whose last line may be cut off."""
-    file = root / LABELS_FILE
     entries: dict[_Cell, _Entry] = {}
+    for number, label in read_labels(root / LABELS_FILE) if root.is_dir() else ():
+        try:
+            if isinstance(label, DataError):
+                raise label
+            if label is None:
+                remarks.append(f"{LABELS_FILE}: its last line is cut off and was left out")
+            else:
+                _merged(label.parts(), entries)
+        except DataError as error:
+            file = str(root / LABELS_FILE)
+            errors.append(DataError(error.message, file=file, row=number, column=error.column))
+    return Labels(entries)
+
+
+def read_labels(file: Path) -> Iterator[tuple[int | None, Label | DataError | None]]:
+    """The rows of a file of labels, where it is there; ``None``: the last one, which is cut off."""
     try:
-        there = root.is_dir() and file.exists()
-        lines = plain_file(file).read_bytes().split(b"\n") if there else []
+        lines = plain_file(file).read_bytes().split(b"\n") if file.exists() else []
     except OSError as error:
-        errors.append(DataError(f"cannot be read ({error})", file=str(file)))
-        return Labels()
+        yield None, DataError(f"cannot be read ({error})", file=str(file))
+        return
     except DataError as error:
-        errors.append(error)
-        return Labels()
+        yield None, error
+        return
     for number, line in enumerate(lines):
         try:
             if line.strip():
-                _merged(read_label(strict_json(line), f"{file}, row {number}").parts(), entries)
+                yield number, read_label(strict_json(line), f"{file}, row {number}")
         except DataError as error:
-            errors.append(DataError(error.message, file=str(file), row=number, column=error.column))
+            column = error.column
+            yield number, DataError(error.message, file=str(file), row=number, column=column)
         except (ValueError, RecursionError) as error:
-            if number == len(lines) - 1:
-                remarks.append(f"{LABELS_FILE}: its last line is cut off and was left out")
-            else:
-                errors.append(DataError(f"not JSON ({error})", file=str(file), row=number))
-    return Labels(entries)
+            said = DataError(f"not JSON ({error})", file=str(file), row=number)
+            yield number, None if number == len(lines) - 1 else said
 
 
 def read_label(document: Any, place: str) -> Label:

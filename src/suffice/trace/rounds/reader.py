@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import warnings
-from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,12 +29,11 @@ from suffice.trace.rounds.checks import Keys, Problem, key_problems, row_problem
 from suffice.trace.rounds.labels import LABELS_FILE, Labels, labels_beside
 from suffice.trace.rounds.schema import COLUMNS, QUESTIONS, REQUIRED, records_to_table
 from suffice.trace.rounds.trace_set import (
-    Difference,
     TraceSet,
     TraceSetOrigin,
     differences,
     in_words,
-    of_loops,
+    with_column,
 )
 from suffice.trace.store import ALL, Store, exported, free_id
 from suffice.trace.stored_file import (
@@ -40,17 +41,16 @@ from suffice.trace.stored_file import (
     EXAMPLE,
     StoredFile,
     agreed,
+    check_version,
     first_error,
     nothing_read,
+    one_schema,
     parquet_files,
-    stated_version,
 )
 
 READ_WHOLE = 32_000_000
 """Up to how many bytes a record is read, and checked, at once."""
 _MANY_ROWS = 65_536  # above so many it is not either: what repeats takes little in a file
-FILE = "suffice.file"  # the column that says which of the parts a row came from
-
 
 ATTRIBUTES = ("dataset", "model", "pipeline")
 """What tells records apart: entries of a run document, or columns of one's own."""
@@ -65,22 +65,11 @@ class TraceInspection:
     remarks: tuple[str, ...] = ()
     parts: tuple[StoredFile, ...] = ()
     labels: Labels = field(default_factory=Labels)
-    filled: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         """The path read."""
         return self.traces.origin.source
-
-    def attribute(self, name: str) -> tuple[str | None, ...]:
-        """What a question's own column says, else the run document of its file; read with ``kept``."""
-        stated = [part.run.get(name) for part in self.parts]
-        own = self.traces.of_questions(name)
-        values = (
-            stated[number] if value is None else value
-            for value, number in zip(own, self.traces.of_questions(FILE), strict=True)
-        )
-        return tuple(None if value is None else str(value) for value in values)
 
     def valid(self, *, skip_invalid: bool) -> TraceSet:
         """The questions, where there are some and, unless invalid ones are skipped, nothing is wrong."""
@@ -132,8 +121,8 @@ def read_traces(
         Where something was read, but perhaps not as it was meant: a column near a name of the schema,
         rounds that count from 0.
     """
-    if not (keep_unknown or skip_invalid):
-        wanted = _Wanted(columns, False)
+    if not skip_invalid:
+        wanted = _Wanted(columns, keep_unknown)
         traces = _opened(as_place(path), wanted, lazily_above, progress)
         if traces is not None:
             return traces
@@ -184,6 +173,8 @@ def _opened(
             errors.append(error)
     if errors:
         raise first_error(errors)
+    if wanted.unknown and any(_differ([file.run for file in files], name) for name in ATTRIBUTES):
+        return None  # a column tells them apart
     if not any(file.rows for file in files):
         raise nothing_read(root, (), "the trace set is empty: no question to read")
     for text, file in {text: one.file for one in reversed(files) for text in one.remarks}.items():
@@ -193,8 +184,9 @@ def _opened(
     origin = TraceSetOrigin(
         source=str(root),
         run=agreed([file.run for file in files]),
+        runs=_runs(files),
         failures=count_failures(root),
-        loops=of_loops(runs),
+        loops=runs,
     )
     table = LazyTable(spans)
     names = [name for name in _KEYS if name in table.column_names]
@@ -204,7 +196,7 @@ def _opened(
     read, keys = table.select(names), Keys.of(table)
     placed = _placed((file.file, file.rows) for file in files)
     if problems := [*map(placed, key_problems(read, keys))]:
-        raise first_error(_apart(problems, runs))
+        raise first_error(problems)
     rows = keys.by_question
     is_round = keys.rounds[rows] > 0
     known_starts = None
@@ -223,18 +215,6 @@ def _opened(
     return traces
 
 
-def _apart(errors: Sequence[DataError], runs: Iterable[Difference]) -> list[DataError]:
-    """What is wrong among the keys of files, with what likely is the cause where these are of other runs."""
-    runs = [difference for difference in runs if difference.between_files]
-    if not runs:
-        return list(errors)
-    cause = f"; the files are of different runs, {in_words(runs)}: name one of them alone"
-    return [
-        DataError(f"{error.message}{cause}", file=error.file, row=error.row, column=error.column)
-        for error in errors
-    ]
-
-
 def _size(file: Path) -> tuple[int, int]:
     """What its columns take, encoded and not compressed, and its rows; 0: it cannot be read."""
     try:
@@ -246,11 +226,7 @@ def _size(file: Path) -> tuple[int, int]:
 
 
 def inspect_traces(
-    path: str | Path,
-    *,
-    columns: Sequence[str] | None = None,
-    keep_unknown: bool = False,
-    kept: Container[str] | None = None,
+    path: str | Path, *, columns: Sequence[str] | None = None, keep_unknown: bool = False
 ) -> TraceInspection:
     """Read what can be read and list what cannot; ``traces`` holds the valid questions only."""
     root = as_place(path)
@@ -260,26 +236,22 @@ def inspect_traces(
     broken: list[Problem] = []
     rows = 0
     remarks: dict[str, str] = {}
-    wanted, filled = _Wanted(columns, keep_unknown), Counter[str]()
+    wanted = _Wanted(columns, keep_unknown)
     for part, table in parts_of(root, wanted, QUESTIONS, errors):
-        for problem in row_problems(table, part.version):
+        for problem in row_problems(table):
             errors.append(problem.error(str(part.file), problem.position))
             broken.append(replace(problem, position=rows + problem.position))
         remarks |= {text: str(part.file) for text in part.remarks if text not in remarks}
-        filled.update({n: len(table) - table.column(n).null_count for n in table.column_names})
-        if kept is not None:
-            numbers = pa.array(np.full(table.num_rows, len(parts), np.int32))
-            names = [name for name in table.column_names if name in REQUIRED or name in kept]
-            table = table.select(names).append_column(FILE, numbers)  # noqa: PLW2901 - a lighter one
         tables.append(table)
         parts.append(part)
         rows += table.num_rows
+    if keep_unknown:
+        tables = [*told_apart(tables, [part.run for part in parts])]
     combined = one_table(tables)
-    remarks |= dict.fromkeys(_empty_gold(combined), str(root))
     problems = list(key_problems(combined))
     runs = differences((part.file.name, part.run) for part in parts)
     placed = _placed((part.file, part.rows) for part in parts)
-    errors.extend(_apart(list(map(placed, problems)), runs))
+    errors.extend(map(placed, problems))
     if problems := problems + broken:
         codes = Keys.of(combined).codes
         wrong = codes[[problem.position for problem in problems]]
@@ -287,18 +259,19 @@ def inspect_traces(
     said: list[str] = []
     labels = labels_beside(root, combined, errors, said)
     remarks |= dict.fromkeys(said, str(root))
-    combined = labels.onto(combined, wanted if kept is None else kept)
+    combined = labels.onto(combined, wanted)
     traces = as_trace_set(
         combined,
         TraceSetOrigin(
             source=str(root),
             run=agreed([part.run for part in parts]),
+            runs=_runs(parts),
             skipped=tuple(errors),
             failures=count_failures(root),
-            loops=of_loops(runs),
+            loops=runs,
         ),
     )
-    if columns is None and (kept is None or "passages" in kept):
+    if columns is None:
         remarks |= dict.fromkeys(_rounds_from_0(traces), str(root))
     return TraceInspection(
         traces=traces,
@@ -306,7 +279,6 @@ def inspect_traces(
         remarks=tuple(f"{place}: {text}" for text, place in remarks.items()),
         parts=tuple(parts),
         labels=labels,
-        filled=filled,
     )
 
 
@@ -348,7 +320,7 @@ def parts_of(
 def _of_run(
     file: Path, rows: RecordedRows, wanted: Container[str], kind: TableSchema
 ) -> tuple[StoredFile, pa.Table]:
-    version = stated_version(rows.table.schema.metadata or {}, file, kind)
+    check_version(rows.table.schema.metadata or {}, file, kind)
     table = rows.table.select([name for name in rows.table.column_names if name in wanted])
     part = StoredFile(
         file=file,
@@ -357,10 +329,8 @@ def _of_run(
         row_groups=(table.num_rows,),
         n_bytes=0,
         run=dict(rows.run),
-        version=version,
         remarks=(),
         stored=table.schema,
-        held=table,
     )
     return part, table
 
@@ -372,12 +342,10 @@ class _Wanted:
         known = {column.name for column in COLUMNS}
         self.everything = columns is None
         self._named = known if columns is None else {*REQUIRED, *columns}
-        self._known = known if keep_unknown else None
+        self._known, self.unknown = known, keep_unknown
 
     def __contains__(self, name: object) -> bool:
-        if name in self._named:
-            return True
-        return self._known is not None and name not in self._known
+        return name in self._named or (self.unknown and name not in self._known)
 
 
 def one_table(tables: Iterable[pa.Table]) -> pa.Table:
@@ -385,14 +353,33 @@ def one_table(tables: Iterable[pa.Table]) -> pa.Table:
     tables = list(tables)
     if not tables:
         return pa.table({column.name: pa.array([], column.type) for column in COLUMNS})
-    try:
-        joined = pa.concat_tables(tables, promote_options="permissive")
-        return joined.combine_chunks() if joined.num_rows <= _MANY_ROWS else joined
-    except pa.ArrowException as error:
-        # columns of the schema agree by now, so a column of the user's own does not
-        raise DataError(
-            f"the files disagree on a column the schema does not know: {error}"
-        ) from error
+    one_schema(table.schema for table in tables)
+    joined = pa.concat_tables(tables, promote_options="permissive")
+    return joined.combine_chunks() if joined.num_rows <= _MANY_ROWS else joined
+
+
+def _differ(runs: Sequence[Mapping[str, Any]], name: str) -> bool:
+    return len({str(run.get(name)) for run in runs}) > 1
+
+
+def told_apart(tables: Sequence[pa.Table], runs: Sequence[Mapping[str, Any]]) -> Sequence[pa.Table]:
+    """The tables, with a column for each attribute in which their run documents differ."""
+    for name in filter(partial(_differ, runs), ATTRIBUTES):
+        tables = [
+            table
+            if name in table.column_names or run.get(name) is None
+            else with_column(
+                table, name, pa.chunked_array([pa.repeat(str(run[name]), table.num_rows)])
+            )
+            for table, run in zip(tables, runs, strict=True)
+        ]
+    return tables
+
+
+def _runs(files: Iterable[StoredFile]) -> tuple[Mapping[str, Any], ...]:
+    """What files say of their runs, each once; none where they agree."""
+    runs = {json.dumps(file.run, sort_keys=True): file.run for file in files}
+    return tuple(runs.values()) if len(runs) > 1 else ()
 
 
 def _placed(files: Iterable[tuple[Path, int]]) -> Callable[[Problem], DataError]:
@@ -409,17 +396,6 @@ def _placed(files: Iterable[tuple[Path, int]]) -> Callable[[Problem], DataError]
 
 
 # --- what was read, perhaps not as it was meant ----------------------------------------------------
-def _empty_gold(table: pa.Table) -> Iterator[str]:
-    """``TraceSet.gold`` leaves them out; each question counts once."""
-    if not {"gold_answers", "round"} <= {*table.column_names}:
-        return
-    first = pc.equal(table.column("round"), 1)
-    flat = pc.list_flatten(table.filter(first).column("gold_answers"))
-    empty = pc.sum(pc.or_kleene(pc.is_null(flat), pc.equal(flat, ""))).as_py() or 0
-    if empty:
-        yield f"column gold_answers: dropped {empty} empty gold answers"
-
-
 _RETRIEVED: Mapping[str, Callable[[pa.ChunkedArray], pa.ChunkedArray]] = {
     "passages": pc.list_value_length,
     "query": pc.utf8_length,
@@ -433,31 +409,22 @@ def _rounds_from_0(traces: TraceSet) -> Iterator[str]:
     asked = traces.closed_book
     if not asked.num_rows:
         return
-    n_asked, beginning = asked.num_rows, ""
+    some = asked
     if isinstance(asked, LazyTable):
-        rows = np.flatnonzero(asked.rows < BATCH)
-        names = ("round", *(name for name in _RETRIEVED if name in asked.column_names))
-        beginning = f" of the first {len(rows):,}" * (len(rows) < n_asked)
-        asked = pa.table({name: asked.at(name, rows) for name in names})
-    retrieving = np.zeros(asked.num_rows, bool)
-    for name, size in _RETRIEVED.items():
-        if name in asked.column_names:
-            more = pc.fill_null(pc.greater(size(asked.column(name)), 0), False)
-            retrieving |= np.asarray(more, bool)
-    count = int(retrieving.sum())
+        some = asked.taken(np.flatnonzero(asked.rows < BATCH))
+    retrieved = any(
+        pc.any(pc.greater(size(some.column(name)), 0)).as_py()
+        for name, size in _RETRIEVED.items()
+        if name in some.column_names
+    )
     tells = any(traces.has(name) for name in _RETRIEVED) or "pipeline" in traces.origin.run
-    if not count and (tells or n_asked < traces.n_questions):
-        return
-    why = (
-        f"{count}{beginning or ' of them'} retrieved something"
-        if count
-        else "nothing tells it from a round"
-    )
-    yield (
-        f"column round: {n_asked} of {traces.n_questions} questions have a round 0, taken for the "
-        f"closed-book answer without passages, where no policy stops; {why}: if your rounds count from 0, "
-        "write them from 1"
-    )
+    if retrieved or not (tells or asked.num_rows < traces.n_questions):
+        why = "it retrieved something" if retrieved else "nothing tells it from a round"
+        yield (
+            f"column round: {asked.num_rows} of {traces.n_questions} questions have a round 0, taken for the "
+            f"closed-book answer without passages, where no policy stops; {why}: if your rounds count from "
+            "0, write them from 1"
+        )
 
 
 _MANY_BLANK = 0.5
@@ -514,7 +481,7 @@ def pool_traces(sets: Sequence[TraceSet]) -> TraceSet:
         return sets[0]
     if not sets:
         raise UsageError("name at least one record")
-    if loops := of_loops(differences((traces.origin.source, traces.origin.run) for traces in sets)):
+    if loops := differences((traces.origin.source, traces.origin.run) for traces in sets):
         raise UsageError(
             f"the records are of different loops, {in_words(loops)}; pool records of one loop, or "
             "take each by itself (where one policy shall serve several loops, join them first: suffice "

@@ -337,7 +337,6 @@ def answer_part(spent: Usage) -> dict[str, float | None]:
 
 
 def _plus(before: float | None, further: float | None) -> float | None:
-    """The sum; unknown where a part of it is."""
     return None if before is None or further is None else before + further
 
 
@@ -524,7 +523,6 @@ _ATOMS = frozenset({str, int, bool, type(None)})
 
 @cache
 def _defaults(kind: Any) -> tuple[tuple[str, Any], ...]:
-    """Each field with its default."""
     return tuple(
         (part.name, part.default if part.default_factory is MISSING else part.default_factory())
         for part in fields(kind)

@@ -12,49 +12,29 @@ from suffice.errors import DataError
 from suffice.trace.parquet import (
     BOOL,
     FLOAT32,
-    FLOATS,
     INT16,
     INT32,
     SIGNALS,
     TEXT,
-    TEXT_OR_NONE,
-    TEXTS,
     TIME,
     Column,
     RowSet,
     TableSchema,
     columns_of,
     from_cells,
-    sequence,
-    sequence_of,
     to_cells,
 )
-from suffice.trace.rounds.records import (
-    Gold,
-    Passage,
-    Question,
-    QuestionRecord,
-    Round,
-    Token,
-    TopToken,
-    Usage,
-)
+from suffice.trace.rounds.records import Gold, Question, QuestionRecord, Round, Usage
 
 SCHEMA_VERSION = 2
 SCHEMA_KEY = b"suffice.schema"
 
-PASSAGES = sequence_of(
-    Passage, id=TEXT_OR_NONE, title=TEXT_OR_NONE, text=TEXT, score=FLOAT32, rerank_score=FLOAT32
-)
-_REFOUND = sequence_of(Passage, id=TEXT_OR_NONE, score=FLOAT32, rerank_score=FLOAT32)
-_TOKENS = sequence_of(
-    Token,
-    token=TEXT_OR_NONE,
-    logprob=FLOAT32,
-    top=sequence_of(TopToken, token=TEXT_OR_NONE, logprob=FLOAT32),
-)
-# a null names no sample: refused with the others that do not
-_CLUSTERS = sequence(pa.int16(), null=-1)
+_SCORED = {"score": FLOAT32, "rerank_score": FLOAT32}
+PASSAGES = pa.list_(pa.struct({"id": TEXT, "title": TEXT, "text": TEXT, **_SCORED}))
+_REFOUND = pa.list_(pa.struct({"id": TEXT, **_SCORED}))
+_TOP = pa.list_(pa.struct({"token": TEXT, "logprob": FLOAT32}))
+_TOKENS = pa.list_(pa.struct({"token": TEXT, "logprob": FLOAT32, "top": _TOP}))
+_TEXTS, _FLOATS = pa.list_(TEXT), pa.list_(FLOAT32)
 
 COLUMNS: tuple[Column, ...] = (
     Column(Question, "question_id", TEXT, "unique question key", required=True, field="id"),
@@ -62,8 +42,8 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         Question, "question", TEXT, "the question's text; may be empty", required=True, field="text"
     ),
-    Column(Gold, "gold_answers", TEXTS, "accepted answers; none: unlabelled", field="answers"),
-    Column(Gold, "gold_passage_ids", TEXTS, "supporting passages", field="passage_ids"),
+    Column(Gold, "gold_answers", _TEXTS, "accepted answers; none: unlabelled", field="answers"),
+    Column(Gold, "gold_passage_ids", _TEXTS, "supporting passages", field="passage_ids"),
     Column(Question, "question_type", TEXT, "for example bridge or 2hop", field="type"),
     Column(Question, "split", TEXT, "tune, eval or a name of the user's"),
     Column(
@@ -87,8 +67,8 @@ COLUMNS: tuple[Column, ...] = (
     Column(Round, "response", TEXT, "the raw generation"),
     Column(Round, "tokens", _TOKENS, "generated tokens with top alternatives"),
     Column(Round, "answer_starts", INT16, "the token at which the answer starts, from 0"),
-    Column(Round, "samples", TEXTS, "stochastic answers, parsed"),
-    Column(Round, "sample_clusters", _CLUSTERS, "which samples mean the same"),
+    Column(Round, "samples", _TEXTS, "stochastic answers, parsed"),
+    Column(Round, "sample_clusters", pa.list_(INT16), "which samples mean the same"),
     Column(Round, "verbalized_confidence", FLOAT32, "the model's own 1-5"),
     Column(Round, "intermediate_answer", TEXT, "answer to the round's query"),
     Column(Usage, "llm_calls", INT16, "calls of the loop and its answers, samples included"),
@@ -97,7 +77,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(Usage, "judge_calls", INT16, "calls to a judge"),
     Column(Usage, "rerank_calls", INT16, "calls to a reranker"),
     Column(Usage, "retrievals", INT16, "queries sent to the retriever"),
-    Column(Round, "candidate_scores", FLOATS, "scores of all that was retrieved"),
+    Column(Round, "candidate_scores", _FLOATS, "scores of all that was retrieved"),
     Column(Round, "parse_failure", TEXT, "why no answer could be parsed"),
     Column(Usage, "prompt_tokens", INT32, "prompt tokens of the loop's calls and the answer's"),
     Column(Usage, "cached_tokens", INT32, "of which the server reused"),

@@ -33,6 +33,8 @@ class TraceSetOrigin:
     run: Mapping[str, Any] = field(default_factory=dict)
     skipped: tuple[DataError, ...] = ()
     failures: int = 0
+    runs: tuple[Mapping[str, Any], ...] = ()
+    """Run documents of its files, where they differ."""
     loops: tuple[Difference, ...] = ()
 
 
@@ -124,7 +126,6 @@ class TraceSet:
 
     @cached_property
     def _cells(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """(question, round - 1) of every row."""
         questions = np.repeat(np.arange(self.n_questions), self.last_rounds)
         return questions, np.arange(self.table.num_rows) - self.starts[questions]
 
@@ -204,6 +205,12 @@ class TraceSet:
             return [None] * self.n_questions
         values: list[Any] = self._at(column, self.starts[:-1]).to_pylist()
         return values
+
+    def attribute(self, name: str) -> list[str | None]:
+        """What a question's own column says, else the run document."""
+        stated = self.origin.run.get(name)
+        values = (stated if own is None else own for own in self.of_questions(name))
+        return [None if value is None else str(value) for value in values]
 
     def first_rounds(self, column: str) -> pa.ChunkedArray:
         """A column in round 1 of every question, (n_questions,); nulls where it is not there."""
@@ -333,13 +340,14 @@ class TraceSet:
         return self._with_column_of_questions("split", pa.array(splits, pa.string()))
 
     def _with_column_of_questions(self, name: str, values: pa.Array) -> TraceSet:
-        """The same rounds with one value a question; round 0 has none."""
+        """The same rounds with one value a question."""
         by_row = pa.chunked_array([values.take(pa.array(self._cells[0]))])
-        add = self.table.with_column if isinstance(self.table, LazyTable) else None
+        ids = pa.array(self.question_ids, pa.string())
+        of = pc.index_in(self.closed_book.column("question_id"), ids).combine_chunks()
         return replace(
             self,
-            table=add(name, by_row) if add else with_column(self.table, name, by_row),
-            closed_book=with_column(self.closed_book, name, [None] * self.closed_book.num_rows),
+            table=with_column(self.table, name, by_row),
+            closed_book=with_column(self.closed_book, name, pa.chunked_array([values.take(of)])),
         )
 
     def closed_book_rounds(self) -> TraceSet:
@@ -386,16 +394,15 @@ class TraceSet:
             yield record_from_rows(question, self.gold[index], rows, closed.get(question.id))
 
 
-def with_column(
-    table: pa.Table | LazyTable, name: str, values: Sequence[Any] | pa.ChunkedArray
-) -> pa.Table:
-    """The table with a column of the schema replaced, or added, by a value for every row."""
-    table = in_memory(table)
-    kind = SCHEMA.field(name).type
-    column = values if isinstance(values, pa.ChunkedArray) else pa.array(values, type=kind)
+def with_column(table: pa.Table, name: str, values: Sequence[Any] | pa.ChunkedArray) -> pa.Table:
+    """The table, or LazyTable, with a column replaced, or added, by a value for every row."""
+    if not isinstance(values, pa.ChunkedArray):
+        values = pa.chunked_array([pa.array(values, type=SCHEMA.field(name).type)])
+    if isinstance(table, LazyTable):
+        return table.with_column(name, values)
     if name in table.column_names:
-        return table.set_column(table.column_names.index(name), name, column)
-    return table.append_column(name, column)
+        return table.set_column(table.column_names.index(name), name, values)
+    return table.append_column(name, values)
 
 
 def _entries(chunk: pa.MapArray) -> pa.ListArray:
@@ -457,7 +464,6 @@ def _hashes(
 # --- which loop the questions of a file are of ----------------------------------------------------
 LOOP = ("pipeline", "model", "prompt", "retriever", "rounds", "step", "temperature", "samples")
 """Entries of a run document that make a loop what it is; others say what it was asked."""
-_MOST_VALUE = 40
 _MOST_FILES = 3
 
 
@@ -475,18 +481,14 @@ class Difference:
 
 
 def differences(files: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[Difference, ...]:
-    """What files do not all say alike of their runs, of those that say it; given names and run documents."""
+    """What tells the loops of files apart, of those that say it; given their names and run documents."""
     said: dict[str, dict[str, dict[str, None]]] = {entry: {} for entry in LOOP}
     for file, run in files:
         for document in _documents(run.get("runs")) or [dict(run)]:
-            stated = {
-                entry: value
-                for entry, value in document.items()
-                if isinstance(value, str | int | float) or entry in LOOP
-            }
-            if not any(_filtered_out(stated, step) for step in _documents(run.get("derived"))):
-                for entry, value in stated.items():
-                    said.setdefault(entry, {}).setdefault(str(value), {})[file] = None
+            if not any(_filtered_out(document, step) for step in _documents(run.get("derived"))):
+                for entry in LOOP:
+                    if entry in document:
+                        said[entry].setdefault(str(document[entry]), {})[file] = None
     return tuple(
         Difference(entry, {value: tuple(names) for value, names in by_value.items()})
         for entry, by_value in said.items()
@@ -494,26 +496,16 @@ def differences(files: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[Differe
     )
 
 
-def of_loops(runs: Iterable[Difference]) -> tuple[Difference, ...]:
-    """Those that tell loops apart."""
-    return tuple(one for one in runs if one.entry in LOOP)
-
-
 def in_words(found: Sequence[Difference]) -> str:
-    """``they differ in pipeline react (a.parquet), iterative (b.parquet); step 1, 3``."""
-    told, apart = [], set()
+    """``they differ in pipeline react (a.parquet), iterative (b.parquet); step 1 (a.parquet), 3``."""
+    told = []
     for difference in found:
-        parts = frozenset(difference.files.values())
         values = []
         for value, names in difference.files.items():
-            said = value if len(value) <= _MOST_VALUE else f"{value[: _MOST_VALUE - 3]}..."
-            if difference.between_files and parts not in apart:
-                more = len(names) - _MOST_FILES
-                named = ", ".join(names[:_MOST_FILES])
-                said += f" ({named}{f' and {more} more' if more > 0 else ''})"
-            values.append(said)
+            more = f" and {len(names) - _MOST_FILES} more" if len(names) > _MOST_FILES else ""
+            files = f" ({', '.join(names[:_MOST_FILES])}{more})" if difference.between_files else ""
+            values.append(f"{value:.40}{files}")
         told.append(f"{difference.entry} {', '.join(values)}")
-        apart.add(parts)
     return f"they differ in {'; '.join(told)}"
 
 
@@ -535,6 +527,5 @@ def _documents(value: object) -> list[dict[str, Any]]:
 
 
 def _filtered_out(stated: Mapping[str, Any], step: Mapping[str, Any]) -> bool:
-    """Whether a step that made the file left such questions out."""
     wanted = ((value, step.get(entry)) for entry, value in stated.items())
     return any(isinstance(kept, list) and str(value) not in kept for value, kept in wanted)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from suffice.errors import DataError, UsageError
 from suffice.trace.durable import Shard, in_turn, written_aside
 from suffice.trace.lazy import in_memory
-from suffice.trace.parquet import Cell, Column, RowSet, part_name, write_set, write_table
+from suffice.trace.parquet import Column, RowSet, part_name, write_set, write_table
 from suffice.trace.recording import RecordWriter, check_goes_on, recorded_before, stores_at
 from suffice.trace.rounds.checks import find_problems
 from suffice.trace.rounds.reader import inspect_traces
@@ -297,7 +297,7 @@ def rows_of(traces: TraceSet, *, beside: bool) -> RowSet[pa.Table]:
     }
     there = [name for name in _KEPT if beside and name in traces.table.column_names]
     types |= {OF_LOOP + name: SCHEMA.field(name).type for name in there}
-    own = [Column(Round, name, Cell(type_), "the user's own") for name, type_ in types.items()]
+    own = [Column(Round, name, type_, "the user's own") for name, type_ in types.items()]
     return _Tables(
         schema=replace(QUESTIONS, columns=(*QUESTIONS.columns, *own)),
         rows=pa.Table.to_pylist,

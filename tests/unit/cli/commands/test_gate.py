@@ -12,8 +12,7 @@ from tests.gates import informative, judged
 
 from suffice.policies.gate.policy import GatePolicy
 from suffice.policies.policy_file import load_policy
-from suffice.trace.plans.plan_file import write_plans
-from suffice.trace.plans.plan_records import PlanRecord
+from suffice.trace.plan_traces import PlanRecord, write_plans
 
 
 @pytest.fixture(scope="module")

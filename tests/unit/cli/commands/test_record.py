@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from suffice.testing.encoders import HashingEncoder
 from tests.commands import refused, run, run_json
-from tests.hashing_encoder import HashingEncoder
 
 from suffice.cli import retrieval
 from suffice.cli.main import main
@@ -64,6 +64,24 @@ def test_each_pipeline_has_its_defaults(
     assert [budgeted.get(name) for name in names] == [
         "budgeted", 3, "bare", 5, 5, 0.7, "hashing-64",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (["--start", "3"], "--start"),
+        (["--certainty", "auto"], "--certainty"),
+        (["--pipeline", "chain", "--certainty", "auto"], "--certainty"),
+        (["--llm-stop"], "--llm-stop"),
+        (["--llm-stop", "--pipeline", "budgeted"], "--pipeline"),
+        (["--retriever", "hybrid+rerank"], "--reranker PATH"),
+        (["--retriever", "dense", "--encoder", "none"], "needs an encoder"),
+        (["--encoder", "http://localhost:1"], "--encoder-model"),
+    ],
+)
+def test_refusals(arguments: list[str], part: str, tmp_path: Path) -> None:
+    refused(run(*RECORD, *arguments, "--out", str(tmp_path / "t")), part)
+    assert not (tmp_path / "t").exists()
 
 
 class ByLength:
@@ -176,6 +194,7 @@ def test_another_corpus_column_map_or_prefix_is_refused(place: Path) -> None:
     grown = run(*recorded)
     assert grown.returncode == 2
     assert "corpus_fingerprint" in grown.stderr
+    assert "more.txt" in grown.stderr
     assert index == sorted(Path("t").glob("index*/index.npz"))[0].read_bytes()  # none made anew
 
 
@@ -234,6 +253,18 @@ def test_shards_are_together_what_one_recorder_records(
         assert json.loads(printed.out)["recorded"] == 0
         assert "differ" not in printed.err
     assert sorted(file.name for file in out.glob("*.parquet")) == files
+
+
+def test_a_shard_needs_a_folder_and_a_number(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = str(tmp_path / "one.parquet")
+    refused(
+        run(*RECORD, "--out", out, "--shard", "1/2"),
+        f"choose a directory: --out {tmp_path / 'one'}",
+    )
+    assert main([*RECORD, "--out", out, "--shard", "3/2"]) == 2
+    assert "found 3/2" in capsys.readouterr().err
 
 
 def of(name: str, text: str | None = "Ada wrote it.") -> QuestionRecord:

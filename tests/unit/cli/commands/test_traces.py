@@ -16,7 +16,7 @@ from tests.plan_records import make_plan
 
 from suffice.cli.main import main
 from suffice.testing.traces import make_record
-from suffice.trace.plans.plan_file import plan_writer, write_plans
+from suffice.trace.plan_traces import plan_writer, write_plans
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.writer import write_traces
 

@@ -27,8 +27,7 @@ from suffice.loops.planning.agent import (
 )
 from suffice.policies.gate.gate_settings import GateCosts, GateSettings, RiskModel
 from suffice.testing.models import ScriptedModel
-from suffice.trace.plans.plan_file import read_plans
-from suffice.trace.plans.plan_records import PlanGold, PlanTask
+from suffice.trace.plan_traces import PlanGold, PlanTask, read_plans
 from suffice.trace.rounds.records import Passage
 
 TASK = PlanTask(id="t", goal="Serve pages.", context="One region.", total_steps=3)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import threading
 import time
@@ -141,16 +140,6 @@ def test_failures_are_recorded_tried_again_and_cleared(tmp_path: Path) -> None:
     assert recorded(tmp_path, Scripted()) == RecordSummary(recorded=1, before=5, failed=0)
     assert not failures_of(tmp_path)
     assert list(read_traces(tmp_path).question_ids) == ids(6)
-
-
-def test_failures_of_an_earlier_version_are_taken_over(tmp_path: Path) -> None:
-    recorded(tmp_path, Scripted(), count=3)
-    line = {"question_id": "q01", "reason": "old", "attempts": 3}
-    other = {"question_id": "elsewhere", "reason": "kept", "attempts": 1}
-    (tmp_path / "failures.jsonl").write_text(f"{json.dumps(line)}\n{json.dumps(other)}\n")
-    recorded(tmp_path, Scripted(), count=3)
-    assert failures_of(tmp_path) == {"elsewhere": ("kept", 1)}
-    assert not (tmp_path / "failures.jsonl").exists()
 
 
 def test_it_gives_up_when_the_first_five_all_fail(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from suffice.policies.gate.policy import GatePolicy
 from suffice.policies.registry import fit_method
 from suffice.replay.run.runner import stop_rounds
 from suffice.testing.traces import make_record, to_trace_set
-from suffice.trace.plans.plan_records import PlanSet
+from suffice.trace.plan_traces import PlanSet
 
 
 class TestRisk:

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from suffice.testing.encoders import HashingEncoder
 
 from suffice.contracts import Encoder, Entailment
 from suffice.signals.asking.evidence_models import (
@@ -21,7 +22,6 @@ from suffice.signals.asking.evidence_models import (
     with_evidence,
 )
 from suffice.signals.asking.whole_record import Asked, KeptEncoder, KeptEntailment
-from suffice.testing.encoders import HashingEncoder
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import LoopView, Passage, Round
 

@@ -16,8 +16,14 @@ from tests.properties import examples
 
 from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.testing.traces import make_record
-from suffice.trace.plans.plan_file import PLANS, inspect_plans, plan_writer, read_plans, write_plans
-from suffice.trace.plans.plan_records import PlanRecord
+from suffice.trace.plan_traces import (
+    PLANS,
+    PlanRecord,
+    inspect_plans,
+    plan_writer,
+    read_plans,
+    write_plans,
+)
 from suffice.trace.rounds.reader import inspect_traces, read_traces
 from suffice.trace.rounds.records import as_document
 from suffice.trace.rounds.writer import write_traces
@@ -103,53 +109,6 @@ def test_neither_kind_is_read_as_the_other(tmp_path: Path) -> None:
     # a folder of both is read as far as it is of the kind asked for
     assert len(read_plans(tmp_path, skip_invalid=True).records) == 1
     assert inspect_traces(tmp_path).traces.n_questions == 1
-
-
-# --- a set ----------------------------------------------------------------------------------------
-def test_runs_are_chosen_by_agent_retriever_and_seed(tmp_path: Path) -> None:
-    runs = [
-        make_plan("a"),
-        make_plan("a", seed=1),
-        make_plan("a", agent="none", retriever=None),
-        make_plan("b", retriever="dense"),
-    ]
-    write_plans(runs, tmp_path / "p.parquet", run={"m": 1})
-    plans = read_plans(tmp_path / "p.parquet")
-
-    def keys(**chosen: Any) -> list[Any]:
-        return [each.key for each in plans.only(**chosen).records]
-
-    assert len(keys()) == 4
-    assert keys(seed=1) == [("a", "gate", "bm25", 1)]
-    assert keys(retriever=None) == [("a", "none", None, 0)]
-    assert keys(agent="gate", retriever="dense") == [("b", "gate", "dense", 0)]
-    assert plans.only(seed=1).run == {"m": 1}
-    with pytest.raises(
-        DataError, match="has agent/retriever/seed gate/none/any; found: gate/bm25/0"
-    ):
-        plans.only(agent="gate", retriever=None)
-
-
-@pytest.mark.parametrize("name", ["plans", "plans.parquet"])
-def test_a_recording_goes_on_where_it_ended(tmp_path: Path, name: str) -> None:
-    with plan_writer(tmp_path / name, run={"m": (1,)}) as writer:
-        assert writer.done == frozenset()
-        keep(writer, [make_plan("a"), make_plan("b", retriever=None)])
-        writer.fail(("c", "gate", None, 0), "no reply")
-        writer.fail(("c", "gate", None, 0), "no reply again")
-        assert writer.done == {("a", "gate", "bm25", 0), ("b", "gate", None, 0)}
-        if name == "plans":
-            assert len(read_plans(tmp_path / name).records) == 2
-    assert read_plans(tmp_path / name).failures == 1
-    with plan_writer(tmp_path / name, run={"m": [1], "version": "2"}) as writer:
-        assert len(writer.done) == 2
-        assert writer.failed == {("c", "gate", None, 0)}
-        keep(writer, [make_plan("c", retriever=None)])
-        keep(writer, [make_plan("a")])  # which stays as it is
-        assert writer.failed == frozenset()
-    plans = read_plans(tmp_path / name)
-    assert [each.task.id for each in plans.records] == ["a", "b", "c"]
-    assert plans.failures == 0
 
 
 def test_what_cannot_be_gone_on_with_is_refused(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.plan_records import make_plan
 
 from suffice.errors import DataError
-from suffice.trace.plans.plan_records import Candidate, ConstraintDecision, PlanGold, PlanStep
+from suffice.trace.plan_traces import Candidate, ConstraintDecision, PlanGold, PlanStep
 from suffice.trace.rounds.records import Passage, Usage
 
 RECORD = make_plan("t")

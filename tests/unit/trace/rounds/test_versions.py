@@ -87,29 +87,6 @@ def test_both_versions_in_one_folder(tmp_path: Path) -> None:
     assert list(read_traces(tmp_path / "joint").records()) == list(traces.records())
 
 
-@pytest.mark.filterwarnings("ignore:.*does not state suffice.schema")
-@pytest.mark.parametrize("stated", ["1", None])
-def test_later_columns_of_a_file_of_version_1_are_its_own(
-    tmp_path: Path, stated: str | None
-) -> None:
-    file = restated(V1, tmp_path / "t.parquet", stated, score=[7.5] * 6, time=["noon"] * 6)
-    inspection = inspect_traces(file)
-    (remark,) = inspection.remarks
-    assert "score, time" in remark
-    assert "replace_schema_metadata({'suffice.schema': '2'})" in remark
-    first = next(iter(inspection.traces.records()))
-    assert (first.scores, first.rounds[0].time) == ({}, None)
-
-
-def test_a_null_answer_of_version_1_is_refused(tmp_path: Path) -> None:
-    answers = ["Rome", "Oslo", None, "Oslo", "", "Rome"]
-    file = restated(V1, tmp_path / "old.parquet", "1", answer=answers)
-    with pytest.raises(DataError, match="null where version 1 requires") as caught:
-        read_traces(file)
-    assert (caught.value.row, caught.value.column) == (2, "answer")
-    assert read_traces(file, skip_invalid=True).n_questions == 1
-
-
 def test_a_recorder_leaves_a_single_file_of_version_1_as_it_is(tmp_path: Path) -> None:
     file = Path(shutil.copy(V1, tmp_path / "old.parquet"))
     before = file.read_bytes()
