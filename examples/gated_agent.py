@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 import suffice
 from suffice.contracts import GenerationRequest
-from suffice.loops.planning.agent import PlanJob, PlanRecorderSettings, gated, record_plans
+from suffice.loops.planning.agent import AgentControl, PlanJob, PlanRecorderSettings, record_plans
 from suffice.policies.gate.gate_settings import RiskModel
 from suffice.retrieval.bm25 import BM25Index
 from suffice.testing.models import ScriptedModel
@@ -62,7 +62,7 @@ def main() -> suffice.Gate:
         suffice.GateCosts(retrieval=1.0, failure=10.0, ask=1.5),
     )
     agent = suffice.PlanningAgent(
-        ScriptedModel(reply, api="chat"), gated(settings, "careful"), index, ask=user
+        ScriptedModel(reply, api="chat"), AgentControl(name="careful", gate=settings), index, ask=user
     )
     with TemporaryDirectory() as folder:
         out = Path(folder) / "plans"

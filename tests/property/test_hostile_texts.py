@@ -90,7 +90,7 @@ READERS: Mapping[str, Callable[[str], object]] = {
     "energy": parse_energy,
     "names": read_names,
     "grid": read_grid,
-    "columns": lambda text: parse_column_map(text, ("id", "text"), "ROLE=COLUMN"),
+    "columns": lambda text: parse_column_map(text, ("id", "text")),
     "scores": lambda text: [score(text, [text[:-1]]) for score in (scoring.f1, scoring.accuracy)],
     "similarity": lambda text: matching_characters(text, f"{text[1:]}z"),
     "abstention": lambda text: abstaining(pa.array([text]), ready(ABSTENTION_PHRASES)),
