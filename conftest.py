@@ -41,7 +41,7 @@ settings.load_profile("everyday")
 LONGEST = (
     "browser/test_report.py",
     "unit/llm/test_embedded.py",
-    "unit/replay/choose/test_families.py",
+    "unit/evaluation/choose/test_families.py",
     "browser/test_viewer.py",
     "docs/test_docs.py",
     "architecture/test_environments.py",

@@ -31,15 +31,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from suffice.evaluation.choose import candidates, procedure
+from suffice.evaluation.choose.bounds import Promise
+from suffice.evaluation.choose.candidates import LATEST, Candidate, Candidates
+from suffice.evaluation.choose.choice import Choice
+from suffice.evaluation.choose.proof import Along, paths_of, prove
+from suffice.evaluation.replay.runner import ReplaySettings, replay
+from suffice.evaluation.settings import LOSSES, ChoiceSettings
 from suffice.measures.measures import Measures
 from suffice.policies.registry import nameable_methods
-from suffice.replay.choose import candidates, procedure
-from suffice.replay.choose.bounds import Promise
-from suffice.replay.choose.candidates import LATEST, Candidate, Candidates
-from suffice.replay.choose.choice import Choice
-from suffice.replay.choose.proof import Along, paths_of, prove
-from suffice.replay.run.runner import ReplaySettings, replay
-from suffice.replay.settings import LOSSES, ChoiceSettings
 from suffice.stats.p_values import student_t_upper
 from suffice.trace.rounds.reader import read_traces
 

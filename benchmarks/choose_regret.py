@@ -20,11 +20,11 @@ from tests.choice_population import Known, mixed
 from tests.cut_population import PROFILES, ROUNDS
 
 from suffice.contracts import StopPolicy
+from suffice.evaluation.choose import candidates
+from suffice.evaluation.choose.choice import Choice
+from suffice.evaluation.choose.procedure import choose
+from suffice.evaluation.settings import ChoiceSettings
 from suffice.measures.measures import Measures
-from suffice.replay.choose import candidates
-from suffice.replay.choose.choice import Choice
-from suffice.replay.choose.procedure import choose
-from suffice.replay.settings import ChoiceSettings
 
 POPULATIONS, QUESTIONS, ERROR_COST, CAP, MOST_LOST = range(1000, 1200), 300, 8.0, 3.0, 0.01
 WAYS = ("choose", "naive on tune", "rank alone")

@@ -7,7 +7,7 @@ import time
 import numpy as np
 
 from suffice.live.controller import Controller
-from suffice.policies.rules.policy import RulePolicy
+from suffice.policies.rules.policy import Rule
 from suffice.signals.signal_table import GrowingRecord
 from suffice.testing.traces import make_record
 from suffice.trace.rounds.records import LoopView
@@ -16,7 +16,7 @@ RULE = "answer_stable and not abstained and answer_token_margin > 2"
 
 
 def main() -> dict[str, float]:
-    policy = RulePolicy(rule=RULE)
+    policy = Rule(rule=RULE)
     controller = Controller(policy, max_rounds=5)
     record = make_record("q", ["a", "b", "c", "d", "d"], margins=[1.0, 1.0, 1.0, 1.0, 3.0])
     decided: list[float] = []

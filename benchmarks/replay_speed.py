@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.timing import best_seconds
-from suffice.policies.rules.policy import RulePolicy
+from suffice.policies.rules.policy import Rule
 from suffice.signals.signal_table import SignalTable, first_stops
 
 QUESTIONS, ROUNDS = 1_000_000, 5
@@ -82,7 +82,7 @@ def peak_over_arrays() -> float:
         "import resource\n"
         "from benchmarks.replay_speed import *\n"
         "table = make_table(QUESTIONS)\n"
-        "policy = RulePolicy(rule=RULE)\n"
+        "policy = Rule(rule=RULE)\n"
         "arrays = sum(v.nbytes for v in table.values.values())\n"
         "first_stops(policy, make_table(10))\n"
         "import tracemalloc; tracemalloc.start()\n"
@@ -97,7 +97,7 @@ def peak_over_arrays() -> float:
 
 
 def main() -> dict[str, float]:
-    policy, table = RulePolicy(rule=RULE), make_table(QUESTIONS)
+    policy, table = Rule(rule=RULE), make_table(QUESTIONS)
     arrays = [table.signal(name) for name in policy.signals]
     ours = best_seconds(lambda: first_stops(policy, table), repeats=15)
     read = best_seconds(lambda: [array.T.max() for array in arrays], repeats=15)

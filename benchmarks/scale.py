@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from suffice.policies.rules.policy import RulePolicy
+from suffice.policies.rules.policy import Rule
 from suffice.trace.rounds.schema import USAGE_COLUMNS
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "traces" / "generated.parquet"
@@ -66,7 +66,7 @@ def spent(*command: str) -> tuple[float, float, float]:
 
 def reading(record: Path, rule: str) -> float:
     """CPU seconds of reading what a rule, the scores and the costs need, the best of three."""
-    read = {name for spec in RulePolicy(rule=rule).specs for name in (*spec.needs, *spec.reads)}
+    read = {name for spec in Rule(rule=rule).specs for name in (*spec.needs, *spec.reads)}
     wanted = {*COMMON, *(column.name for column in USAGE_COLUMNS), *read}
     columns = [name for name in pq.read_schema(record).names if name in wanted]
     return min(spent("-c", READ, str(record), *columns)[0] for _ in range(3))

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.timing import best_seconds
-from suffice.replay.choose.rule_stops import (
+from suffice.evaluation.choose.rule_stops import (
     Formula,
     enumerate_formulas,
     pack,

@@ -21,10 +21,10 @@ from typing import Any
 from benchmarks.timing import best_cpu_seconds
 from suffice.live.controller import Controller
 from suffice.live.reported import round_of
-from suffice.policies.rules.policy import RulePolicy
+from suffice.policies.rules.policy import Rule
 from suffice.trace.rounds.records import Round
 
-POLICY = RulePolicy(rule="answer_stable and not abstained")
+POLICY = Rule(rule="answer_stable and not abstained")
 CLIENTS, REQUESTS = 8, 2_000
 
 

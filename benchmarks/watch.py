@@ -16,7 +16,7 @@ import numpy as np
 
 from suffice.live.controller import Controller
 from suffice.live.watch import Watch
-from suffice.policies.rules.policy import RulePolicy
+from suffice.policies.rules.policy import Rule
 from suffice.trace.rounds.records import Passage, Round, Token, Usage
 
 RULE = "answer_stable and not abstained"
@@ -80,7 +80,7 @@ def _bare(controller: Controller) -> list[float]:
 
 
 def main() -> dict[str, float]:
-    policy = RulePolicy(rule=RULE)
+    policy = Rule(rule=RULE)
     with tempfile.TemporaryDirectory() as folder:
         with Watch(policy, record=f"{folder}/live.db") as watch:
             _watched(watch, ready=True)
@@ -96,7 +96,7 @@ def main() -> dict[str, float]:
             with Watch(policy, record=address, durable=lasting) as watch:
                 on_server[name] = _watched(watch, ready=True)
     unrecorded = _watched(Watch(policy), ready=True)
-    bare = _bare(Controller(RulePolicy(rule=f"{RULE} and round > {ROUNDS}"), max_rounds=ROUNDS))
+    bare = _bare(Controller(Rule(rule=f"{RULE} and round > {ROUNDS}"), max_rounds=ROUNDS))
     took = {
         "watch.observe of a round, recording": ready,
         "the same, outliving a power cut": durable,

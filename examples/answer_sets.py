@@ -6,18 +6,19 @@ The sampled answers stand in for your model's; replace `sampled_records` by your
 from __future__ import annotations
 
 import suffice
+from suffice.policies.micp.policy import MiCPPolicy
 from suffice.testing.traces import sampled_records, to_trace_set
 
 
-def main() -> tuple[suffice.MiCPPolicy, float]:
+def main() -> tuple[MiCPPolicy, float]:
     recorded = sampled_records(900)  # a third each in splits optimize, calibrate and eval
     traces = to_trace_set(recorded)
-    policy = suffice.fit_method("micp", traces, "corrected", "tune", alpha=0.1)
-    assert isinstance(policy, suffice.MiCPPolicy)
+    policy = suffice.fit("micp", traces, alpha=0.1)
+    assert isinstance(policy, MiCPPolicy)
     print(policy.facts.summary)
 
     controller = suffice.Controller(policy, max_rounds=policy.rounds)
-    monitor = suffice.CoverageMonitor(0.1, n_calibration=300)
+    monitor = suffice.monitor.CoverageMonitor(0.1, n_calibration=300)
     covered = []
     for record in recorded:
         if record.question.split != "eval":

@@ -10,9 +10,9 @@ TRACES = Path(__file__).parent / "traces" / "generated.parquet"
 
 
 def main() -> None:
-    traces = suffice.read_traces(TRACES)
+    traces = suffice.read(TRACES)
     signals = ("answer_stable", "calibrated(answer_token_margin)", "overlap", "self_consistency")
-    found = suffice.search(traces, suffice.SearchSettings(signals=signals, form="dnf", max_cost=3))
+    found = suffice.search(traces, signals, form="dnf", max_cost=3)
     best = found.rules[0]
     print(f"best on tune of {found.evaluated}: {best.rule}")
     print(

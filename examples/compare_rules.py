@@ -7,10 +7,10 @@ from pathlib import Path
 
 import suffice
 from suffice.datasets.known_datasets import load
+from suffice.evaluation.replay.compare import Comparison, compare
+from suffice.evaluation.settings import ComparisonSettings
 from suffice.loops.ranked import CumulativeSettings
 from suffice.loops.record.dataset_run import Recording, record_examples
-from suffice.replay.run.compare import Comparison, compare
-from suffice.replay.settings import ComparisonSettings
 from suffice.testing.models import ScriptedModel
 
 RULES = ("answer_stable", "at_least(2, answer_stable, overlap > 0.2, round >= 4)")
@@ -27,7 +27,7 @@ def main() -> Comparison:
             on_progress=lambda _: None,
         )
         comparison = compare(
-            suffice.read_traces(traces),
+            suffice.read(traces),
             ComparisonSettings(policies=("fixed-2", "fixed-5", "tasr-corrected"), rules=RULES),
         )
     print(comparison.text())

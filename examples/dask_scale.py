@@ -15,15 +15,15 @@ from pathlib import Path
 from dask.distributed import Client
 
 import suffice
+from suffice.evaluation.replay.compare import Comparison, compare
+from suffice.evaluation.settings import ComparisonSettings
 from suffice.measures.measures import Measures
-from suffice.replay.run.compare import Comparison, compare
-from suffice.replay.settings import ComparisonSettings
 
 RULES = ("answer_stable", "overlap > 0.3")
 
 
 def main(traces: str, scheduler: str | None = None) -> Comparison:
-    record = suffice.read_traces(Path(traces).absolute())
+    record = suffice.read(Path(traces).absolute())
     with Client(scheduler) if scheduler else Client(n_workers=2, threads_per_worker=1) as client:
         measures = Measures(record, executor=client.get_executor())
         comparison = compare(measures, ComparisonSettings(rules=RULES))

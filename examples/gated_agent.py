@@ -22,7 +22,7 @@ HANDBOOK = {
     "Queues": "A queue keeps messages for four days unless told otherwise.",
     "Networks": "Subnets are made in every zone of a region.",
 }
-TASK = suffice.PlanTask(
+TASK = suffice.planning.PlanTask(
     id="invoices", goal="Create a bucket for invoices.", context="Region north.", total_steps=3
 )
 STEPS = {
@@ -47,32 +47,35 @@ def reply(request: GenerationRequest, index: int) -> str:
     return STEPS[number][index]
 
 
-def user(_: suffice.PlanTask, question: str) -> str | None:
+def user(_: suffice.planning.PlanTask, question: str) -> str | None:
     print(f"  asked: {question}")
     return "Yes, go on."
 
 
-def main() -> suffice.Gate:
+def main() -> suffice.planning.Gate:
     index = BM25Index.build(
         suffice.Passage(id=title, title=title, text=text) for title, text in HANDBOOK.items()
     )
     # numbers as `suffice fit gate` finds them, and costs: a failed plan is as bad as ten retrievals
-    settings = suffice.GateSettings.corrected(
+    settings = suffice.planning.GateSettings.corrected(
         RiskModel(disagreement=2.0, contradiction=2.0, remaining=0.5, intercept=3.0),
-        suffice.GateCosts(retrieval=1.0, failure=10.0, ask=1.5),
+        suffice.planning.GateCosts(retrieval=1.0, failure=10.0, ask=1.5),
     )
-    agent = suffice.PlanningAgent(
-        ScriptedModel(reply, api="chat"), AgentControl(name="careful", gate=settings), index, ask=user
+    agent = suffice.planning.PlanningAgent(
+        ScriptedModel(reply, api="chat"),
+        AgentControl(name="careful", gate=settings),
+        index,
+        ask=user,
     )
     with TemporaryDirectory() as folder:
         out = Path(folder) / "plans"
         job = PlanJob(task=TASK, agent=agent, retriever="bm25", seed=42)
         record_plans([job], out, PlanRecorderSettings(run={"made": "by an example"}))
-        run = suffice.read_plans(out).records[0]
+        run = suffice.planning.read_plans(out).records[0]
     for step in run.steps:
         print(f"step {step.number}: {step.action}, {step.reason}; {len(step.passages)} documents")
     print(f"{run.outcome.ended}: {run.outcome.plan}")
-    return suffice.Gate(settings)
+    return suffice.planning.Gate(settings)
 
 
 if __name__ == "__main__":

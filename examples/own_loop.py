@@ -33,7 +33,7 @@ def main() -> suffice.Decision:
     index = BM25Index.build(
         suffice.Passage(id=title, title=title, text=text) for title, text in NOTES.items()
     )
-    policy = suffice.RulePolicy(rule="answer_repeats and not abstained")
+    policy = suffice.Rule(rule="answer_repeats and not abstained")
     controller = suffice.Controller(policy, max_rounds=4).start(QUESTION)
     shown: list[suffice.Passage] = []
     for passage in index.retrieve(QUESTION, k=4):

@@ -15,8 +15,8 @@ import suffice
 from suffice.contracts import ChatModel
 from suffice.datasets.files import Example
 from suffice.datasets.generated import generate
+from suffice.evaluation.replay.results import ReplayResult
 from suffice.llm.connect import connect
-from suffice.replay.run.compare import Comparison
 from suffice.retrieval.bm25 import BM25Index
 from suffice.testing.models import ScriptedModel
 
@@ -48,7 +48,7 @@ def serve(watch: suffice.Watch, examples: Sequence[Example], model: ChatModel) -
         watch.label(loop.question_id, gold_answers=example.gold.answers)
 
 
-def main(arguments: Sequence[str] | None = None) -> Comparison:
+def main(arguments: Sequence[str] | None = None) -> ReplayResult:
     parser = argparse.ArgumentParser(description="From shadow to live.")
     parser.add_argument("--llm", default="embedded", help="embedded, a base URL, or scripted")
     parser.add_argument("--questions", type=int, default=200, help="in shadow, and again live")
@@ -64,8 +64,8 @@ def main(arguments: Sequence[str] | None = None) -> Comparison:
         serve(watch, list(generate(chosen.questions)), model)
 
     # 2. an answer per round, asked of the record at night
-    suffice.probe_traces(out / "shadow", out / "probed", model)
-    record = suffice.read_traces(out / "probed")
+    suffice.traces.probe(out / "shadow", out / "probed", model)
+    record = suffice.read(out / "probed")
 
     # 3. the cheapest policy whose loss against the full budget is proven; its page is `suffice choose`'s
     choice = suffice.choose(record, max_loss=chosen.max_loss)
@@ -85,15 +85,12 @@ def main(arguments: Sequence[str] | None = None) -> Comparison:
         serve(watch, list(generate(2 * chosen.questions))[chosen.questions :], model)
 
     # 5. what stopping costs since then, unbiased although most questions were cut
-    suffice.probe_traces(out / "live", out / "live-probed", model)
-    live = suffice.compare(
-        suffice.read_traces(out / "live-probed"),
-        suffice.ComparisonSettings(policies=(out / "policy.json",), baseline=f"fixed-{ROUNDS}"),
-    )
+    suffice.traces.probe(out / "live", out / "live-probed", model)
+    live = suffice.replay(out / "live-probed", out / "policy.json", baseline=f"fixed-{ROUNDS}")
     print(live.text())
 
     # 6. an alarm where the loss is shown to be more than was promised
-    lost = live.result.policies[0].delta
+    lost = live.policies[0].delta
     if lost is not None and lost.high < -chosen.max_loss:
         print(f"ALARM: stopping loses more than {chosen.max_loss:g}: {lost}")
     return live

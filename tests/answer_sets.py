@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from suffice.evaluation.diagnose.report_data import ReportData, report_data
+from suffice.evaluation.replay.named_policies import NamedPolicy, named_policies
+from suffice.evaluation.replay.runner import ReplaySettings, replay
 from suffice.policies.micp.policy import MiCPPolicy
-from suffice.replay.diagnose.report_data import ReportData, report_data
-from suffice.replay.run.named_policies import NamedPolicy, named_policies
-from suffice.replay.run.runner import ReplaySettings, replay
 from suffice.stats.conformal import Threshold
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord

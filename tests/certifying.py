@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.replay.choose.bounds import Half, OrderedTests, Promise, mean_of, plain
-from suffice.replay.choose.candidates import Candidate
-from suffice.replay.choose.proof import Learned, prove
-from suffice.replay.run.named_policies import NamedPolicy
+from suffice.evaluation.choose.bounds import Half, OrderedTests, Promise, mean_of, plain
+from suffice.evaluation.choose.candidates import Candidate
+from suffice.evaluation.choose.proof import Learned, prove
+from suffice.evaluation.replay.named_policies import NamedPolicy
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ import numpy as np
 from tests.cut_population import PROFILES, ROUNDS, Array, Log, Population, population
 
 from suffice.contracts import StopPolicy
+from suffice.evaluation.choose.bounds import Bound, mean_of
+from suffice.evaluation.choose.candidates import LATEST, Candidate, Kept
+from suffice.evaluation.settings import ChoiceSettings
 from suffice.measures.measures import Measures
-from suffice.replay.choose.bounds import Bound, mean_of
-from suffice.replay.choose.candidates import LATEST, Candidate, Kept
-from suffice.replay.settings import ChoiceSettings
 from suffice.testing.traces import make_record
 from suffice.trace.rounds.records import QuestionRecord
 

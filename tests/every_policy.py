@@ -13,7 +13,7 @@ from suffice.policies.ab_rag.policy import ABRagPolicy
 from suffice.policies.gate.gate_settings import GateCosts, GateSettings, RiskModel
 from suffice.policies.gate.policy import GatePolicy
 from suffice.policies.micp.policy import MiCPPolicy
-from suffice.policies.rules.policy import RulePolicy
+from suffice.policies.rules.policy import Rule
 from suffice.policies.stop_rag.policy import StopRAGPolicy
 from suffice.policies.stop_rag.signal_network import SignalNetwork, weight_shapes
 from suffice.policies.unfitted import FixedPolicy
@@ -72,7 +72,7 @@ RULES = (
 def policies() -> tuple[StopPolicy, ...]:
     built: list[StopPolicy] = [FixedPolicy(k) for k in (1, 3, 9)]
     built += [
-        RulePolicy(
+        Rule(
             rule=rule,
             calibrators={"answer_token_margin": MARGIN},
             base_rates=(0.1, 0.3, float("nan")),
@@ -80,14 +80,14 @@ def policies() -> tuple[StopPolicy, ...]:
         for rule in RULES
     ]
     built += [
-        RulePolicy(rule=rule, calibrators={"answer_token_margin": calibrator})
+        Rule(rule=rule, calibrators={"answer_token_margin": calibrator})
         for calibrator in OTHER_KINDS
         for rule in (
             "calibrated(answer_token_margin) > 0.25",
             "round >= 2 and calibrated(answer_token_margin) <= 0.5",
         )
     ]
-    built.append(RulePolicy(rule="not abstained", abstention=("bergen",)))
+    built.append(Rule(rule="not abstained", abstention=("bergen",)))
     built.append(ABRagPolicy(weights={"token_probability": 0.8, "rerank_variance": 0.7}))
     built.append(
         ABRagPolicy(

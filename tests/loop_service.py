@@ -14,12 +14,12 @@ from tests.serving import running
 
 from suffice.contracts import StopPolicy
 from suffice.policies.policy_file import save_policy
-from suffice.policies.rules.policy import RulePolicy
+from suffice.policies.rules.policy import Rule
 from suffice.policies.unfitted import FixedPolicy
 from suffice.serve.app import make_app
 from suffice.serve.service import Service
 
-STABLE = RulePolicy(rule="answer_stable")
+STABLE = Rule(rule="answer_stable")
 
 
 class Clock:

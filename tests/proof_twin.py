@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from suffice.evaluation.choose.proof import COINS, Along
 from suffice.measures.measures import Measures
-from suffice.replay.choose.proof import COINS, Along
 
 
 def rejected_by_hand(record: Measures, along: Along, losses: Sequence[float]) -> list[list[int]]:

@@ -10,19 +10,19 @@ import numpy as np
 
 from suffice.costs.prices import Prices
 from suffice.costs.usage import CostModel
-from suffice.measures.measures import Measures
-from suffice.replay.choose.procedure import choose
-from suffice.replay.diagnose.report_data import (
+from suffice.evaluation.diagnose.report_data import (
     PartsSettings,
     ReportData,
     ReportParts,
     report_data,
     report_parts,
 )
-from suffice.replay.run.compare import Comparison
-from suffice.replay.run.named_policies import NamedPolicy, named_policies
-from suffice.replay.run.runner import ReplaySettings, replay
-from suffice.replay.settings import SearchSettings
+from suffice.evaluation.replay.compare import Comparison
+from suffice.evaluation.replay.named_policies import NamedPolicy, named_policies
+from suffice.evaluation.replay.runner import ReplaySettings, replay
+from suffice.evaluation.settings import SearchSettings
+from suffice.interface import choose
+from suffice.measures.measures import Measures
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord
 

@@ -30,7 +30,7 @@ def main() -> None:
     asked = parser.parse_args()
     dspy.configure(lm=dspy.LM(f"openai/{asked.model}", api_base=asked.url, api_key=asked.key))
 
-    policy = suffice.RulePolicy(rule="new_passages < 0.5")
+    policy = suffice.Rule(rule="new_passages < 0.5")
     with suffice.Watch(policy, record=asked.record, mode="live") as watch:
         agent = watched(dspy.ReAct("question -> answer", tools=[search]), watch)
         prediction = agent(question="Where was the treaty signed?")

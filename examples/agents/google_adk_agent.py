@@ -201,7 +201,7 @@ def search(query: str) -> list[dict[str, str]]:
 def main(url: str, name: str) -> None:
     model = LiteLlm(model=f"openai/{name}", api_base=url, api_key="none")
     agent = LlmAgent(name="asker", model=model, tools=[search])
-    watch = suffice.Watch(suffice.RulePolicy(rule="new_passages < 0.5"), mode="live", max_rounds=6)
+    watch = suffice.Watch(suffice.Rule(rule="new_passages < 0.5"), mode="live", max_rounds=6)
     app = App(name="asking", root_agent=agent, plugins=[SufficePlugin(watch)])
     events = asyncio.run(
         InMemoryRunner(app=app).run_debug("Who founded the observatory?", quiet=True)

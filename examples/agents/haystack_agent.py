@@ -44,7 +44,7 @@ def main(url: str, model: str, record: str) -> Any:
         api_base_url=url,
         generation_kwargs={"logprobs": True},
     )
-    rule = suffice.RulePolicy(rule="new_passages < 0.5")  # a search that brings nothing new ends it
+    rule = suffice.Rule(rule="new_passages < 0.5")  # a search that brings nothing new ends it
     with suffice.Watch(rule, record=record, mode="live", explore=0.05, max_rounds=8) as watch:
         hook = SufficeHook(watch, generator)
         agent = Agent(

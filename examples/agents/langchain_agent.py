@@ -39,11 +39,11 @@ def run(url: str, watch: suffice.Watch, *, probe: bool) -> None:
 
 
 def main(url: str) -> None:
-    policy = suffice.RulePolicy(rule="new_passages < 0.5")
+    policy = suffice.Rule(rule="new_passages < 0.5")
     with tempfile.TemporaryDirectory() as record:
         with suffice.Watch(policy, record=record) as watch:
             run(url, watch, probe=True)
-        for question in suffice.read_traces(record).records():
+        for question in suffice.read(record).records():
             print([finished.answer for finished in question.rounds])
     run(url, suffice.Watch(policy, mode="live"), probe=False)
 

@@ -35,7 +35,7 @@ async def main(url: str, model: str, record: str) -> Any:
         is_function_calling_model=True,
         additional_kwargs={"logprobs": True, "stream_options": {"include_usage": True}},
     )
-    rule = suffice.RulePolicy(rule="new_passages < 0.5")  # a search that brings nothing new ends it
+    rule = suffice.Rule(rule="new_passages < 0.5")  # a search that brings nothing new ends it
     with suffice.Watch(rule, record=record, mode="live", explore=0.05, max_rounds=8) as watch:
         agent = watched(FunctionAgent(tools=[search], llm=llm), watch)
         result = await agent.run("Who founded the observatory?")

@@ -35,14 +35,13 @@ set_tracing_disabled(True)  # traces go to OpenAI otherwise
 model = OpenAIChatCompletionsModel(name, AsyncOpenAI(base_url=url, api_key="none"))
 agent = Agent("notes", model=model, tools=[search])
 with TemporaryDirectory() as folder:
-    with suffice.Watch(suffice.RulePolicy(rule=RULE), record=folder, max_rounds=6) as watch:
+    with suffice.Watch(suffice.Rule(rule=RULE), record=folder, max_rounds=6) as watch:
         result = SufficeRunner(watch, probe=True).run_sync(agent, QUESTION)
         watch.label(result.suffice["question_id"], gold_answers=["Ada Marsh"])
     print("shadow:", result.final_output, result.suffice["rounds"], "rounds")
-    settings = suffice.ComparisonSettings(rules=(RULE, "answer_stable"))
-    for policy in suffice.compare(suffice.read_traces(folder), settings).result.policies:
+    for policy in suffice.replay(folder, rules=[RULE, "answer_stable"]).policies:
         print(f"{policy.name}: {policy.mean_rounds:g} rounds, exact match {policy.em:.0%}")
 
-watch = suffice.Watch(suffice.RulePolicy(rule=RULE), mode="live", max_rounds=6)
+watch = suffice.Watch(suffice.Rule(rule=RULE), mode="live", max_rounds=6)
 result = SufficeRunner(watch).run_sync(agent, QUESTION)
 print("live:", result.final_output, result.suffice["rounds"], "rounds;", result.suffice["reason"])

@@ -32,16 +32,15 @@ def search(query: str) -> list[dict[str, str]]:
 url, name = sys.argv[1:]
 model = OpenAIChatModel(name, provider=OpenAIProvider(base_url=url, api_key="none"))
 with TemporaryDirectory() as folder:
-    with suffice.Watch(suffice.RulePolicy(rule=RULE), record=folder, max_rounds=6) as watch:
+    with suffice.Watch(suffice.Rule(rule=RULE), record=folder, max_rounds=6) as watch:
         agent = Agent(model, tools=[search], capabilities=[suffice_capability(watch, probe=True)])
         result = agent.run_sync("Who founded the observatory?")
         watch.label(result.run_id, gold_answers=["Ada Marsh"])
     print("shadow:", result.output, result.response.metadata["suffice"]["rounds"], "rounds")
-    settings = suffice.ComparisonSettings(rules=(RULE, "answer_stable"))
-    for policy in suffice.compare(suffice.read_traces(folder), settings).result.policies:
+    for policy in suffice.replay(folder, rules=[RULE, "answer_stable"]).policies:
         print(f"{policy.name}: {policy.mean_rounds:g} rounds, exact match {policy.em:.0%}")
 
-watch = suffice.Watch(suffice.RulePolicy(rule=RULE), mode="live", max_rounds=6)
+watch = suffice.Watch(suffice.Rule(rule=RULE), mode="live", max_rounds=6)
 agent = Agent(model, tools=[search], capabilities=[suffice_capability(watch)])
 result = agent.run_sync("Who founded the observatory?")
 said = result.response.metadata["suffice"]

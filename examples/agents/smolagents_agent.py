@@ -196,7 +196,7 @@ def search(query: str) -> list:  # type: ignore[type-arg]
 
 def main(url: str, name: str) -> None:
     model = OpenAIServerModel(name, api_base=url, api_key="none")
-    watch = suffice.Watch(suffice.RulePolicy(rule="new_passages < 0.5"), mode="live", max_rounds=6)
+    watch = suffice.Watch(suffice.Rule(rule="new_passages < 0.5"), mode="live", max_rounds=6)
     agent = watched(ToolCallingAgent(tools=[search], model=model), watch)
     print(agent.run("Who founded the observatory?"))
     print(agent.suffice)

@@ -3,103 +3,72 @@
 Record a loop once, replay every stopping policy on the record, choose with honest statistics, run the
 chosen policy live in your own loop::
 
-    controller = suffice.Controller.load("policy.json")
-    decision = controller.observe(suffice.Round(answer="Oslo"))
-    if decision.stop:
-        ...
+    choice = suffice.choose("example", max_loss=0.05)
+    suffice.save_policy(choice.policy, "policy.json")
 
-The names to know first; ``help(suffice.Controller)`` and so on tell more:
+    watch = suffice.Watch("policy.json", record="live.db", mode="live")
+    with watch.question("Where was Ibsen born?") as loop:
+        while not loop.done:
+            loop.observe(passages=[...], answer="...")
 
 ====================  ======================================================================
-Round                 what a loop did in one round: the answer, and what else a policy reads
-Controller            a policy in your own loop: ``observe`` a round, get a Decision
-Watch                 many loops at once, in shadow or live, recorded as they run
-ask                   answers a question over your own passages, stopping by a policy
-write_traces          writes recorded questions and their rounds as a Parquet trace
-read_traces           reads a trace
-example_record        the trace that comes with suffice, to try things on
-choose                one policy for a trace, with what it saves and a proven bound
-compare               replays policies and rules on a trace, with paired intervals
-fit_method            fits TASR, AB-RAG, Stop-RAG, MiCP or the gate on a trace
-RulePolicy            a rule of one line as a policy, ``answer_stable and not abstained``
-save_policy           writes a policy file, which Controller, replay and ask take
+read                  a record: questions and their rounds
+write                 the same to a file
+replay                every policy on a record, compared with paired intervals
+choose                one policy for a record, with what it saves and a proven bound
+search                every rule of a form
+diagnose              what each signal is worth
+fit                   TASR, AB-RAG, Stop-RAG, MiCP, the gate, or a rule
+Rule                  a policy of one line: ``Rule("answer_repeats and not abstained")``
+Watch                 a policy beside your own loop: it records, then stops
+Controller            the same, a decision at a time
+ask                   answers a question over your own files, stopping by a policy
 ====================  ======================================================================
 
-``dir(suffice)`` lists all others. They live in folders: ``suffice.trace`` and ``suffice.policies``
-(records, policies), ``suffice.replay``, ``suffice.signals`` and ``suffice.costs`` (what is compared,
-read and paid), ``suffice.loops``, ``suffice.retrieval`` and ``suffice.llm`` (loops, retrievers,
-models), ``suffice.monitor`` (promises in use).
+``suffice.traces`` splits, merges, labels, imports and exports records. ``suffice.planning`` holds the
+planning agent and its gate, ``suffice.contracts`` what your own retriever, model or policy implements.
 """
 
 from __future__ import annotations
 
 import importlib
+import warnings
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from suffice.contracts import Action as Action
+    from suffice import contracts as contracts
+    from suffice import monitor as monitor
+    from suffice import planning as planning
+    from suffice import policies as policies
+    from suffice import traces as traces
     from suffice.contracts import AnswerSet as AnswerSet
     from suffice.contracts import Decision as Decision
-    from suffice.costs.prices import prices_of as prices_of
     from suffice.costs.usage import CostModel as CostModel
-    from suffice.datasets.recordings import import_traces as import_traces
-    from suffice.datasets.recordings import label_traces as label_traces
     from suffice.errors import BackendError as BackendError
     from suffice.errors import DataError as DataError
     from suffice.errors import StorageError as StorageError
     from suffice.errors import SufficeError as SufficeError
     from suffice.errors import SufficeWarning as SufficeWarning
     from suffice.errors import UsageError as UsageError
-    from suffice.live.answering import Answered as Answered
-    from suffice.live.answering import AskSettings as AskSettings
-    from suffice.live.answering import ask as ask
+    from suffice.interface import ask as ask
+    from suffice.interface import choose as choose
+    from suffice.interface import diagnose as diagnose
+    from suffice.interface import fit as fit
+    from suffice.interface import read as read
+    from suffice.interface import replay as replay
+    from suffice.interface import search as search
+    from suffice.interface import write as write
     from suffice.live.controller import Controller as Controller
     from suffice.live.loop import Loop as Loop
-    from suffice.live.privacy import redact_traces as redact_traces
     from suffice.live.watch import Watch as Watch
     from suffice.live.watching import Budgets as Budgets
-    from suffice.loops.calls import AnswerSettings as AnswerSettings
     from suffice.loops.calls import answer_probe as answer_probe
-    from suffice.loops.planning.agent import PlanningAgent as PlanningAgent
-    from suffice.loops.record.probe import ProbeSettings as ProbeSettings
-    from suffice.loops.record.probe import probe_traces as probe_traces
-    from suffice.measures.contents import traces_info as traces_info
-    from suffice.monitor.alarms import CoverageMonitor as CoverageMonitor
-    from suffice.monitor.alarms import ExchangeabilityMonitor as ExchangeabilityMonitor
-    from suffice.policies.ab_rag.policy import ABRagPolicy as ABRagPolicy
-    from suffice.policies.fitting import fit_rule as fit_rule
-    from suffice.policies.gate.gate import Gate as Gate
-    from suffice.policies.gate.gate_settings import GateCosts as GateCosts
-    from suffice.policies.gate.gate_settings import GateSettings as GateSettings
-    from suffice.policies.gate.gate_settings import PlanAction as PlanAction
-    from suffice.policies.gate.policy import GatePolicy as GatePolicy
-    from suffice.policies.micp.policy import MiCPPolicy as MiCPPolicy
     from suffice.policies.policy_file import load_policy as load_policy
     from suffice.policies.policy_file import save_policy as save_policy
-    from suffice.policies.registry import fit_method as fit_method
-    from suffice.policies.rules.policy import RulePolicy as RulePolicy
-    from suffice.policies.unfitted import FixedPolicy as FixedPolicy
-    from suffice.replay.choose.procedure import choose as choose
-    from suffice.replay.choose.search import search as search
-    from suffice.replay.diagnose.diagnosis import diagnosis as diagnosis
-    from suffice.replay.run.compare import compare as compare
-    from suffice.replay.run.macro import macro_means as macro_means
-    from suffice.replay.settings import ChoiceSettings as ChoiceSettings
-    from suffice.replay.settings import ComparisonSettings as ComparisonSettings
-    from suffice.replay.settings import DiagnosisSettings as DiagnosisSettings
-    from suffice.replay.settings import SearchSettings as SearchSettings
+    from suffice.policies.rules.policy import Rule as Rule
     from suffice.signals.known_signals import signal as signal
-    from suffice.trace.export import export_traces as export_traces
-    from suffice.trace.plan_traces import PlanTask as PlanTask
-    from suffice.trace.plan_traces import read_plans as read_plans
-    from suffice.trace.rounds.derive import TraceFilter as TraceFilter
-    from suffice.trace.rounds.derive import filter_traces as filter_traces
-    from suffice.trace.rounds.derive import merge_traces as merge_traces
-    from suffice.trace.rounds.derive import split_traces as split_traces
     from suffice.trace.rounds.labels import Label as Label
     from suffice.trace.rounds.reader import example_record as example_record
-    from suffice.trace.rounds.reader import pool_traces as pool_traces
-    from suffice.trace.rounds.reader import read_traces as read_traces
     from suffice.trace.rounds.records import Draft as Draft
     from suffice.trace.rounds.records import Gold as Gold
     from suffice.trace.rounds.records import Passage as Passage
@@ -110,56 +79,105 @@ if TYPE_CHECKING:
     from suffice.trace.rounds.records import TopToken as TopToken
     from suffice.trace.rounds.records import Usage as Usage
     from suffice.trace.rounds.trace_set import TraceSet as TraceSet
-    from suffice.trace.rounds.writer import write_traces as write_traces
 
 # Names are imported when first used, so that `import suffice` costs next to nothing.
 _HOMES = {
-    name: home
-    for home, names in {
-        "contracts": "Action AnswerSet Decision",
-        "costs.prices": "prices_of",
-        "costs.usage": "CostModel",
-        "datasets.recordings": "import_traces label_traces",
-        "errors": "BackendError DataError StorageError SufficeError SufficeWarning UsageError",
-        "live.answering": "Answered AskSettings ask",
-        "live.controller": "Controller",
-        "live.loop": "Loop",
-        "live.privacy": "redact_traces",
-        "live.watch": "Watch",
-        "live.watching": "Budgets",
-        "loops.calls": "AnswerSettings answer_probe",
-        "loops.planning.agent": "PlanningAgent",
-        "loops.record.probe": "ProbeSettings probe_traces",
-        "measures.contents": "traces_info",
-        "monitor.alarms": "CoverageMonitor ExchangeabilityMonitor",
-        "policies.ab_rag.policy": "ABRagPolicy",
-        "policies.fitting": "fit_rule",
-        "policies.gate.gate": "Gate",
-        "policies.gate.gate_settings": "GateCosts GateSettings PlanAction",
-        "policies.gate.policy": "GatePolicy",
-        "policies.micp.policy": "MiCPPolicy",
-        "policies.policy_file": "load_policy save_policy",
-        "policies.registry": "fit_method",
-        "policies.rules.policy": "RulePolicy",
-        "policies.unfitted": "FixedPolicy",
-        "replay.choose.procedure": "choose",
-        "replay.choose.search": "search",
-        "replay.diagnose.diagnosis": "diagnosis",
-        "replay.run.compare": "compare",
-        "replay.run.macro": "macro_means",
-        "replay.settings": "ChoiceSettings ComparisonSettings DiagnosisSettings SearchSettings",
-        "signals.known_signals": "signal",
-        "trace.export": "export_traces",
-        "trace.plan_traces": "PlanTask read_plans",
-        "trace.rounds.derive": "TraceFilter filter_traces merge_traces split_traces",
-        "trace.rounds.labels": "Label",
-        "trace.rounds.reader": "example_record pool_traces read_traces",
-        "trace.rounds.records": "Draft Gold Passage Question QuestionRecord Round Token TopToken Usage",
-        "trace.rounds.trace_set": "TraceSet",
-        "trace.rounds.writer": "write_traces",
-    }.items()
-    for name in names.split()
+    "AnswerSet": "contracts",
+    "BackendError": "errors",
+    "Budgets": "live.watching",
+    "Controller": "live.controller",
+    "CostModel": "costs.usage",
+    "DataError": "errors",
+    "Decision": "contracts",
+    "Draft": "trace.rounds.records",
+    "Gold": "trace.rounds.records",
+    "Label": "trace.rounds.labels",
+    "Loop": "live.loop",
+    "Passage": "trace.rounds.records",
+    "Question": "trace.rounds.records",
+    "QuestionRecord": "trace.rounds.records",
+    "Round": "trace.rounds.records",
+    "Rule": "policies.rules.policy",
+    "StorageError": "errors",
+    "SufficeError": "errors",
+    "SufficeWarning": "errors",
+    "Token": "trace.rounds.records",
+    "TopToken": "trace.rounds.records",
+    "TraceSet": "trace.rounds.trace_set",
+    "Usage": "trace.rounds.records",
+    "UsageError": "errors",
+    "Watch": "live.watch",
+    "answer_probe": "loops.calls",
+    "ask": "interface",
+    "choose": "interface",
+    "diagnose": "interface",
+    "example_record": "trace.rounds.reader",
+    "fit": "interface",
+    "load_policy": "policies.policy_file",
+    "read": "interface",
+    "replay": "interface",
+    "save_policy": "policies.policy_file",
+    "search": "interface",
+    "signal": "signals.known_signals",
+    "write": "interface",
 }
+_MODULES = ("contracts", "monitor", "planning", "policies", "traces")
+
+_MOVED = {
+    "ABRagPolicy": ("policies.ab_rag.policy", "suffice.policies.ab_rag.policy.ABRagPolicy"),
+    "Action": ("contracts", "suffice.contracts.Action"),
+    "AnswerSettings": ("loops.calls", "suffice.loops.calls.AnswerSettings"),
+    "Answered": ("live.answering", "suffice.live.answering.Answered"),
+    "AskSettings": ("live.answering", "keyword arguments of suffice.ask"),
+    "ChoiceSettings": ("evaluation.settings", "keyword arguments of suffice.choose"),
+    "ComparisonSettings": ("evaluation.settings", "keyword arguments of suffice.replay"),
+    "CoverageMonitor": ("monitor.alarms", "suffice.monitor.CoverageMonitor"),
+    "DiagnosisSettings": ("evaluation.settings", "keyword arguments of suffice.diagnose"),
+    "ExchangeabilityMonitor": ("monitor.alarms", "suffice.monitor.ExchangeabilityMonitor"),
+    "FixedPolicy": ("policies.unfitted", "suffice.policies.unfitted.FixedPolicy"),
+    "Gate": ("policies.gate.gate", "suffice.planning.Gate"),
+    "GateCosts": ("policies.gate.gate_settings", "suffice.planning.GateCosts"),
+    "GatePolicy": ("policies.gate.policy", "suffice.planning.GatePolicy"),
+    "GateSettings": ("policies.gate.gate_settings", "suffice.planning.GateSettings"),
+    "MiCPPolicy": ("policies.micp.policy", "suffice.policies.micp.policy.MiCPPolicy"),
+    "PlanAction": ("policies.gate.gate_settings", "suffice.planning.PlanAction"),
+    "PlanTask": ("trace.plan_traces", "suffice.planning.PlanTask"),
+    "PlanningAgent": ("loops.planning.agent", "suffice.planning.PlanningAgent"),
+    "ProbeSettings": ("loops.record.probe", "suffice.loops.record.probe.ProbeSettings"),
+    "RulePolicy": ("policies.rules.policy:Rule", "suffice.Rule"),
+    "SearchSettings": ("evaluation.settings", "keyword arguments of suffice.search"),
+    "TraceFilter": ("trace.rounds.derive", "suffice.traces.TraceFilter"),
+    "compare": ("evaluation.replay.compare", "suffice.replay"),
+    "diagnosis": ("evaluation.diagnose.diagnosis", "suffice.diagnose"),
+    "export_traces": ("trace.export", "suffice.traces.export"),
+    "filter_traces": ("trace.rounds.derive", "suffice.traces.filter"),
+    "fit_method": ("policies.registry", "suffice.fit"),
+    "fit_rule": ("policies.fitting", "suffice.fit('rule', ...)"),
+    "import_traces": ("datasets.recordings", "suffice.traces.import_"),
+    "label_traces": ("datasets.recordings", "suffice.traces.label"),
+    "macro_means": ("evaluation.replay.macro", "suffice.evaluation.replay.macro.macro_means"),
+    "merge_traces": ("trace.rounds.derive", "suffice.traces.merge"),
+    "pool_traces": ("trace.rounds.reader", "suffice.read"),
+    "prices_of": ("costs.prices", "suffice.costs.prices.prices_of"),
+    "probe_traces": ("loops.record.probe", "suffice.traces.probe"),
+    "read_plans": ("trace.plan_traces", "suffice.planning.read_plans"),
+    "read_traces": ("trace.rounds.reader", "suffice.read"),
+    "redact_traces": ("live.privacy", "suffice.traces.redact"),
+    "split_traces": ("trace.rounds.derive", "suffice.traces.split"),
+    "traces_info": ("measures.contents", "suffice.traces.info"),
+    "write_traces": ("trace.rounds.writer", "suffice.write"),
+}
+"""Names of before: where each lives and what stands for it; they go with the next version."""
+
+_GONE = {
+    "sweep": "suffice.choose(record, rule='overlap > ?')",
+    "SweepSettings": "suffice.choose(record, rule='overlap > ?')",
+    "fit_certified": "suffice.choose(record, max_loss=0.02)",
+    "CertifiedSettings": "suffice.choose(record, max_loss=0.02)",
+    "CertifySettings": "suffice.choose(record, max_loss=0.02)",
+    "FamilySettings": "suffice.choose(record, family='rule')",
+}
+"""Names that are gone, and what to type now."""
 
 
 def __getattr__(name: str) -> object:
@@ -167,10 +185,18 @@ def __getattr__(name: str) -> object:
         from suffice._version import VERSION
 
         return VERSION
+    if name in _MODULES:
+        return importlib.import_module(f"suffice.{name}")
+    if name in _MOVED:
+        (home, _, held), now = _MOVED[name][0].partition(":"), _MOVED[name][1]
+        said = f"suffice.{name} goes with the next version; use {now}"
+        warnings.warn(said, DeprecationWarning, stacklevel=2)
+        return getattr(importlib.import_module(f"suffice.{home}"), held or name)
     if name not in _HOMES:
         from suffice.errors import did_you_mean
 
         near = "" if name.startswith("_") else did_you_mean(name, _HOMES)
+        near = f"; type {_GONE[name]}" if name in _GONE else near
         raise AttributeError(f"module 'suffice' has no attribute {name!r}{near}")
     return getattr(importlib.import_module(f"suffice.{_HOMES[name]}"), name)
 

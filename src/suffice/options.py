@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from suffice.errors import UsageError, unknown_name
+from suffice.errors import UsageError
 
 Settings = TypeVar("Settings")
 
@@ -65,17 +65,12 @@ def as_tuple(given: Any) -> tuple[Any, ...]:
     return tuple(given) if several else (given,)
 
 
-def settings_of(kind: type[Settings], given: Settings | None, **stated: Any) -> Settings:
-    """The settings given, or those that hold where none are, with the fields that are ``stated``."""
+def settings_of(kind: type[Settings], given: Settings | None) -> Settings:
+    """The settings given, or those that hold where none are."""
     if given is not None and not isinstance(given, kind):
-        raise UsageError(
-            f"settings are a suffice.{kind.__name__}(...), found {type(given).__name__}: {given!r:.60}"
-        )
-    known = {field.name: None for field in fields(kind) if field.init}  # type: ignore[arg-type]
-    for name in stated:
-        if name not in known:
-            raise UsageError(unknown_name(f"field of {kind.__name__}", name, known))
-    return kind(**stated) if given is None else replace(given, **stated)  # type: ignore[type-var]
+        found = f"{type(given).__name__}: {given!r:.60}"
+        raise UsageError(f"settings are a {kind.__module__}.{kind.__name__}(...), found {found}")
+    return kind() if given is None else given
 
 
 def settle(settings: Any, **fields: Any) -> None:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from suffice.replay.diagnose.reliability import wilson
-from suffice.replay.run.compare import Comparison
-from suffice.replay.run.results import PolicyResult
+from suffice.evaluation.diagnose.reliability import wilson
+from suffice.evaluation.replay.compare import Comparison
+from suffice.evaluation.replay.results import PolicyResult
 from suffice.results.table import Column, Table, Value
 from suffice.stats.intervals import Interval
 

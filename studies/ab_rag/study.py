@@ -17,17 +17,17 @@ from suffice.cli.parser import Given, command, field_options
 from suffice.cli.shared_options import Reading, SeveralTraces
 from suffice.datasets.files import unique_ids
 from suffice.errors import UsageError
+from suffice.evaluation.diagnose.diagnosis import selective_prediction
+from suffice.evaluation.diagnose.reliability import wilson
+from suffice.evaluation.replay.compare import Comparison, compare
+from suffice.evaluation.replay.named_policies import NamedPolicy
+from suffice.evaluation.replay.results import PolicyResult
+from suffice.evaluation.replay.runner import ReplaySettings, replay
+from suffice.evaluation.settings import ComparisonSettings, DiagnosisSettings, FittedElsewhere
 from suffice.measures.measures import Measures
 from suffice.options import Option, read_grid
 from suffice.policies.ab_rag.policy import CERTAINTIES, ABRagPolicy
 from suffice.policies.defaults import FIT_SPLIT
-from suffice.replay.diagnose.diagnosis import selective_prediction
-from suffice.replay.diagnose.reliability import wilson
-from suffice.replay.run.compare import Comparison, compare
-from suffice.replay.run.named_policies import NamedPolicy
-from suffice.replay.run.results import PolicyResult
-from suffice.replay.run.runner import ReplaySettings, replay
-from suffice.replay.settings import ComparisonSettings, DiagnosisSettings, FittedElsewhere
 from suffice.scoring import F1Kind, normalize_answer
 from suffice.signals.known_signals import resolve
 from suffice.signals.signal_table import lack

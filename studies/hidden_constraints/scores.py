@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from studies.hidden_constraints.checker import names_token, satisfies
 from studies.hidden_constraints.corpus.tasks import PlanningTask
+from suffice.evaluation.replay.answers import Resampling
 from suffice.policies.gate.gate_settings import GateCosts
-from suffice.replay.run.answers import Resampling
 from suffice.stats.intervals import percentile_interval, resampled_means
 from suffice.stats.p_values import beta_quantile
 from suffice.stats.simultaneous import simultaneous_bands

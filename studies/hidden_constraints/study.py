@@ -40,6 +40,7 @@ from suffice.cli.shared_options import ModelOptions
 from suffice.concurrency import width_of
 from suffice.contracts import ChatModel, Judge
 from suffice.errors import UsageError
+from suffice.evaluation.replay.answers import Resampling
 from suffice.llm.connect import CachedModel
 from suffice.loops.connecting import connect_encoder
 from suffice.loops.planning.agent import GATED, UNREADABLE, PlanRecorderSettings, record_plans
@@ -48,7 +49,6 @@ from suffice.options import Option
 from suffice.policies.gate.gate_settings import MARKERS, GateCosts, GateSettings, unreachable
 from suffice.policies.gate.policy import GatePolicy
 from suffice.policies.policy_file import load_policy
-from suffice.replay.run.answers import Resampling
 from suffice.trace.plan_traces import PlanRecord, PlanSet, read_plans
 
 _TOP = 10

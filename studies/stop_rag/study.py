@@ -33,13 +33,13 @@ from suffice.cli.shared_options import Reading, SeveralTraces
 from suffice.contracts import StopPolicy
 from suffice.costs.usage import CostModel, CostReads
 from suffice.errors import UsageError
+from suffice.evaluation.replay.named_policies import ORACLES
+from suffice.evaluation.replay.runner import at_stop
 from suffice.measures.costs import CostBook, cost_reads
 from suffice.measures.measures import Measures
 from suffice.measures.scores import Outcomes, RetrievalQuality
 from suffice.policies.fitting import fitted_rule
 from suffice.policies.stop_rag.stop_rag_settings import PACKAGED_ENCODER, StopRAGSettings
-from suffice.replay.run.named_policies import ORACLES
-from suffice.replay.run.runner import at_stop
 from suffice.results.formats import counted
 from suffice.scoring import F1Kind
 from suffice.signals.known_signals import LLM_STOP, MALFORMED_ACTIONS

@@ -13,6 +13,7 @@ from studies.micp.study import divide, micp_study
 from studies.tests.micp import sampled_records, sampled_traces
 
 from suffice.errors import SufficeWarning
+from suffice.evaluation.replay.answers import AnswerSetResult, Resampling, answer_sets
 from suffice.measures.measures import Measures
 from suffice.policies.micp.fit import FitParts, fit_on
 from suffice.policies.micp.micp_settings import MiCPSettings, Objective
@@ -20,7 +21,6 @@ from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.micp.relevance_filter import fit_filter, retention
 from suffice.policies.micp.sampled_answers import read_samples
 from suffice.policies.micp.stage2 import calibrate_without_stopping
-from suffice.replay.run.answers import AnswerSetResult, Resampling, answer_sets
 from suffice.signals.signal_table import first_stops, signal_table
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import Gold

@@ -17,9 +17,9 @@ from studies.stop_rag.study import named, record_study, stop_rag_study
 from studies.tests.stop_rag import ALONE, ROUNDS, study_records
 
 from suffice.errors import UsageError
+from suffice.evaluation.replay.compare import compare
+from suffice.evaluation.settings import ComparisonSettings
 from suffice.live.privacy import redact_traces
-from suffice.replay.run.compare import compare
-from suffice.replay.settings import ComparisonSettings
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.rounds.trace_set import TraceSet
@@ -54,7 +54,7 @@ def paths(tmp_path: Path) -> list[str]:
 
 def test_every_figure_is_that_of_the_records_own_evaluation(paths: list[str]) -> None:
     found = stop_rag_study(opened(paths), ALONE)
-    table = found.table("table 1")
+    table = found.named("table 1")
     data = table.data()
     assert [*zip(data["pipeline"], data["method"], strict=True)] == [
         ("iterative", "all rounds"),
@@ -65,7 +65,7 @@ def test_every_figure_is_that_of_the_records_own_evaluation(paths: list[str]) ->
         ("chain", "best fixed number"),
         ("chain", "+ Stop-RAG on signals"),
     ]
-    steps = found.table("table 2").data()
+    steps = found.named("table 2").data()
     for dataset, path, first in (("hotpotqa", paths[0], 0), ("musique", paths[1], 0)):
         alone = record_study(read_traces(path), ALONE)
         names = (f"fixed-{ROUNDS}", alone.document["best_fixed"], "llm-stop", "signals")

@@ -24,10 +24,10 @@ from studies.stop_rag.results import (
 from studies.stop_rag.study import best_fixed, record_study
 from studies.tests.stop_rag import ALONE, ROUNDS, study_traces
 
+from suffice.evaluation.replay.compare import compare
+from suffice.evaluation.settings import ComparisonSettings
 from suffice.policies.stop_rag.policy import StopRAGPolicy
 from suffice.policies.stop_rag.stop_rag_settings import StopRAGSettings
-from suffice.replay.run.compare import compare
-from suffice.replay.settings import ComparisonSettings
 from suffice.stats.intervals import percentile_interval, resampled_means
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord

@@ -47,7 +47,7 @@ def test_importing_the_package_loads_only_the_standard_library() -> None:
         ("from suffice import UsageError, DataError, BackendError, SufficeError", set()),
         ("from suffice import Action, Decision", {"numpy"}),
         ("from suffice import Round, Passage, Token, Usage, Question, Gold", {"numpy"}),
-        ("from suffice import Controller, FixedPolicy, RulePolicy, load_policy", ARROW),
+        ("from suffice import Controller, FixedPolicy, Rule, load_policy", ARROW),
         ("import suffice.scoring", set()),
         ("import suffice.stats.maps", {"numpy"}),
     ],

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from suffice.policies.policy_file import save_policy
-from suffice.policies.rules.policy import RulePolicy
+from suffice.policies.rules.policy import Rule
 from suffice.testing.traces import make_record
 from suffice.trace.rounds.writer import write_traces
 
@@ -18,11 +18,11 @@ import suffice
 from suffice.cli.main import main
 from suffice.trace.rounds.writer import question_writer
 traces, policy, out = sys.argv[1:]
-first, *rest = suffice.read_traces(traces).records()
+first, *rest = suffice.read(traces).records()
 for records in ([first], rest):  # the second recorder goes on
     with question_writer(out, run={}) as writer:
         writer.add([writer.stored(record) for record in records])
-assert suffice.read_traces(out).n_questions == 3
+assert suffice.read(out).n_questions == 3
 loop = suffice.Controller(suffice.load_policy(policy).policy, max_rounds=5).start("Where?")
 stops = [loop.observe(suffice.Round(answer=answer)).stop for answer in ("Rome", "Oslo", "Oslo")]
 assert stops == [False, False, True]
@@ -36,7 +36,7 @@ def test_traces_are_read_written_and_replayed_and_a_policy_decides(tmp_path: Pat
     write_traces(
         [make_record(f"q{n}", answers, gold=["Oslo"], split="eval") for n in range(3)], traces
     )
-    save_policy(RulePolicy(rule="answer_stable"), policy)
+    save_policy(Rule(rule="answer_stable"), policy)
     words = map(str, (traces, policy, out))
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, *words], capture_output=True, text=True, check=False

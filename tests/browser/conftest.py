@@ -13,14 +13,14 @@ import pytest
 from tests.looked_at import make_hostile, make_records
 
 from suffice.cli.commands.replay import write_choice
+from suffice.evaluation.choose import candidates
+from suffice.evaluation.diagnose.report_data import PartsSettings, report_data, report_parts
+from suffice.evaluation.replay.compare import Comparison
+from suffice.evaluation.replay.named_policies import NamedPolicy, named_policies
+from suffice.evaluation.replay.runner import ReplaySettings, replay
+from suffice.evaluation.settings import ChoiceSettings, SearchSettings
+from suffice.interface import choose
 from suffice.measures.measures import Measures
-from suffice.replay.choose import candidates
-from suffice.replay.choose.procedure import choose
-from suffice.replay.diagnose.report_data import PartsSettings, report_data, report_parts
-from suffice.replay.run.compare import Comparison
-from suffice.replay.run.named_policies import NamedPolicy, named_policies
-from suffice.replay.run.runner import ReplaySettings, replay
-from suffice.replay.settings import ChoiceSettings, SearchSettings
 from suffice.report.page import render_report
 from suffice.testing.traces import to_trace_set
 

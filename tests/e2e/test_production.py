@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import suffice
+from suffice.evaluation.choose import candidates
 from suffice.policies.policy_file import load_policy
-from suffice.replay.choose import candidates
 from suffice.trace.rounds.reader import read_traces
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -35,7 +35,7 @@ def walk(out: Path, llm: str, questions: int, loss: float = 0.5) -> str:
     assert shadow.table.column("answer").null_count == 0
     causes = set(cut.table.column("stopped_by").to_pylist())
     assert causes <= {None, "policy", "budget"}
-    assert {result.kind for result in live.result.policies} <= {"certified", "fixed"}
+    assert {result.kind for result in live.policies} <= {"certified", "fixed"}
     return (out / "policy.json").read_text()
 
 

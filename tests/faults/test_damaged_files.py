@@ -29,7 +29,7 @@ from suffice.policies.ab_rag.policy import ABRagPolicy
 from suffice.policies.method import Weighted, weights_beside
 from suffice.policies.policy_file import load_policy, save_policy
 from suffice.policies.registry import fit_method
-from suffice.policies.rules.policy import RulePolicy
+from suffice.policies.rules.policy import Rule
 from suffice.policies.stop_rag.policy import StopRAGPolicy
 from suffice.policies.stop_rag.signal_network import SignalNetwork, weight_shapes
 from suffice.policies.unfitted import FixedPolicy
@@ -157,7 +157,7 @@ def _policies() -> list[StopPolicy]:
     shapes = weight_shapes(len(names), 4).items()
     tensors = {name: np.abs(rng.normal(size=shape)).astype(np.float32) for name, shape in shapes}
     return [
-        RulePolicy(rule="overlap > 0.3 and not abstained", guarantee={"max_loss": 0.1}),
+        Rule(rule="overlap > 0.3 and not abstained", guarantee={"max_loss": 0.1}),
         FixedPolicy(3),
         fit_method("tasr", record),
         fit_method("micp", record, split="tune"),

@@ -163,7 +163,7 @@ def test_what_is_no_file_is_refused_by_its_name(kind: str, name: str, tmp_path: 
     (tmp_path / "record").mkdir()
     for whole in ("whole", "record/a"):
         record = make_record(whole[-1], ["x", "y"], gold=["x"])
-        suffice.write_traces([record], tmp_path / f"{whole}.parquet")
+        suffice.write([record], tmp_path / f"{whole}.parquet")
     put(kind, tmp_path / name)
     given = tmp_path / (name if name in READ else "record")
     for command in (READ | IN_A_FOLDER)[name]:
@@ -178,6 +178,6 @@ def test_what_is_no_file_is_refused_by_its_name(kind: str, name: str, tmp_path: 
 def test_python_refuses_what_is_no_file(kind: str, tmp_path: Path) -> None:
     place = tmp_path / "p.json"
     put(kind, place)
-    for read in (suffice.read_traces, suffice.Watch):
+    for read in (suffice.read, suffice.Watch):
         with pytest.raises(SufficeError, match=place.name):
             read(place)

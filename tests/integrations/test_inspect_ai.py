@@ -87,7 +87,7 @@ def log(folder: Path, *, kind: str) -> Path:
 
 def records(file: Path, folder: Path) -> list[suffice.QuestionRecord]:
     """What a log holds, without its times."""
-    suffice.import_traces(file, folder / "out", format="inspect")
+    suffice.traces.import_(file, folder / "out", format="inspect")
     return [
         dataclasses.replace(
             record,
@@ -98,7 +98,7 @@ def records(file: Path, folder: Path) -> list[suffice.QuestionRecord]:
                 for round_ in record.rounds
             ),
         )
-        for record in suffice.read_traces(folder / "out").records()
+        for record in suffice.read(folder / "out").records()
     ]
 
 

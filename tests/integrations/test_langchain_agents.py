@@ -66,7 +66,7 @@ def said(result: Any) -> dict[str, Any]:
 
 
 def records(folder: Path) -> list[QuestionRecord]:
-    return list(suffice.read_traces(folder).records())
+    return list(suffice.read(folder).records())
 
 
 class TestLangChain(Watching):

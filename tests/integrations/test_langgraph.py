@@ -43,7 +43,7 @@ def test_the_state_holds_the_controller_and_a_later_process_goes_on() -> None:
     )
     loop = builder.compile(checkpointer=memory, interrupt_before=["round"])
     config = {"configurable": {"thread_id": "q1"}}
-    policy = suffice.RulePolicy(rule="answer_stable")
+    policy = suffice.Rule(rule="answer_stable")
     given: Any = {"controller": suffice.Controller(policy).start("Where?").to_dict(), "stop": False}
     for _ in range(4):  # interrupted before every round, and gone on with
         loop.invoke(given, config)
@@ -53,7 +53,7 @@ def test_the_state_holds_the_controller_and_a_later_process_goes_on() -> None:
 
 
 # --- the node ------------------------------------------------------------------------------------
-NEWS = suffice.RulePolicy(rule="new_passages < 0.5")
+NEWS = suffice.Rule(rule="new_passages < 0.5")
 
 
 class Search(TypedDict):
@@ -103,7 +103,7 @@ def node_of(watch: suffice.Watch, **changed: Any) -> StopNode:
 
 
 def records(folder: Path) -> dict[str, Any]:
-    return {held.question.text: held for held in suffice.read_traces(folder).records()}
+    return {held.question.text: held for held in suffice.read(folder).records()}
 
 
 def test_the_node_sends_the_graph_to_its_answer(tmp_path: Path) -> None:
@@ -130,8 +130,7 @@ def test_in_shadow_the_graph_chooses_and_every_round_has_its_draft(tmp_path: Pat
     record = records(tmp_path)["Where?"]
     drafts = ["draft 1", *["draft 2"] * 4, "after 6"]
     assert [held.answer for held in record.rounds] == drafts
-    settings = suffice.ComparisonSettings(policies=("fixed-6",), rules=(NEWS.rule, "answer_stable"))
-    replayed = suffice.compare(suffice.read_traces(tmp_path), settings).result.policies
+    replayed = suffice.replay(tmp_path, "fixed-6", rules=[NEWS.rule, "answer_stable"]).policies
     assert {held.label: held.mean_rounds for held in replayed}["answer_stable"] == 3
 
 
@@ -161,7 +160,7 @@ def test_a_thread_goes_on_with_all_its_rounds(tmp_path: Path, *, elsewhere: bool
     memory = pytest.importorskip("langgraph.checkpoint.memory").MemorySaver()
     changed = {"checkpointer": memory, "interrupt_before": ["enough"]}
     config = {"configurable": {"thread_id": "t1"}}
-    stable = suffice.RulePolicy(rule="answer_stable")
+    stable = suffice.Rule(rule="answer_stable")
 
     def draft(state: Search) -> str:
         return f"draft {min(len(state['rounds']), 2)}"
@@ -188,7 +187,7 @@ def test_a_graph_may_end_with_the_answer_of_its_last_round() -> None:
     def latest(state: Search) -> dict[str, Any]:
         return with_drafts(state)[-1]
 
-    watch = suffice.Watch(suffice.RulePolicy(rule="answer_stable"), mode="live")
+    watch = suffice.Watch(suffice.Rule(rule="answer_stable"), mode="live")
     node = node_of(watch, rounds=latest, stop=None)
     shown = list(built(node, writes=None).stream({"question": "Where?"}))
     assert [next(iter(step)) for step in shown] == ["retrieve", "enough"] * 3

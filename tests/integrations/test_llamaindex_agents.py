@@ -70,7 +70,7 @@ def ask(agent: Any, question: str = QUESTION, **own: Any) -> Any:
 
 
 def records(folder: Path) -> list[QuestionRecord]:
-    return list(suffice.read_traces(folder).records())
+    return list(suffice.read(folder).records())
 
 
 def only(folder: Path) -> QuestionRecord:

@@ -24,8 +24,8 @@ def written(exporter: InMemorySpanExporter, folder: Path) -> suffice.QuestionRec
     """What is read of the spans that a framework made."""
     file = folder / "spans.json"
     file.write_text(json.dumps(MessageToDict(encode_spans(exporter.get_finished_spans()))))
-    suffice.import_traces(file, folder / "out", format="otlp")
-    (record,) = suffice.read_traces(folder / "out").records()
+    suffice.traces.import_(file, folder / "out", format="otlp")
+    (record,) = suffice.read(folder / "out").records()
     return record
 
 

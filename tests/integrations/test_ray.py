@@ -128,10 +128,10 @@ def cut_short(aside: str, function: Callable[..., Any], *arguments: Any, **named
 def test_a_record_is_measured_alike_though_a_worker_dies(
     cluster: str, record: Path, tmp_path: Path
 ) -> None:
-    traces = suffice.read_traces(record)
+    traces = suffice.read(record)
     assert len(shards_of(traces)) > 16
     executor = Killing(cluster, tmp_path / "deaths")
-    policy = suffice.RulePolicy(rule="answer_stable and overlap > 0.1")
+    policy = suffice.Rule(rule="answer_stable and overlap > 0.1")
     there, here = Measures(traces, executor=executor), Measures(traces)
     assert there.stop_rounds(policy).tolist() == here.stop_rounds(policy).tolist()
     assert np.array_equal(there.score("f1"), here.score("f1"), equal_nan=True)
@@ -174,9 +174,7 @@ def test_recording_is_spread_over_the_workers(
     assert "24 questions (24 recorded now, 0 before)" in capsys.readouterr().out
     assert main([*words, "--out", str(tmp_path / "here")]) == 0
     there, here = (
-        suffice.read_traces(tmp_path / name).table.select(
-            ["question_id", "round", "answer", "split"]
-        )
+        suffice.read(tmp_path / name).table.select(["question_id", "round", "answer", "split"])
         for name in ("there", "here")
     )
     assert there.equals(here)

@@ -19,8 +19,8 @@ from suffice.trace.rounds.records import QuestionRecord
 EXAMPLES = Path(__file__).parents[2] / "examples" / "agents"
 ANSWERS = ("Unknown", "Bergen", "Oslo", "Oslo", "Oslo", "Oslo")
 QUESTION = "Where was it signed?"
-NEWS = suffice.RulePolicy(rule="new_passages < 0.5")
-STABLE = suffice.RulePolicy(rule="answer_stable")
+NEWS = suffice.Rule(rule="new_passages < 0.5")
+STABLE = suffice.Rule(rule="answer_stable")
 
 Search = Callable[[str], list[dict[str, str]]]
 
@@ -40,7 +40,7 @@ def found(query: str) -> list[dict[str, str]]:
 
 def records(folder: Path) -> dict[str, QuestionRecord]:
     """By their questions."""
-    return {record.question.text: record for record in suffice.read_traces(folder).records()}
+    return {record.question.text: record for record in suffice.read(folder).records()}
 
 
 class Watching:
@@ -98,14 +98,13 @@ class Watching:
         assert costs[:4] == [(2, 1)] * 4
         assert all(held.usage.prompt_tokens for held in record.rounds)
         assert record.rounds[0].tokens or not self.has_tokens
-        settings = suffice.ComparisonSettings(rules=(NEWS.rule, STABLE.rule))
-        compared = suffice.compare(suffice.read_traces(tmp_path), settings).result.policies
+        compared = suffice.replay(tmp_path, rules=[NEWS.rule, STABLE.rule]).policies
         rounds = {policy.name: (policy.mean_rounds, policy.em) for policy in compared}
         assert (rounds[NEWS.rule], rounds[STABLE.rule]) == ((4, 1.0), (3, 1.0))
 
     @pytest.mark.parametrize(("policy", "calls"), [(NEWS, 5), (STABLE, 6)])
     def test_live_it_stops_and_answers(
-        self, policy: suffice.RulePolicy, calls: int, tmp_path: Path
+        self, policy: suffice.Rule, calls: int, tmp_path: Path
     ) -> None:
         """From what it has, without tools; by answers with the draft that was read."""
         probe = policy is STABLE

@@ -13,13 +13,13 @@ from tests.properties import examples
 from tests.question_records import question_records
 
 from suffice.costs.usage import CostModel
+from suffice.evaluation.choose.search import search
+from suffice.evaluation.replay.compare import compare
+from suffice.evaluation.replay.named_policies import named_policies
+from suffice.evaluation.replay.runner import ReplaySettings, replay
+from suffice.evaluation.settings import ComparisonSettings, SearchSettings
+from suffice.interface import choose
 from suffice.measures.measures import Measures
-from suffice.replay.choose.procedure import choose
-from suffice.replay.choose.search import search
-from suffice.replay.run.compare import compare
-from suffice.replay.run.named_policies import named_policies
-from suffice.replay.run.runner import ReplaySettings, replay
-from suffice.replay.settings import ComparisonSettings, SearchSettings
 from suffice.scoring import answer_form, normalize_answer
 from suffice.testing.traces import random_records, to_trace_set
 from suffice.trace.rounds.records import Gold, QuestionRecord

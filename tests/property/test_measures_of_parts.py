@@ -11,14 +11,14 @@ from tests.properties import examples
 from tests.question_records import question_records
 
 from suffice.measures.measures import Measures
-from suffice.policies.rules.policy import RulePolicy
+from suffice.policies.rules.policy import Rule
 from suffice.signals.abstained import abstained_signal
 from suffice.signals.signal_table import given_signals
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.rounds.trace_set import TraceSet
 
-RULE = RulePolicy(rule="answer_stable or overlap > 0.4")
+RULE = Rule(rule="answer_stable or overlap > 0.4")
 
 
 def assert_alike(part: Measures, traces: TraceSet) -> None:

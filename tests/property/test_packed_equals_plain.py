@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.properties import examples
 
-from suffice.replay.choose.rule_stops import pack, stop_rounds_of
+from suffice.evaluation.choose.rule_stops import pack, stop_rounds_of
 
 
 @st.composite

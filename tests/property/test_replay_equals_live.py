@@ -18,13 +18,13 @@ from tests.question_records import question_records
 
 from suffice.contracts import ConfidentPolicy, PolicyTable, StopPolicy
 from suffice.errors import SufficeWarning, UsageError
+from suffice.evaluation.replay.answers import answer_rounds
+from suffice.evaluation.replay.runner import stop_rounds
 from suffice.live.controller import Controller
 from suffice.live.watch import Watch
 from suffice.measures.measures import Measures
 from suffice.policies.policy_file import load_policy, policy_document, save_policy
 from suffice.policies.unfitted import FixedPolicy
-from suffice.replay.run.answers import answer_rounds
-from suffice.replay.run.runner import stop_rounds
 from suffice.scoring import AnswerChoice
 from suffice.signals.signal_table import lack, signal_table
 from suffice.testing.conformance import check_policy, incomplete_rounds

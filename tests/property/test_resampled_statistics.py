@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from tests.properties import examples
 
-from suffice.replay.diagnose.signal_checks import ResampledD, Rows
+from suffice.evaluation.diagnose.signal_checks import ResampledD, Rows
 from suffice.stats import auroc as module
 from suffice.stats.auroc import ResampledAuroc
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from studies.ab_rag.study import ABRagStudySettings, ab_rag_study
 
-from suffice.replay.run.compare import compare
-from suffice.replay.run.results import PolicyResult
-from suffice.replay.settings import ComparisonSettings
+from suffice.evaluation.replay.compare import compare
+from suffice.evaluation.replay.results import PolicyResult
+from suffice.evaluation.settings import ComparisonSettings
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.trace_set import TraceSet
 

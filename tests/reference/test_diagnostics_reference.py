@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from suffice.evaluation.diagnose.diagnosis import selective
+from suffice.evaluation.diagnose.signal_diagnostics import diagnose
+from suffice.evaluation.settings import DiagnosisSettings
 from suffice.measures.measures import Measures
-from suffice.replay.diagnose.diagnosis import selective
-from suffice.replay.diagnose.signal_diagnostics import diagnose
-from suffice.replay.settings import DiagnosisSettings
 from suffice.signals.signal_table import signal_table
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.trace_set import TraceSet

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from suffice.replay.run.compare import compare
-from suffice.replay.run.results import ReplayResult
-from suffice.replay.settings import ComparisonSettings
+from suffice.evaluation.replay.compare import compare
+from suffice.evaluation.replay.results import ReplayResult
+from suffice.evaluation.settings import ComparisonSettings
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.trace_set import TraceSet
 

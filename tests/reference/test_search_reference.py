@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from suffice.costs.usage import CostModel
+from suffice.evaluation.choose.search import search
+from suffice.evaluation.replay.named_policies import named_policies
+from suffice.evaluation.replay.runner import ReplaySettings, replay
+from suffice.evaluation.settings import SearchSettings
 from suffice.measures.measures import Measures
-from suffice.replay.choose.search import search
-from suffice.replay.run.named_policies import named_policies
-from suffice.replay.run.runner import ReplaySettings, replay
-from suffice.replay.settings import SearchSettings
 from suffice.signals.signal_table import signal_table
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.trace_set import TraceSet

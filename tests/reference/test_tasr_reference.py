@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from suffice.evaluation.replay.runner import stop_rounds
 from suffice.policies.registry import fit_method
-from suffice.replay.run.runner import stop_rounds
 from suffice.trace.rounds.reader import read_traces
 
 DATA = os.environ.get("SUFFICE_DATA")

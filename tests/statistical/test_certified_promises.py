@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 from tests.certifying import certify, most_allowed
 
-from suffice.replay.choose.bounds import Half, Promise
+from suffice.evaluation.choose.bounds import Half, Promise
 
 ROUNDS, PROFILES = 5, 4000
 Array = NDArray[np.float64]

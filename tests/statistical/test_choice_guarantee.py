@@ -21,12 +21,12 @@ from tests.choice_population import (
 from tests.cut_population import ROUNDS, Population
 
 from suffice.contracts import StopPolicy
+from suffice.evaluation.choose import candidates
+from suffice.evaluation.choose.procedure import choose
+from suffice.evaluation.settings import ChoiceSettings
 from suffice.measures.measures import Measures
 from suffice.policies.fitting import fit_rule
-from suffice.policies.rules.policy import RulePolicy
-from suffice.replay.choose import candidates
-from suffice.replay.choose.procedure import choose
-from suffice.replay.settings import ChoiceSettings
+from suffice.policies.rules.policy import Rule
 
 DRAWS = 2000
 _PER_FIT = 50
@@ -105,7 +105,7 @@ def fits(tune: int) -> tuple[StopPolicy, ...]:
         shares = np.linspace(lowest, lowest + 0.1, 9)
         quantiles = np.quantile(values, shares if sign == ">" else 1.0 - shares)
         policies = [
-            RulePolicy(rule=f"sure {sign} {threshold:.6f}", own_signals=("sure",))
+            Rule(rule=f"sure {sign} {threshold:.6f}", own_signals=("sure",))
             for threshold in quantiles
         ]
         kept = [scores[rows, part.wanted_rounds(one) - 1].mean() for one in policies]

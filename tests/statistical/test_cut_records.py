@@ -18,10 +18,10 @@ from tests.certifying import certify, most_allowed
 from tests.cut_estimates import estimated
 from tests.cut_population import PROFILES, Log, Population, population
 
+from suffice.evaluation.choose.bounds import Half, Promise
+from suffice.evaluation.settings import LossName
 from suffice.measures.measures import Measures
 from suffice.measures.seen import Seen
-from suffice.replay.choose.bounds import Half, Promise
-from suffice.replay.settings import LossName
 from suffice.scoring import Weights
 from suffice.trace.rounds.trace_set import TraceSet
 

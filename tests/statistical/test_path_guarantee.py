@@ -13,12 +13,12 @@ from tests.certifying import most_allowed
 from tests.choice_population import NARROW, Known, just_above, mixed, nothing_helps
 from tests.cut_population import PROFILES, ROUNDS, Population
 
+from suffice.evaluation.choose.bounds import Promise
+from suffice.evaluation.choose.candidates import LATEST
+from suffice.evaluation.choose.proof import COINS, Along, OwnPath, Path, Step, paths_of, prove
+from suffice.evaluation.settings import LOSSES, ChoiceSettings
 from suffice.policies.rules.language import parse
-from suffice.policies.rules.policy import RulePolicy
-from suffice.replay.choose.bounds import Promise
-from suffice.replay.choose.candidates import LATEST
-from suffice.replay.choose.proof import COINS, Along, OwnPath, Path, Step, paths_of, prove
-from suffice.replay.settings import LOSSES, ChoiceSettings
+from suffice.policies.rules.policy import Rule
 
 DRAWS = 2000
 _SETTINGS = ChoiceSettings(metric="score", cost="rounds")
@@ -88,7 +88,7 @@ class Case:
         rows, truth = np.arange(len(scores)), {}
 
         def lost(step: Step) -> float:
-            stops = known.everyone.stop_rounds(RulePolicy(rule=step.rule, own_signals=("sure",)))
+            stops = known.everyone.stop_rounds(Rule(rule=step.rule, own_signals=("sure",)))
             return float((scores[:, -1] - scores[rows, stops - 1]).mean())
 
         for path in drawn:

@@ -10,11 +10,11 @@ from tests.certifying import most_allowed
 
 from suffice.monitor.production import Production, ProductionSettings
 from suffice.monitor.questions import STOP_ROUND, Asked, Promised, Returned, Stopping, significant
-from suffice.policies.rules.policy import RulePolicy
+from suffice.policies.rules.policy import Rule
 from suffice.scoring import METRICS
 
 LEVEL = 0.05
-POLICY = RulePolicy(rule="a > 0.5 or b > 0.5", own_signals=("a", "b"))
+POLICY = Rule(rule="a > 0.5 or b > 0.5", own_signals=("a", "b"))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,13 @@ import pytest
 
 import suffice
 from suffice.errors import DataError, UsageError
+from suffice.evaluation.settings import (
+    ChoiceSettings,
+    ComparisonSettings,
+    DiagnosisSettings,
+    SearchSettings,
+)
+from suffice.policies.unfitted import FixedPolicy
 from suffice.testing.traces import random_records
 from suffice.trace.rounds.writer import write_traces
 
@@ -22,44 +31,56 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_path_of_traces_is_read_by_all(traces: Path) -> None:
-    search = suffice.SearchSettings(signals=("answer_stable",), resamples=5)
-    assert suffice.search(traces, search).evaluated == 1
-    assert suffice.fit_rule("base_rate() > 0.2", traces).base_rates
-    assert suffice.fit_method("tasr", traces).preset == "corrected"
+    assert suffice.search(traces, "answer_stable", resamples=5).evaluated == 1
+    assert suffice.fit("rule", traces, rule="base_rate() > 0.2").facts.fitted_on
+    assert suffice.fit("tasr", traces).preset == "corrected"
 
 
 def test_a_single_text_is_not_its_letters() -> None:
     assert suffice.Gold(answers="Oslo").answers == ("Oslo",)  # type: ignore[arg-type]
-    assert suffice.RulePolicy(rule="mine > 0.2", own_signals="mine").signals == ("mine",)  # type: ignore[arg-type]
-    searched = suffice.SearchSettings(signals="answer_stable, overlap")  # type: ignore[arg-type]
-    assert searched.signals == ("answer_stable", "overlap")
-    named = suffice.DiagnosisSettings(policies="fixed-2")  # type: ignore[arg-type]
-    assert named.policies == ("fixed-2",)
+    assert suffice.Rule(rule="mine > 0.2", own_signals="mine").signals == ("mine",)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="must be names separated by commas"):
-        suffice.SearchSettings(signals="a,,b")  # type: ignore[arg-type]
+        suffice.search("example", "a,,b")
 
 
-@pytest.mark.parametrize(
-    ("call", "said"),
-    [
-        (suffice.compare, "settings are a suffice.ComparisonSettings(...), found list: ['tasr']"),
-        (suffice.search, "settings are a suffice.SearchSettings(...), found list"),
-        (suffice.diagnosis, "settings are a suffice.DiagnosisSettings(...), found list"),
-        (suffice.choose, "settings are a suffice.ChoiceSettings(...), found list"),
-    ],
-)
-def test_settings_of_another_kind(traces: Path, call: Callable[..., Any], said: str) -> None:
-    with pytest.raises(UsageError) as raised:
-        call(traces, ["tasr"])
-    assert said in str(raised.value)
+DEFAULTS: dict[Callable[..., Any], tuple[type, dict[str, str]]] = {
+    suffice.replay: (ComparisonSettings, {"f1_kind": "f1"}),
+    suffice.choose: (ChoiceSettings, {"f1_kind": "f1"}),
+    suffice.search: (
+        SearchSettings,
+        {"f1_kind": "f1", "grid": "threshold_grid", "eval_split": "split"},
+    ),
+    suffice.diagnose: (DiagnosisSettings, {"f1_kind": "f1", "eval_split": "split"}),
+}
+
+
+@pytest.mark.parametrize("call", DEFAULTS, ids=lambda call: call.__name__)
+def test_keywords_are_the_settings_with_their_defaults(call: Callable[..., Any]) -> None:
+    settings, renamed = DEFAULTS[call]
+    taken = {
+        name: parameter.default
+        for name, parameter in inspect.signature(call).parameters.items()
+        if name != "record" and parameter.default is not parameter.empty
+    }
+    held = {
+        renamed.get(field.name, field.name): None if field.name == "cost_model" else field.default
+        for field in fields(settings)
+        if field.name != "signals" or call is not suffice.search
+    }
+    assert taken == held
+
+
+def test_names_of_before_work_and_say_what_to_type() -> None:
+    for name in suffice._MOVED:
+        with pytest.warns(DeprecationWarning, match=r"suffice\.|keyword"):
+            assert getattr(suffice, name) is not None
+    assert len(dir(suffice)) <= 40
 
 
 def test_a_text_where_a_policy_is_due(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"nowhere\.json"):
         suffice.Controller("nowhere.json")
-    with pytest.raises(
-        UsageError, match=r"suffice\.RulePolicy\(rule=TEXT\), found 'answer_stable'"
-    ):
+    with pytest.raises(UsageError, match=r"suffice\.Rule\(rule=TEXT\), found 'answer_stable'"):
         suffice.save_policy("answer_stable", tmp_path / "p.json")  # type: ignore[arg-type]
-    path = suffice.save_policy(suffice.FixedPolicy(2), tmp_path / "p.json", max_rounds=4)
+    path = suffice.save_policy(FixedPolicy(2), tmp_path / "p.json", max_rounds=4)
     assert suffice.Controller(suffice.load_policy(path)).max_rounds == 4

@@ -36,11 +36,11 @@ def test_many_names_are_looked_through_once() -> None:
 
 
 def test_labels_beside_a_record(tmp_path: Path) -> None:
-    suffice.write_traces([make_record("a", ["Oslo"])], tmp_path / "rec")
+    suffice.write([make_record("a", ["Oslo"])], tmp_path / "rec")
     labels = tmp_path / "rec" / "labels.jsonl"
     labels.write_text('{"question_id": "a", "gold_answers": ["Oslo"], "gold_answers": ["Rome"]}')
     with pytest.raises(DataError, match="gold_answers") as caught:
-        suffice.read_traces(tmp_path / "rec")
+        suffice.read(tmp_path / "rec")
     assert (caught.value.file, caught.value.row) == (str(labels), 0)
 
 
@@ -61,12 +61,12 @@ def test_a_corpus(tmp_path: Path) -> None:
 
 def test_a_run_document(tmp_path: Path) -> None:
     file = tmp_path / "rec.parquet"
-    suffice.write_traces([make_record("a", ["Oslo"])], file)
+    suffice.write([make_record("a", ["Oslo"])], file)
     table = pq.read_table(file)
     twice = {**table.schema.metadata, b"suffice.run": b'{"model": "a", "model": "b"}'}
     pq.write_table(table.replace_schema_metadata(twice), file)
     with pytest.raises(DataError, match="'model'") as caught:
-        suffice.read_traces(file)
+        suffice.read(file)
     assert (caught.value.file, caught.value.column) == (str(file), "suffice.run")
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from suffice.cli.output import say, waiting
 from suffice.cli.parser import only_one
+from suffice.evaluation.settings import ComparisonSettings, FittedElsewhere
 from suffice.options import Option, as_share
-from suffice.replay.settings import ComparisonSettings, FittedElsewhere
 from suffice.serve.service_settings import ModelSettings
 from suffice.trace.durable import Shard, writable
 
@@ -180,7 +180,7 @@ def ray_workers(address: str) -> RayExecutor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared(FittedElsewhere):
-    """What :func:`suffice.compare` is asked."""
+    """What a comparison is asked."""
 
     settings: ComparisonSettings
 

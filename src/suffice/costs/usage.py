@@ -360,7 +360,7 @@ def _usd(ledger: _Ledger) -> _Array:
         raise UnknownCostError(
             "no prices were given; type --price-model MODEL, or "
             "--prices input=0.15,output=0.60 (USD per million tokens), in Python "
-            "cost_model=suffice.CostModel(prices=suffice.prices_of(MODEL))"
+            "cost_model=suffice.CostModel(prices=suffice.costs.prices.prices_of(MODEL))"
         )
     (_, base), *tiers = prices.tariffs
     paid = _charged(ledger, base)

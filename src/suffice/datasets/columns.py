@@ -164,7 +164,7 @@ TASR: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """How a table is to be read, see :func:`suffice.import_traces`; ``notes`` takes what is to be known."""
+    """How a table is to be read, see :func:`suffice.traces.import_`; ``notes`` takes what is to be known."""
 
     columns: Mapping[str, str] = field(default_factory=dict)
     rounds_from: Literal[0, 1] | None = None

@@ -49,8 +49,8 @@ class Controller:
 
     Examples
     --------
-    >>> from suffice.policies.rules.policy import RulePolicy
-    >>> controller = Controller(RulePolicy(rule="answer_stable"), max_rounds=5)
+    >>> from suffice.policies.rules.policy import Rule
+    >>> controller = Controller(Rule(rule="answer_stable"), max_rounds=5)
     >>> controller.observe(Round(answer="Oslo")).stop
     False
     >>> decision = controller.observe(Round(answer="oslo."))

@@ -15,7 +15,7 @@ from suffice.loops.prompts import asks_rating
 from suffice.loops.steps import LOOPS, LoopSettings
 from suffice.policies.policy_file import load_policy, names_policy_file
 from suffice.policies.registry import method_and_preset, nameable_methods, unfitted_policy
-from suffice.policies.rules.policy import RulePolicy, rule_needs
+from suffice.policies.rules.policy import Rule, rule_needs
 from suffice.signals.asking.whole_record import Asking
 from suffice.signals.known_signals import LLM_STOP, MALFORMED_ACTIONS, SIGNALS, SignalSpec, given_by
 from suffice.signals.signal_table import Lack, SignalTable, in_words, policy_lacks
@@ -43,7 +43,7 @@ def choose_policy(
     """
     if wanted is None:
         loop = LoopSettings if pipeline is None else LOOPS[pipeline]
-        return ChosenPolicy(policy=RulePolicy(rule=loop.default_rule, abstention=abstention))
+        return ChosenPolicy(policy=Rule(rule=loop.default_rule, abstention=abstention))
     name = str(wanted)
     ready = ChosenPolicy(policy=wanted) if not isinstance(wanted, str | Path) else _ready(name)
     if ready is None:
@@ -52,7 +52,7 @@ def choose_policy(
                 f"rule {name!r} has parts that must be fitted on traces; write it with: suffice fit rule "
                 "RULE TRACES --out policy.json, then --policy policy.json"
             )
-        return ChosenPolicy(policy=RulePolicy(rule=name, abstention=abstention))
+        return ChosenPolicy(policy=Rule(rule=name, abstention=abstention))
     if abstention is not None and isinstance(wanted, str | Path):
         raise UsageError(
             f"--abstention goes with a rule's text, and {name!r} is none: what abstains is settled where a "

@@ -86,8 +86,8 @@ class Watch:
 
     Examples
     --------
-    >>> from suffice.policies.rules.policy import RulePolicy
-    >>> watch = Watch(RulePolicy(rule="answer_stable"), mode="live", max_rounds=5)
+    >>> from suffice.policies.rules.policy import Rule
+    >>> watch = Watch(Rule(rule="answer_stable"), mode="live", max_rounds=5)
     >>> with watch.question("Where was Ibsen born?") as loop:
     ...     for answer in ("Oslo", "Skien", "Skien.", "Skien"):
     ...         if not loop.done:

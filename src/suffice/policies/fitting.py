@@ -19,7 +19,7 @@ from suffice.errors import SufficeWarning, UsageError, all_of, unknown_name
 from suffice.measures.measures import Measures, Traces
 from suffice.measures.scores import Outcomes, gold_answers
 from suffice.policies.defaults import FIT_SPLIT, CalibratorKind
-from suffice.policies.rules.policy import RulePolicy, check_rule, rule_needs
+from suffice.policies.rules.policy import Rule, check_rule, rule_needs
 from suffice.scoring import F1Kind, MetricName, answer_form
 from suffice.signals.abstained import (
     ABSTAINED,
@@ -315,7 +315,7 @@ def fit_rule(
     calibrator: CalibratorKind = "isotonic",
     fit_on: Traces | None = None,
     metric: MetricName | None = None,
-) -> RulePolicy:
+) -> Rule:
     """A rule with its ``calibrated(...)`` and ``base_rate()`` fitted on the questions of a split.
 
     What ``replay --stop-when`` replays, and what ``suffice fit rule`` and ``--out`` write.
@@ -375,7 +375,7 @@ def fitted_rule(
     calibrator: CalibratorKind = "isotonic",
     undefined: float | None = None,
     abstention: tuple[str, ...] | None = None,
-) -> RulePolicy:
+) -> Rule:
     """A rule text with whatever it needs fitted on ``data``, which may be ``None`` where it needs nothing."""
     needs = rule_needs(rule)
     if abstention is None and data is not None:
@@ -383,9 +383,9 @@ def fitted_rule(
     if ABSTAINED.name not in needs.signals:
         abstention = None
     if data is None or not needs.fitting:
-        return RulePolicy(rule=rule, own_signals=own_signals, abstention=abstention)
+        return Rule(rule=rule, own_signals=own_signals, abstention=abstention)
     named = {"calibrator": calibrator} if needs.calibrated and calibrator != "isotonic" else {}
-    return RulePolicy(
+    return Rule(
         rule=rule,
         calibrators={
             name: fit_calibrator(data, name, kind=calibrator, undefined=undefined)
@@ -463,7 +463,7 @@ def warn_of_undefined(
         )
 
 
-def warn_of_rule(policy: RulePolicy, measures: Measures, name: str) -> None:
+def warn_of_rule(policy: Rule, measures: Measures, name: str) -> None:
     """What :func:`warn_of_undefined` says of a rule, and whether it can hold in next to no round."""
     counted, _ = _counted(measures.traces)
     share = policy.can_hold(measures.signals(policy.specs))[counted].mean()

@@ -20,7 +20,7 @@ from suffice.stats.fields import Fields
 
 if TYPE_CHECKING:  # the registry loads no kind but the one that a file holds
     from suffice.measures.measures import Measures
-    from suffice.policies.rules.policy import RulePolicy
+    from suffice.policies.rules.policy import Rule
     from suffice.trace.plan_traces import PlanSet
     from suffice.trace.rounds.trace_set import TraceSet
 
@@ -47,7 +47,7 @@ class RuleKind(PolicyKind):
 
     main_field = "rule"
 
-    def read(self, document: Mapping[str, Any], file: Path) -> RulePolicy:
+    def read(self, document: Mapping[str, Any], file: Path) -> Rule:
         """A rule with its fitted maps."""
         from suffice.policies.rules.policy import read_rule
 
@@ -266,7 +266,7 @@ class RuleMethod(RuleKind, Method):
             return CalibratedChoiceSettings if preset == "corrected" else ChosenSettings
         return CalibratedSettings if preset == "corrected" else NoSettings
 
-    def fit(self, measures: Measures, preset: Preset, settings: Any, split: str) -> RulePolicy:
+    def fit(self, measures: Measures, preset: Preset, settings: Any, split: str) -> Rule:
         """See :meth:`fit_rule`; a signal that the record seldom gives is warned of."""
         from suffice.policies.fitting import warn_of_rule
 
@@ -276,5 +276,5 @@ class RuleMethod(RuleKind, Method):
         return policy
 
     @abstractmethod
-    def fit_rule(self, measures: Measures, how: RuleFit) -> RulePolicy:
+    def fit_rule(self, measures: Measures, how: RuleFit) -> Rule:
         """The rule with its maps."""

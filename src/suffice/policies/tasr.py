@@ -36,7 +36,7 @@ from suffice.policies.fitting import (
     right_abstentions,
 )
 from suffice.policies.method import PRESETS, Preset, RuleFit, RuleMethod
-from suffice.policies.rules.policy import RulePolicy
+from suffice.policies.rules.policy import Rule
 from suffice.policies.thresholds import cheapest_within_one_error, fill, open_rule
 
 if TYPE_CHECKING:
@@ -62,11 +62,11 @@ class TASR(RuleMethod):
     source = "paper 0, Eq. 1"
     chosen_by_f1 = frozenset({"corrected"})
 
-    def fit_rule(self, measures: Measures, how: RuleFit) -> RulePolicy:
+    def fit_rule(self, measures: Measures, how: RuleFit) -> Rule:
         """Calibrated on the tune questions."""
         data = _data(measures, SIGNALS_READ[how.preset], how)
         if how.preset == "published":
-            return RulePolicy(
+            return Rule(
                 rule=PUBLISHED_RULE,
                 calibrators={MARGIN: fit_calibrator(data, MARGIN, undefined=PUBLISHED_UNDEFINED)},
                 kind="tasr",
@@ -75,7 +75,7 @@ class TASR(RuleMethod):
             )
         swept = open_rule(TEMPLATE, data, calibrator=how.calibrator)
         floor = swept.chosen(FLOORS, cheapest_within_one_error).threshold
-        return RulePolicy(
+        return Rule(
             rule=fill(TEMPLATE, floor),
             calibrators={MARGIN: fit_calibrator(data, MARGIN, kind=how.calibrator)},
             kind="tasr",
@@ -105,7 +105,7 @@ class Control(RuleMethod):
     chosen_by_f1: frozenset[Preset] = frozenset()
     source = "paper 0"
 
-    def fit_rule(self, measures: Measures, how: RuleFit) -> RulePolicy:
+    def fit_rule(self, measures: Measures, how: RuleFit) -> Rule:
         """The control's rule with its maps fitted."""
         data = _data(measures, self.signals, how)
         fitted = fitted_rule(

@@ -23,7 +23,7 @@ from suffice.contracts import Certainty, Explanation, Facts, LoopNeeds, PolicyTa
 from suffice.errors import UsageError
 from suffice.options import Option
 from suffice.policies.method import Method, PolicyKind, Preset, RuleKind
-from suffice.policies.rules.policy import RulePolicy, rule_needs
+from suffice.policies.rules.policy import Rule, rule_needs
 from suffice.scoring import AnswerChoice
 from suffice.signals.derived import DerivedName
 from suffice.signals.known_signals import SIGNALS, SignalSpec
@@ -119,7 +119,7 @@ class _ReadyRule(RuleKind, Method):
     fitted = frozenset()
 
     @abstractmethod
-    def rule(self, settings: Any) -> RulePolicy:
+    def rule(self, settings: Any) -> Rule:
         """The rule of these settings."""
 
     def named(self, words: str) -> Any:
@@ -130,12 +130,12 @@ class _ReadyRule(RuleKind, Method):
         return self.options(**{first: text}) if words[0] == ":" and text else None
 
     @cached_property
-    def unfitted(self) -> Mapping[Preset, Callable[[Certainty], RulePolicy]]:  # type: ignore[override]
+    def unfitted(self) -> Mapping[Preset, Callable[[Certainty], Rule]]:  # type: ignore[override]
         """It is ready for any model."""
         ready = self.rule(self.options())
         return MappingProxyType({"published": lambda _: ready})
 
-    def fit(self, measures: Measures, preset: Preset, settings: Any, split: str) -> RulePolicy:
+    def fit(self, measures: Measures, preset: Preset, settings: Any, split: str) -> Rule:
         """The rule; where the record hardly gives what it reads, that is warned of."""
         from suffice.policies.fitting import warn_of_rule
         from suffice.signals.signal_table import refuse_lacking
@@ -146,15 +146,13 @@ class _ReadyRule(RuleKind, Method):
         warn_of_rule(policy, measures, self.name)
         return policy
 
-    def _policy(self, rule: str, answer: str = "latest") -> RulePolicy:
+    def _policy(self, rule: str, answer: str = "latest") -> Rule:
         names = (
             name if (derived := DerivedName.parse(name)) is None else derived.of
             for name in rule_needs(rule).signals
         )
         own = tuple(dict.fromkeys(name for name in names if name not in SIGNALS))
-        return RulePolicy(
-            rule=rule, kind=self.name, preset="published", own_signals=own, answer=answer
-        )
+        return Rule(rule=rule, kind=self.name, preset="published", own_signals=own, answer=answer)
 
 
 def _error(text: str, target: float) -> tuple[str, str, str]:
@@ -207,7 +205,7 @@ class LoopGain(_ReadyRule):
         }
     )
 
-    def rule(self, settings: LoopGainSettings) -> RulePolicy:
+    def rule(self, settings: LoopGainSettings) -> Rule:
         """Its four reasons to stop."""
         of, met, best = _error(settings.error, settings.target)
         stalls = f"stalling({of}) >= {settings.stalls}"
@@ -222,7 +220,7 @@ class LoopGainBands(_ReadyRule):
     source = "LoopGain 0.2.0, with which its benchmark was run"
     options = BandsSettings
 
-    def rule(self, settings: BandsSettings) -> RulePolicy:
+    def rule(self, settings: BandsSettings) -> Rule:
         """Its bands above stalling are one condition."""
         of, met, best = _error(settings.error, settings.target)
         return self._policy(f"{met} or gain({of}) >= 0.95", best)
@@ -252,7 +250,7 @@ class OptiLLM(_ReadyRule):
         }
     )
 
-    def rule(self, settings: OptiLLMSettings) -> RulePolicy:
+    def rule(self, settings: OptiLLMSettings) -> Rule:
         """Above 0.9, or above 0.7 with an improvement below 0.03."""
         complete = settings.completeness
         improved = "improvement" if complete == "completeness" else f"change({complete})"
@@ -302,7 +300,7 @@ class Patience(_ReadyRule):
             given["rounds"] = int(given["rounds"])
         return PatienceSettings(**given)
 
-    def rule(self, settings: PatienceSettings) -> RulePolicy:
+    def rule(self, settings: PatienceSettings) -> Rule:
         """Rounds since the best."""
         if settings.rounds < 1:
             raise UsageError("patience needs at least 1 round; type patience-2")
@@ -318,7 +316,7 @@ LOOPGAIN, LOOPGAIN_BANDS, OPTILLM, PATIENCE = LoopGain(), LoopGainBands(), OptiL
 _READY: tuple[_ReadyRule, ...] = (LOOPGAIN_BANDS, LOOPGAIN, OPTILLM, PATIENCE)
 
 
-def ready_rule(name: str) -> RulePolicy | None:
+def ready_rule(name: str) -> Rule | None:
     """The rule that a name alone says, such as ``patience-2:highest:my_score``; ``None`` for other names."""
     for method in _READY:
         rest = name.removeprefix(method.name)

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import PurePath
 
+from suffice.evaluation.replay.macro import MacroResult
+from suffice.evaluation.replay.results import PolicyResult, ReplayResult
 from suffice.measures.costs import CostAxis
-from suffice.replay.run.macro import MacroResult
-from suffice.replay.run.results import PolicyResult, ReplayResult
 from suffice.report.charts import Bar, BarRow, Bars, Point, Scatter, Segment, bars, scatter
 from suffice.report.section import (
     Block,
@@ -54,7 +54,7 @@ def comparison_section(result: ReplayResult, policies: Sequence[Marked]) -> Show
             *_looping(result, policies),
             element(
                 "div",
-                labelled(replace(result.table(), title="Policies side by side"), policies),
+                labelled(replace(result.table, title="Policies side by side"), policies),
                 class_="comparison",
             ),
             *(table.html() for table in result.tables() if table.name == "cuts"),
@@ -455,5 +455,5 @@ def _macro(macro: MacroResult, policies: Sequence[Marked]) -> Chart:
         heading=f"{label} at equal cost, over all records",
         pictures=[scatter(chart)],
         caption="Line: through the fixed budgets. Over these: by record, at equal rounds, then averaged.",
-        table=labelled(macro.table(), policies),
+        table=labelled(macro.table, policies),
     )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
-from suffice.replay.diagnose.report_data import PolicyStop, QuestionStory, ReportData
+from suffice.evaluation.diagnose.report_data import PolicyStop, QuestionStory, ReportData
 from suffice.report.section import Marked, Material, Shown, listed, markup, plain, short_name
 from suffice.results.formats import counted
 from suffice.results.markup import element, json_for_script, visible

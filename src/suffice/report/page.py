@@ -10,9 +10,9 @@ from pathlib import PurePath
 
 from suffice._version import VERSION
 from suffice.errors import attempt
-from suffice.replay.choose.choice import Choice
-from suffice.replay.diagnose.report_data import ReportData
-from suffice.replay.run.results import ReplayResult
+from suffice.evaluation.choose.choice import Choice
+from suffice.evaluation.diagnose.report_data import ReportData
+from suffice.evaluation.replay.results import ReplayResult
 from suffice.report.comparison import (
     cells_section,
     charts_section,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from suffice.replay.run.answers import AnswerSetResult
-from suffice.replay.run.results import ReplayResult
+from suffice.evaluation.replay.answers import AnswerSetResult
+from suffice.evaluation.replay.results import ReplayResult
 from suffice.report.section import (
     Marked,
     Shown,
@@ -161,7 +161,7 @@ def answer_sets_section(result: ReplayResult, policies: Sequence[Marked]) -> Sho
                 "is about the mean over questions drawn like those that set the thresholds, and over "
                 "which questions those were; so a coverage somewhat below it can be chance."
             ),
-            _table(result.table("answer sets"), giving),
+            _table(result.named("answer sets"), giving),
             *(_notes(policy, sets) for policy, sets in giving),
         ],
     )

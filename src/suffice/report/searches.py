@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from suffice.replay.choose.search import SearchedRule, SearchResult
+from suffice.evaluation.choose.search import SearchedRule, SearchResult
 from suffice.report.charts import Point, Scatter, scatter
 from suffice.report.section import Chart, Shown, columns, folded, listed
 from suffice.results.formats import amount, counted, percent

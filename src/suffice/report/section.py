@@ -14,8 +14,8 @@ from typing import TypeVar
 
 from suffice._version import VERSION
 from suffice.contracts import Facts
-from suffice.replay.diagnose.report_data import ReportData, ReportParts
-from suffice.replay.run.results import PolicyResult, ReplayResult
+from suffice.evaluation.diagnose.report_data import ReportData, ReportParts
+from suffice.evaluation.replay.results import PolicyResult, ReplayResult
 from suffice.report.svg import Family
 from suffice.results.markup import Html, data_table, element, join, shorten, visible
 from suffice.results.table import Dress, Table

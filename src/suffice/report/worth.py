@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from suffice.replay.diagnose.diagnosis import selective_tables
-from suffice.replay.diagnose.diagnosis import types_table as table_of_types
-from suffice.replay.diagnose.reliability import CalibratorStudy, Reliability, ReliabilityBucket
-from suffice.replay.diagnose.signal_diagnostics import Diagnostics
+from suffice.evaluation.diagnose.diagnosis import selective_tables
+from suffice.evaluation.diagnose.diagnosis import types_table as table_of_types
+from suffice.evaluation.diagnose.reliability import CalibratorStudy, Reliability, ReliabilityBucket
+from suffice.evaluation.diagnose.signal_diagnostics import Diagnostics
 from suffice.report.section import (
     Chart,
     Marked,

@@ -208,6 +208,11 @@ class Table:
         require("pandas", purpose="a data frame", package="pandas")
         return self.to_arrow().to_pandas()
 
+    def to_polars(self) -> Any:
+        """The data as a polars ``DataFrame``."""
+        polars = require("polars", purpose="a data frame", package="polars")
+        return polars.from_arrow(self.to_arrow())
+
 
 # --- cells ------------------------------------------------------------------------------------------
 def _keys(column: Column) -> tuple[str, ...]:

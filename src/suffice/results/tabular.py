@@ -4,33 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from suffice.errors import UsageError
 from suffice.results.as_json import fields_as_json
 from suffice.results.markup import Html, join
+from suffice.results.plots import Plot, draw, first_figure
 from suffice.results.table import WIDTH, Table
 
 _MOST_ROWS = 100  # that a notebook shows
 
 
 class Tabular:
-    """A result that stands in tables, the first of them the most important one."""
+    """A result that stands in tables."""
 
     __slots__ = ()
+    MAIN: ClassVar[str | None] = None
+    """The main table's name; ``None``: the first."""
 
     def tables(self) -> Sequence[Table]:
         """The result in tables."""
         raise NotImplementedError
 
-    def table(self, name: str | None = None) -> Table:
-        """The table of this name, or the first."""
+    @property
+    def table(self) -> Table:
+        """The main table."""
+        return self.named()
+
+    def named(self, name: str | None = None) -> Table:
+        """The table of this name, or the main one."""
         tables = [table for table in self.tables() if table.columns]
         for table in tables:
-            if name in (None, table.name):
+            if (name or self.MAIN) in (None, table.name):
                 return table
         names = ", ".join(repr(table.name) for table in tables)
-        raise UsageError(f"there is no table {name!r}; there are {names or 'none'}")
+        raise UsageError(f"there is no table {name or self.MAIN!r}; there are {names or 'none'}")
 
     def text(self, width: int | None = WIDTH) -> str:
         """Every table as text, in lines of at most ``width``; without a final line feed."""
@@ -41,8 +49,20 @@ class Tabular:
         return fields_as_json(self)
 
     def to_pandas(self, table: str | None = None) -> Any:
-        """One table, the first if not named, as a pandas ``DataFrame`` of unrounded values."""
-        return self.table(table).to_pandas()
+        """One table, the main one if not named, as a pandas ``DataFrame`` of unrounded values."""
+        return self.named(table).to_pandas()
+
+    def to_polars(self, table: str | None = None) -> Any:
+        """One table, the main one if not named, as a polars ``DataFrame`` of unrounded values."""
+        return self.named(table).to_polars()
+
+    def plotted(self) -> Plot:
+        """What :meth:`plot` draws."""
+        return Plot(table=self.table, y=first_figure(self.table))
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw the main figures on matplotlib axes, by default new ones, and return the axes."""
+        return draw(self.plotted(), axes)
 
     def __repr__(self) -> str:
         held = (f"{table.name} ({len(table.rows)})" for table in self.tables() if table.columns)

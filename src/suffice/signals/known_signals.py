@@ -287,8 +287,8 @@ def signal(
     >>> @signal(low=0.0, answers=False)
     ... def rounds_so_far(question, rounds):
     ...     return len(rounds)
-    >>> from suffice.policies.rules.policy import RulePolicy
-    >>> RulePolicy(rule="rounds_so_far >= 3").specs[0] is rounds_so_far
+    >>> from suffice.policies.rules.policy import Rule
+    >>> Rule(rule="rounds_so_far >= 3").specs[0] is rounds_so_far
     True
     """
     if function is None:
@@ -330,7 +330,7 @@ def is_usual(spec: SignalSpec) -> bool:
 
 _OWN_RECORDED = (
     "; one of your own is a function under @suffice.signal, or stands in the rounds' signals, "
-    "Round(signals={NAME: VALUE}), and a rule in Python is told it: RulePolicy(rule=..., "
+    "Round(signals={NAME: VALUE}), and a rule in Python is told it: Rule(rule=..., "
     "own_signals=(NAME,))"
 )
 

@@ -229,7 +229,7 @@ class PlanSet:
 PLANS = TableSchema(
     name="plan trace",
     rows="one row per run",
-    reader="suffice.read_plans",
+    reader="suffice.planning.read_plans",
     key=b"suffice.plan_schema",
     version=2,
     oldest=2,

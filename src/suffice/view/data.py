@@ -18,15 +18,7 @@ from numpy.typing import NDArray
 from suffice.concurrency import started
 from suffice.costs.usage import CostReads
 from suffice.errors import SufficeError, UsageError
-from suffice.measures.costs import CostAxis
-from suffice.measures.measures import Measures
-from suffice.measures.seen import record_banners
-from suffice.monitor.production import Production, ProductionSettings
-from suffice.policies.defaults import EVAL_SPLIT
-from suffice.policies.fitting import fit_rule
-from suffice.policies.policy_file import policy_hash
-from suffice.policies.rules.policy import check_rule, rule_needs
-from suffice.replay.run.named_policies import (
+from suffice.evaluation.replay.named_policies import (
     NamedPolicy,
     Wanted,
     asked_policies,
@@ -35,7 +27,15 @@ from suffice.replay.run.named_policies import (
     runnable,
     usual_names,
 )
-from suffice.replay.run.runner import ReplaySettings, Runner
+from suffice.evaluation.replay.runner import ReplaySettings, Runner
+from suffice.measures.costs import CostAxis
+from suffice.measures.measures import Measures
+from suffice.measures.seen import record_banners
+from suffice.monitor.production import Production, ProductionSettings
+from suffice.policies.defaults import EVAL_SPLIT
+from suffice.policies.fitting import fit_rule
+from suffice.policies.policy_file import policy_hash
+from suffice.policies.rules.policy import check_rule, rule_needs
 from suffice.scoring import MetricName
 from suffice.signals.columns.arrays import Texts
 from suffice.signals.signal_table import given_signals, specs_for

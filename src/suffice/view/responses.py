@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from suffice.errors import DataError, UsageError
+from suffice.evaluation.diagnose.report_data import stop_reason
+from suffice.evaluation.replay.named_policies import NamedPolicy
+from suffice.evaluation.replay.runner import at_stop
 from suffice.policies.rules.language import parse
-from suffice.replay.diagnose.report_data import stop_reason
-from suffice.replay.run.named_policies import NamedPolicy
-from suffice.replay.run.runner import at_stop
 from suffice.report.charts import Point, Scatter, scatter
 from suffice.report.svg import Family
 from suffice.results.formats import amount, percent

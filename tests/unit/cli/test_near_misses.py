@@ -10,7 +10,9 @@ import pytest
 import suffice
 from suffice.cli.main import main
 from suffice.errors import DataError, SufficeError, UsageError
+from suffice.evaluation.settings import ChoiceSettings
 from suffice.options import as_share
+from suffice.policies.unfitted import FixedPolicy
 from suffice.testing.traces import random_records
 from suffice.trace.rounds.writer import write_traces
 
@@ -70,14 +72,14 @@ def test_the_command_line_says_what_was_meant(
 
 
 def test_python_says_what_was_meant(traces: str) -> None:
-    with pytest.raises(AttributeError, match="'compare'"):
-        suffice.comprae  # noqa: B018
+    with pytest.raises(AttributeError, match="'choose'"):
+        suffice.chose  # noqa: B018
     with pytest.raises(SufficeError, match="'tasr'"):
-        suffice.fit_method("tsar", traces, "corrected", "tune")
+        suffice.fit("tsar", traces)
     with pytest.raises(SufficeError, match="'answer_stable'"):
-        suffice.search(traces, suffice.SearchSettings(signals="answer_stabel"))  # type: ignore[arg-type]
+        suffice.search(traces, "answer_stabel")
     with pytest.raises(SufficeError, match="'mine'"):
-        suffice.RulePolicy(rule="mien > 0.2", own_signals=("mine",))
+        suffice.Rule(rule="mien > 0.2", own_signals=("mine",))
 
 
 # --- near misses whose meaning is clear are taken ---------------------------------------------------
@@ -89,31 +91,13 @@ def test_a_share_is_a_number_or_in_percent(given: float | str, meant: float) -> 
 
 
 def test_shares_in_percent_are_what_is_promised_and_drawn(traces: str, tmp_path: Path) -> None:
-    settings = suffice.ChoiceSettings(max_loss="2%", confidence="90%")  # type: ignore[arg-type]
+    settings = ChoiceSettings(max_loss="2%", confidence="90%")  # type: ignore[arg-type]
     assert (settings.max_loss, settings.confidence) == (0.02, 0.9)
     with pytest.raises(UsageError, match="max_loss"):
-        suffice.ChoiceSettings(max_loss=2)
+        ChoiceSettings(max_loss=2)
     words = ["traces", "split", traces, "--splits", "a=25%,b=0.75", "--replace", "--out"]
     assert main([*words, str(tmp_path / "drawn")]) == 0
-    assert suffice.read_traces(tmp_path / "drawn").splits == {"a": 3, "b": 9}
-
-
-def test_settings_are_taken_by_their_names(traces: str) -> None:
-    asked = suffice.ComparisonSettings(rules=("answer_stable",), resamples=20)
-    by_name = suffice.compare(traces, rules="answer_stable", resamples=20)
-    assert by_name.to_json() == suffice.compare(traces, asked).to_json()
-    more = suffice.compare(traces, asked, policies=["fixed-2"])
-    assert [policy["name"] for policy in more.to_json()["policies"]][:2] == [
-        "fixed-2",
-        "answer_stable",
-    ]
-    told = suffice.diagnosis(traces, rules=["answer_stable"]).to_json()
-    assert (
-        told
-        == suffice.diagnosis(traces, suffice.DiagnosisSettings(rules=("answer_stable",))).to_json()
-    )
-    with pytest.raises(UsageError, match="'rules'"):
-        suffice.compare(traces, rule=["answer_stable"])
+    assert suffice.read(tmp_path / "drawn").splits == {"a": 3, "b": 9}
 
 
 @pytest.mark.parametrize(
@@ -130,7 +114,7 @@ def test_a_policy_is_taken_by_its_name_or_its_rule(named: str, stops: int) -> No
             if decision.stop:
                 break
     assert len(loop.rounds) == stops
-    assert suffice.Watch("fixed-2").policy == suffice.FixedPolicy(2)
+    assert suffice.Watch("fixed-2").policy == FixedPolicy(2)
 
 
 @pytest.mark.parametrize(
@@ -155,8 +139,8 @@ def test_gold_is_given_as_it_is_at_hand(
         question=question, gold=gold, rounds=(suffice.Round(answer="Oslo"),)
     )
     assert record.gold == suffice.Gold(answers=answers)
-    suffice.write_traces([record], tmp_path / "t.parquet")
-    (read,) = suffice.read_traces(tmp_path / "t.parquet").records()
+    suffice.write([record], tmp_path / "t.parquet")
+    (read,) = suffice.read(tmp_path / "t.parquet").records()
     assert read.gold.answers == answers
     assert suffice.Gold(answers=None) == suffice.Gold()  # type: ignore[arg-type]
     with pytest.raises(DataError) as refusal:

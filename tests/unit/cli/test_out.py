@@ -12,7 +12,7 @@ import pytest
 from suffice.cli.main import COMMANDS, build_app, main
 from suffice.cli.shared_options import write_policy
 from suffice.policies.policy_file import load_policy
-from suffice.policies.rules.policy import RulePolicy
+from suffice.policies.rules.policy import Rule
 from suffice.policies.unfitted import FixedPolicy
 from suffice.testing.traces import make_record, to_trace_set
 
@@ -70,6 +70,6 @@ def test_a_policys_file_states_the_full_budget_and_never_its_own_stop(
 ) -> None:
     traces = to_trace_set([make_record("a", ["x", "y", "z"])])
     traces = replace(traces, origin=replace(traces.origin, run=stated))
-    for policy in (FixedPolicy(1), RulePolicy(rule="round >= 2")):
+    for policy in (FixedPolicy(1), Rule(rule="round >= 2")):
         written = write_policy(tmp_path / "policy.json", policy, traces)
         assert load_policy(written).max_rounds == budget

@@ -68,7 +68,7 @@ def test_the_calls_of_a_step_are_one_round() -> None:
     assert [passage.id for passage in made["passages"]] == ["1", "2"]
     assert (made["query"], made["action"]) == ("boats\ntrees", "search")
     assert round_of_tools(results[1:2], {"search"}) is None
-    with suffice.Watch(suffice.RulePolicy(rule="new_passages < 0.5")).question("Where?") as loop:
+    with suffice.Watch(suffice.Rule(rule="new_passages < 0.5")).question("Where?") as loop:
         loop.observe(**made)
     said = outcome(loop)
     assert said["policy_hash"] == loop.policy_hash is not None

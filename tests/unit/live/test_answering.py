@@ -22,7 +22,7 @@ from suffice.live.answering import DECLINED, Answered, AskSettings
 from suffice.live.requirements import LoopOutput, check_policy
 from suffice.live.watching import Budgets
 from suffice.loops.ranked import CumulativeSettings
-from suffice.policies.rules.policy import RulePolicy
+from suffice.policies.rules.policy import Rule
 from suffice.policies.unfitted import FixedPolicy
 from suffice.testing.models import ScriptedModel
 from suffice.trace.rounds.records import Passage
@@ -52,7 +52,7 @@ def ask(
 
 def test_the_policy_stops_it() -> None:
     model = ScriptedModel(["Answer: a", "Answer: b", "Answer: b", "Answer: c"])
-    found = ask(RulePolicy(rule="answer_stable"), model)
+    found = ask(Rule(rule="answer_stable"), model)
     assert (found.answer, found.stopped_by, len(found.rounds)) == ("b", "policy", 3)
     assert len(model.requests) == 3
     assert [each.stop for each in found.decisions] == [False, False, True]
@@ -60,7 +60,7 @@ def test_the_policy_stops_it() -> None:
 
 def test_a_judge_is_asked_each_round_and_its_tokens_count() -> None:
     """Ratings 1, 1, 4: the rule stops at round 3; with the judge's tokens the budget is spent before."""
-    policy = RulePolicy(rule="judge_support >= 4")
+    policy = Rule(rule="judge_support >= 4")
     settings = CumulativeSettings(rounds=9, judge=True)
     check_policy(policy, LoopOutput(settings=settings))
     script = ["Answer: a", "1", "Answer: b", "1", "Answer: c", "4", "Answer: d", "5"]
@@ -82,7 +82,7 @@ def test_a_judge_is_asked_each_round_and_its_tokens_count() -> None:
 
 
 def test_the_end_of_the_passages_stops_it() -> None:
-    found = ask(RulePolicy(rule="answer_stable"), ScriptedModel(CHANGING))
+    found = ask(Rule(rule="answer_stable"), ScriptedModel(CHANGING))
     assert (found.answer, found.stopped_by, len(found.rounds)) == ("e", "end", 5)
     assert found.reason.startswith("pool exhausted")
 
@@ -216,7 +216,7 @@ def test_a_policy_without_confidence_is_refused_where_it_is_gone_by(
     settings: dict[str, Any],
 ) -> None:
     model = ScriptedModel(CHANGING)
-    for policy in (FixedPolicy(2), RulePolicy(rule="answer_stable")):
+    for policy in (FixedPolicy(2), Rule(rule="answer_stable")):
         with pytest.raises(UsageError, match=r"has none; use --policy ab-rag, or a fitted one"):
             answered(policy, model, CumulativeSettings(), PASSAGES, **settings)
     assert not model.requests

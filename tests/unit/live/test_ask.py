@@ -24,7 +24,7 @@ from suffice.policies.gate.policy import GatePolicy
 from suffice.policies.micp.policy import MiCPPolicy
 from suffice.policies.micp.relevance_filter import RelevanceFilter
 from suffice.policies.policy_file import save_policy
-from suffice.policies.rules.policy import RulePolicy
+from suffice.policies.rules.policy import Rule
 from suffice.policies.unfitted import FixedPolicy
 from suffice.stats.conformal import Threshold
 from suffice.stats.maps import IsotonicMap, PerRoundCalibrator
@@ -55,7 +55,7 @@ def asked(policy: object, model: ScriptedModel, settings: AskSettings | None = N
 
 # --- what can decide ----------------------------------------------------------------------------
 def test_what_can_decide(tmp_path: Path) -> None:
-    assert choose_policy(None).policy == RulePolicy(rule=LoopSettings.default_rule)
+    assert choose_policy(None).policy == Rule(rule=LoopSettings.default_rule)
     assert choose_policy("fixed-4").policy == FixedPolicy(4)
     for named, rounds in (
         ("fixed-4", 4),
@@ -63,7 +63,7 @@ def test_what_can_decide(tmp_path: Path) -> None:
     ):  # which offer as many rounds as they may take
         live = LiveLoop.of(choose_policy(named), ScriptedModel([""]), AskSettings(), lambda _: None)
         assert (choose_policy(named).max_rounds, live.loop.rounds) == (None, rounds)
-    assert choose_policy("overlap > 0.5").policy == RulePolicy(rule="overlap > 0.5")
+    assert choose_policy("overlap > 0.5").policy == Rule(rule="overlap > 0.5")
     file = save_policy(FixedPolicy(2), tmp_path / "p.json", max_rounds=7)
     assert choose_policy(str(file)).max_rounds == choose_policy(file).max_rounds == 7
     with pytest.raises(UsageError, match="suffice fit tasr"):
@@ -193,7 +193,7 @@ def test_a_policy_is_refused_before_the_first_call(
     rule: str, loop: Any, there: dict[str, Any], parts: tuple[str, ...]
 ) -> None:
     with pytest.raises(UsageError) as refused:
-        check_policy(RulePolicy(rule=rule), LoopOutput(settings=loop, **there))
+        check_policy(Rule(rule=rule), LoopOutput(settings=loop, **there))
     name = rule.split(maxsplit=1)[0]
     for part in (f"the rule policy reads what is not given: signal {name!r} ", *parts):
         assert part in str(refused.value)
@@ -222,16 +222,16 @@ def test_a_policy_is_refused_before_the_first_call(
     ],
 )
 def test_what_the_loop_gives_is_accepted(rule: str, loop: Any) -> None:
-    check_policy(RulePolicy(rule=rule), LoopOutput(settings=loop))
+    check_policy(Rule(rule=rule), LoopOutput(settings=loop))
 
 
 def test_who_has_a_confidence() -> None:
     assert not has_confidence(FixedPolicy(2))
-    assert not has_confidence(RulePolicy(rule="answer_stable"))
+    assert not has_confidence(Rule(rule="answer_stable"))
     assert has_confidence(ABRagPolicy.published())
     half = PerRoundCalibrator(maps=(IsotonicMap(x=(0.0, 2.0), y=(0.0, 1.0)),) * 2)
     calibrated = "answer_stable and calibrated(answer_token_margin) > 0.25"
-    assert has_confidence(RulePolicy(rule=calibrated, calibrators={"answer_token_margin": half}))
+    assert has_confidence(Rule(rule=calibrated, calibrators={"answer_token_margin": half}))
 
 
 ASK = GenerationRequest(prompt="Q?")

@@ -18,12 +18,12 @@ from suffice.errors import DataError, SufficeWarning, UsageError
 from suffice.live.controller import Controller
 from suffice.live.requirements import choose_policy
 from suffice.policies.policy_file import save_policy
-from suffice.policies.rules.policy import RulePolicy
+from suffice.policies.rules.policy import Rule
 from suffice.policies.unfitted import FixedPolicy
 from suffice.signals.known_signals import SignalSpec
 from suffice.trace.rounds.records import LoopView, Passage, Round
 
-STABLE = RulePolicy(rule="answer_stable")
+STABLE = Rule(rule="answer_stable")
 
 
 def test_the_policy_stops_the_loop() -> None:
@@ -66,7 +66,7 @@ def test_after_the_stop_the_decision_stands(max_rounds: int | None) -> None:
 
 @pytest.mark.parametrize("wrong", ["x", None, {"answer": "x"}])
 def test_what_is_no_round_is_refused_and_not_kept(wrong: object) -> None:
-    controller = Controller(RulePolicy(rule="answer_stable"))
+    controller = Controller(Rule(rule="answer_stable"))
     with pytest.raises(DataError, match=r"takes a suffice\.Round"):
         controller.observe(wrong)  # type: ignore[arg-type]
     assert controller.rounds == ()
@@ -80,10 +80,7 @@ def test_a_round_that_could_not_be_decided_about_was_not_observed() -> None:
 
     class Fails(FixedPolicy):
         __slots__ = ()
-        specs = (
-            RulePolicy(rule="abstained").specs[0],
-            SignalSpec(name="own", summary="", compute=fails),
-        )
+        specs = (Rule(rule="abstained").specs[0], SignalSpec(name="own", summary="", compute=fails))
 
     controller = Controller(Fails(2))
     for _ in range(2):
@@ -109,7 +106,7 @@ def test_start_forgets_everything() -> None:
 
 
 def test_signals_see_the_question_and_recorded_values_win() -> None:
-    controller = Controller(RulePolicy(rule="overlap > 0.5"))
+    controller = Controller(Rule(rule="overlap > 0.5"))
     assert controller.observe(Round(answer="a", signals={"overlap": 0.75})).stop
     controller.start()
     undefined = controller.observe(Round(answer="a", signals={"overlap": math.nan}))
@@ -168,7 +165,7 @@ def test_by_default_a_search_that_brings_nothing_new_ends_with_an_answer_that_st
 def test_inputs_that_never_come_are_told_at_the_first_decision(
     rule: str, finished: Round, said: str
 ) -> None:
-    policy = RulePolicy(rule=rule, own_signals=("error",))
+    policy = Rule(rule=rule, own_signals=("error",))
     controller = Controller(policy, max_rounds=3)
     whole = f"the rule policy reads what is not given: .*{said}"
     with pytest.warns(SufficeWarning, match=whole) as told:
@@ -195,7 +192,7 @@ def test_inputs_that_never_come_are_told_at_the_first_decision(
 def test_what_is_undefined_in_a_first_round_only_is_no_missing_input(
     rule: str, finished: Round
 ) -> None:
-    policy = RulePolicy(rule=rule, own_signals=("error",))
+    policy = Rule(rule=rule, own_signals=("error",))
     Controller(policy).observe(finished)
 
 

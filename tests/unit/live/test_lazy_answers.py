@@ -14,6 +14,7 @@ from suffice.costs.usage import stop_costs
 from suffice.datasets.files import Example
 from suffice.datasets.known_datasets import load
 from suffice.errors import BackendError
+from suffice.evaluation.replay.runner import stop_rounds
 from suffice.live.answering import Answered, AskSettings, LiveLoop
 from suffice.live.requirements import ChosenPolicy
 from suffice.loops.query_loop import QueryLoopSettings
@@ -21,9 +22,8 @@ from suffice.loops.ranked import CumulativeSettings
 from suffice.loops.steps import LOOPS, LoopSettings, make_pipeline
 from suffice.measures.costs import policy_reads
 from suffice.policies.micp.policy import MiCPPolicy
-from suffice.policies.rules.policy import RulePolicy
+from suffice.policies.rules.policy import Rule
 from suffice.policies.unfitted import FixedPolicy
-from suffice.replay.run.runner import stop_rounds
 from suffice.retrieval.retrievers import OwnParagraphs
 from suffice.stats.conformal import Threshold
 from suffice.testing.models import Failures, ScriptedModel
@@ -54,7 +54,7 @@ AGENTS = (
     "malformed_actions > 2",
 )
 EVERY: dict[str, StopPolicy] = {
-    **{rule: RulePolicy(rule=rule) for rule in RULES},
+    **{rule: Rule(rule=rule) for rule in RULES},
     **{f"fixed-{rounds}": FixedPolicy(rounds) for rounds in (1, 3, ROUNDS)},
     "micp": AGREE,
 }
@@ -127,7 +127,7 @@ def test_live_calls_are_those_that_replay_charges(name: str, own: dict[str, Any]
         for judge in (False, True)
     }
     agents = issubclass(LOOPS[name], QueryLoopSettings)
-    policies = {rule: RulePolicy(rule=rule) for rule in AGENTS} if agents else {}
+    policies = {rule: Rule(rule=rule) for rule in AGENTS} if agents else {}
     for called, policy in {**EVERY, **policies}.items():
         settings = live_settings(name, policy, own)
         for example in examples:
@@ -192,9 +192,9 @@ def test_who_chooses_among_answers_has_them_all(choose: str) -> None:
 
 def test_one_round_asks_nothing_to_decide_by() -> None:
     """With a budget of one round no verdict is asked for, and its absence is no lack."""
-    settings = live_settings("react", RulePolicy(rule="llm_stop"), {})
+    settings = live_settings("react", Rule(rule="llm_stop"), {})
     model = ScriptedModel()
-    policy, one_round = RulePolicy(rule="llm_stop"), replace(settings, rounds=1)
+    policy, one_round = Rule(rule="llm_stop"), replace(settings, rounds=1)
     passages = EXAMPLES[0].passages
     answered = answered_by(policy, model, one_round, passages, max_rounds=1)
     assert (answered.stopped_by, len(model.requests)) == ("budget", 2)

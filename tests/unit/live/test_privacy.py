@@ -18,7 +18,7 @@ from suffice.live.privacy import Texts, redact_traces
 from suffice.live.watch import Watch
 from suffice.measures.measures import Measures
 from suffice.policies.micp.policy import MiCPPolicy
-from suffice.policies.rules.policy import RulePolicy
+from suffice.policies.rules.policy import Rule
 from suffice.signals.abstained import abstained_signal
 from suffice.signals.known_signals import SIGNALS
 from suffice.signals.signal_table import given_signals, signal_table
@@ -30,7 +30,7 @@ from suffice.trace.rounds.trace_set import TraceSet
 from suffice.trace.rounds.writer import write_traces
 
 SECRETS = ("Sonja", "Skien", "Ibsen", "salary", "hr/", "Henrik")
-STABLE = RulePolicy(rule="answer_stable")
+STABLE = Rule(rule="answer_stable")
 
 
 def loops(count: int = 6) -> list[QuestionRecord]:
@@ -152,7 +152,7 @@ RECORD = Path(__file__).parents[3] / "examples" / "traces" / "generated.parquet"
 @pytest.mark.parametrize("texts", ["hashes", "no-texts"])
 def test_policies_do_on_it_what_they_do_on_the_record(tmp_path: Path, texts: str) -> None:
     written = redact_traces(RECORD, tmp_path / "redacted", texts=texts)  # type: ignore[arg-type]
-    whole, redacted = suffice.read_traces(RECORD), suffice.read_traces(written.out)
+    whole, redacted = suffice.read(RECORD), suffice.read(written.out)
     names = [
         name
         for name, spec in SIGNALS.items()
@@ -173,12 +173,12 @@ def test_policies_do_on_it_what_they_do_on_the_record(tmp_path: Path, texts: str
 def test_exact_match_its_oracle_and_answer_sets_are_those_of_the_record(tmp_path: Path) -> None:
     record = tmp_path / "sampled.parquet"
     write_traces(sampled_records(150), record)
-    whole = suffice.read_traces(record)
-    redacted = suffice.read_traces(redact_traces(record, tmp_path / "redacted").out)
+    whole = suffice.read(record)
+    redacted = suffice.read(redact_traces(record, tmp_path / "redacted").out)
     policies = ("fixed-1", "oracle-em")
     assert replayed(redacted, "em", *policies) == replayed(whole, "em", *policies)
     ours, theirs = (
-        suffice.fit_method("micp", Measures.of(traces).by("em"), "corrected", "tune", weight=1.0)
+        suffice.fit("micp", Measures.of(traces).by("em"), weight=1.0)
         for traces in (redacted, whole)
     )
     assert isinstance(ours, MiCPPolicy)
@@ -190,8 +190,7 @@ def test_exact_match_its_oracle_and_answer_sets_are_those_of_the_record(tmp_path
 def replayed(
     traces: suffice.TraceSet, metric: Literal["f1", "em", "score"] | None, *policies: str
 ) -> list[object]:
-    settings = suffice.ComparisonSettings(policies=policies, split="eval", metric=metric)
-    told = suffice.compare(traces, settings).to_json()
+    told = suffice.replay(traces, policies, split="eval", metric=metric).to_json()
     by = told["metric"]
     return [(one["name"], one["mean_rounds"], round(one[by], 6)) for one in told["policies"]]
 
@@ -215,7 +214,7 @@ def test_no_key_password_or_path_is_left_of_the_run(tmp_path: Path) -> None:
     records = sampled_records(3)
     write_traces(records, tmp_path / "r.parquet", run={**TOLD, **kept})
     redact_traces(tmp_path / "r.parquet", tmp_path / "out.parquet")
-    run = suffice.read_traces(tmp_path / "out.parquet").origin.run
+    run = suffice.read(tmp_path / "out.parquet").origin.run
     assert not [word for word in TELLING if word in json.dumps(run)], run
     assert {name: run[name] for name in kept} == kept
     assert "models.example/v1" in run["base_url"]

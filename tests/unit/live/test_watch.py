@@ -16,15 +16,15 @@ import pytest
 
 from suffice.costs.prices import Prices
 from suffice.errors import DataError, SufficeWarning, UsageError
+from suffice.evaluation.replay.compare import compare
+from suffice.evaluation.settings import ComparisonSettings
 from suffice.live.loop import Loop
 from suffice.live.watch import Watch
 from suffice.live.watching import Budgets
 from suffice.policies.ab_rag.policy import ABRagPolicy
 from suffice.policies.policy_file import policy_hash, save_policy
-from suffice.policies.rules.policy import RulePolicy
+from suffice.policies.rules.policy import Rule
 from suffice.policies.unfitted import FixedPolicy
-from suffice.replay.run.compare import compare
-from suffice.replay.settings import ComparisonSettings
 from suffice.trace.engines import SQLite
 from suffice.trace.rounds.derive import TraceFilter, filter_traces
 from suffice.trace.rounds.reader import read_traces
@@ -32,8 +32,8 @@ from suffice.trace.rounds.records import Draft, LoopView, QuestionRecord, Usage
 from suffice.trace.rounds.schema import QUESTIONS
 from suffice.trace.stored_file import schema_of
 
-STABLE = RulePolicy(rule="answer_stable")
-NEWS = RulePolicy(rule="new_passages < 0.5")
+STABLE = Rule(rule="answer_stable")
+NEWS = Rule(rule="new_passages < 0.5")
 ANSWERS = ("Bergen", "Oslo", "Oslo", "Oslo", "Oslo")
 
 
@@ -107,7 +107,7 @@ def test_shadow_stops_nothing_whatever_the_file_says_and_live_keeps_its_budget(
 
 def test_exploring_past_a_stop_that_is_the_full_budget_is_refused(tmp_path: Path) -> None:
     whole = save_policy(FixedPolicy(3), tmp_path / "whole.json", max_rounds=3)
-    late = RulePolicy(rule="answer_stable and round >= 3")
+    late = Rule(rule="answer_stable and round >= 3")
     for policy, rounds in ((whole, None), (FixedPolicy(4), 3), (late, 3)):
         with pytest.raises(UsageError, match="3 rounds"):
             Watch(policy, mode="live", explore=0.5, max_rounds=rounds)
@@ -183,7 +183,7 @@ def test_a_budget_of_tokens_nobody_counts_is_said_and_not_kept() -> None:
 
 
 def test_what_the_loop_never_gives_is_said_in_the_first_round() -> None:
-    watch = Watch(RulePolicy(rule="token_probability > 0.9"), mode="live")
+    watch = Watch(Rule(rule="token_probability > 0.9"), mode="live")
     with (
         pytest.warns(SufficeWarning, match="token_probability.*tokens"),
         watch.question("Where?") as loop,

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from suffice.costs.usage import CostModel
+from suffice.evaluation.replay.compare import compare
+from suffice.evaluation.settings import ComparisonSettings
 from suffice.measures.costs import cost_changes, usual_axis
 from suffice.measures.measures import Measures
-from suffice.replay.run.compare import compare
-from suffice.replay.settings import ComparisonSettings
 from suffice.testing.traces import random_records, to_trace_set
 from suffice.trace.rounds.records import Usage
 

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from suffice.errors import UsageError
+from suffice.evaluation.choose.search import search
+from suffice.evaluation.diagnose.report_data import report_data
+from suffice.evaluation.replay.compare import compare
+from suffice.evaluation.replay.macro import macro_means
+from suffice.evaluation.settings import ComparisonSettings, SearchSettings
+from suffice.interface import choose
 from suffice.measures.measures import Measures
-from suffice.replay.choose.procedure import choose
-from suffice.replay.choose.search import search
-from suffice.replay.diagnose.report_data import report_data
-from suffice.replay.run.compare import compare
-from suffice.replay.run.macro import macro_means
-from suffice.replay.settings import ComparisonSettings, SearchSettings
 from suffice.report.page import render_report
 from suffice.testing.traces import random_records, to_trace_set
 from suffice.trace.rounds.records import Gold, QuestionRecord
@@ -104,7 +104,7 @@ def test_replay_means_over_sets_and_report_go_by_it(records: list[QuestionRecord
     assert result.policies[0].retained == pytest.approx(
         mean_at(evaluated, [1] * 20) / mean_at(evaluated, [3] * 20)
     )
-    text = result.table().text(200)
+    text = result.table.text(200)
     assert "no gold answer was read" in text
     assert "EM" not in text.split("Note")[0]
     assert "hotpotqa" not in text

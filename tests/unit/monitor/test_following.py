@@ -12,12 +12,12 @@ from suffice import Round, Usage, Watch
 from suffice.errors import BackendError, DataError, UsageError
 from suffice.monitor.following import AlarmLog, Following, WebHook
 from suffice.monitor.production import Alarm, Production, ProductionSettings
-from suffice.policies.rules.policy import RulePolicy
+from suffice.policies.rules.policy import Rule
 from suffice.trace.export import export_traces
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.writer import write_traces
 
-POLICY = RulePolicy(rule="round >= 2")
+POLICY = Rule(rule="round >= 2")
 SETTINGS = ProductionSettings(metric="em", max_loss=0.1, first=3, max_rounds=3)
 QUESTIONS = 9
 

@@ -12,12 +12,12 @@ import pytest
 from suffice import Gold, Question, QuestionRecord, Round, Usage
 from suffice.monitor.questions import STOP_ROUND, Asked, Reading
 from suffice.policies.policy_file import policy_hash
-from suffice.policies.rules.policy import RulePolicy
+from suffice.policies.rules.policy import Rule
 from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import POLICY_STOP, StoppedBy
 from suffice.trace.rounds.writer import write_traces
 
-POLICY = RulePolicy(rule="sure > 0.5", own_signals=("sure",))
+POLICY = Rule(rule="sure > 0.5", own_signals=("sure",))
 OURS = policy_hash(POLICY)
 
 
@@ -86,7 +86,7 @@ def test_questions_of_other_policies_are_passed_over_and_old_records_read(tmp_pa
 
 
 def test_the_answer_that_a_policy_chooses_is_the_one_returned(tmp_path: Path) -> None:
-    chosen = RulePolicy(rule="round >= 3", own_signals=("sure",), answer="highest:sure")
+    chosen = Rule(rule="round >= 3", own_signals=("sure",), answer="highest:sure")
     write_traces([record([0.4, 0.9, 0.2, 0.1], by=None)], tmp_path / "t.parquet")
     (asked,) = Reading(chosen).questions(read_traces(tmp_path / "t.parquet"))
     assert (asked.stop, asked.at_stop.answer, asked.at_end.answer) == (3, "2", "2")

@@ -13,12 +13,12 @@ import pytest
 
 from suffice.errors import DataError
 from suffice.policies.policy_file import load_policy, policy_document, policy_hash, save_policy
-from suffice.policies.rules.policy import RulePolicy
+from suffice.policies.rules.policy import Rule
 from suffice.policies.unfitted import FixedPolicy
 from suffice.stats.maps import IsotonicMap, LogisticMap, PerRoundCalibrator, StepMap
 
 MAP = IsotonicMap(x=(0.1, 1 / 3), y=(0.2, 0.7), undefined=0.5)
-FULL = RulePolicy(
+FULL = Rule(
     rule="answer_stable and not abstained and calibrated(overlap) > base_rate() or mine > 2",
     calibrators={"overlap": PerRoundCalibrator(maps=(MAP, MAP), absent=0.5)},
     base_rates=(0.1, math.nan, 1 / 3),
@@ -30,9 +30,9 @@ FULL = RulePolicy(
 )
 
 
-@pytest.mark.parametrize("policy", [FixedPolicy(3), RulePolicy(rule="overlap > 0.1"), FULL])
+@pytest.mark.parametrize("policy", [FixedPolicy(3), Rule(rule="overlap > 0.1"), FULL])
 @pytest.mark.parametrize("name", ["policy.json", "folder"])
-def test_a_policy_comes_back(tmp_path: Path, policy: FixedPolicy | RulePolicy, name: str) -> None:
+def test_a_policy_comes_back(tmp_path: Path, policy: FixedPolicy | Rule, name: str) -> None:
     written = save_policy(policy, tmp_path / "new" / name, max_rounds=5)
     assert written.name == "policy.json"
     assert [each.name for each in written.parent.iterdir()] == ["policy.json"]
@@ -56,15 +56,15 @@ def test_maps_of_every_kind_come_back(tmp_path: Path) -> None:
         PerRoundCalibrator(beyond=MAP),
         PerRoundCalibrator(maps=OTHER_MAPS[2:], beyond=OTHER_MAPS[0]),
     ):
-        policy = RulePolicy(rule="calibrated(overlap) > 0.1", calibrators={"overlap": calibrator})
+        policy = Rule(rule="calibrated(overlap) > 0.1", calibrators={"overlap": calibrator})
         loaded = load_policy(save_policy(policy, tmp_path / "p.json")).policy
-        assert isinstance(loaded, RulePolicy)
+        assert isinstance(loaded, Rule)
         assert loaded.calibrators == policy.calibrators
         assert policy_hash(loaded) == policy_hash(policy)
 
 
 def test_a_file_with_isotonic_maps_is_what_it_always_was(tmp_path: Path) -> None:
-    policy = RulePolicy(
+    policy = Rule(
         rule="calibrated(overlap) > 0.1", calibrators={"overlap": PerRoundCalibrator(maps=(MAP,))}
     )
     document = json.loads(save_policy(policy, tmp_path / "p.json").read_text())
@@ -82,7 +82,7 @@ def test_the_hash_is_stable_between_versions() -> None:
     fixed = b'{"kind":"fixed","rounds":3,"suffice_policy":1}'
     rule = b'{"kind":"rule","rule":"answer_stable","suffice_policy":1}'
     assert policy_hash(FixedPolicy(3)) == hashlib.sha256(fixed).hexdigest()[:12] == "f76a6badbab6"
-    assert policy_hash(RulePolicy(rule="answer_stable")) == hashlib.sha256(rule).hexdigest()[:12]
+    assert policy_hash(Rule(rule="answer_stable")) == hashlib.sha256(rule).hexdigest()[:12]
 
 
 def test_the_hash_sees_what_decides_and_nothing_else() -> None:
@@ -258,7 +258,7 @@ def test_places_without_a_file(tmp_path: Path) -> None:
 def test_what_was_noted_of_a_fit_may_be_infinite_or_undefined(tmp_path: Path) -> None:
     """Strict JSON in every reader: an infinity is a text that is read as the number, NaN is null."""
     noted = {"widest": math.inf, "least": -math.inf, "knee": math.nan}
-    policy = RulePolicy(rule="answer_stable", guarantee={"reason": "x"}, fitted_on=noted)
+    policy = Rule(rule="answer_stable", guarantee={"reason": "x"}, fitted_on=noted)
     file = save_policy(policy, tmp_path / "policy.json")
 
     def constant(name: str) -> None:

@@ -14,6 +14,7 @@ from tests.cut_population import run_live
 from tests.maps import at
 
 from suffice.errors import SufficeWarning, UsageError
+from suffice.evaluation.replay.runner import stop_rounds
 from suffice.policies.defaults import CalibratorKind
 from suffice.policies.fitting import (
     fit_calibrator,
@@ -26,7 +27,6 @@ from suffice.policies.fitting import (
 )
 from suffice.policies.policy_file import policy_document
 from suffice.policies.registry import fit_method
-from suffice.replay.run.runner import stop_rounds
 from suffice.stats.maps import fit_isotonic, fit_per_round, fit_platt, fit_shrunken, fit_venn_abers
 from suffice.testing.traces import answer_tokens, make_record, sampled_records, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord

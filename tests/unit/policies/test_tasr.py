@@ -11,12 +11,12 @@ import pytest
 from tests.builders import with_rounds
 
 from suffice.errors import SufficeWarning, UsageError
+from suffice.evaluation.replay.runner import stop_rounds
 from suffice.policies.defaults import MARGIN
 from suffice.policies.fitting import FitData, fit_data, out_of_fold
 from suffice.policies.method import Preset
 from suffice.policies.registry import fit_method
-from suffice.policies.rules.policy import RulePolicy
-from suffice.replay.run.runner import stop_rounds
+from suffice.policies.rules.policy import Rule
 from suffice.signals.abstained import ABSTENTION_PHRASES
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import Passage, QuestionRecord, Token
@@ -45,14 +45,14 @@ def traces_of(*records: QuestionRecord, count: int = 40) -> TraceSet:
     return to_trace_set([*tune_records(count), *records])
 
 
-def fitted(preset: str, traces: TraceSet) -> RulePolicy:
+def fitted(preset: str, traces: TraceSet) -> Rule:
     policy = fit_method("tasr", traces, preset, "tune")  # type: ignore[arg-type]
-    assert isinstance(policy, RulePolicy)
+    assert isinstance(policy, Rule)
     assert (policy.kind, policy.preset) == ("tasr", preset)
     return policy
 
 
-def stops_at(policy: RulePolicy, record: QuestionRecord) -> int:
+def stops_at(policy: Rule, record: QuestionRecord) -> int:
     return int(stop_rounds(policy, to_trace_set([record]))[0])
 
 
@@ -240,7 +240,7 @@ SEEDS = [1, 2]
 
 def rule_of(name: str, given: TraceSet, preset: Preset) -> str:
     policy = fit_method(name, given, preset, "tune")
-    assert isinstance(policy, RulePolicy)
+    assert isinstance(policy, Rule)
     return policy.rule
 
 
@@ -277,7 +277,7 @@ def test_stable_base_rate() -> None:
     rates = fit_data(given, [MARGIN]).base_rates
     for preset in PRESETS:
         policy = fit_method("stable-base-rate", given, preset, "tune")
-        assert isinstance(policy, RulePolicy)
+        assert isinstance(policy, Rule)
         assert policy.rule == f"{stable[preset]} and base_rate() > 0.25"
         assert policy.base_rates == rates
         assert 0.0 < rates[0] < rates[-1] < 1.0
@@ -310,7 +310,7 @@ def test_early_stop(seed: int, preset: Preset) -> None:
     )
     if preset == "corrected":
         tasr = fit_method("tasr", given, "corrected", "tune")
-        assert isinstance(tasr, RulePolicy)
+        assert isinstance(tasr, Rule)
         assert f"({tasr.rule})" in rule_of("early-stop", given, preset)
 
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from suffice.contracts import StopPolicy
+from suffice.evaluation.replay.compare import compare
+from suffice.evaluation.settings import ComparisonSettings
 from suffice.policies.policy_file import load_policy, policy_document, save_policy
 from suffice.policies.registry import unfitted_policy
-from suffice.policies.rules.policy import RulePolicy
+from suffice.policies.rules.policy import Rule
 from suffice.policies.unfitted import FixedPolicy
-from suffice.replay.run.compare import compare
-from suffice.replay.settings import ComparisonSettings
 from suffice.signals.signal_table import SignalTable, first_stops
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.reader import read_traces
@@ -32,9 +32,9 @@ def test_it_stops_at_its_round_live_and_recorded() -> None:
 
 
 # --- rules of other systems -----------------------------------------------------------------------
-def rule_of(name: str) -> RulePolicy:
+def rule_of(name: str) -> Rule:
     policy = unfitted_policy(name)
-    assert isinstance(policy, RulePolicy)
+    assert isinstance(policy, Rule)
     return policy
 
 
@@ -121,7 +121,7 @@ def own_run(trial: Trial) -> Trial:
     return run
 
 
-def outcomes(policy: RulePolicy, traces: TraceSet) -> dict[str, tuple[int, int]]:
+def outcomes(policy: Rule, traces: TraceSet) -> dict[str, tuple[int, int]]:
     """Of every question the round it stops at and the one whose output is returned, from 1."""
     found: dict[str, tuple[int, int]] = {}
     for split in traces.splits or (None,):

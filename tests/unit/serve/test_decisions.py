@@ -10,7 +10,7 @@ from tests.loop_service import STABLE, loop_app
 
 from suffice.live.controller import Controller
 from suffice.policies.policy_file import PolicyFile, policy_hash
-from suffice.policies.rules.policy import RulePolicy
+from suffice.policies.rules.policy import Rule
 from suffice.signals.known_signals import NOT_GIVEN
 from suffice.trace.rounds.records import Round
 
@@ -77,9 +77,7 @@ def test_a_round_is_what_observe_takes_or_what_a_record_holds(client: TestClient
 
 @pytest.mark.filterwarnings(f"ignore:{NOT_GIVEN}")
 def test_signals_without_a_value_are_named_with_the_reason() -> None:
-    rule = RulePolicy(
-        rule="answer_token_margin > 1 or own > 2 or answer_stable", own_signals=("own",)
-    )
+    rule = Rule(rule="answer_token_margin > 1 or own > 2 or answer_stable", own_signals=("own",))
     client = TestClient(loop_app(policies={"rule": rule}))
     reply = post(client, {"question": "", "rounds": [{"answer": "a", "signals": {"own": None}}]})
     assert reply["undefined"].keys() == {"answer_token_margin", "own", "answer_stable"}

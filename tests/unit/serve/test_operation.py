@@ -23,7 +23,7 @@ from suffice.errors import UsageError
 from suffice.monitor.following import Following
 from suffice.monitor.production import KINDS
 from suffice.policies.policy_file import save_policy
-from suffice.policies.rules.policy import RulePolicy
+from suffice.policies.rules.policy import Rule
 from suffice.serve import operation
 from suffice.serve.app import make_app
 from suffice.serve.operation import Operation, check
@@ -144,7 +144,7 @@ def test_a_body_that_is_none_is_refused(body: bytes) -> None:
 # --- the policies in force, watched --------------------------------------------------------------
 def alarming_record(folder: Path) -> Path:
     """A record in which every question that ran on past round 2 became right; the file of its policy."""
-    policy = RulePolicy(rule="round >= 2")
+    policy = Rule(rule="round >= 2")
     with Watch(policy, record=folder, mode="live", explore=0.7, max_rounds=3) as watch:
         for number in range(24):
             with watch.question(f"What is {number}?", question_id=f"q{number}") as loop:

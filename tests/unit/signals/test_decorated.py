@@ -11,7 +11,7 @@ import pytest
 
 import suffice
 from suffice.errors import DataError
-from suffice.policies.rules.policy import RulePolicy
+from suffice.policies.rules.policy import Rule
 from suffice.signals import known_signals as registry
 from suffice.signals.columns.rounds import RoundColumns
 from suffice.signals.known_signals import SignalSpec
@@ -35,7 +35,7 @@ def test_a_rule_reads_it_alike_in_replay_and_live() -> None:
         assert question
         return None if len(rounds) == 1 else len({held.answer for held in rounds})
 
-    policy = RulePolicy(rule="different_answers >= 2")
+    policy = Rule(rule="different_answers >= 2")
     table = signal_table(to_trace_set(RECORDS), policy.specs)
     assert table.signal("different_answers")[0].tolist()[1:] == [2.0, 2.0, 3.0]
     assert math.isnan(table.signal("different_answers")[0, 0])

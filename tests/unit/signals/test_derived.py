@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from suffice.errors import UsageError
-from suffice.policies.rules.policy import RulePolicy, rule_needs
+from suffice.policies.rules.policy import Rule, rule_needs
 from suffice.signals.abstained import abstained_signal
 from suffice.signals.derived import DerivedName
 from suffice.signals.known_signals import SIGNALS, SignalSpec, resolve, undefined_in_words
@@ -51,7 +51,7 @@ def test_no_such_signal(name: str, message: str) -> None:
 
 
 def test_one_made_of_abstained_means_the_policys_own_phrases() -> None:
-    policy = RulePolicy(rule="since_highest(abstained) >= 1", abstention=("pass",))
+    policy = Rule(rule="since_highest(abstained) >= 1", abstention=("pass",))
     record = make_record("a", ["x", "pass", "unknown", "x"], gold=["x"])
     traces = to_trace_set([record])
     (spec,) = policy.specs
@@ -73,7 +73,7 @@ def test_it_needs_what_its_signal_needs() -> None:
     missing = lack(spec, bare)
     assert missing is not None
     assert missing.spec.name == "self_consistency"
-    assert RulePolicy(rule="since_highest(self_consistency) >= 2").needs.samples > 0
+    assert Rule(rule="since_highest(self_consistency) >= 2").needs.samples > 0
     own = lack(resolve("gain(error)", also=("error",)), bare)
     assert own is not None
     assert "'error'" in str(own)
@@ -96,15 +96,15 @@ def test_a_stored_value_of_the_usual_meaning_does_not_stand_in() -> None:
     stored = with_signals(to_trace_set([record]), ("abstained",)).traces
     (read_back,) = stored.records()
     assert [each.signals["abstained"] for each in read_back.rounds] == [1.0, 1.0, 0.0]
-    usual = RulePolicy(rule="not abstained")
-    own = RulePolicy(rule="not abstained", abstention=("unknown",))  # "none" is an answer there
+    usual = Rule(rule="not abstained")
+    own = Rule(rule="not abstained", abstention=("unknown",))  # "none" is an answer there
     for policy, expected in ((usual, 3), (own, 1)):
         for question in (record, read_back):
             assert live_stop(policy, question) == expected
             assert _replayed(policy, question) == expected
 
 
-def _replayed(policy: RulePolicy, record: QuestionRecord) -> int:
+def _replayed(policy: Rule, record: QuestionRecord) -> int:
     table = signal_table(to_trace_set([record]), policy.specs)
     return int(first_stops(policy, table)[0])
 

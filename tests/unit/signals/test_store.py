@@ -18,8 +18,8 @@ from tests.hashing_encoder import HashingEncoder
 
 from suffice.contracts import GenerationRequest, Reranker
 from suffice.errors import BackendError
-from suffice.policies.rules.policy import RulePolicy
-from suffice.replay.run.runner import stop_rounds
+from suffice.evaluation.replay.runner import stop_rounds
+from suffice.policies.rules.policy import Rule
 from suffice.signals.asking.judge_support import JUDGE_TOKENS
 from suffice.signals.stored_signals import SignalModels, with_signals
 from suffice.testing.models import Failures, ScriptedModel
@@ -79,8 +79,8 @@ def test_the_judge_adds_values_and_calls_and_touches_nothing_else(tmp_path: Path
     for name in set(before.table.column_names) - changed:
         assert found.table.column(name).to_pylist() == before.table.column(name).to_pylist(), name
     # a rule over the verdict reads the file: 3 is reached at round 3, never 4
-    assert stop_rounds(RulePolicy(rule="judge_support >= 3"), found).tolist() == [3, 3]
-    assert stop_rounds(RulePolicy(rule="judge_support <= 1"), found).tolist() == [1, 1]
+    assert stop_rounds(Rule(rule="judge_support >= 3"), found).tolist() == [3, 3]
+    assert stop_rounds(Rule(rule="judge_support <= 1"), found).tolist() == [1, 1]
 
 
 def test_a_second_run_asks_only_where_a_call_failed() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from suffice.errors import SufficeWarning
 from suffice.live.controller import Controller
-from suffice.policies.rules.policy import RulePolicy
+from suffice.policies.rules.policy import Rule
 from suffice.signals.known_signals import SIGNALS, resolve, undefined_in_words
 from suffice.stats.maps import PerRoundCalibrator, fit_per_round
 from suffice.testing.traces import answer_tokens
@@ -50,7 +50,7 @@ def test_the_cause_of_that_round_is_named(name: str, rounds: list[Round], cause:
 
 
 def test_the_reason_of_a_rule_names_the_cause() -> None:
-    controller = Controller(RulePolicy(rule="answer_stable and overlap > 0.2"))
+    controller = Controller(Rule(rule="answer_stable and overlap > 0.2"))
     controller.observe(has(A))
     reason = controller.observe(has(A)).reason
     assert (
@@ -60,7 +60,7 @@ def test_the_reason_of_a_rule_names_the_cause() -> None:
     assert "undefined" not in controller.observe(has(B)).reason
 
 
-def test_a_calibrated_signal_names_the_cause_of_the_signal(tuned: RulePolicy) -> None:
+def test_a_calibrated_signal_names_the_cause_of_the_signal(tuned: Rule) -> None:
     controller = Controller(tuned)
     with pytest.warns(SufficeWarning, match="needs column tokens"):
         reason = controller.observe(Round(answer="Oslo")).reason
@@ -71,10 +71,10 @@ def test_a_calibrated_signal_names_the_cause_of_the_signal(tuned: RulePolicy) ->
 
 
 @pytest.fixture
-def tuned() -> RulePolicy:
+def tuned() -> Rule:
     values = np.arange(20.0).reshape(10, 2)
     maps = fit_per_round(values, (values > 9).astype(float), undefined=None)
-    return RulePolicy(
+    return Rule(
         rule="calibrated(answer_token_margin) > 0.5",
         calibrators={"answer_token_margin": PerRoundCalibrator(maps=maps)},
     )

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from suffice.replay.run.frontier import best_mix, interpolate
+from suffice.evaluation.replay.frontier import best_mix, interpolate
 from suffice.stats import intervals as module
 from suffice.stats.intervals import (
     Estimate,

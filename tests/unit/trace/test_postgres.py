@@ -37,7 +37,7 @@ def record(place: str, *names: str) -> None:
 
 
 def kept(place: str) -> dict[str, QuestionRecord]:
-    return {one.question.id: one for one in suffice.read_traces(place).records()}
+    return {one.question.id: one for one in suffice.read(place).records()}
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_an_address_is_shown_without_its_password_and_stays_one(given: str, show
 
 @pytest.mark.parametrize("wrong", ["db", "", "ann:s/cret@db/x", "ann:secret/x", "ann@d b/x"])
 def test_what_is_no_address_is_refused_without_telling_it(wrong: str) -> None:
-    for use in (suffice.read_traces, lambda place: Watch(record=place)):
+    for use in (suffice.read, lambda place: Watch(record=place)):
         with pytest.raises(UsageError, match="USER@HOST") as refused:
             use(f"postgresql://{wrong}")
         assert "s/cret" not in str(refused.value)
@@ -89,7 +89,7 @@ def test_what_stands_in_the_way_is_told_with_the_address_and_no_password(
     up: Server, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(place: str, kind: type[SufficeError], said: str) -> None:
-        for use in (suffice.read_traces, lambda place: Watch(record=place)):
+        for use in (suffice.read, lambda place: Watch(record=place)):
             with pytest.raises(kind, match=said) as error:
                 use(place)
             assert PASSWORD not in str(error.value)
@@ -99,9 +99,9 @@ def test_what_stands_in_the_way_is_told_with_the_address_and_no_password(
     refused(up.address("nowhere"), UsageError, "nowhere")
     nobody = f"postgresql://ann:{PASSWORD}@127.0.0.1:1/loops"
     with pytest.raises(StorageError, match=r"127\.0\.0\.1:1"):
-        suffice.read_traces(nobody)
+        suffice.read(nobody)
     with pytest.raises(DataError, match="no record yet"):
-        suffice.read_traces(database)
+        suffice.read(database)
     foreign, newer = up.database(), up.database()
     up.ask(foreign, "CREATE TABLE runs (x int)")
     refused(foreign, DataError, "table runs")

@@ -13,13 +13,13 @@ import pytest
 from starlette.testclient import TestClient
 
 from suffice import Round, Watch
+from suffice.evaluation.replay.named_policies import named_policies
+from suffice.evaluation.replay.runner import ReplaySettings, replay
 from suffice.measures.measures import Measures
 from suffice.monitor.following import Following
 from suffice.monitor.production import Production, ProductionSettings
 from suffice.policies.policy_file import save_policy
-from suffice.policies.rules.policy import RulePolicy
-from suffice.replay.run.named_policies import named_policies
-from suffice.replay.run.runner import ReplaySettings, replay
+from suffice.policies.rules.policy import Rule
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.rounds.trace_set import TraceSet
@@ -261,7 +261,7 @@ def test_a_policy_that_ran_is_watched_as_monitor_does(
     monkeypatch.setattr(
         data, "ProductionSettings", partial(ProductionSettings, max_loss=0.1, first=3)
     )
-    policy, folder = RulePolicy(rule="round >= 2"), tmp_path / "live"
+    policy, folder = Rule(rule="round >= 2"), tmp_path / "live"
     with Watch(policy, record=folder, mode="live", explore=0.7, max_rounds=3) as watch:
         for number in range(24):
             with watch.question(f"What is {number}?", question_id=f"q{number}") as loop:

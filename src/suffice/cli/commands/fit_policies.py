@@ -21,13 +21,13 @@ from suffice.cli.parser import Command, FieldOption, Given, command, field_optio
 from suffice.cli.shared_options import Json, Measuring, Sampling, Traces, out_path
 from suffice.contracts import StopPolicy
 from suffice.errors import InternalError, UsageError
+from suffice.evaluation.settings import USUAL_LOSS, ChoiceSettings, ScoredSettings
 from suffice.options import Option
 from suffice.policies.defaults import FIT_SPLIT
 from suffice.policies.fitting import LABELS, fit_notes
 from suffice.policies.method import FitRun, Fitted, Method, PlanMethod
 from suffice.policies.policy_file import policy_document, policy_hash, save_policy
 from suffice.policies.registry import find_method, method_names, nameable_methods, refuse_options
-from suffice.replay.settings import USUAL_LOSS, ChoiceSettings, ScoredSettings
 from suffice.results.table import Column, Table
 from suffice.scoring import metric_of_labels
 from suffice.trace.plan_traces import PLANS, read_plans

@@ -21,12 +21,12 @@ from suffice.cli.shared_options import (
     write_policy,
 )
 from suffice.errors import UsageError
+from suffice.evaluation.settings import ChoiceSettings, DiagnosisSettings, SearchSettings
 from suffice.options import Option
-from suffice.replay.settings import ChoiceSettings, DiagnosisSettings, SearchSettings
 
 if TYPE_CHECKING:
+    from suffice.evaluation.choose.choice import Choice
     from suffice.measures.measures import Measures
-    from suffice.replay.choose.choice import Choice
 
 
 @command()
@@ -57,9 +57,9 @@ def replay(
     form: Form,
 ) -> None:
     """Score policies on recorded rounds: what each would have cost and scored, with paired intervals."""
+    from suffice.evaluation.replay.compare import compare, with_q_values
+    from suffice.evaluation.replay.macro import macro_means
     from suffice.policies.method import FitRun
-    from suffice.replay.run.compare import compare, with_q_values
-    from suffice.replay.run.macro import macro_means
     from suffice.trace.rounds.writer import write_trace_set
 
     settings = compared.read(reading)
@@ -110,7 +110,7 @@ def diagnose(traces: Traces, reading: Sampling, settings: DiagnosisSettings, for
     look-ahead values; policies by question type and confidence; and, where both splits hold token margins,
     which calibrator is better.
     """
-    from suffice.replay.diagnose.diagnosis import diagnosis
+    from suffice.evaluation.diagnose.diagnosis import diagnosis
 
     measures = reading.drawn_measures(traces)
     with waiting("diagnosing"):
@@ -140,7 +140,7 @@ def search(
     Thresholds and order come from the tune split, figures from the eval split, with intervals that hold for
     all rules together. Every rule is one line that 'replay --stop-when' accepts.
     """
-    from suffice.replay.choose import search as searching
+    from suffice.evaluation.choose import search as searching
 
     if pick is not None and out is None:
         raise UsageError("--pick chooses the rule that --out writes; give --out PATH")
@@ -202,7 +202,7 @@ def choose(
     Policies along fixed paths are proven on all labeled questions; methods, rules and learned values are
     fitted on a part and proven on another. Writes all files of one run or none.
     """
-    from suffice.replay.choose import procedure
+    from suffice.evaluation.choose import procedure
     from suffice.results.formats import counted
     from suffice.trace.durable import replaced_together
 
@@ -248,7 +248,7 @@ def choose_alone(
     traces: str, reading: Sampling, settings: ChoiceSettings, out: str | None, form: Form
 ) -> None:
     """Choose one policy for a record and show what was chosen among; no page is written."""
-    from suffice.replay.choose import procedure
+    from suffice.evaluation.choose import procedure
 
     measures = reading.drawn_measures(traces)
     with waiting("choosing"):
@@ -262,7 +262,7 @@ def choose_alone(
         put("\n".join(choice.screen()))
     print_result(
         form,
-        [choice.table("candidates")] if form.name == "text" else choice.tables(),
+        [choice.named("candidates")] if form.name == "text" else choice.tables(),
         lambda: {**choice.to_json(), **written},
         [f"note: {note}" for note in choice.notes],
     )
@@ -270,7 +270,7 @@ def choose_alone(
 
 def write_choice(choice: Choice, folder: Path) -> None:
     """Write ``choice.json`` and ``index.html`` into the folder."""
-    from suffice.replay.diagnose.report_data import PartsSettings, report_data, report_parts
+    from suffice.evaluation.diagnose.report_data import PartsSettings, report_data, report_parts
     from suffice.report.page import render_report
 
     comparison = choice.comparison

@@ -22,18 +22,18 @@ from suffice.cli.output import (
 from suffice.cli.parser import command
 from suffice.cli.shared_options import Compared, Json, Sampling, Traces, out_path
 from suffice.errors import UsageError, unknown_name
-from suffice.options import Option, read_names
-from suffice.policies.method import FitRun
-from suffice.replay.diagnose.report_data import (
+from suffice.evaluation.diagnose.report_data import (
     PARTS,
     PartsSettings,
     ReportParts,
     report_data,
     report_parts,
 )
-from suffice.replay.run.compare import Comparison, compare
-from suffice.replay.run.macro import macro_means
-from suffice.replay.settings import FORMS, SearchSettings
+from suffice.evaluation.replay.compare import Comparison, compare
+from suffice.evaluation.replay.macro import macro_means
+from suffice.evaluation.settings import FORMS, ComparisonSettings, SearchSettings
+from suffice.options import Option, read_names
+from suffice.policies.method import FitRun
 from suffice.report.page import render_report
 from suffice.trace.durable import replace_file, replaced_together
 from suffice.trace.stored_file import EXAMPLE
@@ -195,7 +195,7 @@ def demo(
     say("4/5 replaying every policy on the other questions, without a model call")
     measures = Measures(traces)
     with waiting("    replaying"):
-        comparison = compare(measures)
+        comparison = compare(measures, ComparisonSettings())
     say("5/5 writing the report")
     policy_file, page = folder / "policy.json", folder / "report.html"
     names = (policy_file.name, page.name)

@@ -16,8 +16,8 @@ from suffice.cli.parser import Given, command, field_options
 from suffice.cli.shared_options import Json, Measuring, ModelOptions, Traces, out_path
 from suffice.concurrency import started
 from suffice.errors import StorageError, UsageError
+from suffice.evaluation.settings import ComparedBy, CostName, FittedElsewhere, Policies, Rules
 from suffice.options import Option
-from suffice.replay.settings import ComparedBy, CostName, FittedElsewhere, Policies, Rules
 from suffice.serve.service_settings import ServeSettings, load_settings, with_given
 
 if TYPE_CHECKING:

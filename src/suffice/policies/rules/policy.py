@@ -88,7 +88,7 @@ def check_rule(rule: str, own_signals: Collection[str] = ()) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RulePolicy:
+class Rule:
     """Stops at the first round at which its rule holds.
 
     Parameters
@@ -119,7 +119,7 @@ class RulePolicy:
         a ``calibrated`` or ``base_rate`` that was not fitted.
     """
 
-    rule: str
+    rule: str = field(kw_only=False)
     calibrators: Mapping[str, PerRoundCalibrator] = field(default_factory=dict)
     base_rates: tuple[float, ...] = ()
     kind: str = "rule"
@@ -148,7 +148,7 @@ class RulePolicy:
                 "fit it on traces with a tune split (suffice traces split TRACES --out NEW draws one)"
             )
 
-    def from_round(self, first: int) -> RulePolicy:
+    def from_round(self, first: int) -> Rule:
         """See :class:`suffice.contracts.DelayedPolicy`; what was promised of it is not of this one."""
         return replace(self, rule=not_before(self.rule, first), guarantee={})
 
@@ -292,13 +292,13 @@ class RulePolicy:
         return {name: part for name, part in parts.items() if part is not None}
 
 
-def read_rule(document: Mapping[str, Any]) -> RulePolicy:
+def read_rule(document: Mapping[str, Any]) -> Rule:
     """The rule of a document, with its fitted maps."""
     fields = Fields(document)
     fields.need("rule")
     rates = [probability_or_none(rate, "base_rates") for rate in fields.of("base_rates", list, [])]
     parts = fields.of("calibrators", dict, {})
-    return RulePolicy(
+    return Rule(
         rule=fields.of("rule", str),
         calibrators={
             name: read_calibrator(part, f"calibrators.{name}") for name, part in parts.items()
@@ -329,7 +329,7 @@ class RuleSettings(CalibratedSettings):
     ]
 
 
-class Rule(RuleKind, Method):
+class RuleMethod(RuleKind, Method):
     """See :class:`suffice.policies.method.Method`."""
 
     name = "rule"
@@ -337,7 +337,7 @@ class Rule(RuleKind, Method):
     presets = ("corrected",)
     options = RuleSettings
 
-    def fit(self, measures: Measures, preset: Preset, settings: Any, split: str) -> RulePolicy:
+    def fit(self, measures: Measures, preset: Preset, settings: Any, split: str) -> Rule:
         """See :func:`suffice.policies.fitting.fit_rule`."""
         from suffice.policies.fitting import fit_rule, warn_of_rule
 
@@ -348,4 +348,4 @@ class Rule(RuleKind, Method):
         return policy
 
 
-METHOD = Rule()
+METHOD = RuleMethod()

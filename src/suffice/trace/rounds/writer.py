@@ -55,7 +55,7 @@ def write_traces(
     Raises
     ------
     DataError
-        Naming question, round and column: whatever :func:`~suffice.read_traces` would refuse.
+        Naming question, round and column: whatever :func:`~suffice.read` would refuse.
     UsageError
         When the directory holds one of the questions already; nothing is written then.
     """

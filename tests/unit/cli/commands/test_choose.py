@@ -13,7 +13,7 @@ from tests.choice_population import reaching
 from tests.commands import run, run_json
 
 from suffice.cli.main import main
-from suffice.replay.choose import candidates
+from suffice.evaluation.choose import candidates
 from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.rounds.writer import write_traces
 

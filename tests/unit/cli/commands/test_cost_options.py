@@ -24,7 +24,7 @@ def traces(tmp_path: Path) -> str:
     made = make_record("a", ["x", "y"], gold=["y"], split="eval")
     path = tmp_path / "traces.parquet"
     known = with_rounds(made, usage=lambda each: replace(each.usage, completion_tokens=10))
-    suffice.write_traces([known], path)
+    suffice.write([known], path)
     return str(path)
 
 

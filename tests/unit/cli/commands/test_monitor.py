@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from suffice import RulePolicy, Watch
+from suffice import Rule, Watch
 from suffice.cli.main import main
 from suffice.policies.policy_file import save_policy
 
@@ -15,7 +15,7 @@ from suffice.policies.policy_file import save_policy
 @pytest.fixture
 def live(tmp_path: Path) -> tuple[str, str]:
     """A record that a rule stopped in round 1, wrongly, with 70% explored; and the rule's file."""
-    rule = RulePolicy(rule="round >= 1")
+    rule = Rule(rule="round >= 1")
     with Watch(rule, record=tmp_path / "live", mode="live", explore=0.7, max_rounds=2) as watch:
         for number in range(40):
             with watch.question(f"{number}?", question_id=f"q{number}") as loop:

@@ -79,7 +79,7 @@ def test_rows_without_numbers_and_ids_are_taken_in_order(tmp_path: Path) -> None
     asked = [("A?", "x"), ("B?", "y"), ("A?", "z")]
     rows = [{"question": text, "answer": answer} for text, answer in asked]
     path, out = jsonl(tmp_path / "log.jsonl", *rows), tmp_path / "out"
-    written = suffice.import_traces(path, out, format="columns")
+    written = suffice.traces.import_(path, out, format="columns")
     assert (written.questions, written.rounds) == (2, 3)
     traces = read_traces(out)
     held = {q.question.text: [r.answer for r in q.rounds] for q in traces.records()}

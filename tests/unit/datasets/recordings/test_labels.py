@@ -77,7 +77,7 @@ def test_a_file_of_labels_fills_the_record_and_all_else_stays(
         lines(path, *LABELS)
     else:
         pq.write_table(pa.Table.from_pylist(LABELS), path)
-    written = suffice.label_traces(folder, path, tmp_path / "new", columns=COLUMNS)
+    written = suffice.traces.label(folder, path, tmp_path / "new", columns=COLUMNS)
     assert written.notes[0] == "2 of 3 questions were labelled"
     assert "1 rows of" in written.notes[1]
     records = labelled(tmp_path / "new")
@@ -96,7 +96,7 @@ def test_a_file_of_labels_fills_the_record_and_all_else_stays(
 
 def test_labels_by_the_text_of_a_question(folder: Path, tmp_path: Path) -> None:
     path = lines(tmp_path / "l.jsonl", {"question": "What is b?", "gold_answers": "Rome"})
-    suffice.label_traces(folder, path, tmp_path / "new.parquet")
+    suffice.traces.label(folder, path, tmp_path / "new.parquet")
     assert labelled(tmp_path / "new.parquet")["b"].gold.answers == ("Rome",)
 
 
@@ -123,7 +123,7 @@ def test_labels_that_cannot_be_are_refused(
 ) -> None:
     path = lines(tmp_path / "l.jsonl", *labels)
     with pytest.raises(DataError, match=message) as error:
-        suffice.label_traces(folder, path, tmp_path / "new")
+        suffice.traces.label(folder, path, tmp_path / "new")
     assert "l.jsonl" in str(error.value)
     assert not (tmp_path / "new").exists()
 
@@ -136,13 +136,13 @@ def test_unknown_questions_and_other_labels_pass_where_it_is_said(
         suffice.Label(question_id="c", gold_answers=("Rome",)),
         suffice.Label(question_id="c", gold_answers=("Rome", "Rome")),
     ]
-    written = suffice.label_traces(
+    written = suffice.traces.label(
         folder, labels, tmp_path / "new", replace=True, skip_unknown=True
     )
     assert "'x'" in written.notes[1]
     assert labelled(tmp_path / "new")["c"].gold.answers == ("Rome",)
     with pytest.raises(UsageError, match="exists already"):
-        suffice.label_traces(folder, labels, tmp_path / "new")
+        suffice.traces.label(folder, labels, tmp_path / "new")
 
 
 # --- beside a record ------------------------------------------------------------------------------
@@ -167,7 +167,7 @@ def test_a_folder_is_read_with_the_labels_in_it(folder: Path, tmp_path: Path) ->
     with pytest.warns(suffice.SufficeWarning):
         assert not read_traces(folder, columns=("query",)).has("gold_answers")
     with pytest.warns(suffice.SufficeWarning):
-        suffice.filter_traces(folder, tmp_path / "l", suffice.TraceFilter(labelled=True))
+        suffice.traces.filter(folder, tmp_path / "l", suffice.traces.TraceFilter(labelled=True))
     assert labelled(tmp_path / "l") == {name: records[name] for name in "ac"}
 
 

@@ -18,7 +18,7 @@ import suffice
 from suffice.datasets.columns import ROLES, SIGNAL
 from suffice.datasets.files import parse_column_map
 from suffice.errors import DataError
-from suffice.replay.choose import candidates
+from suffice.evaluation.choose import candidates
 
 parse_roles = partial(parse_column_map, allowed=ROLES, free=SIGNAL)
 MAP = (
@@ -51,8 +51,8 @@ def log(path: Path, *rows: dict[str, Any]) -> Path:
 
 def taken(path: Path, columns: str = MAP, **options: Any) -> dict[str, suffice.QuestionRecord]:
     out = path.parent / "out"
-    suffice.import_traces(path, out, format="columns", columns=parse_roles(columns), **options)
-    return {record.question.id: record for record in suffice.read_traces(out).records()}
+    suffice.traces.import_(path, out, format="columns", columns=parse_roles(columns), **options)
+    return {record.question.id: record for record in suffice.read(out).records()}
 
 
 def whole(question: str) -> list[dict[str, Any]]:
@@ -145,11 +145,11 @@ def test_of_repeated_rounds_the_one_asked_for_stands(
     with pytest.raises(DataError, match="--duplicates") as caught:
         taken(path)
     assert (caught.value.row, caught.value.column) == (1, "step")
-    written = suffice.import_traces(
+    written = suffice.traces.import_(
         path, tmp_path / "out", format="columns", columns=parse_roles(MAP), duplicates=duplicates
     )
     assert any(note.startswith("1 rows that repeat") for note in written.notes)
-    (record,) = suffice.read_traces(tmp_path / "out").records()
+    (record,) = suffice.read(tmp_path / "out").records()
     assert [one.answer for one in record.rounds] == [answer, "Tromsø"]
 
 
@@ -162,8 +162,8 @@ def test_what_is_invalid_is_left_out_and_counted(tmp_path: Path) -> None:
     path, out = log(tmp_path / "log.jsonl", *rows), tmp_path / "out"
     options: dict[str, Any] = {"rounds_from": 0, "duplicates": "last", "skip_invalid": True}
     columns = parse_roles(MAP)
-    written = suffice.import_traces(path, out, format="columns", columns=columns, **options)
-    assert suffice.read_traces(out).question_ids == ("a", "b", "c", "g", "h")
+    written = suffice.traces.import_(path, out, format="columns", columns=columns, **options)
+    assert suffice.read(out).question_ids == ("a", "b", "c", "g", "h")
     notes = " ".join(written.notes)
     for said in ("3 rows that repeat a round", "2 questions with gaps", "2 wrong cells"):
         assert said in notes

@@ -11,11 +11,11 @@ import pytest
 from tests.builders import with_rounds
 
 from suffice.errors import SufficeWarning, UsageError
+from suffice.evaluation.replay.runner import stop_rounds
 from suffice.live.controller import Controller
 from suffice.policies.ab_rag.policy import ABRagPolicy
 from suffice.policies.policy_file import policy_hash
 from suffice.policies.registry import fit_method
-from suffice.replay.run.runner import stop_rounds
 from suffice.signals.signal_table import first_stops, signal_table
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import Passage, QuestionRecord, Round

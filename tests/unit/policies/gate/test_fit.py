@@ -11,11 +11,11 @@ import pytest
 from tests.gates import AGREE, DIFFER, informative, judged, plan, question, step
 
 from suffice.errors import SufficeWarning, UsageError
+from suffice.evaluation.replay.runner import stop_rounds
 from suffice.policies.gate.fit import fit_gate, fit_gate_policy, fit_risk
 from suffice.policies.gate.gate_settings import GateCosts
 from suffice.policies.gate.policy import GatePolicy
 from suffice.policies.registry import fit_method
-from suffice.replay.run.runner import stop_rounds
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.plan_traces import PlanSet
 

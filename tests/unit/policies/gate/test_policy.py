@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from suffice.errors import SufficeWarning, UsageError
+from suffice.evaluation.replay.runner import stop_rounds
 from suffice.live.controller import Controller
 from suffice.policies.gate.gate_settings import GateCosts, GateSettings, RiskModel
 from suffice.policies.gate.policy import GatePolicy
 from suffice.policies.policy_file import policy_hash
-from suffice.replay.run.runner import stop_rounds
 from suffice.signals.signal_table import first_stops, signal_table
 from suffice.testing.traces import make_record, to_trace_set
 from suffice.trace.rounds.records import QuestionRecord, Round

@@ -9,7 +9,7 @@ import pytest
 
 from suffice.contracts import Action, Decision
 from suffice.errors import UsageError
-from suffice.policies.rules.policy import RulePolicy
+from suffice.policies.rules.policy import Rule
 from suffice.signals.signal_table import SignalTable, decide
 from suffice.stats.maps import IsotonicMap, PerRoundCalibrator
 from suffice.trace.rounds.records import LoopView, Round
@@ -17,7 +17,7 @@ from suffice.trace.rounds.records import LoopView, Round
 HALF = PerRoundCalibrator(maps=(IsotonicMap(x=(0.0, 2.0), y=(0.0, 1.0)),) * 2)
 
 
-def decided(policy: RulePolicy, round_number: int, **signals: list[float]) -> Decision:
+def decided(policy: Rule, round_number: int, **signals: list[float]) -> Decision:
     rounds = tuple(Round(answer="x") for _ in range(round_number))
     return decide(policy, SignalTable.of_loop(LoopView("q", rounds), signals, "q"))
 
@@ -35,19 +35,19 @@ def decided(policy: RulePolicy, round_number: int, **signals: list[float]) -> De
 )
 def test_what_cannot_run_is_refused_when_built(rule: str, says: str) -> None:
     with pytest.raises(UsageError, match=says):
-        RulePolicy(rule=rule)
+        Rule(rule=rule)
 
 
 def test_own_signals_are_allowed_by_name() -> None:
-    policy = RulePolicy(rule="mine > 3", own_signals=("mine",))
+    policy = Rule(rule="mine > 3", own_signals=("mine",))
     assert policy.signals == ("mine",)
     assert policy.specs[0].recorded_only
     with pytest.raises(UsageError, match="unknown signal 'mine'"):
-        RulePolicy(rule="mine > 3")
+        Rule(rule="mine > 3")
 
 
 def test_a_decision_gives_the_reason_and_its_values() -> None:
-    policy = RulePolicy(
+    policy = Rule(
         rule="answer_stable and calibrated(answer_token_margin) > 0.25 and round > base_rate()",
         calibrators={"answer_token_margin": HALF},
         base_rates=(0.1, 0.5),
@@ -71,7 +71,7 @@ def test_a_decision_gives_the_reason_and_its_values() -> None:
 
 
 def test_rounds_past_the_fit_are_undefined() -> None:
-    policy = RulePolicy(
+    policy = Rule(
         rule="calibrated(overlap) >= 0 or base_rate() >= 0",
         calibrators={"overlap": HALF},
         base_rates=(0.5,),
@@ -81,13 +81,13 @@ def test_rounds_past_the_fit_are_undefined() -> None:
 
 
 def test_abstention_phrases_reach_the_signal() -> None:
-    usual = RulePolicy(rule="abstained")
-    mine = RulePolicy(rule="abstained", abstention=("no idea",))
+    usual = Rule(rule="abstained")
+    mine = Rule(rule="abstained", abstention=("no idea",))
     shown = LoopView("q", (Round(answer="No idea!"),))
     assert usual.specs[0](shown) == 0.0
     assert mine.specs[0](shown) == 1.0
     with pytest.raises(UsageError, match='"no"'):
-        RulePolicy(rule="abstained", abstention=("no",))
+        Rule(rule="abstained", abstention=("no",))
 
 
 def test_confidence_is_the_smallest_calibrated_value() -> None:
@@ -97,11 +97,11 @@ def test_confidence_is_the_smallest_calibrated_value() -> None:
         "answer_token_margin": np.array([[1.0, 0.4, 1.0], [0.6, 2.0, 1.0]]),
     }
     table = SignalTable(values=signals, exists=np.ones((2, 3), bool))
-    both = RulePolicy(
+    both = Rule(
         rule="calibrated(overlap) > 0.3 or calibrated(answer_token_margin) > 0.3 and overlap > 0.1",
         calibrators={"overlap": HALF, "answer_token_margin": HALF},
     )
     found = both.confidence(table)
     assert found is not None
     np.testing.assert_allclose(found, [[0.1, 0.2, math.nan], [0.3, math.nan, math.nan]])
-    assert RulePolicy(rule="overlap > 0.3").confidence(table) is None
+    assert Rule(rule="overlap > 0.3").confidence(table) is None

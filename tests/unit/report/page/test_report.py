@@ -12,9 +12,9 @@ import numpy as np
 from tests.html_reader import Page
 from tests.reports import build_report, oslo_records
 
-from suffice.replay.diagnose.report_data import report_data, report_parts
-from suffice.replay.run.compare import compare
-from suffice.replay.settings import ComparisonSettings
+from suffice.evaluation.diagnose.report_data import report_data, report_parts
+from suffice.evaluation.replay.compare import compare
+from suffice.evaluation.settings import ComparisonSettings
 from suffice.report.page import render_report
 from suffice.testing.traces import to_trace_set
 from suffice.trace.rounds.records import Gold, Passage, QuestionRecord, Round, Usage

@@ -47,7 +47,7 @@ def test_what_the_filter_keeps_is_shown() -> None:
     found = sets.retention
     shares = [f"{each or 0.0:.2f}" for each in (found.passages, found.all, found.shown)]
     assert row[-4:] == [*shares, str(found.questions)]
-    own = data.result.table("answer sets").data()
+    own = data.result.named("answer sets").data()
     assert own["right_kept"] == [found.passages]
     assert own["all_right_kept"] == [found.all]
     assert own["shown_kept"] == [found.shown]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.html_reader import Page
 from tests.reports import gathered
 
-from suffice.replay.choose.bounds import allowed_in_words
+from suffice.evaluation.choose.bounds import allowed_in_words
 from suffice.report.promises import guarantees_section
 
 

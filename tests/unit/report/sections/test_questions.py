@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tests.reports import build_report, oslo_records
 
-from suffice.replay.diagnose.report_data import ReportData
+from suffice.evaluation.diagnose.report_data import ReportData
 from suffice.report.explorer import explorer
 from suffice.report.section import marked
 from suffice.trace.rounds.records import Passage, QuestionRecord

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.reports import build_report, gathered, oslo_records
 
-from suffice.replay.diagnose.report_data import ReportData, report_data
+from suffice.evaluation.diagnose.report_data import ReportData, report_data
 from suffice.report.page import first_screen, render_report
 from suffice.report.section import Material, marked
 from suffice.results.formats import percent, points

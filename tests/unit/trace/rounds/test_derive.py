@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from tests.builders import keep
 from tests.properties import examples
 
-import suffice
 from suffice.errors import DataError, UsageError
 from suffice.testing.traces import make_record
 from suffice.trace.rounds.derive import (
@@ -27,7 +26,7 @@ from suffice.trace.rounds.derive import (
     parse_splits,
     split_traces,
 )
-from suffice.trace.rounds.reader import read_traces
+from suffice.trace.rounds.reader import pool_traces, read_traces
 from suffice.trace.rounds.records import QuestionRecord, Round
 from suffice.trace.rounds.writer import question_writer, write_traces
 
@@ -316,13 +315,13 @@ def test_records_of_one_loop_are_pooled(tmp_path: Path) -> None:
     for path, count in zip(week, (3, 5), strict=True):
         write_traces(records("q", count), path, run={"pipeline": "agent"})
     monday, tuesday = map(read_traces, week)
-    pooled = suffice.pool_traces([monday, tuesday])
+    pooled = pool_traces([monday, tuesday])
     again = [name for name in pooled.question_ids if name.endswith("#2")]
     assert (pooled.n_questions, again) == (8, ["q00#2", "q01#2", "q02#2"])  # of tuesday
     assert pooled.closed_book.num_rows == 2
     assert pooled.origin.run["pipeline"] == "agent"
     write_traces(records("r", 3), tmp_path / "other.parquet", run={"pipeline": "pipeline"})
     with pytest.raises(UsageError, match="different loops"):
-        suffice.pool_traces([monday, read_traces(tmp_path / "other.parquet")])
+        pool_traces([monday, read_traces(tmp_path / "other.parquet")])
     with pytest.raises(UsageError):
-        suffice.pool_traces([])
+        pool_traces([])

@@ -12,6 +12,7 @@ import pytest
 import suffice
 from suffice.errors import DataError
 from suffice.testing.traces import make_record
+from suffice.trace.rounds.reader import read_traces
 from suffice.trace.rounds.records import QuestionRecord
 from suffice.trace.rounds.writer import write_traces
 
@@ -24,7 +25,7 @@ def grouped(name: str) -> QuestionRecord:
 
 
 def groups(path: Path | str) -> dict[str, str | None]:
-    return {question.id: question.group for question in suffice.read_traces(path).questions}
+    return {question.id: question.group for question in suffice.read(path).questions}
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def record(tmp_path: Path) -> Path:
 
 def test_a_group_is_read_as_it_was_written(record: Path) -> None:
     assert groups(record) == GROUPS
-    assert any("3 questions are of 2 groups" in note for note in suffice.traces_info(record).notes)
+    assert any("3 questions are of 2 groups" in note for note in suffice.traces.info(record).notes)
 
 
 @pytest.mark.parametrize("lazily_above", [0, 1 << 30])
@@ -45,29 +46,29 @@ def test_rounds_of_one_question_are_of_one_group(record: Path, lazily_above: int
     cells = pa.array([*table.column("group").to_pylist()[:-1], "doc3"])
     pq.write_table(table.set_column(table.column_names.index("group"), "group", cells), record)
     with pytest.raises(DataError) as caught:
-        suffice.read_traces(record, lazily_above=lazily_above)
+        read_traces(record, lazily_above=lazily_above)
     assert (caught.value.column, caught.value.row) == ("group", 7)
 
 
 def test_what_is_made_of_a_record_keeps_groups(tmp_path: Path, record: Path) -> None:
-    suffice.filter_traces(record, tmp_path / "one", suffice.TraceFilter(group=("doc1",)))
+    suffice.traces.filter(record, tmp_path / "one", suffice.traces.TraceFilter(group=("doc1",)))
     assert groups(tmp_path / "one") == {"a": "doc1", "b": "doc1"}
-    suffice.filter_traces(record, tmp_path / "two", suffice.TraceFilter(ids=["c", "d"]))
-    suffice.merge_traces([tmp_path / "one", tmp_path / "two"], tmp_path / "both")
-    suffice.split_traces(tmp_path / "both", tmp_path / "split", {"tune": 0.5, "eval": 0.5})
+    suffice.traces.filter(record, tmp_path / "two", suffice.traces.TraceFilter(ids=["c", "d"]))
+    suffice.traces.merge([tmp_path / "one", tmp_path / "two"], tmp_path / "both")
+    suffice.traces.split(tmp_path / "both", tmp_path / "split", {"tune": 0.5, "eval": 0.5})
     assert groups(tmp_path / "both") == groups(tmp_path / "split") == GROUPS
 
 
 def test_a_label_says_what_a_question_belongs_to(tmp_path: Path, record: Path) -> None:
     labels = tmp_path / "labels.csv"
     labels.write_text("question_id,group\nc,doc3\n")
-    suffice.label_traces(record, labels, tmp_path / "out")
+    suffice.traces.label(record, labels, tmp_path / "out")
     assert groups(tmp_path / "out") == {**GROUPS, "c": "doc3"}
     labels.write_text("question_id,group\na,doc3\n")
     with pytest.raises(DataError) as caught:
-        suffice.label_traces(record, labels, tmp_path / "again")
+        suffice.traces.label(record, labels, tmp_path / "again")
     assert caught.value.column == "group"
-    suffice.label_traces(record, labels, tmp_path / "again", replace=True)
+    suffice.traces.label(record, labels, tmp_path / "again", replace=True)
     assert groups(tmp_path / "again")["a"] == "doc3"
 
 
@@ -75,7 +76,7 @@ def test_a_label_says_what_a_question_belongs_to(tmp_path: Path, record: Path) -
 def test_a_redacted_record_tells_groups_apart_without_their_names(
     tmp_path: Path, record: Path, texts: str
 ) -> None:
-    suffice.redact_traces(record, tmp_path / "out", texts=texts)  # type: ignore[arg-type]
+    suffice.traces.redact(record, tmp_path / "out", texts=texts)  # type: ignore[arg-type]
     named = groups(tmp_path / "out")
     assert named["a"] == named["b"] != named["d"]
     assert named["c"] is None

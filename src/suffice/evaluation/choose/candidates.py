@@ -1,0 +1,474 @@
+"""What a choice goes by: the questions that fit, rank and prove, and what is chosen among on them."""
+
+from __future__ import annotations
+
+import shlex
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice.contracts import DelayedPolicy
+from suffice.costs.usage import CostReads
+from suffice.errors import SufficeWarning, UsageError, attempt
+from suffice.evaluation.choose.bounds import Bound, Half, mean_of
+from suffice.evaluation.choose.families import build_family, paid_by_rules, rules_of_grid
+from suffice.evaluation.choose.rule_stops import RuleStops
+from suffice.evaluation.replay.frontier import pareto_front
+from suffice.evaluation.replay.named_policies import (
+    AskedPolicy,
+    NamedPolicy,
+    asked_policies,
+    numbered,
+    runnable,
+)
+from suffice.evaluation.replay.runner import ReplaySettings, Runner
+from suffice.evaluation.settings import ChoiceSettings
+from suffice.measures.costs import CostAxis, CostBook, policy_reads
+from suffice.measures.measures import Measures
+from suffice.measures.seen import Seen
+from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT
+from suffice.policies.method import Preset
+from suffice.policies.registry import find_method, fit_method, nameable_methods
+from suffice.policies.unfitted import FixedPolicy
+from suffice.results.formats import counted
+from suffice.scoring import AnswerChoice, F1Kind
+from suffice.stats.units import lots, numbered_units, unit_means
+from suffice.trace.rounds.trace_set import in_words
+
+RANK, PROVE = "rank", "prove"
+_RANK_SHARE = 1 / 3
+_FEWEST = 4
+"""Labelled questions that each part must hold."""
+
+
+def without_gaps(measures: Measures, who: str, f1_kind: F1Kind) -> tuple[Measures, str | None]:
+    """All but labelled questions with a round that has no score, and what is to be said of these."""
+    scored = measures.scores(f1_kind)
+    gaps = (measures.traces.exists & np.isnan(scored.compared)).any(axis=1) & scored.labelled
+    if not gaps.any():
+        return measures, None
+    if measures.seen is not None or (gaps == scored.labelled).all():
+        measures.scores_throughout(who, f1_kind)  # refuses, saying what would mend it
+    return measures.take(~gaps), (
+        f"{counted(int(gaps.sum()), 'labeled question')} left out: some round has no answer to score; the "
+        "choice holds for questions like the others"
+    )
+
+
+def refuse_unscored(part: Measures, split: str, f1_kind: F1Kind) -> None:
+    """Refuse a split of which no question can be scored."""
+    if not part.scores(f1_kind).labelled.any():
+        raise UsageError(
+            f"no question of split {split!r} {part.metric.unscored}; which ones do: suffice traces info "
+            f"{part.traces.at}"
+        )
+
+
+def labelled_only(measures: Measures, settings: ChoiceSettings) -> tuple[Measures, list[str]]:
+    """The labelled questions, and what is to be said of the others."""
+    labelled = measures.scores(settings.f1_kind).labelled
+    if not labelled.any():
+        raise UsageError(
+            f"no question of {measures.traces.origin.source} {measures.metric.unscored}; record or label "
+            "some, or compare without gold answers: --metric agreement"
+        )
+    if labelled.all():
+        return measures, []
+    left_out = counted(int((~labelled).sum()), "question")
+    return measures.take(labelled), [f"{left_out} not {measures.metric.scored} left out"]
+
+
+def in_parts(measures: Measures, settings: ChoiceSettings) -> tuple[Measures, list[str]]:
+    """Labelled questions in the splits tune, rank and prove, and how they were drawn; no unit is divided."""
+    traces, units = measures.traces, measures.units
+    names = (settings.tune_split, settings.split)
+    random = np.random.default_rng(settings.seed)
+    missing = [name for name in names if name not in traces.splits]
+    if missing and names != (FIT_SPLIT, EVAL_SPLIT):
+        traces.only_split(missing[0])  # refuses, saying which there are
+    n_units = int(units.max(initial=-1)) + 1
+    notes = []
+    if missing:
+        drawn = random.permutation(n_units)
+        first, second = round(0.4 * n_units), round(0.6 * n_units)
+        fits, ranks = np.isin(units, drawn[:first]), np.isin(units, drawn[first:second])
+        proves = ~fits & ~ranks
+        there = ", ".join(f"{name} ({size:,})" for name, size in traces.splits.items()) or "none"
+        notes.append(
+            f"the record has no splits {FIT_SPLIT} and {EVAL_SPLIT} (it has {there}): all questions were "
+            f"divided by seed {settings.seed} for what is fitted"
+        )
+    else:
+        fits, kept = (traces.in_split(name) for name in names)
+        both = kept & np.isin(units, units[fits])
+        if both.any():
+            notes.append(
+                f"{counted(int(both.sum()), 'question')} of split {settings.split} fit nothing and rank "
+                f"nothing: split {settings.tune_split} holds others of the same unit"
+            )
+        drawn = random.permutation(np.unique(units[kept & ~both]))
+        ranks = kept & ~both & np.isin(units, drawn[: round(len(drawn) * _RANK_SHARE)])
+        proves = kept & ~both & ~ranks
+    parts = {FIT_SPLIT: fits, RANK: ranks, PROVE: proves}
+    short = [
+        f"{int(part.sum())} to {name} on" for name, part in parts.items() if part.sum() < _FEWEST
+    ]
+    if short:
+        raise UsageError(
+            f"choosing needs at least {_FEWEST} questions {measures.metric.scored} to fit on, to rank on and "
+            f"to prove on, and {traces.origin.source} has {', '.join(short).replace('tune', 'fit')}; record "
+            "or label more, or compare without gold answers: --metric agreement"
+        )
+    splits: list[str | None] = [None] * traces.n_questions
+    for name, part in parts.items():
+        for number in np.flatnonzero(part).tolist():
+            splits[number] = name
+    return measures.in_splits(splits), notes
+
+
+def refuse_several_loops(measures: Measures) -> None:
+    """Refuse a folder whose files were recorded by different loops; joined on purpose they are one file."""
+    traces = measures.traces
+    apart = [difference for difference in traces.origin.loops if difference.between_files]
+    if apart:
+        file = Path(traces.origin.source) / next(iter(apart[0].files.values()))[0]
+        raise UsageError(
+            f"the files of {traces.origin.source} are of different loops, {in_words(apart)}; a policy is "
+            f"chosen for one: suffice choose {shlex.quote(str(file))} --out NEW (where one "
+            "policy shall serve them all, join them first: suffice traces merge FILE FILE --out NEW)"
+        )
+
+
+def refuse_one_round(measures: Measures) -> None:
+    """Refuse a record of one round, on which every choice is the same."""
+    if measures.traces.n_rounds < 2 and measures.seen is None:
+        raise UsageError(
+            f"every question of {measures.traces.origin.source} has one round, so there is nothing to "
+            "choose; record more rounds: suffice record --rounds 5"
+        )
+
+
+LATEST, MAJORITY = "latest", "majority"
+MOST_RULES = 40
+"""Rules of a family that are candidates: of those that no other beats in score and cost where they were
+fitted, so many, evenly by their cost."""
+_MOST_ROUNDS = 24
+"""Budgets of one path, the others being left out evenly."""
+Group = Literal["fixed", "method", "rule", "path"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A policy and the answer it returns."""
+
+    policy: NamedPolicy
+    group: Group
+    answer: str = LATEST
+
+    @property
+    def of_no_label(self) -> bool:
+        """Whether no label had a part in it, so that all questions may measure it."""
+        return self.group in ("path", "fixed")
+
+    @property
+    def title(self) -> str:
+        """What a loop does that runs it, in words."""
+        answer = "most frequent answer" if self.answer == MAJORITY else f"answer of {self.answer}"
+        returned = "" if self.answer == LATEST else f", and return the {answer}"
+        policy, method = self.policy.policy, find_method(self.policy.kind)
+        if isinstance(policy, FixedPolicy):
+            return f"stop after round {policy.rounds}{returned}"
+        if self.group == "method" and method is not None and method.summary.startswith("stop "):
+            return f"{method.summary}{returned}"
+        return f"stop when {self.policy.name}{returned}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidates:
+    """All of them, the full budget at ``full``."""
+
+    members: tuple[Candidate, ...]
+    full: int
+    rules_looked_at: int
+    left_out: Mapping[str, str]
+    notes: tuple[str, ...]
+    warned: tuple[str, ...] = ()
+
+
+def budgets_below(budget: int, least: int) -> list[int]:
+    """Smaller budgets down to the least, of many some evenly.
+
+    >>> budgets_below(5, 1)
+    [4, 3, 2, 1]
+    """
+    rounds = np.arange(budget - 1, least - 1, -1)
+    if len(rounds) > _MOST_ROUNDS:
+        rounds = rounds[np.linspace(0, len(rounds) - 1, _MOST_ROUNDS).round().astype(int)]
+    return [int(number) for number in rounds]
+
+
+def candidates_of(record: Measures, kept: Measures, settings: ChoiceSettings) -> Candidates:
+    """Everything that the record can feed, fitted on its split tune."""
+    budget = int(max(kept.ends.max(), 1))
+    if settings.min_rounds > budget:
+        raise UsageError(
+            f"min_rounds is {settings.min_rounds} and the full budget of {kept.traces.origin.source} "
+            f"{budget} rounds; at most that can be asked for"
+        )
+    fixed = [f"fixed-{k}" for k in (*budgets_below(budget, settings.min_rounds)[::-1], budget)]
+    book = kept.costs(settings.cost_model)
+    book.axis(settings.cost, {})  # refuses a cost that no fixed budget has
+    rules, looked_at, notes, why = _rules(record, kept, settings)
+    asked = asked_policies(record, fixed, f1_kind=settings.f1_kind)
+    if settings.family == "all":
+        asked += _methods(record, settings)
+    asked += asked_policies(record, settings.policies, rules, f1_kind=settings.f1_kind)
+    warned: list[str] = []
+    asked = [replace(one, build=partial(_told, one, warned)) for one in asked]
+    able, left_out = runnable(asked, kept, settings.f1_kind)
+    if why is not None:
+        left_out["rules"] = why
+    texts = set(rules)
+    able = [_held_back(policy, settings.min_rounds, texts) for policy in able]
+    unfit = {policy.name: _unfit(policy, kept, settings, book) for policy in able}
+    left_out |= {name: reason for name, reason in unfit.items() if reason}
+    policies = numbered([policy for policy in able if not unfit[policy.name]])
+    members = [
+        Candidate(
+            policy=policy,
+            answer=settings.answer,
+            group="fixed"
+            if isinstance(policy.policy, FixedPolicy)
+            else "rule"
+            if policy.name in texts
+            else "method",
+        )
+        for policy in policies
+    ]
+    return Candidates(
+        members=tuple(members),
+        full=next(n for n, one in enumerate(members) if one.policy.name == f"fixed-{budget}"),
+        rules_looked_at=looked_at,
+        left_out=left_out,
+        notes=notes,
+        warned=tuple(dict.fromkeys(warned)),
+    )
+
+
+def _told(asked: AskedPolicy, warned: list[str]) -> NamedPolicy:
+    """The policy, what its fit warns of put down with the others' and not shown among them."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", SufficeWarning)
+        built = asked.build()
+    for one in caught:
+        if issubclass(one.category, SufficeWarning):
+            warned.append(f"{asked.name}: {one.message}")
+        else:
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+    return built
+
+
+def _held_back(policy: NamedPolicy, first: int, rules: set[str]) -> NamedPolicy:
+    """From the least round on, where it can be; rules of the family say so already."""
+    if first == 1 or policy.name in rules or not isinstance(policy.policy, DelayedPolicy):
+        return policy
+    return replace(policy, policy=policy.policy.from_round(first))
+
+
+def _unfit(policy: NamedPolicy, kept: Measures, settings: ChoiceSettings, book: CostBook) -> str:
+    """Why a policy cannot be chosen; empty: it can."""
+    first = settings.min_rounds
+    if policy.policy is None:
+        return "it decides by what a loop does not know, or answers before the first round"
+    asked, own = AnswerChoice.parse(settings.answer), policy.policy.needs.returns
+    if asked.or_own(own) != asked:
+        return f"it returns another answer than the {settings.answer}; ask for that: --answer {own}"
+    reads = policy_reads(policy.policy, policy.max_rounds)
+    if settings.cost is not None and (why := book.why_unknown(settings.cost, reads)):
+        return why
+    if first == 1 or isinstance(policy.policy, DelayedPolicy):
+        return ""
+    if not policy.adaptive and kept.wanted_rounds(policy.policy).min() >= first:
+        return ""
+    return f"it may stop a question before round {first}, and cannot be held back"
+
+
+def _methods(record: Measures, settings: ChoiceSettings) -> list[AskedPolicy]:
+    names, variants = [], []
+    for name in nameable_methods():
+        method = find_method(name)
+        if method is None:
+            continue
+        if method.quick:
+            names += [f"{name}-{preset}" for preset in method.presets]
+        for variant, options in method.variants.items():
+            label = f"{name} ({variant})"
+            preset = "corrected" if "corrected" in method.presets else method.presets[0]
+            build = partial(_variant, record, (name, preset), label, dict(options))
+            variants.append(AskedPolicy(name=label, build=build))
+    return [*asked_policies(record, names, f1_kind=settings.f1_kind), *variants]
+
+
+def _variant(
+    record: Measures, fitted: tuple[str, Preset], label: str, options: dict[str, Any]
+) -> NamedPolicy:
+    name, preset = fitted
+    policy = fit_method(name, record, preset, FIT_SPLIT, **options)
+    return NamedPolicy.of(policy, label)
+
+
+# --- rules ---------------------------------------------------------------------------------------
+def _rules(
+    record: Measures, kept: Measures, settings: ChoiceSettings
+) -> tuple[list[str], int, tuple[str, ...], str | None]:
+    """The texts of rules worth a look, of how many, what is to be said of it, and why there are none."""
+    if settings.family == "fixed":
+        return [], 0, (), None
+    fit = record.only_split(FIT_SPLIT)
+    fit = fit.take(fit.scores(settings.f1_kind).labelled)
+    if settings.family == "thresholds":
+        texts = rules_of_grid(fit, settings)
+        return texts, len(texts), (), None
+    build = partial(
+        build_family,
+        fit,
+        signals=settings.signals,
+        max_signals=settings.max_signals,
+        min_rounds=settings.min_rounds,
+    )
+    # what was asked for by name is refused; of what was not, the reason is told
+    asked_for = settings.signals is not None or settings.family == "rule"
+    family, why = (build(), None) if asked_for else attempt(build)
+    if family is None:
+        return [], 0, (), why
+    book = fit.costs(settings.cost_model)
+    cost = settings.cost
+    known = {
+        reads for reads in set(family.reads) if cost is None or not book.why_unknown(cost, reads)
+    }
+    priced = np.flatnonzero([reads in known for reads in family.reads])
+    stops = family.stops.take(priced)
+    reads = [family.reads[number] for number in priced]
+    axis = book.axis(settings.cost, {str(number): one for number, one in enumerate(known)})
+    costs = paid_by_rules(book, axis, stops, reads, fit.seen)
+    half = Half(
+        stops=stops,
+        scores=fit.scores(settings.f1_kind).compared,
+        last=fit.traces.last_rounds,
+        costs=costs,
+        seen=None if fit.seen is None else fit.seen.of(fit.scores(settings.f1_kind)),
+        reach=1.0 if fit.seen is None else fit.seen.reach,
+    )
+    losses = mean_of(half, Bound(of="signed", most=0.0))
+    front = np.flatnonzero(pareto_front(costs, -losses))
+    front = front[np.argsort(costs[front], kind="stable")]
+    some = np.unique(
+        np.linspace(0, len(front) - 1, min(MOST_RULES, len(front))).round().astype(int)
+    )
+    budget = max(int(kept.ends.max()), fit.traces.n_rounds)
+    fixed = {f"round >= {k}" for k in range(1, budget + 1)}
+    texts = [rule for number in priced[front[some]] if (rule := family.rules[number]) not in fixed]
+    notes = family.notes
+    if len(priced) < len(family.rules):
+        left = f"{len(family.rules) - len(priced):,} of {len(family.rules):,} rules"
+        notes += (f"left out: {left}, which read what {settings.cost} is not known for",)
+    return texts, len(priced), notes, None
+
+
+_ORDERS, _MANY = 10, 20_000
+"""Orders in which units are bet on; one where there are so many that no order matters."""
+
+
+def betting_orders(ids: Sequence[str], units: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Orders for the betting test that hang on the questions' ids alone, (n_orders, n_units)."""
+    first = np.unique(units, return_index=True)[1]
+    names = [ids[row] for row in first.tolist()]
+    count = _ORDERS if len(names) <= _MANY else 1
+    return np.stack([np.argsort(lots(f"order {n}", names), kind="stable") for n in range(count)])
+
+
+# --- measured ------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """Candidates on the questions kept from fitting."""
+
+    stops: NDArray[np.int16]  # (n_members, n_questions), from 1
+    scores: NDArray[np.float64]  # (n_questions, n_rounds)
+    right: NDArray[np.float64]  # EM, alike
+    costs: NDArray[np.float64]  # (n_members, n_questions), those of the axis
+    tables: tuple[
+        NDArray[np.float64], ...
+    ]  # (n_questions, n_rounds) each: the costs of stopping there
+    paid_by: NDArray[np.intp]  # (n_members,): the table that each pays by
+    last: NDArray[np.int16]
+    axis: CostAxis
+    seen: Seen | None
+    reach: float
+    units: NDArray[np.intp]
+    ids: Sequence[str]
+
+    @classmethod
+    def of(cls, kept: Measures, members: Sequence[Candidate], settings: ChoiceSettings) -> Kept:
+        """Measured once, whatever part of them is looked at."""
+        runner = Runner(
+            kept,
+            [member.policy for member in members],
+            ReplaySettings(
+                f1_kind=settings.f1_kind, cost_model=settings.cost_model, answer=settings.answer
+            ),
+        )
+        axis = runner.book.axis(settings.cost, runner.reads)
+        scored = kept.scores(settings.f1_kind)
+        taken, costs = [], []
+        tables: dict[CostReads, NDArray[np.float64]] = {}
+        paid_by: list[int] = []
+        rows, ends = np.arange(kept.traces.n_questions), kept.ends
+        for member in members:
+            policy = member.policy.policy
+            if policy is None:
+                continue
+            stops = np.minimum(kept.wanted_rounds(policy), ends)
+            if member.policy.max_rounds is not None:
+                stops = np.minimum(stops, member.policy.max_rounds)
+            taken.append(stops.astype(np.int16))
+            kind = runner.reads[member.policy.name]
+            paid = tables.setdefault(kind, runner.book.known(axis, kind))
+            paid_by.append(list(tables).index(kind))
+            if kept.seen is not None:
+                paid = kept.seen.paid(paid)
+            costs.append(paid[rows, np.minimum(stops, paid.shape[1]) - 1])
+        return cls(
+            stops=np.stack(taken),
+            scores=runner.returned.compared,
+            right=runner.returned.em,
+            costs=np.stack(costs),
+            tables=tuple(tables.values()),
+            paid_by=np.array(paid_by, np.intp),
+            last=kept.traces.last_rounds,
+            axis=axis,
+            seen=None if kept.seen is None else kept.seen.of(scored),
+            reach=1.0 if kept.seen is None else kept.seen.reach,
+            units=kept.units,
+            ids=kept.traces.question_ids,
+        )
+
+    def half(self, rows: NDArray[np.intp]) -> Half:
+        """Some of the questions."""
+        units = numbered_units(self.units[rows])
+        return Half(
+            stops=RuleStops.of_array(self.stops[:, rows]),
+            scores=self.scores[rows],
+            right=self.right[rows],
+            last=self.last[rows],
+            costs=unit_means(self.costs[:, rows].T, units).mean(axis=0),
+            seen=None if self.seen is None else self.seen.take(rows),
+            reach=self.reach,
+            units=units,
+            orders=betting_orders([self.ids[row] for row in rows.tolist()], units),
+        )

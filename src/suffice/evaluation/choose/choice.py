@@ -1,0 +1,623 @@
+"""One policy of a record: what it saves, what is promised, and why it was chosen, in words and tables."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from textwrap import wrap
+from typing import Any
+
+from suffice.contracts import StopPolicy
+from suffice.costs.usage import COSTS
+from suffice.errors import UsageError
+from suffice.evaluation.choose.bounds import LOSE, LOSES, bound_in_words, joined
+from suffice.evaluation.choose.candidates import LATEST, PROVE, RANK, Candidate
+from suffice.evaluation.choose.proof import LIKELY, POWER, Promised, Row
+from suffice.evaluation.replay.compare import Comparison
+from suffice.evaluation.replay.results import PolicyResult, ReplayResult
+from suffice.evaluation.settings import ChoiceSettings
+from suffice.measures.costs import CostAxis, CostChange, cost_changes
+from suffice.policies.defaults import FIT_SPLIT
+from suffice.results.formats import amount, bracket, counted, decimal, percent, points, signed
+from suffice.results.plots import Plot
+from suffice.results.table import Column, Table, Value
+from suffice.results.tabular import Tabular
+from suffice.scoring import Metric
+from suffice.stats.intervals import Interval
+
+_DEARER = 0.05
+"""Rise of a known cost beyond which the headline begins with it."""
+_WIDTH = 80
+_SHOWN = {"time": "seconds", "price": "dollars", "retrievals": "retrieval calls"}
+"""Costs that a first screen calls otherwise than an axis."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranked:
+    """A candidate with what it lost and cost on the questions that rank, means a question.
+
+    ``kept`` says whether it kept there what is promised.
+    """
+
+    candidate: Candidate
+    loss: float
+    cost: float
+    kept: bool = True
+    p_value: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Choice(Tabular):
+    """One policy for a record, why it was chosen, and what is known of it.
+
+    ``title`` says in words what it does. ``promised`` are the promises (``None``: none was asked for).
+    ``whole`` is the replay, on all labelled questions, of what no label had a part in: fixed budgets and what
+    paths prove; ``comparison`` that of the best fitted candidates too, on the questions that prove.
+    ``ranked`` are all fitted candidates, best first. ``parts`` are the questions of each part.
+    ``by_majority`` is what the full budget's score gains by returning its most frequent answer.
+    ``wrong`` are questions that the chosen policy gets wrong and the full budget right, and both answers.
+    ``incomplete`` tells of labeled questions that were left out, since a round has no answer to score.
+    """
+
+    chosen: Candidate
+    title: str
+    why: str
+    promised: Promised | None
+    whole: ReplayResult
+    comparison: Comparison
+    ranked: tuple[Ranked, ...]
+    rules_looked_at: int
+    settings: ChoiceSettings
+    parts: Mapping[str, int]
+    axis: CostAxis
+    wrong: tuple[Mapping[str, Any], ...]
+    wrong_count: int
+    left_out: Mapping[str, str]
+    notes: tuple[str, ...]
+    warned: tuple[str, ...] = ()
+    incomplete: str | None = None
+    by_majority: Interval | None = None
+
+    @property
+    def policy(self) -> StopPolicy:
+        """What runs live."""
+        policy = self.chosen.policy.policy
+        if policy is None:
+            raise UsageError("the chosen candidate decides nothing")
+        return policy
+
+    @property
+    def guess(self) -> Candidate | None:
+        """What is likely to keep the promise asked for, which nothing is proven to keep."""
+        found = None if self.promised is None else self.promised.guess
+        return None if found is None else found.candidate
+
+    @property
+    def result(self) -> ReplayResult:
+        """The replay that the chosen policy is measured by."""
+        return self._where(self.chosen)
+
+    @property
+    def measured(self) -> PolicyResult:
+        """The chosen policy there."""
+        return self.measured_of(self.chosen)
+
+    @property
+    def full(self) -> PolicyResult:
+        """The full budget there."""
+        return self._full_of(self.chosen)
+
+    def _where(self, candidate: Candidate) -> ReplayResult:
+        return self.whole if candidate.of_no_label else self.comparison.result
+
+    def _full_of(self, candidate: Candidate) -> PolicyResult:
+        where = self._where(candidate)
+        return where.policy(where.baseline)
+
+    def measured_of(self, candidate: Candidate) -> PolicyResult:
+        """A candidate on all labelled questions, or a fitted one on those that prove."""
+        return self._where(candidate).policy(candidate.policy.name)
+
+    @property
+    def metric(self) -> Metric:
+        """What candidates are compared by."""
+        return self.result.metric
+
+    @property
+    def in_full(self) -> bool:
+        """Whether the full budget is what is chosen."""
+        return self.chosen.policy.name == self.result.baseline
+
+    # --- the first screen ------------------------------------------------------------------------
+    @property
+    def changes(self) -> tuple[CostChange, ...]:
+        """Every cost before and after; retrieval calls where they were counted, one kind of tokens."""
+        return self.changes_of(self.chosen)
+
+    def changes_of(self, candidate: Candidate) -> tuple[CostChange, ...]:
+        """Those of a candidate."""
+        full = self._full_of(candidate)
+        changes = cost_changes(full.costs, self.measured_of(candidate).costs)
+        return tuple(one for one in changes if one.name != "retrievals" or one.full is not None)
+
+    def saved_by(self, candidate: Candidate) -> float | None:
+        """The share of the full budget's cost that a candidate saves; ``None``: not known."""
+        both = self.measured_of(candidate), self._full_of(candidate)
+        own, before = (one.costs.get(self.axis.name) for one in both)
+        return None if own is None or not before else 1.0 - own / before
+
+    @property
+    def headline(self) -> str:
+        """What becomes much dearer, what to do, what it saves and what is promised."""
+        return " ".join((*self.dearer(), *self.decision))
+
+    @property
+    def decision(self) -> tuple[str, str]:
+        """What to do, and what that saves and promises; two sentences or more each."""
+        return f"{_first(self.title)}.", " ".join(filter(None, (self._saves(), self._promise())))
+
+    def dearer(self) -> Iterator[str]:
+        """What becomes dearer, which nobody should overlook."""
+        rises = [one for one in self.changes if (one.change or 0.0) > _DEARER]
+        if rises:
+            told = joined([f"{_label(one)} by {percent(one.change)}%" for one in rises])
+            yield f"This raises {told}."
+
+    def _saves(self) -> str:
+        saved = self.saved_by(self.chosen)
+        if self.in_full or saved is None:
+            return ""
+        if saved < 0.0:
+            return f"Costs {percent(-saved)}% more {_label(self.axis)}."
+        return f"Saves {percent(saved)}% of the {_label(self.axis)}."
+
+    def _promise(self) -> str:
+        if self.promised is None:
+            return "Nothing is proven: no loss was to be proven (--max-loss)."
+        row, asked = self.promised.row, self.promised.rows[self.promised.asked]
+        sure = f"{100 * self.settings.confidence:g}% confidence"
+        if row.proven is None:
+            least = self.promised.rows[-1]
+            return f"No cheaper policy is proven to {self.in_words(least)} ({sure})."
+        said = _first(self._loses(row))
+        if row is not asked:
+            said = f"Not proven to {self.in_words(asked)}. {said}"
+        return f"{said} (proven, {sure})."
+
+    def _loses(self, row: Row) -> str:
+        return self._in_words(row, LOSES)
+
+    def in_words(self, row: Row) -> str:
+        """What is promised, behind "to"."""
+        return self._in_words(row, LOSE)
+
+    def _in_words(self, row: Row, verbs: Sequence[str]) -> str:
+        metric = self.metric
+        said = [
+            bound_in_words(bound.of, bound.most, metric.label, verbs, agreement=metric.agreement)
+            for bound in row.promise.bounds
+        ]
+        return joined(said)
+
+    def screen(self) -> Iterator[str]:
+        """The first screen, line by line."""
+        for sentence in (*self.dearer(), *self.decision):
+            yield from wrap(sentence, _WIDTH)
+        yield ""
+        yield from _aligned(self._side_by_side())
+        if self.promised is not None:
+            yield ""
+            yield from self._allowed()
+        if self.incomplete is not None:
+            yield from wrap(f"{self.incomplete}.", _WIDTH)
+        yield ""
+
+    def _side_by_side(self) -> Iterator[tuple[str, str, str, str]]:
+        own, delta = self.measured, self.measured.delta_full
+        change = "unknown" if delta is None else f"{bracket(delta)} {signed(delta.estimate)}"
+        yield "", self.all_rounds, "with this policy", "change"
+        yield self.metric.label, percent(self.full.score), percent(own.score), change
+        for one in self.changes:
+            before, after = (
+                "unknown" if value is None else amount(value) for value in (one.full, one.own)
+            )
+            yield (
+                _label(one),
+                before,
+                after,
+                "" if one.change is None else f"{100 * one.change:+z.0f}%",
+            )
+
+    def _allowed(self) -> Iterator[str]:
+        if self.promised is None:
+            return
+        yield f"If you allow   you can save ({_label(self.axis)})"
+        before = None
+        for row in self.promised.rows:
+            loss = row.promise.max_loss
+            allowed = "" if loss is None else f"{100 * loss:g} point{'' if loss == 0.01 else 's'}"
+            if row.proven is None:
+                told = f"nothing proven; {row.more}"
+            else:
+                same = before is not None and row.proven.candidate.policy.name == before
+                what = "the same" if same else row.proven.title
+                before = row.proven.candidate.policy.name
+                told = f"{percent(self.saved_by(row.proven.candidate)):>5}%  {what}"
+            yield from wrap(f"{allowed:>11}    {told}", _WIDTH, subsequent_indent=" " * 23)
+        yield from wrap(self._together(), _WIDTH)
+
+    def _together(self) -> str:
+        """What the lines of the table promise; nothing where none is proven."""
+        if self.promised is None or all(row.proven is None for row in self.promised.rows):
+            return ""
+        together = "Every line holds at once" if len(self.promised.rows) > 1 else "It holds"
+        sure = f"{100 * self.settings.confidence:g}% confidence"
+        units, questions = self.promised.row.units, self.parts["all"]
+        of = "" if units == questions else f" texts or groups of {questions:,} questions"
+        return f"{together} ({sure}, independent questions like these {units:,}{of})."
+
+    @property
+    def all_rounds(self) -> str:
+        """The full budget, which loops that end by themselves do not reach."""
+        rounds = f"all {self.result.max_rounds} rounds"
+        return rounds if self._ended is None else f"up to {self.result.max_rounds} rounds"
+
+    @property
+    def _ended(self) -> float | None:
+        """After how many rounds loops end by themselves on average; ``None``: nearly all run on."""
+        ended = self.result.full_costs.get("rounds")
+        return ended if ended is not None and ended < 0.95 * self.result.max_rounds else None
+
+    # --- four questions ----------------------------------------------------------------------------
+    def answers(self) -> Mapping[str, tuple[str, str]]:
+        """What a user of a record asks, each with its answer: in a few words, then with the figures."""
+        return {
+            "Does looping pay here?": self._looping(),
+            "Which policy?": self._which(),
+            "What does it cost, what does it save?": self._saving(),
+            "How sure is that?": self._surely(),
+        }
+
+    def _looping(self) -> tuple[str, str]:
+        frontier, label = self.whole.frontier, self.metric.label
+        if frontier is None or not (known := frontier.known):
+            return "Not known:", "questions were cut before later rounds, or none has a score."
+        (first, _, at_first), (last, _, at_last) = known[0], known[-1]
+        if last < self.whole.max_rounds:
+            return "Not known:", (
+                f"after round {last} questions were cut, and what more rounds would score was not seen "
+                f"({label} {percent(at_last)} after round {last}). {self._deciding()}"
+            )
+        ends = (
+            ""
+            if self._ended is None
+            else f" The recorded loop ended by itself after {decimal(self._ended)} rounds on average."
+        )
+        best, _, at_best = max(known, key=lambda at: (at[2], -at[0]))
+        if best not in (first, last):
+            how = "highest after" if at_best > at_last else "as high already after"
+            ends += f" {_first(label)} is {how} round {best} ({percent(at_best)})."
+        once = next((p for p in self.whole.policies if p.name == f"fixed-{first}"), None)
+        if once is None or (lost := once.delta_full) is None or first == last:
+            return "Not known:", f"{label} is {percent(at_last)} after {self.all_rounds}.{ends}"
+        gain = Interval(estimate=-lost.estimate, low=-lost.high, high=-lost.low)
+        moved = (
+            f"{_first(label)} is {percent(at_first)} after round {first} and {percent(at_last)} after "
+            f"{self.all_rounds}: {points(gain)} points"
+        )
+        if gain.low > 0:
+            short = "Yes, more rounds help."
+        elif gain.high < 0:
+            short = "No, more rounds make it worse."
+        else:
+            short = "Not shown that more rounds help."
+            moved += f". {_power(gain)}"
+        return short, f"{moved.rstrip('.')}.{ends} {self._deciding()}{self._voting()}"
+
+    def _voting(self) -> str:
+        gain = self.by_majority
+        if gain is None or gain.low <= 0 <= gain.high:
+            return ""
+        return (
+            f" Returning the most frequent answer instead of the latest (--answer majority) changes "
+            f"{self.metric.label} by {points(gain)} points."
+        )
+
+    def _deciding(self) -> str:
+        asked = [self.measured] if self.measured.adaptive else []
+        asked = asked or [one for one in self.comparison.result.policies if one.adaptive]
+        if not asked:
+            return "No candidate decides by what it reads."
+        compared = [(one, against) for one in asked for against in one.against_fixed]
+        if not compared:
+            return "Whether deciding by what was read pays is not known."
+        policy, best = max(compared, key=lambda one: one[1].gain.low)
+        who = "This policy" if self.measured.adaptive else policy.label
+        of = "" if len(asked) == 1 else f" (of {len(asked)} policies, each compared alone)"
+        surely = "significantly better" if best.pays else "not significantly better"
+        said = [
+            f"{who} is {surely} than the best fixed number of rounds at equal {COSTS[best.cost].label}: "
+            f"{points(best.gain)} points{of}."
+        ]
+        if not best.pays:
+            said.append(_power(best.gain))
+        return " ".join(said)
+
+    def _which(self) -> tuple[str, str]:
+        """The chosen policy, how it was found, and what would be tried where nothing is proven."""
+        short = f"{_first(self.title)}."
+        rule = "" if self.in_full else f"Rule: {self.policy.facts.summary}. "
+        likely, promised = "", self.promised
+        if promised is not None and promised.guess is not None:
+            likely = (
+                f" Likely to {self.in_words(promised.rows[promised.asked])} "
+                f"({100 * LIKELY:g}% confidence, not proven): {promised.guess.title}."
+            )
+        return short, f"{rule}{self.why}{likely} {self.tried}."
+
+    @property
+    def tried(self) -> str:
+        """All that was looked at."""
+        groups = [one.candidate.group for one in self.ranked]
+        kinds = (("fixed", "fixed budget"), ("method", "fitted method"), ("rule", "rule"))
+        named = [counted(groups.count(group), name) for group, name in kinds if group in groups]
+        steps = 0 if self.promised is None else self.promised.row.tested
+        along = f"Tested {steps:,} polic{'y' if steps == 1 else 'ies'}; " if steps else ""
+        looked = f" of {self.rules_looked_at:,}" if "rule" in groups else ""
+        return f"{along}fitted and ranked {', '.join(named)}{looked}"
+
+    def _saving(self) -> tuple[str, str]:
+        where = "all" if self.chosen.of_no_label else "held-out"
+        size = self.parts["all" if self.chosen.of_no_label else PROVE]
+        told = "; ".join(
+            f"{_label(one)} {amount(one.full)} to {amount(one.own)}"
+            for one in self.changes
+            if one.full is not None and one.own is not None
+        )
+        delta = self.measured.delta_full
+        scored = (
+            "is not known"
+            if delta is None
+            else f"changes by {bracket(delta)} points, {signed(delta.estimate)} measured"
+        )
+        short = self._saves() or "Saves nothing."
+        return short, (
+            f"On {where} {size:,} questions, from {self.all_rounds} to this policy: {told}. "
+            f"{_first(self.metric.label)} {scored}. {self._above_the_cap()}"
+            f"{self._stopped_wrong()}"
+        ).rstrip()
+
+    def _above_the_cap(self) -> str:
+        most, own = self.settings.max_cost, self.measured.costs.get(self.axis.name)
+        if most is None or own is None or own <= most:
+            return ""
+        return f"That is above the {most:g} allowed. "
+
+    def _stopped_wrong(self) -> str:
+        if self.result.cut is not None or self.in_full:
+            return ""
+        return (
+            f"On {self.wrong_count:,} of {len(self.measured.stops):,} questions it stops with a wrong answer "
+            f"where {self.all_rounds} would have been right."
+        )
+
+    def _surely(self) -> tuple[str, str]:
+        if self.promised is None:
+            return "Nothing is promised.", "No loss was to be proven (--max-loss)."
+        row = self.promised.row
+        sure = f"{100 * self.settings.confidence:g}% confidence"
+        if row.proven is None:
+            return "Not proven.", (
+                f"At {sure} nothing cheaper is proven to {self.in_words(row)}. {_first(row.more)} "
+                f"({100 * POWER:g}% power, if losses are as measured)."
+            )
+        how = (
+            f"on {row.units:,} questions that fitted nothing"
+            if row.proven.path
+            else f"on {self.parts[PROVE]:,} held-out questions"
+        )
+        together = (
+            " The table holds at once, so reading several of its lines costs nothing."
+            if len(self.promised.rows) > 1
+            else ""
+        )
+        return f"Proven at {sure}:", (
+            f"{self._loses(row)} on average, for independent questions like these and this loop as it was "
+            f"recorded once (p = {row.proven.p_value:.2g}, {how}).{together}"
+        )
+
+    def live(self, policy: str, guess: str) -> Iterator[tuple[str, str]]:
+        """How to run the chosen policy, and try the guess, from their files, in commands and code."""
+        answer = self.chosen.answer
+        chosen = "" if answer == LATEST else f" --answer {answer}"
+        chosen_live = "" if answer == LATEST else f", answer={answer!r}"
+        path = shlex.quote(policy)
+        yield (
+            "beside your agent (stops nothing)",
+            f"suffice.Watch({policy!r}, record='live'{chosen_live})",
+        )
+        if self.policy.facts.earliest < self.result.max_rounds:
+            stopping = f"record='live', mode='live', explore=0.05{chosen_live}"
+            yield (
+                "live, one question in twenty running on to keep measuring",
+                f"suffice.Watch({policy!r}, {stopping})",
+            )
+        yield (
+            "over your own files",
+            f"suffice ask 'QUESTION' --corpus NOTES --policy {path}{chosen}",
+        )
+        yield "on another record", f"suffice replay TRACES --policy {path}{chosen}"
+        if self.guess is not None:
+            yield "the guess, beside your agent", f"suffice.Watch({guess!r}, record='live')"
+
+    # --- shown -----------------------------------------------------------------------------------
+    def tables(self) -> tuple[Table, ...]:
+        """Costs side by side, what can be saved, the four answers, the fitted candidates, wrong stops."""
+        said = Table(
+            name="answers",
+            columns=(Column(name="question"), Column(name="answer")),
+            rows=[[question, " ".join(said)] for question, said in self.answers().items()],
+        )
+        allowed = () if self.promised is None else (self._allowed_table(),)
+        return (self._costs_table(), *allowed, said, self._ranked_table(), *self._wrong_tables())
+
+    def plotted(self) -> Plot:
+        """What can be saved for each loss that is allowed."""
+        if self.promised is None:
+            return Tabular.plotted(self)
+        return Plot(table=self._allowed_table(), x="max_loss", y="saved", label="policy")
+
+    def _costs_table(self) -> Table:
+        head, *rows = self._side_by_side()
+        columns = tuple(Column(name=name or "mean") for name in head)
+        title = f"What a question costs, {self.all_rounds} and with this policy"
+        return Table(name="costs", title=title, columns=columns, rows=[[*row] for row in rows])
+
+    def _allowed_table(self) -> Table:
+        columns = (
+            Column(name="max_loss", kind="percent", head="allowed\n(points)"),
+            Column(name="saved", kind="percent", head="saved\n(%)"),
+            Column(name="policy"),
+        )
+        rows: list[list[Value]] = [
+            [row.promise.max_loss, None, f"nothing proven; {row.more}"]
+            if row.proven is None
+            else [row.promise.max_loss, self.saved_by(row.proven.candidate), row.proven.title]
+            for row in (() if self.promised is None else self.promised.rows)
+        ]
+        title = f"What you can save ({_label(self.axis)}) for what you allow"
+        note = self._together()
+        return Table(name="allowed", title=title, columns=columns, rows=rows, notes=[note])
+
+    def _ranked_table(self) -> Table:
+        columns = (
+            Column(name="kind", drop=2),
+            Column(name="loss", kind="points", head="loss when\nranked"),
+            Column(name="cost", kind="number", head=f"{self.axis.label}\nwhen ranked"),
+            Column(name="p_value", kind="p_value", head="p-value", drop=1),
+            Column(name="candidate", whole=True),
+        )
+        rows: list[list[Value]] = [
+            [one.candidate.group, one.loss, one.cost, one.p_value, one.candidate.policy.label]
+            for one in self.ranked
+        ]
+        fit, rank, prove = (self.parts[name] for name in (FIT_SPLIT, RANK, PROVE))
+        title = (
+            f"{len(rows)} fitted candidates: fitted on {fit:,} questions, ranked on {rank:,}, tested on "
+            f"{prove:,}"
+        )
+        return Table(name="candidates", title=title, columns=columns, rows=rows, names=0)
+
+    def _wrong_tables(self) -> tuple[Table, ...]:
+        if not self.wrong_count:
+            return ()
+        columns = (
+            Column(name="id"),
+            Column(name="round", kind="count"),
+            Column(name="answer", most=40),
+            Column(name="full_budget_answer", head="at the full budget", most=40),
+            Column(name="question", most=60),
+        )
+        rows: list[list[Value]] = [[one[column.name] for column in columns] for one in self.wrong]
+        shown = "" if len(self.wrong) == self.wrong_count else f", the first {len(self.wrong)}"
+        title = f"Wrong at its stop and right at the full budget: {self.wrong_count}{shown}"
+        return (Table(name="wrong", title=title, columns=columns, rows=rows, names=0),)
+
+    def to_json(self) -> dict[str, Any]:
+        """Strict JSON."""
+        candidate, promised = self.chosen, self.promised
+        return {
+            "headline": self.headline,
+            "chosen": {
+                "title": self.title,
+                "name": candidate.policy.name,
+                "kind": candidate.policy.kind,
+                "rule": self.policy.facts.summary,
+                "answer": candidate.answer,
+                "hash": candidate.policy.hash,
+            },
+            "why": self.why,
+            "promise": None
+            if promised is None
+            else {**promised.row.document(), "cost": self.axis.name},
+            "table": [] if promised is None else [self._row_json(row) for row in promised.rows],
+            "guess": None
+            if promised is None or promised.guess is None
+            else {
+                "title": promised.guess.title,
+                "name": promised.guess.candidate.policy.name,
+                "confidence": LIKELY,
+                "measured": self.measured_of(promised.guess.candidate).to_json(),
+            },
+            "measured": self.measured.to_json(),
+            "costs": {
+                one.name: {"before": one.full, "after": one.own, "change": one.change}
+                for one in self.changes
+            },
+            "axis": self.axis.name,
+            "by_majority": None if self.by_majority is None else asdict(self.by_majority),
+            "answers": {question: " ".join(said) for question, said in self.answers().items()},
+            "questions": dict(self.parts),
+            "rules_looked_at": self.rules_looked_at,
+            "candidates": [
+                {
+                    "name": one.candidate.policy.name,
+                    "group": one.candidate.group,
+                    "answer": one.candidate.answer,
+                    "ranked_loss": one.loss,
+                    "ranked_cost": one.cost,
+                    "p_value": one.p_value,
+                }
+                for one in self.ranked
+            ],
+            "wrong": {
+                "count": self.wrong_count,
+                "questions": [
+                    {name: value for name, value in one.items() if name != "question"}
+                    for one in self.wrong
+                ],
+            },
+            "replay": self.result.to_json(),
+            "left_out": dict(self.left_out),
+            "notes": list(self.notes),
+            "warnings": list(self.warned),
+        }
+
+    def _row_json(self, row: Row) -> dict[str, Any]:
+        """A line of what can be saved; costs are those of its policy, ``None`` where nothing is proven."""
+        changes = self.changes if row.proven is None else self.changes_of(row.proven.candidate)
+        costs = {one.name: None if row.proven is None else one.own for one in changes}
+        return {
+            "max_loss": row.promise.max_loss,
+            "proven": row.proven is not None,
+            "title": None if row.proven is None else row.proven.title,
+            "rule": None if row.proven is None else row.proven.candidate.policy.name,
+            "saved": None if row.proven is None else self.saved_by(row.proven.candidate),
+            "questions_needed": row.needed,
+            "mean_rounds": costs.pop("rounds"),
+            **costs,
+        }
+
+
+def _label(change: CostChange | CostAxis) -> str:
+    return _SHOWN.get(change.label, change.label)
+
+
+def _power(interval: Interval) -> str:
+    """What a record of this size could have shown of what is not shown."""
+    error = (interval.high - interval.low) / (2 * 1.96)
+    shown = percent((1.96 + 0.84) * error)
+    return f"A difference of {shown} points would have been shown ({100 * POWER:g}% power)."
+
+
+def _aligned(rows: Iterator[tuple[str, str, str, str]]) -> Iterator[str]:
+    cells = [*rows]
+    widths = [max(len(row[at]) for row in cells) for at in range(4)]
+    for name, *others in cells:
+        numbers = (text.rjust(width) for text, width in zip(others, widths[1:], strict=True))
+        yield f"{name:<{widths[0]}}   {'   '.join(numbers)}".rstrip()
+
+
+def _first(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"

@@ -1,0 +1,385 @@
+"""From a record to one policy: proven along paths on all labelled questions, or learned from a part."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice.errors import UsageError
+from suffice.evaluation.choose.bounds import Bound, Promise, mean_of
+from suffice.evaluation.choose.candidates import (
+    LATEST,
+    MAJORITY,
+    PROVE,
+    RANK,
+    Candidate,
+    Candidates,
+    Kept,
+    candidates_of,
+    in_parts,
+    labelled_only,
+    refuse_one_round,
+    refuse_several_loops,
+    without_gaps,
+)
+from suffice.evaluation.choose.choice import Choice, Ranked
+from suffice.evaluation.choose.proof import (
+    LIKELY,
+    Along,
+    Learned,
+    OwnPath,
+    Promised,
+    paths_of,
+    prove,
+)
+from suffice.evaluation.replay.answers import answer_rounds
+from suffice.evaluation.replay.compare import Comparison
+from suffice.evaluation.replay.results import ReplayResult
+from suffice.evaluation.replay.runner import ReplaySettings, replay
+from suffice.evaluation.settings import USUAL_LOSS, ChoiceSettings
+from suffice.measures.costs import CostAxis
+from suffice.measures.measures import Measures, Traces
+from suffice.measures.seen import record_banners
+from suffice.policies.defaults import FIT_SPLIT
+from suffice.policies.rules.policy import Rule
+from suffice.policies.unfitted import FixedPolicy
+from suffice.scoring import AnswerChoice
+from suffice.stats.fields import known
+from suffice.stats.intervals import Interval, percentile_interval, resampled_means
+from suffice.stats.units import unit_means
+
+Array = NDArray[np.float64]
+_MOST_WRONG, _DIVISIONS = 50, 4
+_MOST_SHOWN = 12
+"""Rules and methods that are replayed beside the chosen one."""
+
+
+def choose(traces: Traces, settings: ChoiceSettings) -> Choice:
+    """The one policy that a record speaks for, with what it promises.
+
+    Policies of paths that no label had a part in are proven on all labelled questions, see
+    :mod:`suffice.evaluation.choose.proof`. Beside them methods, rules and learned values are fitted on
+    split ``tune``, ordered by a third of the other questions and proven by the rest.
+    """
+    measures = Measures.of(traces).by(settings.metric)
+    refuse_several_loops(measures)
+    refuse_one_round(measures)
+    promises = _promises(measures, settings)
+    complete, incomplete = without_gaps(measures, "choosing", settings.f1_kind)
+    labelled, notes = labelled_only(complete, settings)
+    axis = labelled.costs(settings.cost_model).axis(settings.cost, {})
+    settings = replace(settings, cost=axis.name)
+    record, drawn = in_parts(labelled, settings)
+    fit, rank, proving = (record.only_split(name) for name in (FIT_SPLIT, RANK, PROVE))
+    kept = record.take(record.traces.in_split(RANK) | record.traces.in_split(PROVE))
+    everyone = candidates_of(record, kept, settings)
+    learned = _learned(kept, everyone, settings)
+    along = None
+    if promises and settings.family != "thresholds":
+        own = [] if settings.path is None else [OwnPath(settings.path, settings.levels or ())]
+        paths = [*paths_of(labelled, axis.name, min_rounds=settings.min_rounds, own=own)]
+        if settings.family == "fixed":
+            paths = [paths[0], *paths[len(paths) - len(own) :]]
+        along = Along(labelled, settings, paths, settings.answer)
+    usual = next((n for n, one in enumerate(promises) if one.max_loss == USUAL_LOSS), 0)
+    bounds = promises[usual].bounds if promises else ()
+    within = [mean_of(learned.rank, bound) <= bound.most for bound in bounds]
+    keeps = np.all([np.ones(len(everyone.members), np.bool_), *within], axis=0)
+    promised = _promised(along, learned, promises, usual) if promises else None
+    tested = None if promised is None else promised.rows[promised.asked].learned
+    p_values = None if tested is None else tested[0].tested_at.max(axis=0)
+    losses = mean_of(learned.rank, Bound(of="signed", most=0.0))
+    estimates = [
+        Ranked(
+            candidate=member,
+            loss=float(losses[number]),
+            cost=float(learned.rank.costs[number]),
+            kept=bool(keeps[number]),
+            p_value=None if p_values is None else known(p_values[number]),
+        )
+        for number, member in enumerate(everyone.members)
+    ]
+    proven = None if promised is None else promised.row.proven is not None
+    ranked, why = in_order(
+        estimates, estimates[everyone.full], settings, axis.per_question, proven=proven
+    )
+    full = everyone.members[everyone.full]
+    chosen, title = ranked[0].candidate, ranked[0].candidate.title
+    if promised is not None and (best := promised.row.proven) is not None:
+        chosen, title = best.candidate, best.title
+    elif chosen.policy.name == full.policy.name:
+        title = "run all rounds"
+    on_all = _on_all(everyone, chosen, promised)
+    whole = _replayed(labelled, on_all, full, settings)
+    shown = {**on_all, **_shown(ranked, chosen, promised)}
+    result = _replayed(proving, shown, full, settings, split=PROVE)
+    of = (labelled, whole) if chosen.of_no_label else (proving, result)
+    wrong = _wrong(*of, chosen, settings)
+    full_cost = along.full_cost if along else float(learned.prove.costs[learned.full])
+    if promised is not None and promised.row.proven is not None:
+        with_it = _with_guarantee(chosen, _guarantee(promised, labelled, axis, full_cost, settings))
+        if with_it is chosen:
+            notes.append(
+                "the promise stands in choice.json: this policy's file has no room for one"
+            )
+        chosen = with_it
+    if promises and (cut := _cut_terms(labelled)):
+        notes.append(f"{cut['cut']}; to prove more, record some in shadow or let more run on")
+    sizes = {"all": labelled, FIT_SPLIT: fit, RANK: rank, PROVE: proving}
+    return Choice(
+        chosen=chosen,
+        title=title,
+        why=why,
+        promised=promised,
+        whole=whole,
+        comparison=Comparison(measures=proving, result=result),
+        ranked=tuple(ranked),
+        rules_looked_at=everyone.rules_looked_at,
+        settings=settings,
+        parts={name: part.traces.n_questions for name, part in sizes.items()},
+        axis=axis,
+        wrong=tuple(wrong[:_MOST_WRONG]),
+        wrong_count=len(wrong),
+        left_out=everyone.left_out,
+        notes=(
+            *record_banners(measures.traces),
+            *measures.notes(settings.metric),
+            *([] if incomplete is None else [incomplete]),
+            *labelled.unit_notes,
+            *notes,
+            *drawn,
+            *everyone.notes,
+        ),
+        warned=everyone.warned,
+        incomplete=incomplete,
+        by_majority=_by_majority(labelled, settings),
+    )
+
+
+def _by_majority(labelled: Measures, settings: ChoiceSettings) -> Interval | None:
+    if settings.answer != LATEST or labelled.seen is not None or labelled.metric.agreement:
+        return None
+    if not labelled.traces.answered.any():
+        return None
+    scored = labelled.scores(settings.f1_kind)
+    rows, last = np.arange(labelled.traces.n_questions), labelled.traces.last_rounds - 1
+    chosen = answer_rounds(labelled, AnswerChoice.parse(MAJORITY), None).returned(scored)
+    gains = chosen.compared[rows, last] - scored.compared[rows, last]
+    return _mean_within(gains, labelled, settings)
+
+
+def _promises(measures: Measures, settings: ChoiceSettings) -> list[Promise]:
+    metric = measures.metric
+    wrong_stops = settings.max_wrong_stops is not None or settings.loss == "wrong-stop"
+    if wrong_stops and not (metric.gold or metric.agreement):
+        raise UsageError(
+            f"wrong stops are told by answers, and {measures.traces.origin.source} is compared by "
+            f"{metric.label}; leave out --max-wrong-stops and --loss wrong-stop, or compare by gold answers "
+            "(--metric f1)"
+        )
+    return [
+        Promise(
+            max_loss=loss,
+            confidence=settings.confidence,
+            loss=settings.loss,
+            correction=settings.correction,
+            max_wrong_stops=settings.max_wrong_stops,
+        )
+        for loss in settings.promised_losses
+    ]
+
+
+def _learned(kept: Measures, everyone: Candidates, settings: ChoiceSettings) -> Learned:
+    field = Kept.of(kept, everyone.members, settings)
+    ranks = kept.traces.in_split(RANK)
+    rows = [np.flatnonzero(part) for part in (ranks, ~ranks)]
+    rank, proves = (field.half(of_part) for of_part in rows)
+    return Learned(
+        candidate=everyone.members.__getitem__, rank=rank, prove=proves, full=everyone.full
+    )
+
+
+def _promised(
+    along: Along | None, learned: Learned, promises: Sequence[Promise], asked: int
+) -> Promised:
+    """What is proven, and what is likely where the promise that was asked for is not."""
+    rows = prove(along, learned, promises)
+    proven = [n for n in range(asked, len(rows)) if rows[n].proven is not None]
+    guess = None
+    if rows[asked].proven is None:
+        level = max(1.0 - LIKELY, promises[asked].delta)
+        guess = prove(along, learned, [promises[asked]], level=level)[0].proven
+    return Promised(rows=rows, asked=asked, at=min(proven, default=asked), guess=guess)
+
+
+# --- ranked ----------------------------------------------------------------------------------------
+def in_order(
+    estimates: Sequence[Ranked],
+    full: Ranked,
+    settings: ChoiceSettings,
+    unit: str,
+    *,
+    proven: bool | None,
+) -> tuple[list[Ranked], str]:
+    """All candidates, the one to run first, and why; ``proven``: whether something is, if asked."""
+    if (error := settings.cost_per_error) is not None:
+        order = sorted(estimates, key=lambda one: (one.cost + error * one.loss, one.cost))
+        return order, f"Its cost plus {error:g} an error was the least on the questions that rank."
+    if proven is None:
+        most = math.inf if settings.max_cost is None else settings.max_cost
+        order = sorted(estimates, key=lambda one: (one.cost > most, one.loss, one.cost))
+        if order[0].cost > most:
+            raise UsageError(
+                f"no candidate costs at most {most:g} {unit}: the least is "
+                f"{min(one.cost for one in estimates):.4g}; raise --max-cost"
+            )
+        return order, (
+            f"It lost least of those that cost at most {most:g} {unit} on the questions that rank."
+        )
+    # those that kept what was asked first, the cheapest of them first
+    order = sorted(
+        estimates, key=lambda one: (not one.kept, 0.0 if one.kept else one.loss, one.cost)
+    )
+    if proven:
+        return order, "It is the cheapest that is proven to keep what was asked."
+    rest = (one for one in order if one is not full)
+    return [full, *rest], "Nothing cheaper is proven to keep what was asked."
+
+
+# --- replayed --------------------------------------------------------------------------------------
+def _on_all(
+    everyone: Candidates, chosen: Candidate, promised: Promised | None
+) -> dict[str, Candidate]:
+    """What no label was fitted to: budgets, and what paths prove and guess; measured on all questions."""
+    shown = [one for one in everyone.members if one.group == "fixed"]
+    paths = [chosen, *([] if promised is None else promised.candidates)]
+    shown += [one for one in paths if one.group == "path"]
+    return {one.policy.name: one for one in shown}
+
+
+def _shown(
+    ranked: Sequence[Ranked], chosen: Candidate, promised: Promised | None
+) -> dict[str, Candidate]:
+    """The best of what was learned, for held-out questions; and what is guessed."""
+    proven, guess = ((), None) if promised is None else (promised.proven, promised.guess)
+    learned = [chosen, *proven]
+    learned += [one.candidate for one in ranked if one.candidate.group != "fixed"]
+    learned = learned[: _MOST_SHOWN + 1]
+    learned += [] if guess is None else [guess.candidate]
+    return {one.policy.name: one for one in learned}
+
+
+def _mean_within(values: Array, measures: Measures, settings: ChoiceSettings) -> Interval:
+    labelled = measures.scores(settings.f1_kind).labelled
+    means = unit_means(values[labelled], measures.units[labelled])[:, None]
+    draws = resampled_means(means, resamples=settings.resamples, seed=settings.seed)
+    return percentile_interval(float(means.mean()), draws[:, 0])
+
+
+def _replayed(
+    measures: Measures,
+    shown: Mapping[str, Candidate],
+    full: Candidate,
+    settings: ChoiceSettings,
+    split: str | None = None,
+) -> ReplayResult:
+    return replay(
+        measures,
+        [candidate.policy for candidate in shown.values()],
+        ReplaySettings(
+            baseline=full.policy.name,
+            split=split,
+            f1_kind=settings.f1_kind,
+            resamples=settings.resamples,
+            seed=settings.seed,
+            cost=settings.cost,
+            cost_model=settings.cost_model,
+            answer=settings.answer,
+        ),
+    )
+
+
+def _wrong(
+    measures: Measures, result: ReplayResult, chosen: Candidate, settings: ChoiceSettings
+) -> list[dict[str, Any]]:
+    """Where the chosen policy is wrong and the full budget right, in the record's order."""
+    scored, traces = measures.scores(settings.f1_kind), measures.traces
+    policy = result.policy(chosen.policy.name)
+    if measures.seen is not None:
+        return []
+    rows = np.arange(traces.n_questions)
+    wrong = scored.em[rows, policy.answers - 1] < 1.0
+    full = result.policy(result.baseline).answers
+    right = scored.em[rows, full - 1] == 1.0
+    at = wrong & right
+    records = traces.take(at).records()
+    stops, answers, last = (part[at].tolist() for part in (policy.stops, policy.answers, full))
+    return [
+        {
+            "id": record.question.id,
+            "question": record.question.text,
+            "round": stop,
+            "answer": record.rounds[returned - 1].answer,
+            "full_budget_answer": record.rounds[best - 1].answer,
+        }
+        for record, stop, returned, best in zip(records, stops, answers, last, strict=True)
+    ]
+
+
+# --- the promise -----------------------------------------------------------------------------------
+def _guarantee(
+    promised: Promised, record: Measures, axis: CostAxis, full_cost: float, settings: ChoiceSettings
+) -> dict[str, Any]:
+    row = promised.row
+    saved = 0.0 if row.proven is None else row.proven.saved
+    changed = row.promise.loss == "wrong-stop"
+    return {
+        **row.document(),
+        **({"min_rounds": settings.min_rounds} if settings.min_rounds > 1 else {}),
+        "together_with": [one.promise.max_loss for one in promised.rows if one is not row],
+        "correction": row.promise.correction,
+        "metric": record.metric.key(
+            "em" if changed and record.metric.agreement else record.metric.score
+        ),
+        **({} if settings.answer == LATEST else {"answer": settings.answer}),
+        "cost": axis.name,
+        "mean_cost": full_cost * (1.0 - saved),
+        "full_budget_cost": full_cost,
+        "seed": settings.seed,
+        **_cut_terms(record),
+    }
+
+
+def _cut_terms(questions: Measures) -> dict[str, Any]:
+    """How a promise on a record with cut questions was proven, as its file says it."""
+    if (seen := questions.seen) is None:
+        return {}
+    parts = []
+    if seen.stood_for.any():
+        parts.append(
+            f"{int(seen.explored.sum())} explored questions, of weight {seen.reach:.4g} at most, stand for "
+            f"{int(seen.stood_for.sum())} that the policy which ran cut"
+        )
+    if seen.unseen.any():
+        parts.append(
+            f"the worst is assumed of {int(seen.unseen.sum())} that were cut and are not stood for: right at "
+            "the full budget, wrong at a stop past the cut"
+        )
+    return {"cut": "; ".join(parts), "bounded": bool(seen.unseen.any())}
+
+
+def _with_guarantee(chosen: Candidate, guarantee: Mapping[str, Any]) -> Candidate:
+    """The chosen policy with its promise, where its file has room for one; a budget is a rule too."""
+    policy = chosen.policy.policy
+    if isinstance(policy, FixedPolicy):
+        policy = Rule(rule=f"round >= {policy.rounds}", kind="certified")
+    if not isinstance(policy, Rule):
+        return chosen
+    return replace(
+        chosen, policy=replace(chosen.policy, policy=replace(policy, guarantee=guarantee))
+    )

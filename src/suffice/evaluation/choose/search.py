@@ -1,0 +1,703 @@
+"""Go through every rule of a form: thresholds and order from tune, figures from eval."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice._version import VERSION
+from suffice.costs.usage import CostReads
+from suffice.errors import UsageError
+from suffice.evaluation.choose.candidates import refuse_unscored
+from suffice.evaluation.choose.rule_stops import (
+    Formula,
+    Operand,
+    RuleStops,
+    both_ways,
+    enumerate_formulas,
+    grid_of,
+    operands_of,
+    packed_conditions,
+    scoring_columns,
+    tuning_columns,
+)
+from suffice.evaluation.diagnose.signal_checks import refuse_unusable
+from suffice.evaluation.replay.answers import answer_notes, answer_rounds
+from suffice.evaluation.replay.frontier import interpolate, pareto_front
+from suffice.evaluation.replay.named_policies import named_policies
+from suffice.evaluation.settings import GAIN_AT_COST, SearchSettings
+from suffice.measures.costs import CostAxis, CostBook, cost_reads, fixed_stops, shared_axis
+from suffice.measures.measures import Measures, Traces
+from suffice.measures.scores import Outcomes
+from suffice.measures.seen import record_banners
+from suffice.policies.defaults import FIT_SPLIT
+from suffice.policies.fitting import fit_data
+from suffice.policies.rules.language import RuleColumns
+from suffice.results.as_json import as_json, fields_as_json
+from suffice.results.formats import counted, percent
+from suffice.results.markup import visible
+from suffice.results.plots import Plot
+from suffice.results.table import Column, Described, Table, table_of
+from suffice.results.tabular import Tabular
+from suffice.scoring import AnswerChoice, Metric, ScoreName
+from suffice.stats.intervals import Interval, Sums, draws_in_words, from_sums
+from suffice.stats.p_values import holm
+from suffice.stats.simultaneous import (
+    SimultaneousBand,
+    bands_from_sums,
+    paired_p_values,
+    paired_p_values_from_sums,
+    simultaneous_bands,
+)
+from suffice.stats.units import unit_means, unit_weights
+
+_BLOCK = 512
+_SCORES: tuple[ScoreName, ...] = ("f1", "em", "acc")
+_DIGITS = 12  # of a mean: beyond lies the rounding of sums
+_ELSEWHERE = {"json": None}  # the document holds these in another form, or not at all
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenThreshold:
+    """A signal with its threshold (``None``: it takes none, or ``never``: none kept the cost cap)."""
+
+    signal: str
+    condition: str
+    threshold: float | None
+    tried: int
+    never: bool = field(default=False, metadata={"json": "never_fires"})
+    grid: tuple[float, ...] = field(default=(), metadata={"json": None})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchedRule:
+    """One rule: figures on eval, and what it was ordered by on tune."""
+
+    rule: str
+    metric: Metric = field(metadata=_ELSEWHERE)
+    f1: float = field(metadata={"json": "{f1}"})
+    em: float = field(metadata={"json": "{em}"})
+    acc: float = field(metadata={"json": "{acc}"})
+    mean_rounds: float
+    cost: float
+    interval: Interval = field(metadata=_ELSEWHERE)
+    naive: Interval = field(metadata=_ELSEWHERE)
+    delta: Interval = field(metadata={"json": "delta_{metric}"})
+    naive_delta: Interval = field(metadata=_ELSEWHERE)
+    p_holm: float
+    tune_score: float = field(metadata={"json": "tune_{metric}"})
+    tune_cost: float
+    tune_objective: float
+    within_cap: bool
+    pareto: bool
+    ways: int = 1
+    like: str | None = None
+
+    @property
+    def score(self) -> float:
+        """The one that rules are compared by."""
+        value: float = getattr(self, self.metric.score)
+        return value
+
+    def to_json(self, *, naive: bool = False) -> dict[str, Any]:
+        """The entry of ``search --json``."""
+        document = {**self.metric.unknown, **fields_as_json(self, self.metric.names)}
+        entry = {**document, "low": self.interval.low, "high": self.interval.high}
+        if naive:
+            entry |= {
+                "naive_low": self.naive.low,
+                "naive_high": self.naive.high,
+                f"naive_delta_{self.metric.name}": as_json(self.naive_delta),
+            }
+        return entry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class SearchResult(Tabular):
+    """Every rule of a search, in the order of the objective on tune.
+
+    ``family`` is how many rules the correction covers: formulas and single thresholds tried.
+    ``critical_score`` and ``critical_delta`` are the standard errors that a simultaneous interval
+    spans to each side (1.96 for a single one). ``questions`` and ``labelled`` are of tune and eval.
+    """
+
+    rules: tuple[SearchedRule, ...]
+    evaluated: int
+    thresholds: tuple[ChosenThreshold, ...]
+    family: int
+    critical_score: float
+    critical_delta: float
+    baseline: str
+    baseline_score: float
+    questions: tuple[int, int]
+    labelled: tuple[int, int]
+    max_rounds: int
+    metric: Metric
+    cost: CostAxis
+    settings: SearchSettings
+    source: str
+    notes: tuple[str, ...]
+
+    @property
+    def objective(self) -> str:
+        """What rules are ordered by."""
+        asked = self.settings.objective or self.metric.score
+        return self.metric.names.get(asked, asked)
+
+    @property
+    def listed(self) -> tuple[SearchedRule, ...]:
+        """One of those that stop every question alike: the first in order, and so the cheapest."""
+        return tuple(rule for rule in self.rules if rule.like is None)
+
+    def pick(self, number: int) -> SearchedRule:
+        """The rule that the table lists under a number from 1."""
+        listed = self.listed
+        if not 1 <= number <= len(listed):
+            raise UsageError(f"there is no rule {number}; the search lists 1 to {len(listed)}")
+        return listed[number - 1]
+
+    @property
+    def thresholds_tried(self) -> int:
+        """How many thresholds were looked at on tune."""
+        return sum(condition.tried for condition in self.thresholds)
+
+    @property
+    def naive_share(self) -> float | None:
+        """Mean width of the uncorrected intervals over that of the simultaneous ones."""
+        corrected = sum(rule.interval.high - rule.interval.low for rule in self.rules)
+        naive = sum(rule.naive.high - rule.naive.low for rule in self.rules)
+        return naive / corrected if corrected > 0 else None
+
+    def to_json(self, *, naive: bool = False) -> dict[str, Any]:
+        """The document of ``search --json``: strict JSON, null where undefined."""
+        settings = self.settings
+        document: dict[str, Any] = {
+            "evaluated": self.evaluated,
+            "thresholds_tried": self.thresholds_tried,
+            "rules": [rule.to_json(naive=naive) for rule in self.rules],
+            "listed": len(self.listed),
+            "form": settings.form,
+            "metric": self.metric.name,
+            "answer": settings.answer,
+            "objective": self.objective,
+            "cost": self.cost.name,
+            "max_cost": settings.max_cost,
+            "thresholds": as_json(self.thresholds),
+            "correction": {
+                "family": self.family,
+                f"critical_{self.metric.name}": self.critical_score,
+                "critical_delta": self.critical_delta,
+                "p_values": "paired t, Holm",
+            },
+            "baseline": self.baseline,
+            f"baseline_{self.metric.name}": self.baseline_score,
+            "tune_split": settings.tune_split,
+            "eval_split": settings.eval_split,
+            "questions": {"tune": self.questions[0], "eval": self.questions[1]},
+            "labelled": {"tune": self.labelled[0], "eval": self.labelled[1]},
+            "max_rounds": self.max_rounds,
+            "f1_kind": settings.f1_kind,
+            "seed": settings.seed,
+            "bootstrap": settings.resamples,
+            "version": VERSION,
+            "traces": self.source,
+            "notes": list(self.notes),
+        }
+        if naive:
+            document["naive_share_of_width"] = self.naive_share
+        return document
+
+    def tables(self, *, top: int | None = None, naive: bool = False) -> tuple[Table, ...]:
+        """The first ``top`` rules in order (``None``: all), and the Pareto front."""
+        settings, metric = self.settings, self.metric
+        label = metric.label
+        everywhere, beside = f"{label} [95%, all]", metric.beside
+        numbers = {rule.rule: number for number, rule in enumerate(self.listed, 1)}
+        described: list[Described] = [
+            (lambda rule: numbers[rule.rule], Column(name="number", kind="count", head="#")),
+            (
+                "tune_score",
+                Column(name=f"tune_{metric.name}", kind="percent", head=f"tune {label}"),
+            ),
+            ("interval", Column(name=metric.name, kind="percent", head=everywhere, interval=True)),
+            (beside, Column(name=metric.key(beside), kind="percent", head=metric.head(beside))),
+            ("mean_rounds", Column(name="mean_rounds", kind="number", digits=2, head="rounds")),
+            ("cost", Column(name="cost", kind="number", head=self.cost.label)),
+        ]
+        name, head = f"delta_{metric.name}", f"delta {everywhere}"
+        described.append(("delta", Column(name=name, kind="points", head=head, interval=True)))
+        if naive:
+            alone = f"{label} [95%, alone]"
+            column = Column(name="naive", kind="percent", head=alone, interval=True)
+            described.append(("naive", column))
+        fewer = len(self.listed) < self.evaluated
+        described += [
+            ("p_holm", Column(name="p_holm", kind="p_value", head="p\n(Holm)", in_text=False)),
+            ("ways", Column(name="ways", kind="count", in_text=fewer)),
+            ("rule", Column(name="rule", whole=True)),
+        ]
+        rules = table_of(
+            "rules",
+            self.listed[:top],
+            described,
+            f"{counted(self.evaluated, 'rule')} of form {settings.form!r}, {self.thresholds_tried} "
+            f"thresholds tried; ordered by {self.objective} on split {settings.tune_split}, "
+            f"scored on split {settings.eval_split}.",
+        )
+        front = table_of(
+            "Pareto front",
+            sorted((rule for rule in self.listed if rule.pareto), key=lambda rule: rule.tune_cost),
+            described,
+            "Pareto front: on tune, no other rule is at once cheaper and better.",
+            [*self.explained(naive=naive), *(f"Note: {note}" for note in self.notes)],
+        )
+        return replace(rules, names=0), replace(front, names=0)
+
+    def plotted(self) -> Plot:
+        """Score against cost of the rules that no other beats in both."""
+        return Plot(table=self.named("Pareto front"), x="cost", y=self.metric.name, label="rule")
+
+    def explained(self, *, naive: bool) -> list[str]:
+        """What the figures are and what the correction covers, sentence by sentence."""
+        settings, label = self.settings, self.metric.label
+        which = self.metric.which_f1(settings.f1_kind)
+        kind = "" if which is None else f" ({which})"
+        texts = [
+            f"{label}, {self.metric.head(self.metric.beside)}{kind} and differences in percent, means over "
+            f"{self.labelled[1]} questions {self.metric.scored}, of split {settings.eval_split}; delta "
+            f"{label} is against {visible(self.baseline)} ({label} {percent(self.baseline_score)}).",
+            f"Intervals hold together for all {self.family} rules and thresholds looked at: "
+            f"{self.critical_score:.2f} ({label}) and {self.critical_delta:.2f} (delta {label}) "
+            f"bootstrap standard errors to each side, instead of 1.96 for one rule "
+            f"({settings.resamples} {draws_in_words(self.labelled[1])}, seed {settings.seed}).",
+            f"{self.verdict} in {label} at 5% (paired t, Holm).",
+        ]
+        if len(self.listed) < self.evaluated:
+            texts.insert(
+                0,
+                f"The {self.evaluated} rules stop in {counted(len(self.listed), 'different way')}: of those "
+                "that stop every question alike the cheapest is listed, ways says how many there are.",
+            )
+        if naive and self.naive_share is not None:
+            texts.append(
+                f"Intervals that look at one rule alone have {self.naive_share:.0%} of that width: they "
+                "hide that the rule was picked from many."
+            )
+        return texts
+
+    @property
+    def verdict(self) -> str:
+        """How many rules differ from the baseline after correction, without a full stop."""
+        differ = sum(rule.p_holm <= 0.05 for rule in self.rules)
+        which = "No rule differs"
+        if differ:
+            which = "1 rule differs" if differ == 1 else f"{differ} rules differ"
+        return f"{which} from {visible(self.baseline)}"
+
+
+def search(traces: Traces, settings: SearchSettings) -> SearchResult:
+    """Evaluate every formula of the form over the signals.
+
+    Each signal first gets one threshold: the one of its grid that is best on the tune split by the
+    objective, among those within the cost cap; ties go to the lowest. A signal without a threshold
+    under the cap never fires. Rules are then ordered by the objective on tune (those within the cap
+    first) and scored on eval. The correction covers every formula and every threshold tried.
+    """
+    measures = Measures.of(traces).by(settings.metric)
+    operands = operands_of(settings.signals, measures.traces)
+    formulas = enumerate_formulas(settings.form, len(operands))
+    names = tuple(dict.fromkeys(operand.spec.name for operand in operands))
+    refuse_unusable(measures, names, tune_split=settings.tune_split)
+    parts = [measures.only_split(name) for name in (settings.tune_split, settings.eval_split)]
+    for part in parts:
+        _refuse_unseen(part, settings)
+    data = fit_data(
+        measures,
+        names,
+        split=settings.tune_split,
+        f1_kind=settings.f1_kind,
+        fits=any(operand.calibrated for operand in operands),
+    )
+    refuse_unscored(parts[1], settings.eval_split, settings.f1_kind)
+    choice = AnswerChoice.parse(settings.answer)
+    answers = [answer_rounds(part, choice, None) for part in parts]
+    books = [part.costs(settings.cost_model, answers[0].reads) for part in parts]
+    axis = shared_axis(
+        books,
+        settings.cost,
+        {operand.text: cost_reads((operand.spec,)) for operand in operands},
+        capped=settings.max_cost is not None,
+    )
+    columns = (
+        tuning_columns(data, operands),
+        scoring_columns(parts[1].signals(names), data, operands),
+    )
+    tune, held_out = (
+        _Split(
+            part,
+            of_part,
+            scored=returned.returned(part.scores_throughout("a search", settings.f1_kind)),
+            book=book,
+            operands=operands,
+            axis=axis,
+        )
+        for part, of_part, returned, book in zip(parts, columns, answers, books, strict=True)
+    )
+    budget = max(part.traces.n_rounds for part in parts)
+    chosen = tuple(_choose(tune, operand, settings, budget) for operand in operands)
+    for split in (tune, held_out):
+        split.use([threshold.condition for threshold in chosen])
+    baseline_name, baseline = _baseline(measures, held_out, settings)
+    # every threshold that was tried alone was looked at too
+    tried = [
+        held_out.threshold_stops(way, threshold.grid)
+        for operand, threshold in zip(operands, chosen, strict=True)
+        for way in both_ways((operand,))
+        if threshold.grid
+    ]
+    stops, same = RuleStops.joined([held_out.stops(formulas), *tried]).distinct()
+    bands, p_values = _corrected(held_out, stops, baseline, settings)
+    score, delta = (band.of(same) for band in bands)
+    p_holm = holm(p_values[same])
+    conditions = [threshold.condition for threshold in chosen]
+    texts = [formula.text(conditions) for formula in formulas]
+    # a condition that never holds does not name its signal
+    reads = [
+        cost_reads(
+            operands[number].spec
+            for clause in formula.clauses
+            for number in clause
+            if not chosen[number].never
+        )
+        for formula in formulas
+    ]
+    on_tune, on_eval = (split.stops(formulas) for split in (tune, held_out))
+    fitted = tune.figures(on_tune, reads, _ordered_by(tune, settings))
+    figures = held_out.figures(on_eval, reads, _SCORES)
+    costs, scores = fitted["cost"], fitted[tune.scored.metric.score]
+    objective = tune.objective(_objective(tune, settings), fitted)
+    # of equal ones, but for the rounding of sums, the first
+    rounded_costs = np.round(costs, _DIGITS)
+    front = pareto_front(rounded_costs, np.round(scores, _DIGITS))
+    within = costs <= (np.inf if settings.max_cost is None else settings.max_cost)
+    # those within the cap first, best objective first, then the cheaper, then the earlier
+    keys = (np.arange(len(texts)), rounded_costs, -np.round(objective, _DIGITS), ~within)
+    order = np.lexsort(keys).tolist()
+    alike = [*zip(on_tune.distinct()[1].tolist(), same[: len(texts)].tolist(), strict=True)]
+    first, ways = {alike[n]: n for n in reversed(order)}, Counter(alike)
+    rules = tuple(
+        SearchedRule(
+            rule=texts[n],
+            metric=measures.metric,
+            **{name: float(figures[name][n]) for name in _SCORES},
+            mean_rounds=float(figures["rounds"][n]),
+            cost=float(figures["cost"][n]),
+            interval=score.at_once(n),
+            naive=score.alone(n),
+            delta=delta.at_once(n),
+            naive_delta=delta.alone(n),
+            p_holm=float(p_holm[n]),
+            tune_score=float(scores[n]),
+            tune_cost=float(costs[n]),
+            tune_objective=float(objective[n]),
+            within_cap=bool(within[n]),
+            pareto=bool(front[n]),
+            ways=ways[alike[n]],
+            like=None if first[alike[n]] == n else texts[first[alike[n]]],
+        )
+        for n in order
+    )
+    return SearchResult(
+        rules=rules,
+        evaluated=len(rules),
+        thresholds=chosen,
+        family=len(same),
+        critical_score=score.critical,
+        critical_delta=delta.critical,
+        baseline=baseline_name,
+        baseline_score=float(baseline.mean()),
+        questions=(parts[0].traces.n_questions, parts[1].traces.n_questions),
+        labelled=(int(tune.labelled.sum()), int(held_out.labelled.sum())),
+        max_rounds=parts[1].traces.n_rounds,
+        metric=measures.metric,
+        cost=axis,
+        settings=settings,
+        source=measures.traces.origin.source,
+        notes=(
+            *parts[1].notes(settings.metric),
+            *answer_notes(choice, {}),
+            *_notes(held_out, chosen, settings, rules),
+        ),
+    )
+
+
+class _Split:
+    """Conditions, formulas and thresholds on one split."""
+
+    def __init__(
+        self,
+        measures: Measures,
+        columns: RuleColumns,
+        *,
+        scored: Outcomes,
+        book: CostBook,
+        operands: Sequence[Operand],
+        axis: CostAxis,
+    ) -> None:
+        self.measures, self.columns, self.book, self.axis = measures, columns, book, axis
+        seen = None if measures.seen is None else measures.seen.of(scored)
+        self.scored = scored if seen is None else seen.outcomes(scored)
+        self._operands = operands
+        self.last = measures.ends
+        self.labelled = scored.labelled
+        self.units = measures.units[self.labelled]
+        # every unit counts alike
+        self._of_all = unit_weights(measures.units)
+        self._of_labelled = np.zeros(len(self._of_all))
+        self._of_labelled[self.labelled] = unit_weights(self.units)
+        budgets = RuleStops.of_array(fixed_stops(self.last, measures.traces.n_rounds).T)
+        metric = scored.metric.score
+        of_fixed = self.figures(budgets, [CostReads()] * len(budgets), [metric])
+        self._frontier = (of_fixed["cost"], of_fixed[metric])
+
+    def use(self, conditions: Sequence[str]) -> None:
+        self._packed = packed_conditions(conditions, self._operands, self.columns)
+
+    def stops(self, formulas: Sequence[Formula]) -> RuleStops:
+        return RuleStops.of_formulas(self._packed, formulas, self.last)
+
+    def threshold_stops(self, operand: Operand, thresholds: Sequence[float]) -> RuleStops:
+        """(n_thresholds, n_questions); a threshold at the end of the range never fires."""
+        never = f"round >= {self.columns.shape[1]}"
+        conditions = [
+            operand.condition(threshold) if operand.can_hold(threshold) else never
+            for threshold in thresholds
+        ]
+        packed = packed_conditions(conditions, self._operands, self.columns)
+        alone = [Formula(((number,),)) for number in range(len(conditions))]
+        return RuleStops.of_formulas(packed, alone, self.last)
+
+    def at(self, values: Array, stops: NDArray[np.int16], rows: slice | None = None) -> Array:
+        """Values (n_questions, n_rounds) at stop rounds of those in ``rows``, (n_labelled, n_rules)."""
+        rows = rows or slice(0, len(values))
+        taken = np.take_along_axis(values[rows], stops.T.astype(np.int64) - 1, axis=1)
+        return taken[self.labelled[rows]]
+
+    def figures(
+        self, stops: RuleStops, reads: Sequence[CostReads], scores: Iterable[ScoreName]
+    ) -> dict[str, Array]:
+        """What every rule scores, its ``cost`` and how many ``rounds`` it takes, (n_rules,) each."""
+        seen = self.measures.seen
+        share, labelled = self._of_all / self._of_all.sum(), self.labelled[:, None]
+        of_score = (self._of_labelled / self._of_labelled.sum())[:, None]
+        shape = self.measures.traces.exists.shape
+        rounds = np.broadcast_to(np.arange(1.0, shape[1] + 1), shape)
+        tables: dict[str, Array] = {
+            name: np.where(labelled, getattr(self.scored, name) * of_score, 0.0) for name in scores
+        }
+        tables["rounds"] = share[:, None] * (rounds if seen is None else seen.matrix(rounds))
+        kinds = list(dict.fromkeys(reads))
+        of_kind = np.array([kinds.index(kind) for kind in reads], np.intp)
+        paid = [self.book.known(self.axis, kind) for kind in kinds]
+        paid = [share[:, None] * (of if seen is None else seen.matrix(of)) for of in paid]
+        figures = {name: np.zeros(len(stops)) for name in ("cost", *tables)}
+        for rows, taken in stops.by_questions():
+            for start in range(0, len(stops), _BLOCK):
+                some = slice(start, start + _BLOCK)
+                at = taken[some].T.astype(np.int64) - 1
+                for name, values in tables.items():
+                    figures[name][some] += np.take_along_axis(values[rows], at, axis=1).sum(axis=0)
+                for kind, values in enumerate(paid):
+                    of = np.flatnonzero(of_kind[some] == kind)
+                    costs = np.take_along_axis(values[rows], at[:, of], axis=1)
+                    figures["cost"][start + of] += costs.sum(axis=0)
+        return figures
+
+    def objective(self, name: str, figures: Mapping[str, Array]) -> Array:
+        """What rules are ordered by, a score or the gain at equal cost, (n_rules,)."""
+        if name != GAIN_AT_COST:
+            return figures[name]
+        scores = figures[self.scored.metric.score]
+        costs, frontier = (np.tile(fixed, (len(scores), 1)) for fixed in self._frontier)
+        return scores - interpolate(costs, frontier, figures["cost"])
+
+
+def _refuse_unseen(part: Measures, settings: SearchSettings) -> None:
+    """Refuse questions that were cut where nothing stands for what lies there."""
+    if part.seen is None or not part.seen.of(part.scores(settings.f1_kind)).unseen.any():
+        return
+    raise UsageError(
+        f"questions of {part.traces.origin.source} were cut, and nothing stands for what lies there, so "
+        "rules cannot be compared; replay --stop-when gives a range. Search questions that were recorded to "
+        "the full budget, or live ones of which a share was explored; which were cut: "
+        f"suffice traces info {part.traces.at}"
+    )
+
+
+def _choose(
+    tune: _Split, operand: Operand, settings: SearchSettings, budget: int
+) -> ChosenThreshold:
+    """One signal's threshold on tune, of one's own the better way; ``budget`` is the last round of both."""
+    if operand.binary:
+        return ChosenThreshold(
+            signal=operand.text, condition=operand.condition(), threshold=None, tried=0
+        )
+    tried = grid_of(operand.values(tune.columns), settings.grid).tolist()
+    if not tried:
+        return _never(operand, budget, ())
+    ways = both_ways((operand,))
+    objective = np.stack([_objectives(tune, way, tried, settings) for way in ways])
+    # the first of equals: as declared, the lowest threshold; sums in another order differ by rounding alone
+    way, best = np.unravel_index(np.round(objective, _DIGITS).argmax(), objective.shape)
+    if objective[way, best] == -np.inf or not ways[way].can_hold(tried[best]):
+        return _never(operand, budget, tuple(tried))
+    threshold = ways[way].shortest(tried[best], tune.columns)
+    return ChosenThreshold(
+        signal=operand.text,
+        condition=ways[way].condition(threshold),
+        threshold=threshold,
+        tried=len(tried) * len(ways),
+        grid=tuple(tried),
+    )
+
+
+def _objectives(
+    tune: _Split, operand: Operand, tried: Sequence[float], settings: SearchSettings
+) -> Array:
+    """What each threshold reaches on tune, -inf above the cost cap."""
+    reads = [cost_reads((operand.spec,))] * len(tried)
+    stops = tune.threshold_stops(operand, tried)
+    figures = tune.figures(stops, reads, _ordered_by(tune, settings))
+    objective = tune.objective(_objective(tune, settings), figures)
+    if settings.max_cost is None:
+        return objective
+    return np.where(figures["cost"] <= settings.max_cost, objective, -np.inf)
+
+
+def _objective(tune: _Split, settings: SearchSettings) -> str:
+    return settings.objective or tune.scored.metric.score
+
+
+def _ordered_by(tune: _Split, settings: SearchSettings) -> tuple[ScoreName, ...]:
+    asked = _objective(tune, settings)
+    names = (tune.scored.metric.score, *(name for name in _SCORES if name == asked))
+    return tuple(dict.fromkeys(names))
+
+
+def _never(operand: Operand, budget: int, tried: tuple[float, ...]) -> ChosenThreshold:
+    """A condition that holds in the last round only, where every rule stops."""
+    return ChosenThreshold(
+        signal=operand.text,
+        condition=f"round >= {budget}",
+        threshold=None,
+        tried=len(tried) * len(both_ways((operand,))),
+        never=True,
+        grid=tried,
+    )
+
+
+def _baseline(measures: Measures, held_out: _Split, settings: SearchSettings) -> tuple[str, Array]:
+    name = settings.baseline or f"fixed-{min(3, held_out.measures.traces.n_rounds)}"
+    (candidate,) = named_policies(measures, [name])
+    if candidate.policy is None:
+        raise UsageError(f"baseline {name!r} is no policy a rule can be compared with; use fixed-K")
+    stops = np.minimum(held_out.measures.wanted_rounds(candidate.policy), held_out.last)
+    if candidate.max_rounds is not None:
+        stops = np.minimum(stops, candidate.max_rounds)
+    return name, held_out.at(held_out.scored.compared, stops[None, :].astype(np.int16))[:, 0]
+
+
+def _corrected(
+    held_out: _Split, stops: RuleStops, baseline: Array, settings: SearchSettings
+) -> tuple[tuple[SimultaneousBand, ...], Array]:
+    """Bands of the score and of its difference to the baseline, and p-values of the latter."""
+    n_rules, scored = len(stops), held_out.scored.compared
+    if from_sums(stops.shape[1]):
+        sums = _sums(held_out, stops, baseline)
+        bands = bands_from_sums(
+            sums, n_rules, (None, n_rules), resamples=settings.resamples, seed=settings.seed
+        )
+        p_values = paired_p_values_from_sums(sums, n_rules)[:n_rules]
+    else:
+
+        def columns(part: slice) -> Array:
+            return unit_means(held_out.at(scored, stops[part]), held_out.units)
+
+        means = unit_means(baseline, held_out.units)
+        bands = simultaneous_bands(
+            n_rules, columns, (None, means), resamples=settings.resamples, seed=settings.seed
+        )
+        p_values = np.concatenate(
+            [
+                paired_p_values(columns(slice(start, start + _BLOCK)) - means[:, None])
+                for start in range(0, n_rules, _BLOCK)
+            ]
+        )
+    return bands, p_values
+
+
+def _sums(held_out: _Split, stops: RuleStops, baseline: Array) -> Sums:
+    sums, labelled = Sums.none(len(stops) + 1), np.cumsum(held_out.labelled)
+    repeated = unit_weights(held_out.units) < 1.0
+    kept: list[Array] = []  # of units that may lie in several blocks
+    for rows, taken in stops.by_questions():
+        before = int(labelled[rows.start - 1]) if rows.start else 0
+        scores = held_out.at(held_out.scored.compared, taken, rows)
+        against = baseline[before : before + len(scores)]
+        both, again = np.column_stack([scores, against]), repeated[before : before + len(scores)]
+        sums = sums.add(Sums.of(both[~again]))
+        kept.append(both[again])
+    if repeated.any():
+        sums = sums.add(Sums.of(unit_means(np.concatenate(kept), held_out.units[repeated])))
+    return sums
+
+
+def _notes(
+    held_out: _Split,
+    chosen: Sequence[ChosenThreshold],
+    settings: SearchSettings,
+    rules: Sequence[SearchedRule],
+) -> list[str]:
+    notes = [*record_banners(held_out.measures.traces), *held_out.book.notes(held_out.axis)]
+    for threshold in chosen:
+        if not threshold.never:
+            continue
+        if not threshold.grid:
+            why = "it is undefined on tune"
+        elif settings.max_cost is None:
+            why = "no threshold does better on tune than one that nothing passes"
+        else:
+            why = "no threshold keeps the cost cap on tune"
+        notes.append(
+            f"{threshold.signal}: {why}, so the condition never fires (written {threshold.condition}, where "
+            "every rule stops)"
+        )
+    if settings.tune_split == settings.eval_split:
+        notes.append(
+            f"thresholds were chosen on the questions that are scored (split {settings.eval_split}): "
+            "the figures are in-sample"
+        )
+    if settings.tune_split != FIT_SPLIT and any(
+        threshold.signal.startswith("calibrated(") for threshold in chosen
+    ):
+        notes.append(
+            f"calibrated(...) was fitted on split {settings.tune_split}; replay --stop-when fits it on "
+            f"split {FIT_SPLIT} and so may give other figures"
+        )
+    outside = sum(not rule.within_cap for rule in rules)
+    if outside:
+        which = "1 rule costs" if outside == 1 else f"{outside} rules cost"
+        notes.append(f"{which} more than the cap on tune; listed last")
+    short = int((held_out.last < held_out.measures.traces.n_rounds).sum())
+    if short:
+        notes.append(
+            f"{short} questions end before round {held_out.measures.traces.n_rounds}; their last "
+            "recorded round stands for later ones"
+        )
+    return notes

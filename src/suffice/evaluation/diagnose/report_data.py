@@ -1,0 +1,356 @@
+"""What a report shows: parts beside the comparison, promises among them, and what happened to questions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice.contracts import AnswerSet, CalibratedPolicy, Facts, StopPolicy
+from suffice.costs.usage import COSTS
+from suffice.errors import UsageError, attempt, unknown_name
+from suffice.evaluation.choose.bounds import allowed_in_words
+from suffice.evaluation.choose.search import SearchResult, search
+from suffice.evaluation.diagnose.diagnosis import breakdown, selective_prediction
+from suffice.evaluation.diagnose.reliability import Reliability, calibrator_study, reliability
+from suffice.evaluation.diagnose.signal_diagnostics import diagnose
+from suffice.evaluation.replay.compare import Comparison
+from suffice.evaluation.replay.named_policies import CLOSED_BOOK
+from suffice.evaluation.replay.results import PolicyResult, ReplayResult
+from suffice.evaluation.settings import DiagnosisSettings, SearchSettings
+from suffice.measures.costs import CostAxis
+from suffice.measures.measures import Measures
+from suffice.measures.scores import Outcomes
+from suffice.measures.seen import record_banners
+from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT
+from suffice.results.as_json import as_json
+from suffice.signals.columns.arrays import Texts
+from suffice.signals.signal_table import SignalTable, decide, given_signals
+from suffice.trace.rounds.records import LoopView, QuestionRecord
+from suffice.trace.rounds.trace_set import TraceSet
+
+_TEXTS = ("path", "loss", "metric", "correction", "cost")
+_NUMBERS = (
+    *("max_loss", "confidence", "tested", "certified", "p_value", "measured_loss", "units"),
+    *("questions_needed", "mean_cost", "full_budget_cost", "min_rounds"),
+)
+_KNOWN = frozenset({*_TEXTS, *_NUMBERS, "bounds", "fell_back", "seed", "bounded", "saved"})
+
+
+def guarantees(result: ReplayResult) -> tuple[dict[str, Any], ...]:
+    """The promise of every replayed policy that carries one, in the replay's order."""
+    return tuple(
+        _guarantee(one.name, one.policy.facts, result.source)
+        for one in result.policies
+        if one.policy is not None and one.policy.facts.guarantee
+    )
+
+
+def _guarantee(name: str, facts: Facts, replayed: str) -> dict[str, Any]:
+    terms = facts.guarantee
+    fell_back = terms.get("fell_back")
+    source = _text(facts.fitted_on.get("source"))
+    listed = terms.get("bounds")
+    bounds = [
+        {
+            "of": str(bound.get("of")),
+            "at_most": _number(bound.get("at_most")),
+            "measured": _number(bound.get("measured")),
+        }
+        for bound in (listed if isinstance(listed, list) else [])
+        if isinstance(bound, Mapping)
+    ]
+    cost = _text(terms.get("cost"))
+    label = cost if (known := COSTS.get(cost or "")) is None else known.label
+    stated: dict[str, Any] = {
+        **{key: _text(terms.get(key)) for key in _TEXTS},
+        **{key: _number(terms.get(key)) for key in _NUMBERS},
+        "bounds": bounds,
+    }
+    return {
+        **stated,
+        "policy": name,
+        "rule": facts.summary,
+        "fell_back": fell_back if isinstance(fell_back, bool) else None,
+        "source": source,
+        "split": _text(facts.fitted_on.get("split")),
+        "cost_label": label,
+        "allowed": allowed_in_words(stated),
+        "elsewhere": source is not None and source != replayed,
+        "more": {str(key): str(value) for key, value in terms.items() if key not in _KNOWN},
+    }
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return value if math.isfinite(value) else None
+
+
+_PARTS: Mapping[str, tuple[()] | None] = {
+    "guarantees": (),
+    "calibrators": None,
+    "search": None,
+    "diagnostics": None,
+    "types": (),
+    "selective": (),
+    "costs": (),
+}
+"""What stands for a part that is missing."""
+_OF_GOLD = frozenset({"calibrators", "diagnostics", "types", "selective"})
+"""Those that say what something is worth against gold answers."""
+PARTS: tuple[str, ...] = tuple(name for name in _PARTS if name != "types")
+"""Those that can be named; types are told with diagnostics."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartsSettings:
+    """Which parts, by the names of :data:`PARTS`."""
+
+    parts: tuple[str, ...] = field(default_factory=lambda: PARTS)
+    search: SearchSettings | None = None
+    naive: bool = False
+    confidence: str | None = None
+
+    def __post_init__(self) -> None:
+        unknown = [part for part in self.parts if part not in PARTS]
+        if unknown:
+            raise UsageError(unknown_name("part", unknown[0], PARTS))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportParts:
+    """The parts by name; ``left_out`` says of the others that were wanted why they are not there."""
+
+    contents: Mapping[str, Any] = field(default_factory=dict)
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    naive: bool = False
+
+    def __getitem__(self, name: str) -> Any:
+        """The part of this name."""
+        return self.contents.get(name, _PARTS.get(name))
+
+    def to_json(self) -> dict[str, Any]:
+        """Strict JSON, null for what is not there; the costs stand in the replay's own document."""
+        documents = {name: as_json(self[name]) for name in _PARTS if name != "costs"}
+        if isinstance(searched := self["search"], SearchResult):
+            documents["search"] = searched.to_json(naive=self.naive)
+        return {**documents, "left_out": dict(self.left_out)}
+
+
+def report_parts(
+    traces: TraceSet | Measures, comparison: Comparison, settings: PartsSettings | None = None
+) -> ReportParts:
+    """Compute what the record allows; of what cannot be had the error says why."""
+    settings = settings or PartsSettings()
+    result, compared = comparison.result, comparison.measures
+    measures = Measures.of(traces).by(result.metric.name)
+    split = EVAL_SPLIT if result.split in (None, FIT_SPLIT) else str(result.split)
+    drawn: dict[str, Any] = {"resamples": result.resamples, "seed": result.seed}
+    # what a search takes over from the comparison
+    tuned: dict[str, Any] = {
+        "eval_split": split,
+        "metric": result.metric.name,
+        "answer": result.answer,
+        "f1_kind": result.f1_kind,
+        **drawn,
+    }
+
+    def promises() -> tuple[dict[str, Any], ...]:
+        if not (found := guarantees(result)):
+            raise UsageError("no policy replayed here carries a guarantee (suffice choose)")
+        return found
+
+    def searched() -> SearchResult:
+        if settings.search is None:
+            raise UsageError("no signals to search were named (--search A,B,...)")
+        more = {**tuned, "resamples": max(2, result.resamples)}
+        return search(measures, replace(settings.search, **more))
+
+    def types() -> tuple[dict[str, Any], ...]:
+        if not comparison.traces.has("question_type"):
+            raise UsageError("no question has a type")
+        return breakdown(compared, result)
+
+    def selective() -> tuple[dict[str, Any], ...]:
+        if not result.labelled:
+            raise UsageError("no question has gold answers")
+        asked = DiagnosisSettings(confidence=settings.confidence, **drawn)
+        if not (found := selective_prediction(compared, result, asked)):
+            raise UsageError(
+                "no policy replayed here has a confidence of its own (--confidence SIGNAL names one)"
+            )
+        return found
+
+    computed: dict[str, Callable[[], Any]] = {
+        "guarantees": promises,
+        "calibrators": lambda: calibrator_study(measures, eval_split=split),
+        "search": searched,
+        "diagnostics": lambda: diagnose(measures, DiagnosisSettings(eval_split=split, **drawn)),
+        "types": types,
+        "selective": selective,
+        "costs": lambda: tuple(
+            CostAxis(name=c.name, label=c.label, unit=c.unit) for c in COSTS.values()
+        ),
+    }
+    parts, left_out = {}, {}
+    for name, compute in computed.items():
+        if ("diagnostics" if name == "types" else name) not in settings.parts:
+            continue
+        found: Any = None
+        why: str | None = f"it needs gold answers, and {measures.metric.stands_for_gold}"
+        if name not in _OF_GOLD or measures.metric.gold:
+            found, why = attempt(compute)
+        if why is None:
+            parts[name] = found
+        else:
+            left_out["question types" if name == "types" else name] = why
+    return ReportParts(contents=parts, left_out=left_out, naive=settings.naive)
+
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyStop:
+    """Where a policy stops on a question, and why, in words; ``answers`` if it gives a set of them."""
+
+    policy: str
+    round: int
+    reason: str
+    answers: AnswerSet | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionStory:
+    """A recorded question with every policy's stop."""
+
+    record: QuestionRecord
+    scores: Mapping[str, Array]
+    signals: Mapping[str, Array]
+    stops: tuple[PolicyStop, ...]
+    turn: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportData:
+    """Everything a report shows; it computes no number itself."""
+
+    result: ReplayResult
+    stories: tuple[QuestionStory, ...]
+    left_out: int
+    reliability: Mapping[str, tuple[Reliability, ...]]
+    run: Mapping[str, object]
+    parts: ReportParts = field(default_factory=ReportParts)
+    warnings: tuple[str, ...] = ()
+
+
+def report_data(
+    traces: TraceSet | Measures,
+    result: ReplayResult,
+    parts: ReportParts | None = None,
+    *,
+    most_stories: int = 500,
+) -> ReportData:
+    """Gather what the report shows of a replay of ``traces``; ``parts`` go with it."""
+    measures = Measures.of(traces).by(result.metric.name)
+    record, scored = measures.traces, measures.scores(result.f1_kind)
+    names = given_signals(record)
+    table = measures.signals(names)
+    shown = {name: of for name in names if np.isfinite(of := table.signal(name)).any()}
+    read = {
+        policy.name: measures.signals(policy.policy.specs)
+        for policy in result.policies
+        if policy.policy is not None
+    }
+    drawn = _in_turn(_kinds(record, result, scored), result.seed)[:most_stories]
+    turns = np.argsort(drawn).tolist()
+    told = record.take(np.isin(np.arange(record.n_questions), drawn)).records()
+    scores = {"em": scored.em, "f1": scored.f1} if scored.metric.gold else {}
+    stories = tuple(
+        QuestionStory(
+            record=one,
+            scores={name: of[index] for name, of in scores.items()},
+            signals={name: of[index] for name, of in shown.items()},
+            stops=tuple(
+                _stop(index, one, policy, read.get(policy.name)) for policy in result.policies
+            ),
+            turn=turn,
+        )
+        for index, turn, one in zip(np.sort(drawn).tolist(), turns, told, strict=True)
+    )
+    return ReportData(
+        result=result,
+        stories=stories,
+        left_out=record.n_questions - len(stories),
+        reliability={
+            policy.name: tuple(reliability(policy.policy, read[policy.name], scored))
+            for policy in result.policies
+            if isinstance(policy.policy, CalibratedPolicy)
+            and policy.policy.calibrators
+            and scored.metric.gold
+        },
+        run=record.origin.run,
+        parts=ReportParts() if parts is None else parts,
+        warnings=record_banners(record),
+    )
+
+
+_UNKNOWN = -1.0
+
+
+def _kinds(record: TraceSet, result: ReplayResult, scored: Outcomes) -> NDArray[np.int64]:
+    """Equal where questions are of one type and went alike, (n_questions,)."""
+    adaptive = (policy for policy in result.policies if policy.adaptive)
+    deciding = next(adaptive, None)
+    rows = np.arange(record.n_questions)
+    ends = [record.last_rounds, *([] if deciding is None else [np.maximum(deciding.answers, 1)])]
+    types = Texts.of(record.first_rounds("question_type"))
+    went = np.column_stack([types.codes, *(scored.em[rows, at - 1] for at in ends)])
+    went[np.isnan(went)] = _UNKNOWN
+    return np.unique(went, axis=0, return_inverse=True)[1].reshape(-1)
+
+
+def _in_turn(kinds: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
+    """All questions by index: one of each kind, then another of each, within a kind in drawn order."""
+    drawn = np.random.default_rng(seed).permutation(len(kinds))
+    drawn = drawn[np.argsort(kinds[drawn], kind="stable")]
+    kinds = kinds[drawn]
+    turn = np.arange(len(kinds)) - np.searchsorted(kinds, kinds)
+    return drawn[np.lexsort((kinds, turn))]
+
+
+def _stop(
+    index: int, record: QuestionRecord, policy: PolicyResult, table: SignalTable | None
+) -> PolicyStop:
+    stop = int(policy.stops[index])
+    if policy.kind == CLOSED_BOOK:
+        reason = "the answer without passages, round 0"
+    elif policy.policy is None or table is None:
+        reason = "the oracle knows the gold answers"
+    else:
+        read = {name: table.signal(name)[index, :stop].tolist() for name in policy.policy.signals}
+        reason = stop_reason(policy.policy, stop, read, record)
+    if (returned := int(policy.answers[index])) != stop:
+        reason = f"{reason}; the answer of round {returned} is returned"
+    answers = None if policy.sets is None else policy.sets.sets[index]
+    return PolicyStop(policy=policy.name, round=stop, reason=reason, answers=answers)
+
+
+def stop_reason(
+    policy: StopPolicy, stop: int, signals: Mapping[str, list[float]], record: QuestionRecord
+) -> str:
+    """Why a policy stops a question at a round, in words; ``signals`` are those it read up to there."""
+    loop = LoopView(record.question.text, record.rounds[:stop])
+    decision = decide(policy, SignalTable.of_loop(loop, signals, record.question.id))
+    if decision.stop:
+        return decision.reason
+    return f"the record or the budget ends here; {decision.reason}"

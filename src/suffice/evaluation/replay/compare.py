@@ -1,0 +1,216 @@
+"""From names to a comparison: build the candidates, choose the questions, replay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from suffice.contracts import ValuePolicy
+from suffice.errors import UsageError
+from suffice.evaluation.replay.named_policies import (
+    AskedPolicy,
+    NamedPolicy,
+    Wanted,
+    asked_policies,
+    numbered,
+    runnable,
+    usual_names,
+)
+from suffice.evaluation.replay.results import ReplayResult
+from suffice.evaluation.replay.runner import replay
+from suffice.evaluation.settings import ComparisonSettings
+from suffice.measures.measures import Measures, Traces
+from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT
+from suffice.policies.fitting import LABELS, fit_notes
+from suffice.policies.method import FitRun
+from suffice.results.table import Table
+from suffice.results.tabular import Tabular
+from suffice.scoring import metric_of_labels
+from suffice.signals.known_signals import Q_CONT, Q_STOP
+from suffice.signals.stored_signals import with_values
+from suffice.trace.rounds.trace_set import TraceSet
+
+
+def transfer_notes(
+    candidates: Sequence[NamedPolicy], fit_on: TraceSet, replayed: TraceSet
+) -> list[str]:
+    """Which candidates were fitted on split tune of ``fit_on``, and where that does not reach."""
+    source = fit_on.origin.source
+    fitted = [
+        candidate
+        for candidate in candidates
+        if (on := _fitting(candidate)).get("source") == source and on.get("split") == FIT_SPLIT
+    ]
+    if not fitted:
+        return [f"nothing was fitted on {source}: no policy named needs fitting"]
+    tune = fit_on.only_split(FIT_SPLIT)
+    names = ", ".join(candidate.label for candidate in fitted)
+    notes = [
+        f"fitted on split {FIT_SPLIT} of {source} ({tune.n_questions} questions), as asked by fit-on: "
+        f"{names}"
+    ]
+    # id and text: other data sets may count their questions alike
+    keys = ({(one.id, one.text) for one in part.questions} for part in (tune, replayed))
+    shared = next(keys) & next(keys)
+    if shared:
+        notes.append(
+            f"{len(shared)} of the {replayed.n_questions} questions replayed are among those fitted on: "
+            f"the figures of {names} are in-sample to that extent"
+        )
+    return notes
+
+
+def _fitting(candidate: NamedPolicy) -> Mapping[str, Any]:
+    """What its policy says it was fitted on; empty: nothing."""
+    return {} if candidate.policy is None else candidate.policy.facts.fitted_on
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Comparison(Tabular):
+    """The replay with the questions it was made on, measured."""
+
+    measures: Measures
+    result: ReplayResult
+
+    @property
+    def traces(self) -> TraceSet:
+        """Those questions."""
+        return self.measures.recorded
+
+    def tables(self) -> tuple[Table, ...]:
+        """Those of the replay."""
+        return self.result.tables()
+
+    def to_json(self) -> dict[str, Any]:
+        """That of the replay."""
+        return self.result.to_json()
+
+
+def compare(
+    traces: Traces, settings: ComparisonSettings, *, run: FitRun | None = None
+) -> Comparison:
+    """Replay what the settings name, in the order given, then the baseline if it is not among them.
+
+    Where nothing is named that is every fixed-K (of more than 20 some), the usual methods and the oracles. A
+    policy that cannot be fitted or run on this record is left out, and the result says why.
+    """
+    measures = Measures.of(traces).by(settings.metric)
+    chosen, split, notes = _choose_split(measures, settings.split)
+    names = settings.policies
+    if not names and not settings.rules:
+        names = usual_names(chosen.traces.n_rounds, oracles=measures.metric.gold)
+    fit_on = None if settings.fit_on is None else Measures.of(settings.fit_on).by(settings.metric)
+
+    def ask(policies: Sequence[Wanted], rules: Sequence[str] = ()) -> list[AskedPolicy]:
+        return asked_policies(
+            measures, policies, rules, fit_on=fit_on, f1_kind=settings.f1_kind, run=run
+        )
+
+    able, left_out = runnable(ask(names, settings.rules), chosen, settings.f1_kind)
+    source = measures.traces.origin.source
+    if left_out and (settings.strict or not able):
+        if len(left_out) == 1:
+            ((name, reason),) = left_out.items()
+            raise UsageError(f"policy {name!r} cannot run here: {reason}")
+        told = " ".join(f"({n}) {name}: {why}" for n, (name, why) in enumerate(left_out.items(), 1))
+        raise UsageError(f"{len(left_out)} policies cannot run on {source}: {told}")
+    reasons: dict[str, list[str]] = {}
+    for name, reason in left_out.items():
+        reasons.setdefault(reason, []).append(name)
+    notes += [f"left out {', '.join(named)}: {reason}" for reason, named in reasons.items()]
+    wanted = settings.baseline or f"fixed-{min(3, chosen.traces.n_rounds)}"
+    built, baseline = _with_baseline(able, wanted, ask)
+    if fit_on is None or fit_on.traces.origin.source != source:
+        notes += [
+            f"{candidate.label} was fitted on questions it is scored on: its figures are in-sample"
+            for candidate in built
+            if (on := _fitting(candidate)).get("source") == source
+            and split in (None, *on.get("splits", [on.get("split")]))
+        ]
+    if fit_on is not None:
+        notes += transfer_notes(built, fit_on.traces, chosen.traces)
+    notes += [candidate.note for candidate in built if candidate.note]
+    usual = not settings.policies and not settings.rules
+    if usual and not any(candidate.adaptive for candidate in built):
+        notes.append(_NONE_ADAPTIVE)
+    for candidate in built:
+        if candidate.policy is not None:
+            facts = candidate.policy.facts
+            said = (*facts.notes, *fit_notes(facts.fitted_on))
+            notes += [f"{candidate.label}: {note}" for note in said]
+    result = replay(
+        chosen,
+        built,
+        replace(settings, split=split, baseline=baseline),
+        [*chosen.notes(settings.metric), *notes, *_agreement_notes(built)],
+    )
+    return Comparison(measures=chosen, result=replace(result, left_out=left_out))
+
+
+_NONE_ADAPTIVE = (
+    "no usual policy that this record can feed decides by what it reads, so nothing is said of whether "
+    "looping pays; add a rule: --stop-when 'answer_repeats and not abstained', in Python rules=[TEXT]"
+)
+
+
+def _with_baseline(
+    built: Sequence[NamedPolicy], named: str, ask: Callable[[Sequence[Wanted]], list[AskedPolicy]]
+) -> tuple[tuple[NamedPolicy, ...], str]:
+    """The policies numbered, the baseline last unless one of them is the same, and its name."""
+    known = numbered(built)
+    for candidate in known:
+        if named == candidate.name:
+            return known, named
+    wanted = ask([named])[0].build()
+    for candidate in known:
+        alike = (candidate.hash, candidate.max_rounds) == (wanted.hash, wanted.max_rounds)
+        if alike and candidate.name.partition("#")[0] == wanted.name:
+            return known, candidate.name
+    with_wanted = numbered([*built, wanted])
+    return with_wanted, with_wanted[-1].name
+
+
+def _choose_split(measures: Measures, wanted: str | None) -> tuple[Measures, str | None, list[str]]:
+    if wanted == "all" and wanted not in measures.traces.splits:
+        return measures, None, ["replayed on all questions, those that policies were fitted on too"]
+    if wanted is not None:
+        return measures.only_split(wanted), wanted, []
+    if EVAL_SPLIT in measures.traces.splits:
+        chosen = measures.only_split(EVAL_SPLIT)
+        return chosen, EVAL_SPLIT, ["replayed on split eval, the default"]
+    return measures, None, ["no split is named eval: all questions are replayed"]
+
+
+def _agreement_notes(built: Sequence[NamedPolicy]) -> list[str]:
+    """Which policies learnt from something else than gold answers."""
+    names: dict[str, list[str]] = {}
+    for candidate in built:
+        if LABELS in (fitting := _fitting(candidate)):
+            metric = metric_of_labels(fitting[LABELS])
+            meant = "agreeing, not of being right" if metric.agreement else "the full score of 1"
+            said = (
+                f"fitted on {metric.labels}, not on gold answers: {{}}; a calibrated value is the "
+                "probability of "
+            )
+            names.setdefault(said + meant, []).append(candidate.label)
+    return [said.format(", ".join(learnt)) for said, learnt in names.items()]
+
+
+def with_q_values(traces: TraceSet | Measures, comparison: Comparison) -> TraceSet:
+    """All the traces, with the signals ``q_stop`` and ``q_cont`` of the one stop-rag policy compared."""
+    measures = Measures.of(traces)
+    results = comparison.result.policies
+    learned = {
+        policy_result.label: policy_result.policy
+        for policy_result in results
+        if isinstance(policy_result.policy, ValuePolicy)
+    }
+    if len(learned) != 1:
+        there = ", ".join(learned) or "none"
+        raise UsageError(
+            f"the values of exactly one stop-rag policy can be stored, found {there}; name one policy"
+        )
+    (policy,) = learned.values()
+    stop, cont = policy.values(measures.signals(policy.specs))
+    return with_values(measures.traces, {Q_STOP.name: stop, Q_CONT.name: cont})

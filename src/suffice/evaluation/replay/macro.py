@@ -1,0 +1,302 @@
+"""Several records side by side: means that count each the same."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice.errors import UsageError
+from suffice.evaluation.replay.compare import Comparison
+from suffice.evaluation.replay.frontier import interpolate
+from suffice.evaluation.replay.named_policies import CLOSED_BOOK
+from suffice.results.as_json import as_json, fields_as_json
+from suffice.results.formats import counted
+from suffice.results.table import Cell, Column, Table
+from suffice.results.tabular import Tabular
+from suffice.scoring import Metric
+from suffice.stats.intervals import Interval, percentile_interval, resampled_means
+from suffice.stats.units import numbered_units, unit_means
+from suffice.trace.rounds.records import Question
+from suffice.trace.rounds.trace_set import is_veiled, keys_of, unit_keys
+
+Array = NDArray[np.float64]
+_NAME_WIDTH = 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MacroPolicy:
+    """One policy's means over the sets; intervals are of means that weigh every set alike."""
+
+    name: str
+    metric: Metric = field(metadata={"json": None})
+    other: float = field(metadata={"json": "{other}"})
+    score: Interval = field(metadata={"json": "{metric}_interval"})
+    delta: Interval = field(metadata={"json": "delta_{metric}"})
+    over_fixed: Interval | None
+    mean_rounds: float
+    fixed: bool = field(metadata={"json": None})
+    by_set: tuple[float, ...] = field(metadata={"json": "set_{metric}"})
+    label: str = field(metadata={"json": None})
+
+    def to_json(self) -> dict[str, Any]:
+        """Strict JSON; the score apart from its interval."""
+        names = {**self.metric.names, "other": self.metric.key(self.metric.beside)}
+        return {**fields_as_json(self, names), names["metric"]: self.score.estimate}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class MacroResult(Tabular):
+    """Several sets together; ``shared`` counts questions that stand in more than one."""
+
+    sources: tuple[str, ...]
+    labelled: tuple[int, ...]
+    shared: int
+    metric: Metric
+    baseline: str
+    policies: tuple[MacroPolicy, ...]
+    answer: str = "latest"
+
+    @property
+    def frontier(self) -> list[tuple[float, float]]:
+        """The line through the fixed budgets: mean rounds and mean score."""
+        return sorted((one.mean_rounds, one.score.estimate) for one in self.policies if one.fixed)
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry ``macro`` of ``replay --json``."""
+        return {
+            "sets": [
+                {"traces": source, "labelled": count}
+                for source, count in zip(self.sources, self.labelled, strict=True)
+            ],
+            "shared_questions": self.shared,
+            "metric": self.metric.name,
+            "answer": self.answer,
+            "baseline": self.baseline,
+            "policies": as_json(self.policies),
+        }
+
+    def tables(self) -> tuple[Table]:
+        """Policies over all sets, their scores in each, and what the intervals are."""
+        metric, other = self.metric, self.metric.beside
+        label = metric.label
+        columns = (
+            Column(name="policy", most=_NAME_WIDTH),
+            Column(name=metric.key(other), kind="percent", head=metric.head(other)),
+            Column(name=metric.name, kind="percent", interval=True, head=f"{label} [95%]"),
+            Column(name="mean_rounds", kind="number", digits=2, head="rounds"),
+            Column(
+                name=f"delta_{metric.name}",
+                kind="points",
+                interval=True,
+                head=f"delta {label} [95%]",
+            ),
+            Column(name="over_fixed", kind="points", interval=True, head="over fixed-k [95%]"),
+            *(
+                Column(
+                    name=f"{metric.name}_set_{number}",
+                    kind="percent",
+                    head=f"{label} in\nset {number}",
+                )
+                for number in range(1, len(self.sources) + 1)
+            ),
+        )
+        rows = [
+            [
+                *(policy.label, policy.other, policy.score, policy.mean_rounds),
+                Cell(policy.delta, "(baseline)") if policy.name == self.baseline else policy.delta,
+                policy.over_fixed,
+                *policy.by_set,
+            ]
+            for policy in self.policies
+        ]
+        shared = (
+            f"{counted(self.shared, 'question')} stand in several sets and are resampled together."
+            if self.shared
+            else "No question stands in two sets, so each is resampled on its own."
+        )
+        explained = (
+            f"Means over {len(self.sources)} sets, each counting the same, of "
+            f"{' and '.join(str(count) for count in self.labelled)} questions {metric.scored}. {shared} Over "
+            "fixed-k: in each set over the line through its fixed budgets at the same mean rounds."
+        )
+        notes = (explained, f"Note: {metric.legend}") if metric.legend else (explained,)
+        return (Table(name="means over sets", columns=columns, rows=rows, notes=notes),)
+
+
+@dataclass(frozen=True, slots=True)
+class _Set:
+    """One set: keys of its labelled units, the id of one question of each, how many questions they are,
+    columns (n_units, 3 x policies): score, other, rounds; and mean rounds of all questions.
+    """
+
+    keys: tuple[float, ...]
+    names: Mapping[float, str]
+    labelled: int
+    columns: Array
+    rounds: Array
+
+
+def macro_means(comparisons: Sequence[Comparison]) -> MacroResult:
+    """Average every policy over the sets of several comparisons.
+
+    Questions that stand in several sets (of one text or group; of one id where a record is redacted) are
+    drawn together, so that the same question asked of two models is one observation; sets without a common
+    question are resampled on their own. What has no means over sets is a ``UsageError``.
+    """
+    if len(comparisons) < 2:
+        raise UsageError("means over sets need at least two sets of traces")
+    first = comparisons[0].result
+    names = [policy.name for policy in first.policies]
+    for comparison in comparisons:
+        if [policy.name for policy in comparison.result.policies] != names:
+            left = [
+                f"; left out of {other.result.source}: {name}, {reason}"
+                for other in comparisons
+                for name, reason in other.result.left_out.items()
+            ]
+            raise UsageError(
+                f"every set of traces must be replayed with the same policies{''.join(left)}"
+            )
+    results = [comparison.result for comparison in comparisons]
+    if len({result.metric for result in results}) > 1:
+        told = ", ".join(f"{result.source} by {result.metric.name}" for result in results)
+        raise UsageError(
+            f"sets are compared by different metrics ({told}); give --metric agreement (in Python "
+            "metric=), which reads no gold answers, for all"
+        )
+    if len(answers := {result.answer for result in results}) > 1:
+        raise UsageError(
+            f"every set of traces must be replayed with the same answer=, found {', '.join(sorted(answers))}"
+        )
+    by_id = any(is_veiled(comparison.traces.origin.run) for comparison in comparisons)
+    sets = [_set(comparison, by_id=by_id) for comparison in comparisons]
+    baseline = names.index(first.baseline)
+    by_set = [one.columns.mean(axis=0)[None, :] for one in sets]
+    drawn = [part for group in _groups(sets) for part in _draws(group, first.resamples, first.seed)]
+    means, draws = np.mean(by_set, axis=0)[0], np.mean(drawn, axis=0)
+    fixed = [number for number, policy in enumerate(first.policies) if policy.kind == "fixed"]
+    count = len(names)
+    rounds = np.stack([one.rounds for one in sets]).mean(axis=0)
+    return MacroResult(
+        sources=tuple(comparison.result.source for comparison in comparisons),
+        labelled=tuple(one.labelled for one in sets),
+        shared=sum(
+            times > 1 for times in Counter(key for one in sets for key in one.keys).values()
+        ),
+        metric=first.metric,
+        answer=first.answer,
+        baseline=first.baseline,
+        policies=tuple(
+            MacroPolicy(
+                name=name,
+                metric=first.metric,
+                other=float(means[count + number]),
+                score=percentile_interval(float(means[number]), draws[:, number]),
+                delta=percentile_interval(
+                    float(means[number] - means[baseline]), draws[:, number] - draws[:, baseline]
+                ),
+                over_fixed=percentile_interval(
+                    float(_over_fixed(by_set, fixed, number)[0]), _over_fixed(drawn, fixed, number)
+                )
+                if fixed and number not in fixed
+                else None,
+                mean_rounds=float(rounds[number]),
+                fixed=number in fixed,
+                by_set=tuple(float(one.columns[:, number].mean()) for one in sets),
+                label=first.policies[number].label,
+            )
+            for number, name in enumerate(names)
+        ),
+    )
+
+
+def _over_fixed(sets: Sequence[Array], fixed: Sequence[int], number: int) -> Array:
+    """A policy's score over the line of each set, averaged over sets (n_draws,)."""
+    gains = []
+    for columns in sets:
+        score, _, rounds = np.split(columns, 3, axis=1)
+        line = interpolate(rounds[:, fixed], score[:, fixed], rounds[:, number])
+        gains.append(score[:, number] - line)
+    return np.asarray(np.mean(gains, axis=0))
+
+
+def _set(comparison: Comparison, *, by_id: bool) -> _Set:
+    result = comparison.result
+    if any(policy.kind == CLOSED_BOOK for policy in result.policies):
+        raise UsageError("means over sets are of policies that stop a loop; leave out closed-book")
+    scored = comparison.measures.scores(result.f1_kind)
+    if not scored.labelled.any():
+        raise UsageError(f"no replayed question of {result.source} {result.metric.unscored}")
+    unscored = [policy.label for policy in result.policies if policy.score is None]
+    if unscored:
+        raise UsageError(
+            f"in {result.source} no score is known of {', '.join(unscored)}, which stop "
+            + (
+                f"at rounds {result.metric.untold}; leave them out, or {result.metric.remedy}"
+                if result.cut is None
+                else "past where questions were cut: leave them out (replay of that record alone has ranges)"
+            )
+        )
+    columns = [
+        policy.at_stops.scores[name][scored.labelled]
+        for name in (scored.metric.score, scored.metric.beside)
+        for policy in result.policies
+    ]
+    columns += [policy.stops[scored.labelled].astype(np.float64) for policy in result.policies]
+    keys = unit_keys(comparison.traces)[scored.labelled]
+    ids = np.array(comparison.traces.question_ids, object)[scored.labelled]
+    first = dict(zip(keys[::-1].tolist(), ids[::-1].tolist(), strict=True))
+    if by_id:  # names that stand in place of texts differ from record to record
+        named = keys_of([Question(id=name, text="") for name in first.values()]).tolist()
+        renamed = dict(zip(first, named, strict=True))
+        keys = np.array([renamed[key] for key in keys.tolist()])
+        first = dict(zip(named, first.values(), strict=True))
+    return _Set(
+        keys=tuple(dict.fromkeys(keys.tolist())),
+        names=first,
+        labelled=len(keys),
+        columns=unit_means(np.stack(columns, axis=1), numbered_units(keys)),
+        rounds=np.array([policy.mean_rounds for policy in result.policies]),
+    )
+
+
+def _groups(sets: Sequence[_Set]) -> list[list[_Set]]:
+    """Sets that are linked by common questions."""
+    groups: list[list[_Set]] = []
+    for one in sets:
+        linked = [
+            group
+            for group in groups
+            if any(not set(one.keys).isdisjoint(other.keys) for other in group)
+        ]
+        merged = [other for group in linked for other in group]
+        groups = [group for group in groups if group not in linked]
+        groups.append([*merged, one])
+    return groups
+
+
+def _draws(group: Sequence[_Set], resamples: int, seed: int) -> list[Array]:
+    """Resampled column means of each set of a group, (resamples, n_columns)."""
+    names: dict[float, str] = {}
+    for one in group:
+        names |= {key: min(name, names.get(key, name)) for key, name in one.names.items()}
+    keys = sorted(names, key=lambda key: (names[key], key))
+    digest = hashlib.sha256("\0".join(names[key] for key in keys).encode()).digest()
+    stream = seed + int.from_bytes(digest[:4], "big")  # groups are drawn independently
+    position = {key: number for number, key in enumerate(keys)}
+    asked = []
+    for one in group:
+        columns = np.zeros((len(keys), one.columns.shape[1] + 1))
+        rows = [position[key] for key in one.keys]
+        columns[rows, :-1], columns[rows, -1] = one.columns, 1.0
+        asked.append(columns)
+    drawn = resampled_means(np.hstack(asked), resamples=resamples, seed=stream)
+    ends = np.cumsum([columns.shape[1] for columns in asked])[:-1]
+    parts = np.split(drawn, ends, axis=1)
+    return [part[:, :-1] / np.where(part[:, [-1]] > 0, part[:, [-1]], 1.0) for part in parts]

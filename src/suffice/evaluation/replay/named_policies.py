@@ -1,0 +1,363 @@
+"""From what a user names to policies that can be replayed, oracles and the closed book among them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice._version import VERSION
+from suffice.contracts import StopPolicy
+from suffice.errors import UsageError, attempt, did_you_mean
+from suffice.evaluation.replay.results import ReplayResult
+from suffice.measures.measures import Measures
+from suffice.measures.scores import Outcomes
+from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT, USUAL_METHODS
+from suffice.policies.fitting import fit_rule
+from suffice.policies.method import FitRun, Method, Preset
+from suffice.policies.policy_file import PolicyFile, load_policy, names_policy_file, policy_hash
+from suffice.policies.registry import (
+    fit_method,
+    method_and_preset,
+    nameable_methods,
+    unfitted_policy,
+)
+from suffice.policies.rules.policy import check_rule
+from suffice.results.markup import shorten
+from suffice.scoring import F1Kind
+from suffice.signals.known_signals import is_usual
+from suffice.signals.signal_table import refuse_lacking
+from suffice.trace.rounds.trace_set import TraceSet
+
+CLOSED_BOOK = "closed-book"
+
+
+def closed_book_rounds(traces: TraceSet | Measures) -> Measures:
+    """The answers without passages, measured as one round a question under the same gold."""
+    measures = Measures.of(traces)
+    asked, closed_book = measures.traces, measures.closed_book()
+    missing = sorted({*asked.question_ids} - {*closed_book.traces.question_ids})
+    if missing:
+        raise UsageError(
+            f"policy {CLOSED_BOOK!r} needs round 0, the answer without passages, which "
+            f"{len(missing)} of {asked.n_questions} questions of {asked.origin.source} lack (the first: "
+            f"{missing[0]!r}); record them with: suffice record ... --closed-book --out OTHER_TRACES"
+        )
+    return closed_book
+
+
+def of_rounds(result: ReplayResult) -> ReplayResult:
+    """The replay without policies that answer before round 1, whose scores are of no round."""
+    kept = tuple(policy for policy in result.policies if policy.kind != CLOSED_BOOK)
+    if result.baseline not in (policy.name for policy in kept):
+        raise UsageError(f"the baseline {result.baseline!r} takes none of the recorded rounds")
+    return replace(result, policies=kept)
+
+
+def replayed(traces: TraceSet | Measures, result: ReplayResult) -> Measures:
+    """The measures of the traces, which must be those of the replay."""
+    measures = Measures.of(traces).by(result.metric.name)
+    if measures.traces.question_ids != tuple(result.question_ids):
+        raise UsageError(
+            f"the replay has {result.questions} questions and these traces "
+            f"{measures.traces.n_questions} others; pass the traces that were replayed"
+        )
+    return measures
+
+
+def oracle_em(outcomes: Outcomes, last: NDArray[np.int16]) -> NDArray[np.int16]:
+    """The earliest round with an exact match, else the last recorded one (paper 0, text)."""
+    right = outcomes.em == 1.0
+    return np.where(right.any(axis=1), right.argmax(axis=1) + 1, last).astype(np.int16)
+
+
+def oracle_f1(outcomes: Outcomes, last: NDArray[np.int16]) -> NDArray[np.int16]:
+    """The first round that reaches the question's best F1 (paper 0, tables)."""
+    scored = np.where(np.isnan(outcomes.f1), -1.0, outcomes.f1)
+    return np.where(outcomes.labelled, scored.argmax(axis=1) + 1, last).astype(np.int16)
+
+
+ORACLES: Mapping[str, Callable[[Outcomes, NDArray[np.int16]], NDArray[np.int16]]] = {
+    "oracle-em": oracle_em,
+    "oracle-f1": oracle_f1,
+}
+
+
+Wanted = str | Path | StopPolicy | PolicyFile
+"""What a policy is asked for by: its name, its file's path, or itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedPolicy:
+    """A policy under its name; ``policy`` is ``None`` for an oracle and for the closed book."""
+
+    name: str
+    kind: str
+    preset: str | None
+    policy: StopPolicy | None
+    max_rounds: int | None = None
+    file: str | None = None
+    label: str = ""
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.label:
+            object.__setattr__(self, "label", self.name)
+
+    @classmethod
+    def of(cls, policy: StopPolicy, name: str, max_rounds: int | None = None) -> NamedPolicy:
+        """A policy as it is."""
+        return cls(
+            name=name, kind=policy.kind, preset=policy.preset, policy=policy, max_rounds=max_rounds
+        )
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether it decides by what it reads."""
+        return self.policy is not None and bool(self.policy.specs)
+
+    @property
+    def hash(self) -> str:
+        """What tells it from others, whatever it is called."""
+        if self.policy is not None:
+            return policy_hash(self.policy)
+        return sha256(f"{self.kind}:{self.name}:{VERSION}".encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedPolicy:
+    """What was named, and how it is built; ``build`` raises where the record does not allow it."""
+
+    name: str
+    build: Callable[[], NamedPolicy]
+
+
+def fixed_names(n_rounds: int, most: int = 20) -> tuple[str, ...]:
+    """Every fixed-K; of a longer record some, ever further apart.
+
+    >>> fixed_names(60, most=6)
+    ('fixed-1', 'fixed-2', 'fixed-5', 'fixed-12', 'fixed-26', 'fixed-60')
+    """
+    shown = np.arange(1, n_rounds + 1)
+    if n_rounds > most:
+        shown = np.unique(np.geomspace(1, n_rounds, most).round().astype(int))
+    return tuple(f"fixed-{k}" for k in shown.tolist())
+
+
+def usual_names(n_rounds: int, *, oracles: bool = True) -> tuple[str, ...]:
+    """What is compared where nothing is named: fixed budgets, the usual methods, the oracles."""
+    return (*fixed_names(n_rounds), *USUAL_METHODS, *(ORACLES if oracles else ()))
+
+
+def named_policies(
+    traces: TraceSet | Measures,
+    names: Sequence[Wanted],
+    rules: Sequence[str] = (),
+    *,
+    fit_on: TraceSet | Measures | None = None,
+    f1_kind: F1Kind = "hotpotqa",
+    run: FitRun | None = None,
+) -> tuple[NamedPolicy, ...]:
+    """Build every named policy, then every rule; what must be fitted is fitted on split ``tune``."""
+    asked = asked_policies(traces, names, rules, fit_on=fit_on, f1_kind=f1_kind, run=run)
+    return numbered([policy.build() for policy in asked])
+
+
+def asked_policies(
+    traces: TraceSet | Measures,
+    names: Sequence[Wanted],
+    rules: Sequence[str] = (),
+    *,
+    fit_on: TraceSet | Measures | None = None,
+    f1_kind: F1Kind = "hotpotqa",
+    run: FitRun | None = None,
+) -> list[AskedPolicy]:
+    """What :func:`named_policies` is to build, each still to be fitted."""
+    measures = Measures.of(traces)
+    fit_measures = measures if fit_on is None else Measures.of(fit_on)
+    fitted = partial(_fitted, measures, fit_measures, f1_kind, run)
+    asked = [_asked(measures, name, fitted) for name in names]
+    for rule in rules:
+        check_rule(rule, measures.traces.signal_names)
+        asked.append(AskedPolicy(name=rule, build=partial(_rule, measures, rule, fit_measures)))
+    return asked
+
+
+def runnable(
+    asked: Sequence[AskedPolicy], measures: Measures, f1_kind: F1Kind
+) -> tuple[list[NamedPolicy], dict[str, str]]:
+    """Those that can be built and that decide every question of these measures, and why others cannot."""
+    built, left_out = [], {}
+    for policy in asked:
+        candidate, reason = attempt(partial(_built, policy, measures))
+        if candidate is None:
+            left_out[policy.name] = str(reason)
+        else:
+            built.append((policy.name, candidate))
+    measure_together(measures, [candidate for _, candidate in built], f1_kind)
+    able = []
+    for name, candidate in built:
+        why = None
+        if candidate.policy is not None:
+            _, why = attempt(partial(measures.wanted_rounds, candidate.policy))
+        if why is None:
+            able.append(candidate)
+        else:
+            left_out[name] = why
+    return able, left_out
+
+
+def _built(asked: AskedPolicy, measures: Measures) -> NamedPolicy:
+    candidate = asked.build()
+    if candidate.policy is not None:
+        refuse_lacking(candidate.policy.specs, measures.traces)
+    if candidate.kind == CLOSED_BOOK:
+        closed_book_rounds(measures)
+    return candidate
+
+
+def measure_together(
+    measures: Measures, candidates: Sequence[NamedPolicy], f1_kind: F1Kind
+) -> None:
+    """What answers score and what candidates read by its usual meaning, in one pass over the record."""
+    specs = [
+        spec
+        for candidate in candidates
+        if candidate.policy is not None
+        for spec in candidate.policy.specs
+        if is_usual(spec)
+    ]
+    measures.measure(specs, f1_kind)
+
+
+def numbered(built: Sequence[NamedPolicy]) -> tuple[NamedPolicy, ...]:
+    """The same with a number behind every name and every label that one before it has."""
+    paths: dict[str, set[str | None]] = {}
+    for candidate in built:
+        paths.setdefault(candidate.label, set()).add(candidate.file)
+    names: Counter[str] = Counter()
+    labels: Counter[str] = Counter()
+    made = []
+    for candidate in built:
+        label = candidate.label
+        if candidate.file is not None and len(paths[label]) > 1:
+            label = candidate.file
+        names[candidate.name] += 1
+        labels[label] += 1
+        made.append(
+            replace(
+                candidate,
+                name=_numbered(candidate.name, names[candidate.name]),
+                label=_numbered(label, labels[label]),
+            )
+        )
+    return tuple(made)
+
+
+def _numbered(name: str, count: int) -> str:
+    return name if count == 1 else f"{name}#{count}"
+
+
+# --- what a name says ----------------------------------------------------------------------------
+def _asked(measures: Measures, name: Wanted, fitted: Callable[..., NamedPolicy]) -> AskedPolicy:
+    if isinstance(name, Path):
+        name = str(name)
+    if not isinstance(name, str):
+        given = _of_policy(name)
+        return AskedPolicy(name=given.name, build=lambda: given)
+    if name in ORACLES:
+        return AskedPolicy(name=name, build=partial(_oracle, measures, name))
+    ready = None if name == CLOSED_BOOK else unfitted_policy(name)
+    if name == CLOSED_BOOK or ready is not None:
+        kind = CLOSED_BOOK if ready is None else ready.kind
+        of_name = NamedPolicy(name=name, kind=kind, preset=None, policy=ready)
+        return AskedPolicy(name=name, build=lambda: of_name)
+    fittable = method_and_preset(name)
+    if fittable is not None:
+        return AskedPolicy(name=name, build=partial(fitted, name, *fittable))
+    if names_policy_file(name):
+        read = replace(_of_policy(load_policy(name)), file=name, label=Path(name).name)
+        return AskedPolicy(name=read.label, build=lambda: read)
+    raise UsageError(_unknown(name))
+
+
+def _oracle(measures: Measures, name: str) -> NamedPolicy:
+    if not measures.metric.gold:
+        raise UsageError(
+            f"policy {name!r} reads gold answers, and {measures.metric.stands_for_gold}; leave it out"
+        )
+    if measures.seen is not None:
+        raise UsageError(
+            f"policy {name!r} reads the gold answers of every round, and questions were cut; leave it out"
+        )
+    return NamedPolicy(name=name, kind="oracle", preset=None, policy=None)
+
+
+def _of_policy(given: StopPolicy | PolicyFile) -> NamedPolicy:
+    policy = given.policy if isinstance(given, PolicyFile) else given
+    if not callable(getattr(policy, "fires", None)):
+        raise UsageError(
+            "a policy is named by a text or given as itself, such as suffice.Rule('answer_repeats'); found "
+            f"{type(policy).__name__}: {shorten(repr(policy), 60)}"
+        )
+    most = given.max_rounds if isinstance(given, PolicyFile) else None
+    return NamedPolicy.of(policy, policy.facts.name or policy.kind, most)
+
+
+def _fitted(
+    measures: Measures,
+    fit_on: Measures,
+    f1_kind: F1Kind,
+    run: FitRun | None,
+    name: str,
+    method: Method,
+    preset: Preset,
+) -> NamedPolicy:
+    if preset in method.fitted:
+        measures = fit_on
+        if not method.can_read(measures.traces):
+            raise UsageError(_unfitted(measures.traces, method))
+    takes = {field.name for field in fields(method.settings(preset))}
+    chosen_by = f1_kind if "f1_kind" in takes else None
+    fitted = fit_method(method.name, measures, preset, FIT_SPLIT, run=run, f1_kind=chosen_by)
+    note = ""
+    if name == method.name and len(method.presets) > 1:
+        others = " or ".join(f"{name}-{other}" for other in method.presets if other != preset)
+        note = (
+            f"{name} is its {preset} preset; suffice fit {name} writes {others} unless told --preset "
+            f"{preset}"
+        )
+    return NamedPolicy(name=name, kind=fitted.kind, preset=preset, policy=fitted, note=note)
+
+
+def _unfitted(traces: TraceSet, method: Method) -> str:
+    splits = " or ".join(" and ".join(map(repr, sorted(read))) for read in method.reads)
+    first = sorted(method.reads[0])
+    shares = ",".join([*(f"{name}={0.4 / len(first):g}" for name in first), f"{EVAL_SPLIT}=0.6"])
+    return (
+        f"it must be fitted, and {traces.origin.source} has no questions in split "
+        f"{splits}; {traces.how_to_split(shares)}, fit it on traces that have one with: "
+        f"--fit-on OTHER_TRACES (in Python fit_on=), or suffice fit {method.name} OTHER_TRACES --out "
+        "policy.json, and pass --policy policy.json"
+    )
+
+
+def _rule(measures: Measures, rule: str, fitting: Measures) -> NamedPolicy:
+    policy = fit_rule(rule, measures, fit_on=fitting)
+    return NamedPolicy.of(policy, rule)
+
+
+def _unknown(name: str) -> str:
+    known = (*ORACLES, CLOSED_BOOK, *nameable_methods())
+    near = did_you_mean(name, [*known, *(f"{method}-corrected" for method in known), "fixed-3"])
+    return (
+        f"unknown policy {name!r}{near or ';'} known: fixed-K, {', '.join(known)} (a method also as "
+        "NAME-corrected), or a policy file (.json). A rule's text goes to --stop-when, in Python to "
+        "rules=[...]"
+    )

@@ -1,0 +1,555 @@
+"""What a replay found, ready for a table, JSON and the report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suffice._version import VERSION
+from suffice.contracts import StopPolicy
+from suffice.costs.usage import COSTS, CostModel
+from suffice.evaluation.replay.answers import (
+    SCORES,
+    AnswerSetResult,
+    AtStops,
+    CutRecord,
+    PastCuts,
+    cut_table,
+)
+from suffice.evaluation.replay.frontier import EQUAL_COSTS, AgainstFixed, Frontier
+from suffice.measures.costs import CostAxis
+from suffice.results.as_json import as_json, fields_as_json
+from suffice.results.formats import amount, count, decimal, percent, points
+from suffice.results.markup import shorten
+from suffice.results.plots import Plot
+from suffice.results.table import Cell, Column, Described, Table, Value, table_of
+from suffice.results.tabular import Tabular
+from suffice.scoring import METRICS, F1Kind, Metric, ScoreName
+from suffice.stats.intervals import Interval, draws_in_words
+
+_ELSEWHERE = {"json": None}  # the document holds these in another form, or not at all
+_ROUNDS = "rounds"  # a policy's entry calls the cost mean_rounds; rounds are those of each question
+_CALLS = "llm_calls"
+_NAME_WIDTH = 20
+_MOST_WITH_DECIMALS = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyResult:
+    """One policy's scores and costs.
+
+    Scores are fractions, means over labelled questions (``None``: no question is labelled), taken against
+    what ``metric`` says; costs are means per question over all questions, by the names of
+    :data:`suffice.costs.usage.COSTS` (``None``: unknown). ``stops`` (n_questions,) is the round taken,
+    ``answers`` the round whose answer is returned there: the same, unless one is chosen; ``weights`` what
+    a question counts: 1 over the size of its unit, times its weight where questions were cut (NaN: not seen);
+    ``beyond_record`` counts questions for which the policy wanted a later one. ``label`` is what tables
+    call it: the name, or of a policy file the file's name.
+
+    Of the score that ``metric`` compares by there are its ``interval``, its ``delta`` to the baseline's,
+    ``delta_full`` to the full budget's, the ``retained`` share of that, the ``frontier_gain`` over the
+    fixed-k frontier at the same cost, and ``against_fixed``, over the best fixed-k for as many tokens,
+    seconds and dollars (empty: it reads nothing to decide). ``precision`` and ``recall`` are of the passages
+    retrieved up to the stop, means over the questions where they are known (``None``: nowhere).
+    ``confidence`` (n_questions,) is the policy's own at the stop round (``None``: it has none) and ``auroc``
+    its AUROC against exact match with gold answers there. ``sets`` are the answer sets of a policy that
+    gives them. ``at_stops`` has the scores and costs of every question, and what of them lies past a cut:
+    means that are not known for that are ``None``, ``mean_rounds`` and ``p95_rounds`` NaN.
+    """
+
+    name: str
+    kind: str
+    preset: str | None
+    hash: str
+    em: float | None = field(metadata={"json": "{em}"})
+    f1: float | None = field(metadata={"json": "{f1}"})
+    acc: float | None = field(metadata={"json": "{acc}"})
+    mean_rounds: float
+    costs: Mapping[str, float | None] = field(metadata=_ELSEWHERE)
+    beyond_record: int
+    stops: NDArray[np.int16] = field(metadata=_ELSEWHERE)
+    answers: NDArray[np.int16] = field(metadata=_ELSEWHERE)
+    weights: NDArray[np.float64] = field(metadata=_ELSEWHERE)
+    metric: Metric = field(default=METRICS["f1"], metadata=_ELSEWHERE)
+    interval: Interval | None = field(default=None, metadata={"json": "{metric}_interval"})
+    delta: Interval | None = field(default=None, metadata={"json": "delta_{metric}"})
+    delta_full: Interval | None = None
+    retained: float | None = field(default=None, metadata={"json": "retained_{metric}"})
+    frontier_gain: Interval | None = None
+    against_fixed: tuple[AgainstFixed, ...] = ()
+    p95_rounds: float = 0.0
+    precision: float | None = field(default=None, metadata=_ELSEWHERE)
+    recall: float | None = field(default=None, metadata=_ELSEWHERE)
+    policy: StopPolicy | None = field(default=None, metadata=_ELSEWHERE)
+    confidence: NDArray[np.float64] | None = field(default=None, metadata=_ELSEWHERE)
+    auroc: float | None = field(default=None, metadata=_ELSEWHERE)
+    sets: AnswerSetResult | None = field(default=None, metadata=_ELSEWHERE)
+    label: str = field(default="", metadata=_ELSEWHERE)
+    max_rounds: int | None = field(default=None, metadata=_ELSEWHERE)
+    at_stops: AtStops = field(default_factory=AtStops, metadata=_ELSEWHERE)
+
+    def __post_init__(self) -> None:
+        if not self.label:
+            object.__setattr__(self, "label", self.name)
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether it decides by what it reads."""
+        return self.policy is not None and bool(self.policy.specs)
+
+    @property
+    def score(self) -> float | None:
+        """The one that policies are compared by."""
+        value: float | None = getattr(self, self.metric.score)
+        return value
+
+    @property
+    def undefined(self) -> int | None:
+        """Questions at whose stop its confidence is undefined; ``None``: it has none."""
+        return None if self.confidence is None else int(np.isnan(self.confidence).sum())
+
+    def paid(self, cost: str, form: Callable[[float | None], str] = amount) -> str:
+        """A mean cost as people read it, or what it is between."""
+        past = self.at_stops.past
+        if past is not None and cost in past.ranges:
+            return past.ranges[cost].shown(share=False)
+        return form(self.mean_rounds if cost == _ROUNDS else self.costs.get(cost))
+
+    @property
+    def stop_counts(self) -> dict[int, float]:
+        """How many units stop at each round at which any does, estimated where questions were cut."""
+        rounds, at = np.unique(self.stops, return_inverse=True)
+        weights = np.nan_to_num(self.weights)
+        counts = np.bincount(at, weights, len(rounds)).astype(np.float64)
+        told = zip(rounds.tolist(), counts.round(9).tolist(), strict=True)
+        return {number: int(n) if float(n).is_integer() else n for number, n in told if n}
+
+    def to_json(self, question_ids: Sequence[str] | None = None) -> dict[str, Any]:
+        """The entry of ``replay --json``; with ids also the stop round of every question."""
+        entry = {
+            **self.metric.unknown,
+            **fields_as_json(self, self.metric.names),
+            **{name: as_json(paid) for name, paid in self.costs.items() if name != _ROUNDS},
+            "stop_rounds": as_json(self.stop_counts),
+        }
+        if self.recall is not None:
+            entry |= {"precision": self.precision, "recall": self.recall}
+        if self.undefined is not None:
+            entry["auroc"] = self.auroc
+        if self.sets is not None:
+            entry |= self.sets.to_json(question_ids)
+        if self.at_stops.past is not None:
+            entry |= self._past_as_json(self.at_stops.past, question_ids)
+        if question_ids is not None:
+            entry[_ROUNDS] = dict(zip(question_ids, self.stops.tolist(), strict=True))
+            entry["answer_rounds"] = dict(zip(question_ids, self.answers.tolist(), strict=True))
+        return entry
+
+    def _past_as_json(self, past: PastCuts, question_ids: Sequence[str] | None) -> dict[str, Any]:
+        """``range`` by the names of the entry, the weights in short, with ids also every question's."""
+        document = fields_as_json(past)
+        names: dict[str, str] = {name: self.metric.key(name) for name in SCORES}
+        names[_ROUNDS] = "mean_rounds"
+        ranges = {names.get(name, name): as_json(one) for name, one in past.ranges.items()}
+        entry = {"unseen": document["unseen"], "weighing": document["weighing"], "range": ranges}
+        if question_ids is not None:
+            entry["weights"] = dict(zip(question_ids, as_json(past.weights), strict=True))
+        return entry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ReplayResult(Tabular):
+    """Policies side by side on one trace set.
+
+    ``notes`` are sentences a reader must know: splits chosen by default, rounds taken for missing
+    ones, in-sample scores, prices. ``metric`` is what they are compared by and what scores are taken
+    against: the gold answers, or the full budget's own answer. ``cost`` is what policies are compared
+    at, ``cost_model`` what priced it; ``full_costs`` are those of the full budget, means per question.
+    ``answer`` says which of the answers up to the stop is scored.
+    ``left_out`` says by name why a policy could not run on this record; ``banners`` what makes all figures
+    worth less than they look. ``cut`` says what questions were cut and what stands for them.
+    """
+
+    MAIN: ClassVar[str | None] = "policies"
+
+    questions: int
+    labelled: int
+    max_rounds: int
+    baseline: str
+    split: str | None
+    metric: Metric = field(metadata=_ELSEWHERE)
+    f1_kind: F1Kind
+    seed: int
+    resamples: int = field(metadata={"json": "bootstrap"})
+    source: str = field(metadata={"json": "traces"})
+    policies: tuple[PolicyResult, ...] = field(metadata=_ELSEWHERE)
+    frontier: Frontier | None = field(metadata=_ELSEWHERE)
+    question_ids: Sequence[str] = field(metadata=_ELSEWHERE)
+    cost: CostAxis = field(metadata=_ELSEWHERE)
+    cost_model: CostModel = field(metadata=_ELSEWHERE)
+    notes: tuple[str, ...] = field(default=())
+    full_costs: Mapping[str, float | None] = field(default_factory=dict)
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    banners: tuple[str, ...] = ()
+    answer: str = "latest"
+    cut: CutRecord | None = field(default=None, metadata=_ELSEWHERE)
+
+    def policy(self, name: str) -> PolicyResult:
+        """The one of this name."""
+        return next(policy for policy in self.policies if policy.name == name)
+
+    @property
+    def draws(self) -> str:
+        """What its intervals are taken from, in words."""
+        return draws_in_words(self.labelled)
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """What tables call the policies, by name."""
+        return {policy.name: policy.label for policy in self.policies}
+
+    @property
+    def baseline_label(self) -> str:
+        """What tables call the baseline."""
+        return self.labels.get(self.baseline, self.baseline)
+
+    @property
+    def verdict(self) -> str:
+        """Whether deciding by what was read pays here, in sentences."""
+        adaptive = [policy for policy in self.policies if policy.adaptive]
+        if not adaptive:
+            return "Not asked: no policy here decides by what it reads."
+        if any(policy.against_fixed for policy in adaptive):
+            return f"{_by_agreement(self.metric)}{looping_verdict(self.policies)}"
+        gains = [
+            (one.label, one.frontier_gain) for one in adaptive if one.frontier_gain is not None
+        ]
+        if not gains and self.labelled and self.cut is not None:
+            return "Not known: fixed budgets go past where questions were cut, or policies do."
+        if not gains:
+            return "Not known: no question has a score."
+        shown = [f"{name} {points(gain)}" for name, gain in gains if gain.low > 0]
+        at = f"the fixed-k frontier at equal {self.cost.label}"
+        if shown:
+            return f"{_by_agreement(self.metric)}Shown over {at}: {'; '.join(shown)}."
+        return f"{_by_agreement(self.metric)}Not shown: no policy scores above {at} beyond its interval."
+
+    def saving(self, policy: PolicyResult) -> str:
+        """What a policy saves against the full budget, and what that does to the score, in a sentence."""
+        mean = policy.paid(_ROUNDS, decimal)
+        rounds = f"stops after {mean} rounds on average, of {self.max_rounds}"
+        name = self.cost.name
+        own = policy.costs.get(name)
+        full = self.full_costs.get(name)
+        paid = ""
+        if own is not None and full:
+            less = (
+                f"{percent(1 - own / full)}% saved" if own <= full else f"{own / full:.2f} times it"
+            )
+            paid = (
+                f"; {short_cost(own)} {self.cost.label} against {short_cost(full)} at the full budget: "
+                f"{less}"
+            )
+        known = policy.delta_full
+        label = self.metric.label
+        scored = (
+            "" if known is None else f"; {label} {points(known)} points against the full budget"
+        )
+        return f"{rounds}{paid}{scored}"
+
+    @property
+    def width(self) -> float | None:
+        """Half the mean width of the paired intervals, in shares of 1; smaller differences are not seen."""
+        intervals = [one.delta for one in self.policies if one.name != self.baseline]
+        widths = [one.high - one.low for one in intervals if one is not None]
+        return float(np.mean(widths)) / 2 if widths else None
+
+    def to_json(self, *, per_question: bool = False) -> dict[str, Any]:
+        """The document of ``replay --json``: strict JSON, null where undefined."""
+        ids = self.question_ids if per_question else None
+        spent = any(policy.costs.get("joules") is not None for policy in self.policies)
+        return {
+            **fields_as_json(self),
+            "metric": self.metric.name,
+            "frontier": None
+            if self.frontier is None
+            else fields_as_json(self.frontier, self.metric.names),
+            "version": VERSION,
+            "cost": self.cost.name,
+            "charge": self.cost_model.charge,
+            "prices": as_json(self.cost_model.prices),
+            "energy": as_json(self.cost_model.energy) if spent else None,
+            "policies": [policy.to_json(ids) for policy in self.policies],
+            **({} if self.cut is None else {"cut_records": fields_as_json(self.cut)}),
+        }
+
+    def tables(self) -> tuple[Table, ...]:
+        """Banners, whether looping pays, the policies side by side, what answer sets are worth."""
+        giving = [policy for policy in self.policies if policy.sets is not None]
+        notes = [*self._explained(), *self._legend(), *(f"Note: {note}" for note in self.notes)]
+        described = [*self._columns()]
+        policies = Table(
+            name="policies",
+            columns=[_POLICY, *(column for _, column in described)],
+            rows=[
+                [policy.label, *(self._value(policy, name, column) for name, column in described)]
+                for policy in self.policies
+            ],
+            notes=notes,
+        )
+        banners = Table(name="banners", title="\n".join(self.banners)) if self.banners else None
+        looping = looping_table(self.policies)
+        sets = _answer_sets(giving) if giving else None
+        past = {policy.label: policy.at_stops.past for policy in self.policies}
+        cuts = cut_table(self.cut, past, self.metric)
+        tables = (banners, looping, policies, sets, cuts)
+        return tuple(table for table in tables if table is not None)
+
+    def plotted(self) -> Plot:
+        """Score against cost, the fixed numbers of rounds joined by a line."""
+        cost = "mean_rounds" if self.cost.name == _ROUNDS else self.cost.name
+        return Plot(table=self.table, x=cost, y=self.metric.key(self.metric.score), line="fixed-")
+
+    def _columns(self) -> Iterator[tuple[str, Column]]:
+        """The columns, each behind what it shows; that of the cost asked for is left out last."""
+        metric, label, cost = self.metric, self.metric.label, self.cost.name
+        for score, rank in _SCORES.items():
+            head = metric.head(score).replace(" ", "\n")
+            drop = 0 if score == metric.score else rank
+            yield score, Column(name=metric.key(score), kind="percent", head=head, drop=drop)
+        yield (
+            "mean_rounds",
+            Column(name="mean_rounds", kind="number", digits=2, head="rounds", drop=2),
+        )
+        yield _CALLS, Column(name=_CALLS, kind="number", digits=2, head="calls", drop=4)
+        if cost not in (_ROUNDS, _CALLS, *_TOKENS):
+            yield (
+                cost,
+                Column(name=cost, kind="number", head="\n".join(self.cost.head).strip(), drop=1),
+            )
+        for name, (head, drop) in _TOKENS.items():
+            yield name, Column(name=name, kind="count", head=head, drop=1 if name == cost else drop)
+        head = f"delta {label}\n[95%]"
+        yield (
+            "delta",
+            Column(name=f"delta_{metric.name}", kind="points", head=head, interval=True, drop=5),
+        )
+        if not metric.agreement:  # the full budget agrees with itself
+            name, head = f"retained_{metric.name}", f"{label}\nkept"
+            yield "retained", Column(name=name, kind="percent", head=head, drop=9)
+        head = "gain over\nfixed-k [95%]"
+        yield (
+            "frontier_gain",
+            Column(name="frontier_gain", kind="points", head=head, interval=True, drop=6),
+        )
+
+    def _value(self, policy: PolicyResult, name: str, column: Column) -> Value:
+        if name == "delta" and policy.name == self.baseline and policy.delta is not None:
+            return Cell(policy.delta, "(baseline)")
+        if name == self.metric.score and policy.score is not None and policy.interval is not None:
+            return replace(policy.interval, estimate=policy.score)
+        past = policy.at_stops.past
+        asked = "rounds" if name == "mean_rounds" else name
+        ranged = None if past is None else past.ranges.get(asked)
+        if ranged is not None:
+            return Cell(ranged, ranged.shown(share=column.kind == "percent"))
+        if name in policy.costs:
+            return policy.costs[name]
+        return getattr(policy, name, None)
+
+    def _explained(self) -> tuple[str, str]:
+        split = "all splits" if self.split is None else f"split {self.split}"
+        first = (
+            f"{self.questions} questions ({split}), {self.labelled} {self.metric.scored}, "
+            f"at most {self.max_rounds} rounds."
+        )
+        if not self.labelled:
+            return first, (
+                f"No question {self.metric.unscored}, so scores and differences are unknown (-)."
+            )
+        named = self.cost.name in (_ROUNDS, _CALLS, *_TOKENS)
+        spent = "calls and tokens" if named else f"calls, {self.cost.label} and tokens"
+        baseline = shorten(self.baseline_label, _NAME_WIDTH, "...")
+        label, head = self.metric.label, self.metric.head
+        kept = "" if self.metric.agreement else f", {label} kept (of the full budget's {label})"
+        which = self.metric.which_f1(self.f1_kind)
+        f1 = head("f1") if which is None else f"{head('f1')} ({which})"
+        return first, (
+            f"{head('em')}, {f1}, {head('acc')}{kept} and differences in "
+            f"percent; rounds, {spent} are means per question. delta {label} is against "
+            f"{baseline}; gain over fixed-k is at equal {self.cost.label}; brackets are 95% "
+            f"intervals of {self.resamples} {self.draws} of the questions (seed "
+            f"{self.seed})."
+        )
+
+    def _legend(self) -> Iterator[str]:
+        told = [
+            f"{policy.label} is {policy.kind}{', ' * bool(policy.preset)}{policy.preset or ''}"
+            for policy in self.policies
+            if policy.label != policy.name
+        ]
+        if told:
+            yield f"Policy files: {'; '.join(told)}."
+
+
+# --- what a reader must know -------------------------------------------------------------------------
+def unscored_notes(unscored: Mapping[str, int], labelled: int, metric: Metric) -> list[str]:
+    """By what tables call the policies, in how many of the labelled questions no score is known."""
+    named = [f"{name} ({count})" for name, count in unscored.items() if count]
+    if not named:
+        return []
+    return [
+        f"no score is known of {', '.join(named)}: in so many of {labelled} questions "
+        f"{metric.scored} it stops at a round {metric.untold}; {metric.remedy}"
+    ]
+
+
+def policy_notes(policies: Sequence[PolicyResult], questions: int, metric: Metric) -> list[str]:
+    """Rounds taken for missing ones, confidences that are undefined, what is not told and why."""
+    notes = [
+        f"{policy.label}: {policy.beyond_record} questions end before the round it wanted; "
+        "their last recorded round was taken"
+        for policy in policies
+        if policy.beyond_record
+    ]
+    notes += [
+        f"{policy.label}: its confidence is undefined at the stop of {policy.undefined} of "
+        f"{questions} questions"
+        for policy in policies
+        if policy.undefined
+    ]
+    sure = [policy.label for policy in policies if policy.undefined is not None]
+    if sure and not metric.gold:
+        notes.append(f"AUROC needs gold answers: {', '.join(sure)}")
+    past = [
+        policy.label for policy in policies if policy.at_stops.past is not None and policy.adaptive
+    ]
+    if past:
+        said = (
+            "AUROC, precision, recall and answer sets are not given where a policy stops past a cut"
+        )
+        notes.append(f"{said}: {', '.join(past)}")
+    return notes + [
+        f"{policy.label}: {note}"
+        for policy in policies
+        if policy.sets
+        for note in policy.sets.notes
+    ]
+
+
+def short_cost(cost: float) -> str:
+    """A cost within a sentence."""
+    return count(cost) if cost >= _MOST_WITH_DECIMALS else amount(cost)
+
+
+_POLICY = Column(name="policy", most=_NAME_WIDTH)
+_SCORES: Mapping[ScoreName, int] = {"em": 3, "f1": 3, "acc": 8}
+"""The scores, and when those that policies are not compared by are left out of a narrow table."""
+_TOKENS = {"prompt_tokens": ("prompt\ntokens", 7), "completion_tokens": ("compl.\ntokens", 10)}
+
+
+def looping_table(policies: Sequence[PolicyResult]) -> Table | None:
+    """Policies against the best fixed budget at equal cost; ``None``: none is adaptive, or labelled."""
+    adaptive = [policy for policy in policies if policy.against_fixed]
+    if not adaptive:
+        return None
+    costs = [name for name in EQUAL_COSTS if any(_against(policy, name) for policy in adaptive)]
+    metric = adaptive[0].metric
+    columns = [_POLICY]
+    for number, name in enumerate(costs, start=1):
+        label = COSTS[name].label if COSTS[name].unit != "USD" else "USD"
+        head = f"at equal\n{label}\n{metric.label} [95%]"
+        gain = Column(name=name, kind="points", head=head, interval=True)
+        columns += [Column(name=f"{name}_fixed", head="over", drop=number), gain]
+    rows: list[list[Value]] = []
+    for policy in adaptive:
+        row: list[Value] = [policy.label]
+        for name in costs:
+            against = _against(policy, name)
+            row += [None, None] if against is None else [against.fixed, against.gain]
+        rows.append(row)
+    return Table(
+        name="looping",
+        title=f"Does looping pay here? {_by_agreement(metric)}{looping_verdict(policies)}",
+        columns=columns,
+        rows=rows,
+        notes=(
+            f"{metric.label} over the best fixed-k, each charged as it would be run, at the same mean cost; "
+            "fixed-2/4 is a random choice between two budgets. Each interval counts one comparison alone, "
+            "and takes the best anew in each resample, which favours fixed-k: one below 0 does not show a "
+            "loss. gain over fixed-k is over the two nearest in cost instead.",
+        ),
+    )
+
+
+def _by_agreement(metric: Metric) -> str:
+    """What a verdict answers instead where no gold answer was read; else empty."""
+    if not metric.agreement:
+        return ""
+    return (
+        "Not known without gold answers. Does deciding by what is read keep more of the full budget's "
+        "answers? "
+    )
+
+
+def looping_verdict(policies: Sequence[PolicyResult]) -> str:
+    """In words, which policies beat the best fixed budget at equal cost beyond their intervals."""
+    compared = [(policy, against) for policy in policies for against in policy.against_fixed]
+    above = [pair for pair in compared if pair[1].pays]
+    below = [pair for pair in compared if pair[1].loses]
+    if above:
+        named = "; ".join(
+            f"{policy.label} {points(against.gain)} at equal {COSTS[against.cost].label}"
+            for policy, against in above
+        )
+        return f"Shown for {named}." + (
+            "" if len(above) == len(compared) else " Not for the others."
+        )
+    verdict = "Not shown: no policy scores above the best fixed-k at equal cost beyond its interval"
+    worse = ", ".join(dict.fromkeys(policy.label for policy, _ in below))
+    return f"{verdict}; below it: {worse}." if worse else f"{verdict}."
+
+
+def _against(policy: PolicyResult, cost: str) -> AgainstFixed | None:
+    return next((against for against in policy.against_fixed if against.cost == cost), None)
+
+
+def _answer_sets(policies: Sequence[PolicyResult]) -> Table:
+    def of_retention(name: str) -> Callable[[Any], Value]:
+        return lambda policy: (
+            Cell(None, "")
+            if policy.sets.retention is None
+            else getattr(policy.sets.retention, name)
+        )
+
+    def number(name: str, head: str | None = None, digits: int = 2, **more: bool) -> Column:
+        return Column(name=name, kind="number", digits=digits, head=head, **more)
+
+    filtered = Column(name="filtered", kind="count", head="questions\nfiltered", in_text=False)
+    described: tuple[Described, ...] = (
+        ("label", _POLICY),
+        (lambda policy: 1 - policy.sets.alpha, number("promised")),
+        ("sets.coverage", number("coverage", "coverage\n[95%]", interval=True)),
+        ("sets.set_size", number("set_size", "set size\n[95%]", 1, interval=True)),
+        ("sets.answer_rate", number("answer_rate", "answer\nrate")),
+        ("sets.objective", number("objective")),
+        ("mean_rounds", number("mean_rounds", "rounds", in_text=False)),
+        (of_retention("passages"), number("right_kept", "right\nkept")),
+        (of_retention("all"), number("all_right_kept", "all right\nkept")),
+        (of_retention("shown"), number("shown_kept", "shown\nkept")),
+        (of_retention("questions"), filtered),
+    )
+    title = (
+        "Answer sets: the coverage promised and found, members, the share of sets without "
+        '"Can\'t Answer", what the policy was fitted to make small.'
+    )
+    kept = (
+        "What the passage filter keeps: of right passages, of questions all right passages, of all "
+        "passages shown."
+    )
+    has_filter = any(policy.sets and policy.sets.retention for policy in policies)
+    return table_of("answer sets", policies, described, title, [kept] if has_filter else [])

@@ -1,0 +1,560 @@
+"""What replays, searches and diagnoses are asked: a command's options, which load nothing they run on."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
+
+from suffice.costs.usage import COSTS, USUAL_COSTS, CostModel
+from suffice.errors import UsageError, unknown_name
+from suffice.options import Option, as_share, as_tuple, read_grid, read_names, settle
+from suffice.policies.defaults import EVAL_SPLIT, FIT_SPLIT, TEMPLATE
+from suffice.scoring import AnswerChoice, F1Kind, MetricName, Weights
+
+if TYPE_CHECKING:
+    from suffice.evaluation.replay.named_policies import Wanted
+    from suffice.measures.measures import Traces
+
+LOSSES, USUAL_LOSS = (0.01, 0.02, 0.03, 0.05, 0.10), 0.02
+"""Losses that are proven together where none is asked for, and the one that is recommended if proven."""
+Form = Literal["or", "and", "dnf", "vote"]
+FORMS: tuple[Form, ...] = get_args(Form)
+GAIN_AT_COST = "gain-at-cost"
+OBJECTIVES = ("f1", "em", GAIN_AT_COST)
+LossName = Literal["signed", "drop", "wrong-stop"]
+Correction = Literal["fixed-sequence", "holm"]
+Family = Literal["all", "rule", "thresholds", "fixed"]
+FAMILIES: tuple[Family, ...] = get_args(Family)
+_MOST_THRESHOLDS = 200
+
+
+def threshold_grid(text: str) -> int | Literal["quantiles"]:
+    """``quantiles``, or a whole number."""
+    if text == "quantiles":
+        return text  # type: ignore[return-value]
+    try:
+        return int(text)
+    except ValueError:
+        raise UsageError(f"must be a whole number, found {text!r}") from None
+
+
+def answer_choice(text: str) -> str:
+    """The text as it is, refused where it names no choice of an answer."""
+    AnswerChoice.parse(text)
+    return text
+
+
+def _names(given: object) -> tuple[str, ...]:
+    """Signals by name; a single text may hold several, separated by commas."""
+    if not isinstance(given, str):
+        return as_tuple(given)
+    try:
+        return read_names(given)
+    except ValueError as error:
+        raise UsageError(f"signals {error}") from error
+
+
+TuneSplit = Annotated[str, Option(metavar="S", help="where things are fitted and chosen")]
+EvalSplit = Annotated[str, Option(name="split", metavar="S", help="where they are scored")]
+Resamples = Annotated[
+    int, Option(name="bootstrap", metavar="N", at_least=1, help="resamples of the questions")
+]
+Seed = Annotated[int, Option(at_least=0, help="of the resampling")]
+F1 = Annotated[F1Kind, Option(name="f1", help="which F1")]
+ComparedBy = Annotated[
+    MetricName | None,
+    Option(
+        name="metric",
+        help="what policies are compared by: a score against the gold answers, the record's own score, or "
+        "agreement with the full budget's own answer, which reads none (default: f1 where a question has "
+        "gold answers, else score where the record holds scores, else agreement)",
+    ),
+]
+WhichAnswer = Annotated[
+    str,
+    Option(
+        name="answer",
+        metavar="latest|majority|most-confident|[first-]highest:NAME|[first-]lowest:NAME",
+        parse=answer_choice,
+        help="which of the answers up to the stop is returned and scored: the latest, the one given most "
+        "often (abstentions apart), that of the policy's greatest confidence, or that of the highest or "
+        "lowest value of a signal, of equal ones the latest or the first "
+        "(default: what the policy says itself, which few do, else latest)",
+    ),
+]
+CostName = Annotated[
+    str | None,
+    Option(
+        metavar="NAME",
+        choices=tuple(COSTS),
+        help=f"what policies are compared at: {', '.join(COSTS)} (default: the first of "
+        f"{', '.join(USUAL_COSTS)} that is known and that fixed-k differ in)",
+    ),
+]
+Policies = Annotated[
+    tuple["Wanted", ...],
+    Option(
+        name="policy",
+        metavar="P",
+        repeats=True,
+        parse=str,
+        help="fixed-K, oracle-em, oracle-f1, closed-book (round 0), a method's name (tasr: published; "
+        "tasr-corrected) or a policy file; may be given several times",
+    ),
+]
+Rules = Annotated[
+    tuple[str, ...],
+    Option(
+        name="stop-when",
+        metavar="RULE",
+        repeats=True,
+        help="a rule's text, as in 'answer_stable and overlap > 0.2'; may be given several times",
+    ),
+]
+
+
+Confidence = Annotated[
+    float,
+    Option(
+        metavar="P", parse=as_share, help="probability that the promise holds, above 0 and below 1"
+    ),
+]
+MaxWrongStops = Annotated[
+    float | None,
+    Option(
+        metavar="S",
+        parse=as_share,
+        help="also promise, with the same confidence: the greatest share of questions answered wrong "
+        "although the full budget is right",
+    ),
+]
+MinRounds = Annotated[
+    int,
+    Option(
+        metavar="K",
+        at_least=1,
+        help="nothing stops a question before this round, live too: rules say so, learned values are held "
+        "back, what cannot be is left out",
+    ),
+]
+
+
+def refuse_draws(resamples: int, seed: int, least: int = 1) -> None:
+    """Refuse too few resamples and a seed that is none."""
+    if resamples < least or seed < 0:
+        raise UsageError(
+            f"resamples must be at least {least} and the seed at least 0, found {resamples} and {seed}"
+        )
+
+
+def _refuse_own_choice(answer: str) -> None:
+    """Refuse an answer that each policy chooses by its own confidence."""
+    if answer == "most-confident":
+        raise UsageError(
+            "what is chosen among is compared by answers that are chosen alike, and confidence is each "
+            "policy's own; choose by a signal: --answer highest:NAME"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoredSettings:
+    """What policies are scored by and compared at, and how their intervals are drawn."""
+
+    metric: ComparedBy = None
+    f1_kind: F1 = "hotpotqa"
+    cost: CostName = None
+    cost_model: CostModel = field(default_factory=CostModel)
+    resamples: Resamples = 1000
+    seed: Seed = 42
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonSettings(ScoredSettings):
+    """What to compare and how.
+
+    ``split`` defaults to eval where present, else all questions; ``baseline`` to fixed-3, or the full
+    budget where that is shorter. Both defaults are stated in the result's notes. ``fit_on`` is another trace
+    set, on whose split tune methods and rules are fitted instead; the result's notes say which were.
+    ``policies`` are names, paths of policy files or policies; where neither policies nor rules are named,
+    every fixed-K (of more than 20 some), the usual methods and the oracles are compared. ``answer`` says
+    which of the answers up to the stop is scored; methods are fitted to each round's own. ``weights`` is
+    how explored questions stand for cut ones, see :class:`suffice.measures.seen.Seen`. ``strict`` refuses
+    where a policy cannot run, which else is left out.
+    """
+
+    policies: Policies = ()
+    rules: Rules = ()
+    split: Annotated[
+        str | None, Option(help="which questions, or all (default: eval where present, else all)")
+    ] = None
+    baseline: Annotated[
+        str | None,
+        Option(metavar="P", help="what differences are taken against (default: fixed-3)"),
+    ] = None
+    answer: WhichAnswer = "latest"
+    weights: Annotated[
+        Weights,
+        Option(
+            help="how explored questions stand for cut ones: augmented (predicted scores, corrected by "
+            "inverse-propensity weights), ht (Horvitz-Thompson) or self-normalised inverse-propensity weights"
+        ),
+    ] = "augmented"
+    fit_on: Traces | None = None
+    strict: Annotated[
+        bool,
+        Option(
+            help="refuse where a policy cannot run on this record; else it is left out, with the reason"
+        ),
+    ] = False
+
+    def __post_init__(self) -> None:
+        settle(self, policies=as_tuple(self.policies), rules=as_tuple(self.rules))
+        refuse_draws(self.resamples, self.seed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FittedElsewhere:
+    """Where a command finds :attr:`ComparisonSettings.fit_on`."""
+
+    fit_on: Annotated[
+        str | None,
+        Option(
+            metavar="TRACES2",
+            help="fit methods and rules on split tune of these traces instead, to see how a calibration "
+            "carries over from another data set or model",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchSettings(ScoredSettings):
+    """What to search and how.
+
+    ``cost`` is by default model calls where ``max_cost`` caps it; the other fields say what they mean.
+    """
+
+    signals: Annotated[
+        tuple[str, ...],
+        Option(
+            metavar="A,B,...",
+            help="which signals, each used at most once in a rule; calibrated(NAME) is allowed",
+        ),
+    ]
+    form: Annotated[
+        str,
+        Option(
+            choices=FORMS, help="or, and: of every subset; vote: k of every subset; dnf: OR of ANDs"
+        ),
+    ] = "or"
+    tune_split: TuneSplit = FIT_SPLIT
+    eval_split: EvalSplit = EVAL_SPLIT
+    answer: WhichAnswer = "latest"
+    grid: Annotated[
+        int | Literal["quantiles"],
+        Option(
+            name="threshold-grid",
+            metavar="N|quantiles",
+            parse=threshold_grid,
+            help="N evenly spaced thresholds a signal, or quantiles of its tune values",
+        ),
+    ] = 40
+    max_cost: Annotated[
+        float | None,
+        Option(
+            metavar="C",
+            help="cap on the mean a question on tune of the cost that --cost names: thresholds above it "
+            "are not taken, rules above it are listed last",
+        ),
+    ] = None
+    objective: Annotated[
+        str | None,
+        Option(
+            choices=OBJECTIVES,
+            help="what thresholds and order are chosen by on tune, where it is not the score that --metric "
+            "names (default: f1); gain-at-cost: that score over the fixed-k frontier at equal cost",
+        ),
+    ] = None
+    baseline: Annotated[
+        str | None,
+        Option(
+            metavar="P",
+            help="what differences are taken against: fixed-K, a method or a policy file (default: "
+            "fixed-3)",
+        ),
+    ] = None
+
+    def __post_init__(self) -> None:
+        settle(self, signals=_names(self.signals))
+        _refuse_own_choice(self.answer)
+        if self.objective is not None and self.objective not in OBJECTIVES:
+            raise UsageError(unknown_name("objective", self.objective, OBJECTIVES))
+        if self.grid != "quantiles" and self.grid < 1:
+            raise UsageError(f"the grid needs at least 1 threshold, found {self.grid}")
+        refuse_draws(self.resamples, self.seed, least=2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChoiceSettings(ScoredSettings):
+    """What to choose by, and among what.
+
+    One of three aims: the cheapest policy whose expected loss against the full budget is proven to be at
+    most ``max_loss``, the best that costs at most ``max_cost`` on average, or the least sum of mean cost and
+    ``cost_per_error`` times the score that is missing. Where no aim is named losses of 1, 2, 3, 5 and 10
+    points are proven together, and the policy is that of 2 points, else of the smallest that is proven.
+    ``max_wrong_stops`` is promised beside or instead of a loss.
+
+    ``policies`` are candidates beside those that the record can feed: names, files or policies. ``signals``
+    (``None``: all that the record defines without asking a model) are those of the rules looked at.
+    ``family`` narrows what is fitted; ``rule`` with one ``?`` stands alone, with each number of ``grid``.
+    """
+
+    max_loss: Annotated[
+        float | None,
+        Option(
+            metavar="E",
+            parse=as_share,
+            help="greatest mean loss against the full budget, above 0 and below 1, as 0.02: the cheapest "
+            "policy that is proven to keep it (default: 1, 2, 3, 5 and 10 points, proven together)",
+        ),
+    ] = None
+    confidence: Confidence = 0.95
+    loss: Annotated[
+        LossName,
+        Option(
+            help="what --max-loss bounds: signed, full budget minus policy; drop, its positive part, so that "
+            "gains on some questions pay for nothing; wrong-stop, the share of questions answered wrong "
+            "although the full budget is right"
+        ),
+    ] = "signed"
+    correction: Annotated[
+        Correction, Option(help="for testing many fitted candidates (default: safest first)")
+    ] = "fixed-sequence"
+    max_cost: Annotated[
+        float | None,
+        Option(
+            metavar="C",
+            help="greatest mean cost a question, in what --cost names: the best that costs no more is "
+            "chosen, and nothing is promised",
+        ),
+    ] = None
+    max_wrong_stops: MaxWrongStops = None
+    min_rounds: MinRounds = 1
+    cost_per_error: Annotated[
+        float | None,
+        Option(
+            metavar="X",
+            help="what a wrong answer costs, in what --cost names: the least sum of both is chosen",
+        ),
+    ] = None
+    policies: Annotated[
+        tuple[Wanted, ...],
+        Option(
+            name="policy",
+            metavar="P",
+            repeats=True,
+            parse=str,
+            help="a candidate beside those that the record can feed: a policy file, or a method whose fit "
+            "takes long; may be given several times",
+        ),
+    ] = ()
+    family: Annotated[
+        Family,
+        Option(
+            help="what is fitted beside the paths: all that the record can feed, OR and AND rules, "
+            "one rule with the numbers of a grid (--rule), or numbers of rounds alone"
+        ),
+    ] = "all"
+    rule: Annotated[
+        str | None,
+        Option(
+            metavar="RULE",
+            help="a rule with a '?' in the place of a number, chosen from --grid: --family thresholds "
+            f"(default there: '{TEMPLATE}')",
+        ),
+    ] = None
+    grid: Annotated[
+        tuple[float, ...] | None,
+        Option(
+            metavar="LOW:HIGH:STEP|A,B,...",
+            parse=read_grid,
+            help="the numbers of --rule; write --grid=-1:1:0.5 where the first is negative (default: "
+            "0.20:0.35:0.01 for a calibrated value, else quantiles on tune)",
+        ),
+    ] = None
+    signals: Annotated[
+        tuple[str, ...] | None,
+        Option(
+            metavar="A,B,...",
+            help="signals of the rules looked at (default: all that the record defines without asking a "
+            "model)",
+        ),
+    ] = None
+    max_signals: Annotated[
+        int, Option(metavar="N", at_least=1, help="signals a rule combines at most")
+    ] = 2
+    path: Annotated[
+        str | None,
+        Option(
+            metavar="RULE",
+            help="a path of your own beside the usual ones: a rule with x in the place of a number, as in "
+            "'answer_prob > x'",
+        ),
+    ] = None
+    levels: Annotated[
+        tuple[float, ...] | None,
+        Option(metavar="A,B,...", parse=read_grid, help="the numbers of --path, from safe to bold"),
+    ] = None
+    answer: WhichAnswer = "latest"
+    tune_split: TuneSplit = FIT_SPLIT
+    split: Annotated[
+        str,
+        Option(
+            metavar="S",
+            help="the questions that no method is fitted on: a third of them ranks what was fitted, the "
+            "others prove it (default: eval; without such splits 40%, 20% and 40% of all are drawn); paths "
+            "prove on all questions",
+        ),
+    ] = EVAL_SPLIT
+    seed: Annotated[
+        int, Option(at_least=0, help="of the division for what is fitted, and of the resampling")
+    ] = 42
+
+    def __post_init__(self) -> None:
+        settle(self, policies=as_tuple(self.policies))
+        for name in ("max_loss", "confidence", "max_wrong_stops"):
+            if (given := getattr(self, name)) is None:
+                continue
+            settle(self, **{name: (share := as_share(given, name))})
+            if share in (0.0, 1.0):
+                raise UsageError(f"{name} must lie above 0 and below 1, found {given}")
+        for name, known in (("loss", LossName), ("correction", Correction)):
+            if (given := getattr(self, name)) not in get_args(known):
+                raise UsageError(unknown_name(name, given, get_args(known)))
+        if self.max_wrong_stops is not None and self.loss == "wrong-stop":
+            raise UsageError(
+                "loss 'wrong-stop' (--loss) bounds the share of wrong stops by max_loss already; leave "
+                "max_wrong_stops out, or bound another loss beside it"
+            )
+        if self.signals is not None:
+            settle(self, signals=_names(self.signals))
+        aims = {
+            "max_loss": self.max_loss if self.max_loss is not None else self.max_wrong_stops,
+            "max_cost": self.max_cost,
+            "cost_per_error": self.cost_per_error,
+        }
+        if len(named := [name for name, aim in aims.items() if aim is not None]) > 1:
+            raise UsageError(
+                f"one aim at a time: a loss (max_loss, max_wrong_stops), max_cost or cost_per_error; found "
+                f"{' and '.join(named)}"
+            )
+        if self.min_rounds < 1:
+            raise UsageError(f"min_rounds must be at least 1, found {self.min_rounds}")
+        _refuse_own_choice(self.answer)
+        for name in ("max_cost", "cost_per_error"):
+            value = getattr(self, name)
+            if value is not None and not 0.0 < value < float("inf"):
+                raise UsageError(f"{name} must be above 0, found {value:g}")
+        self._settle_family()
+        if (self.path is None) != (self.levels is None):
+            raise UsageError(
+                "a path of your own is a rule and its levels: --path 'answer_prob > x' --levels .99,.95,.9"
+            )
+        if self.tune_split == self.split:
+            raise UsageError(
+                f"the tune split and the split kept from fitting are both {self.split!r}; name two "
+                "different ones"
+            )
+
+    def _settle_family(self) -> None:
+        if self.family not in FAMILIES:
+            raise UsageError(unknown_name("family", self.family, FAMILIES))
+        if self.family == "all" and (self.rule or self.grid) is not None:
+            settle(self, family="thresholds")
+        one_rule = self.family == "thresholds"
+        if one_rule:
+            settle(self, rule=self.rule or TEMPLATE)
+        elif self.rule is not None or self.grid is not None:
+            raise UsageError(
+                f"--rule and --grid (rule, grid) are family thresholds, found family {self.family!r}; leave "
+                "them or the family out"
+            )
+        if self.grid is not None and not 0 < len(self.grid) <= _MOST_THRESHOLDS:
+            raise UsageError(
+                f"the grid holds {len(self.grid)} numbers; 1 to {_MOST_THRESHOLDS} can be compared"
+            )
+        if one_rule and self.path is not None:
+            raise UsageError(
+                "family 'thresholds' is one rule without paths; leave --path (path) out"
+            )
+        if self.signals is not None and self.family in ("thresholds", "fixed"):
+            raise UsageError(
+                f"family {self.family!r} combines no signals; leave --signals (signals) out"
+            )
+
+    @property
+    def promised_losses(self) -> tuple[float | None, ...]:
+        """The losses to be proven, the smallest first; empty: nothing is, ``None``: wrong stops alone."""
+        if self.max_loss is not None or self.max_wrong_stops is not None:
+            return (self.max_loss,)
+        return () if self.max_cost is not None or self.cost_per_error is not None else LOSSES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiagnosisSettings:
+    """What to diagnose.
+
+    ``signals`` are by default all that have a value. Without a policy or rule fixed budgets are broken down
+    by type.
+    """
+
+    signals: Annotated[
+        tuple[str, ...] | None,
+        Option(metavar="A,B", help="only these signals (default: every one that has a value)"),
+    ] = None
+    tune_split: TuneSplit = FIT_SPLIT
+    eval_split: EvalSplit = EVAL_SPLIT
+    resamples: Resamples = 1000
+    seed: Seed = 42
+    policies: Annotated[
+        tuple[Wanted, ...],
+        Option(
+            name="policy",
+            metavar="P",
+            repeats=True,
+            parse=str,
+            help="a policy to break down by type and confidence, as for replay (default: every "
+            "fixed-K); may be given several times",
+        ),
+    ] = ()
+    rules: Rules = ()
+    confidence: Annotated[
+        str | None,
+        Option(
+            metavar="SIGNAL",
+            help="the signal at the stop that is a policy's confidence (default: the policy's own, the "
+            "smallest of its calibrated values)",
+        ),
+    ] = None
+    threshold: Annotated[
+        float | None,
+        Option(
+            metavar="X",
+            help="where the confidence is split into above and below (default: its median)",
+        ),
+    ] = None
+    f1_kind: F1 = "hotpotqa"
+
+    def __post_init__(self) -> None:
+        settle(self, policies=as_tuple(self.policies), rules=as_tuple(self.rules))
+        if self.signals is not None:
+            settle(self, signals=_names(self.signals))
+        refuse_draws(self.resamples, self.seed)
+        if self.signals is not None and not self.signals:
+            raise UsageError("no signal is named; name some, or leave the choice out for all")
+        if self.tune_split == self.eval_split:
+            raise UsageError(
+                f"the tune and the eval split are both {self.tune_split!r}; name two different ones"
+            )
+        if self.threshold is not None and not math.isfinite(self.threshold):
+            raise UsageError(f"the threshold must be a finite number, found {self.threshold}")

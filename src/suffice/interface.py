@@ -1,0 +1,556 @@
+"""The functions one calls as ``suffice.read``, ``suffice.replay``, ``suffice.choose`` and so on.
+
+Each takes a record (or where it lies) and keyword arguments of the names that the command line has. What they
+mean in detail stands beside the settings that they fill.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from suffice.errors import UsageError
+
+if TYPE_CHECKING:
+    from suffice.contracts import ChatModel, Encoder, Retriever, StopPolicy
+    from suffice.costs.usage import CostModel
+    from suffice.evaluation.choose.choice import Choice
+    from suffice.evaluation.choose.search import SearchResult
+    from suffice.evaluation.diagnose.diagnosis import Diagnosis
+    from suffice.evaluation.replay.named_policies import Wanted
+    from suffice.evaluation.replay.results import ReplayResult
+    from suffice.evaluation.settings import Correction, Family, Form, LossName
+    from suffice.live.answering import Answered
+    from suffice.live.watching import Budgets
+    from suffice.measures.measures import Traces
+    from suffice.policies.method import FitRun, Preset
+    from suffice.retrieval.retrievers import Retrieval
+    from suffice.scoring import F1Kind, MetricName, Weights
+    from suffice.trace.rounds.records import Passage, QuestionRecord
+    from suffice.trace.rounds.trace_set import TraceSet
+
+
+def read(*places: str | Path, skip_invalid: bool = False) -> TraceSet:
+    """Read a record; several places are pooled to one.
+
+    Parameters
+    ----------
+    places
+        Each a Parquet file, a directory of them, a store of live loops (``live.db``), the address of a
+        database (``postgresql://...``), or ``"example"``: the record that comes with suffice.
+    skip_invalid
+        Leave out files that cannot be read and questions with an invalid row, instead of raising. They are
+        reported in ``TraceSet.skipped``.
+
+    Raises
+    ------
+    DataError
+        Names file, row and column of the first problem.
+    UsageError
+        Where no place is named, and where the places hold records of different loops.
+
+    Warns
+    -----
+    SufficeWarning
+        Where a column may not mean what its name says.
+
+    Examples
+    --------
+    >>> import suffice
+    >>> suffice.read("example")
+    <TraceSet example: questions 250, rounds 1,250, eval 150, tune 100>
+    """
+    from suffice.trace.rounds.reader import pool_traces, read_traces
+
+    return pool_traces([read_traces(place, skip_invalid=skip_invalid) for place in places])
+
+
+def write(
+    records: Iterable[QuestionRecord], path: str | Path, *, run: Mapping[str, Any] | None = None
+) -> None:
+    """Write questions with their rounds as a record.
+
+    Parameters
+    ----------
+    records
+        At least one question, each with at least one round.
+    path
+        A ``.parquet`` file, which is replaced, or a directory, to which a file is added.
+    run
+        What is known of the loop: model, prompt, retriever. It is kept in the file.
+
+    Raises
+    ------
+    DataError
+        Names question, round and column of what :func:`read` would refuse.
+    UsageError
+        Where the directory holds one of the questions already; nothing is written then.
+    """
+    from suffice.trace.rounds.writer import write_traces
+
+    write_traces(records, path, run=run)
+
+
+def replay(
+    record: Traces,
+    policies: Wanted | Sequence[Wanted] = (),
+    *,
+    rules: str | Sequence[str] = (),
+    split: str | None = None,
+    baseline: str | None = None,
+    metric: MetricName | None = None,
+    f1: F1Kind = "hotpotqa",
+    cost: str | None = None,
+    cost_model: CostModel | None = None,
+    answer: str = "latest",
+    weights: Weights = "augmented",
+    fit_on: Traces | None = None,
+    strict: bool = False,
+    resamples: int = 1000,
+    seed: int = 42,
+) -> ReplayResult:
+    """Replay policies on recorded rounds and compare them, with paired intervals.
+
+    Parameters
+    ----------
+    record
+        A record, or where it lies.
+    policies
+        Names (``"tasr"``, ``"fixed-3"``, ``"oracle-f1"``), paths of policy files, or policies. Where neither
+        policies nor rules are named: every fixed number of rounds, the usual methods and the oracles.
+    rules
+        Rules as text, such as ``"answer_stable and overlap > 0.2"``.
+    split
+        Questions to score: ``None``: ``eval`` where there is one, else all.
+    baseline
+        What differences are taken against; ``None``: ``fixed-3``, or the full budget if that is shorter.
+    metric
+        ``em``, ``f1``, ``acc``, ``score`` or ``agreement``, each in [0, 1]. ``None``: ``f1`` where there are
+        gold answers, else ``score`` where there are scores, else ``agreement``.
+    f1
+        Which F1: ``hotpotqa`` or ``squad``.
+    cost, cost_model
+        At which cost policies are compared, and what things cost.
+    answer
+        Which of the answers up to the stop is scored: ``latest``, ``majority``, ``most-confident``,
+        ``highest:NAME`` or ``lowest:NAME`` of a signal.
+    weights
+        How questions that ran on stand for those that were stopped while the record was made.
+    fit_on
+        Another record, on whose split ``tune`` policies are fitted.
+    strict
+        Raise where a policy cannot run; else it is left out and the notes say why.
+    resamples, seed
+        Of the paired bootstrap over questions.
+
+    Raises
+    ------
+    UsageError
+        For an unknown policy, split, metric or cost, and where nothing can run.
+    DataError
+        For a record that cannot be read.
+
+    Examples
+    --------
+    >>> import suffice
+    >>> compared = suffice.replay("example", ["fixed-5"], rules="answer_repeats", baseline="fixed-5")
+    >>> [round(policy.mean_rounds, 2) for policy in compared.policies]
+    [5.0, 2.93]
+    """
+    from suffice.evaluation.replay.compare import compare
+    from suffice.evaluation.settings import ComparisonSettings
+
+    settings = ComparisonSettings(
+        policies=policies,  # type: ignore[arg-type]  # settings take one as a tuple of one
+        rules=rules,  # type: ignore[arg-type]
+        split=split,
+        baseline=baseline,
+        metric=metric,
+        f1_kind=f1,
+        cost=cost,
+        answer=answer,
+        weights=weights,
+        fit_on=fit_on,
+        strict=strict,
+        resamples=resamples,
+        seed=seed,
+    )
+    if cost_model is not None:
+        settings = replace(settings, cost_model=cost_model)
+    return compare(record, settings).result
+
+
+def choose(
+    record: Traces,
+    *,
+    max_loss: float | str | None = None,
+    confidence: float = 0.95,
+    loss: LossName = "signed",
+    max_cost: float | None = None,
+    max_wrong_stops: float | str | None = None,
+    cost_per_error: float | None = None,
+    min_rounds: int = 1,
+    policies: Wanted | Sequence[Wanted] = (),
+    family: Family = "all",
+    rule: str | None = None,
+    grid: Sequence[float] | None = None,
+    correction: Correction = "fixed-sequence",
+    signals: str | Sequence[str] | None = None,
+    max_signals: int = 2,
+    path: str | None = None,
+    levels: Sequence[float] | None = None,
+    answer: str = "latest",
+    metric: MetricName | None = None,
+    f1: F1Kind = "hotpotqa",
+    cost: str | None = None,
+    cost_model: CostModel | None = None,
+    tune_split: str = "tune",
+    split: str = "eval",
+    resamples: int = 1000,
+    seed: int = 42,
+) -> Choice:
+    """Choose the policy that a record speaks for, with what it saves and a proven bound on what it loses.
+
+    Parameters
+    ----------
+    record
+        A record of one loop at its full budget, or where it lies.
+    max_loss
+        Greatest mean loss against the full budget, in (0, 1), as ``0.02`` or ``"2%"``. ``None``: losses of 1,
+        2, 3, 5 and 10 points are proven together.
+    confidence
+        Probability that all promises hold, in (0, 1).
+    loss
+        ``signed``: full budget minus policy; ``drop``: its positive part; ``wrong-stop``: 1 where the
+        full budget is right and the policy is not.
+    max_cost, cost_per_error
+        Other aims: the best that costs at most so much a question, or the least sum of cost and errors.
+    max_wrong_stops
+        Greatest share of questions answered wrong although the full budget is right, promised too.
+    min_rounds
+        Nothing stops before this round.
+    policies
+        Further candidates: names, policy files or policies.
+    family, rule, grid, correction
+        What is fitted: ``all``, ``rule``, ``thresholds`` (one rule with ``?`` for each number of the grid) or
+        ``fixed``; and how tests of many candidates are corrected.
+    signals, max_signals
+        Signals of the rules, and how many a rule combines.
+    path, levels
+        A path of one's own: a rule with ``x`` for a number, and its numbers from safe to bold.
+    answer, metric, f1, cost, cost_model, resamples, seed
+        As for :func:`replay`.
+    tune_split, split
+        Where methods are fitted, and where they are ranked and proven.
+
+    Raises
+    ------
+    UsageError
+        For several loops in one record, a record of one round, too few labeled questions, an unknown cost.
+    DataError
+        For a record that cannot be read.
+
+    Examples
+    --------
+    >>> import suffice
+    >>> choice = suffice.choose("example", max_loss=0.05)
+    >>> suffice.save_policy(choice.policy, "policy.json")  # doctest: +SKIP
+    """
+    from suffice.evaluation.choose.procedure import choose as chosen
+    from suffice.evaluation.settings import ChoiceSettings
+
+    settings = ChoiceSettings(
+        max_loss=max_loss,  # type: ignore[arg-type]  # settings read shares and names from texts
+        confidence=confidence,
+        loss=loss,
+        max_cost=max_cost,
+        max_wrong_stops=max_wrong_stops,  # type: ignore[arg-type]
+        cost_per_error=cost_per_error,
+        min_rounds=min_rounds,
+        policies=policies,  # type: ignore[arg-type]
+        family=family,
+        rule=rule,
+        grid=None if grid is None else tuple(grid),
+        correction=correction,
+        signals=signals,  # type: ignore[arg-type]
+        max_signals=max_signals,
+        path=path,
+        levels=None if levels is None else tuple(levels),
+        answer=answer,
+        metric=metric,
+        f1_kind=f1,
+        cost=cost,
+        tune_split=tune_split,
+        split=split,
+        resamples=resamples,
+        seed=seed,
+    )
+    if cost_model is not None:
+        settings = replace(settings, cost_model=cost_model)
+    return chosen(record, settings)
+
+
+def search(
+    record: Traces,
+    signals: str | Sequence[str],
+    *,
+    form: Form = "or",
+    threshold_grid: int | Literal["quantiles"] = 40,
+    max_cost: float | None = None,
+    objective: str | None = None,
+    baseline: str | None = None,
+    answer: str = "latest",
+    metric: MetricName | None = None,
+    f1: F1Kind = "hotpotqa",
+    cost: str | None = None,
+    cost_model: CostModel | None = None,
+    tune_split: str = "tune",
+    split: str = "eval",
+    resamples: int = 1000,
+    seed: int = 42,
+) -> SearchResult:
+    """Evaluate every rule of a form, with intervals that hold for all rules looked at together.
+
+    Parameters
+    ----------
+    record
+        A labeled record with both splits, or where it lies.
+    signals
+        Names, as a list or separated by commas; a rule uses each at most once.
+    form
+        ``or``, ``and``: of every subset; ``vote``: k of every subset; ``dnf``: OR of ANDs.
+    threshold_grid
+        So many evenly spaced thresholds a signal, or ``"quantiles"`` of its values on the tune split.
+    max_cost
+        Cap on the mean cost a question on the tune split.
+    objective
+        What thresholds and order are chosen by: ``f1``, ``em`` or ``gain-at-cost``; ``None``: the metric.
+    baseline, answer, metric, f1, cost, cost_model, resamples, seed
+        As for :func:`replay`.
+    tune_split, split
+        Where thresholds are chosen, and where rules are scored.
+
+    Raises
+    ------
+    UsageError
+        For an unknown signal, a constant one, an unlabeled split, an unknown cost.
+    DataError
+        For a split that is missing.
+    """
+    from suffice.evaluation.choose.search import search as searched
+    from suffice.evaluation.settings import SearchSettings
+
+    settings = SearchSettings(
+        signals=signals,  # type: ignore[arg-type]  # settings read names from a text
+        form=form,
+        grid=threshold_grid,
+        max_cost=max_cost,
+        objective=objective,
+        baseline=baseline,
+        answer=answer,
+        metric=metric,
+        f1_kind=f1,
+        cost=cost,
+        tune_split=tune_split,
+        eval_split=split,
+        resamples=resamples,
+        seed=seed,
+    )
+    if cost_model is not None:
+        settings = replace(settings, cost_model=cost_model)
+    return searched(record, settings)
+
+
+def diagnose(
+    record: Traces,
+    policies: Wanted | Sequence[Wanted] = (),
+    *,
+    rules: str | Sequence[str] = (),
+    signals: str | Sequence[str] | None = None,
+    confidence: str | None = None,
+    threshold: float | None = None,
+    f1: F1Kind = "hotpotqa",
+    tune_split: str = "tune",
+    split: str = "eval",
+    resamples: int = 1000,
+    seed: int = 42,
+) -> Diagnosis:
+    """Tell what each signal is worth: how well it separates right answers from wrong ones.
+
+    Parameters
+    ----------
+    record
+        A labeled record, or where it lies.
+    policies, rules
+        Policies to break down by question type and confidence; none: every fixed number of rounds.
+    signals
+        Names, as a list or separated by commas; ``None``: every one that has a value.
+    confidence, threshold
+        The signal that is a policy's confidence at its stop, and where it is divided; ``None``: the policy's
+        own, and its median.
+    f1, resamples, seed
+        As for :func:`replay`.
+    tune_split, split
+        Where maps are fitted, and where they are scored.
+
+    Raises
+    ------
+    UsageError
+        For an unknown signal or policy, and one that the record cannot give.
+    """
+    from suffice.evaluation.diagnose.diagnosis import diagnosis
+    from suffice.evaluation.settings import DiagnosisSettings
+
+    settings = DiagnosisSettings(
+        signals=signals,  # type: ignore[arg-type]  # settings read names from a text
+        policies=policies,  # type: ignore[arg-type]
+        rules=rules,  # type: ignore[arg-type]
+        confidence=confidence,
+        threshold=threshold,
+        f1_kind=f1,
+        tune_split=tune_split,
+        eval_split=split,
+        resamples=resamples,
+        seed=seed,
+    )
+    return diagnosis(record, settings)
+
+
+def fit(
+    method: str,
+    record: Traces,
+    *,
+    preset: Preset = "corrected",
+    split: str | None = None,
+    run: FitRun | None = None,
+    **options: Any,
+) -> StopPolicy:
+    """Fit a method on a record.
+
+    Parameters
+    ----------
+    method
+        ``tasr``, ``ab-rag``, ``stop-rag``, ``micp``, ``gate``, a method of another package, or ``rule`` with
+        the text of one as ``rule=``.
+    record
+        A labeled record, or where it lies.
+    preset
+        ``corrected``, or ``published``: exactly as in the paper.
+    split
+        Questions to fit on; ``None``: ``tune``.
+    run
+        Who watches a training that takes long, and where its checkpoint goes.
+    options
+        Options of the method, by the names that ``suffice fit METHOD --help`` has.
+
+    Raises
+    ------
+    UsageError
+        For an unknown method or option, and a split that is missing or unlabeled.
+
+    Examples
+    --------
+    >>> import suffice
+    >>> suffice.fit("rule", "example", rule="answer_repeats").kind
+    'rule'
+    """
+    from suffice.policies.defaults import FIT_SPLIT
+    from suffice.policies.fitting import fit_rule
+    from suffice.policies.registry import fit_method
+
+    if method != "rule":
+        return fit_method(method, record, preset, split, run=run, **options)
+    if not isinstance(rule := options.pop("rule", None), str):
+        raise UsageError(
+            "a rule is fitted from its text; type suffice.fit('rule', record, rule='...')"
+        )
+    return fit_rule(rule, record, split=split or FIT_SPLIT, **options)
+
+
+def ask(
+    question: str,
+    corpus: str | Path | Sequence[Passage] | Retriever,
+    model: ChatModel | str | None = None,
+    *,
+    llm: str = "embedded",
+    policy: StopPolicy | str | Path | None = None,
+    pipeline: str | None = None,
+    rounds: int | None = None,
+    samples: int | None = None,
+    budgets: Budgets | None = None,
+    answer: str = "latest",
+    decline_below: float | None = None,
+    encoder: Encoder | None = None,
+    retrieval: Retrieval | None = None,
+    seed: int = 42,
+    **loop: Any,
+) -> Answered:
+    """Answer a question over passages, and stop when the policy says so.
+
+    Parameters
+    ----------
+    question
+        The question.
+    corpus
+        A file or folder of txt, md and jsonl files, passages, or a retriever.
+    model, llm
+        A chat model; or the name of one with ``llm``: ``embedded``, or the base URL of a server that speaks
+        OpenAI's API.
+    policy
+        A policy, a policy file, ``fixed-K``, the name of a method that needs no fitting, or a rule's text.
+        ``None``: the usual rule.
+    pipeline, rounds, samples, seed
+        Which loop, its budget in rounds, and the sampled answers a round; ``None``: as the policy needs it.
+    budgets
+        Limits beside the policy.
+    answer
+        Which answer is returned, as for :func:`replay`.
+    decline_below
+        A confidence in [0, 1] under which no answer is given.
+    encoder, retrieval
+        What compares texts where the policy needs it, and how passages are searched.
+    loop
+        Further settings of the loop, such as ``prompt``.
+
+    Raises
+    ------
+    UsageError
+        Before the model is asked: for a policy that must be fitted first, or that reads what this loop does
+        not give.
+    BackendError, DataError
+        As the model and the retriever raise them.
+
+    Examples
+    --------
+    >>> import suffice
+    >>> from suffice.testing.models import ScriptedModel
+    >>> shelf = [suffice.Passage(id="a", title="Oslo", text="Oslo is the capital of Norway.")]
+    >>> model = ScriptedModel(["Answer: Oslo"])
+    >>> suffice.ask("What is the capital of Norway?", shelf, model, policy="fixed-1").answer
+    'Oslo'
+    """
+    from suffice.live.answering import AskSettings
+    from suffice.live.answering import ask as answered
+    from suffice.llm.connect import connect
+    from suffice.retrieval.corpus import read_corpus
+
+    settings = AskSettings(
+        pipeline=pipeline,
+        rounds=rounds,
+        samples=samples,
+        seed=seed,
+        loop=loop,
+        choose=answer,
+        decline_below=decline_below,
+        encoder=encoder,
+    )
+    if budgets is not None:
+        settings = replace(settings, budgets=budgets)
+    if retrieval is not None:
+        settings = replace(settings, retrieval=retrieval)
+    passages = read_corpus(corpus).passages if isinstance(corpus, str | Path) else corpus
+    if model is None or isinstance(model, str):
+        model = connect(llm, model)
+    return answered(question, passages, model, policy=policy, settings=settings)
