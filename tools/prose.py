@@ -1,8 +1,8 @@
 """Report pages and sentences that are too long, and words that the project does not use.
 
 A page has at most 800 words, all pages together 45,000; generated pages, design notes and stubs do not count.
-Sentences are those of the pages, the README and the commands' help. ``python tools/prose.py FILE ...`` reports
-these files alone.
+Sentences are those of the pages, the README and the commands' help. ``python tools/prose.py FILE ...`` looks at
+these files.
 """
 
 from __future__ import annotations
@@ -83,7 +83,8 @@ def sentences(text: str) -> Iterator[str]:
     text = re.sub(r"^( *)(```|~~~).*?^\1\2", "", text, flags=re.DOTALL | re.MULTILINE)
     text = re.sub(r"<!--.*?-->|\$\$.*?\$\$", "", text, flags=re.DOTALL)
     text = re.sub(r"^(\s*\||#|    |:::).*$", "\n", text, flags=re.MULTILINE)
-    text = re.sub(r"`[^`]+`", "code", re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text))
+    text = re.sub(r"`[^`]+`", "code", re.sub(r"!\[[^\]]*\]\([^)]*\)", "", text))
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text))
     for block in re.split(r"\n\s*\n|^\s*(?:[-*]|\d+\.)\s", text, flags=re.MULTILINE):
         yield from re.split(r"(?<=[.!?])[*)\"']*\s+", " ".join(block.split()))
 
