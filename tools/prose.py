@@ -84,7 +84,7 @@ def sentences(text: str) -> Iterator[str]:
     text = re.sub(r"<!--.*?-->|\$\$.*?\$\$", "", text, flags=re.DOTALL)
     text = re.sub(r"^(\s*\||#|    |:::).*$", "\n", text, flags=re.MULTILINE)
     text = re.sub(r"`[^`]+`", "code", re.sub(r"!\[[^\]]*\]\([^)]*\)", "", text))
-    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text))
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text)
     for block in re.split(r"\n\s*\n|^\s*(?:[-*]|\d+\.)\s", text, flags=re.MULTILINE):
         yield from re.split(r"(?<=[.!?])[*)\"']*\s+", " ".join(block.split()))
 
