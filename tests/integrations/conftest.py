@@ -33,7 +33,7 @@ def run_snippet() -> Callable[..., dict[str, Any]]:
 
     def run(heading: str, **replaced: str) -> dict[str, Any]:
         text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
-        section = re.split(r"\n##? ", text.partition(f"\n## {heading}\n")[2])[0]
+        section = text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
         (code,) = re.findall(r"^```py\n(.*?)^```", section, re.DOTALL | re.M)
         for old, new in replaced.items():
             code = code.replace(old, new)
