@@ -1,8 +1,8 @@
 """Report pages and sentences that are too long, and words that the project does not use.
 
 A page has at most 800 words, all pages together 45,000; generated pages, design notes and stubs do not count.
-Sentences are those of the pages, the README and the commands' help. ``python tools/prose.py FILE ...`` looks at
-these files.
+Sentences are those of the pages, the README and the commands' help. ``python tools/prose.py FILE ...``
+reports these files alone.
 """
 
 from __future__ import annotations
