@@ -1,4 +1,5 @@
-// Opened from disk, a browser allows no worker: the site's search then runs in a hidden frame instead.
+// From disk a browser starts no worker: the site's search then runs in a hidden frame. Messages are copied
+// and come later, as a worker's do.
 if (location.protocol === "file:") {
   window.Worker = class extends EventTarget {
     constructor(url) {
@@ -7,14 +8,9 @@ if (location.protocol === "file:") {
       this.frame = document.createElement("iframe");
       this.frame.hidden = true;
       this.frame.srcdoc = `<script>
-        window.postMessage = (data) => parent.dispatchEvent(new MessageEvent("frame-message", { data }));
-        window.importScripts = (...urls) => Promise.all(urls.map((each) => new Promise((done, failed) => {
-          const script = document.createElement("script");
-          Object.assign(script, { src: each, onload: done, onerror: failed });
-          document.body.append(script);
-        })));
+        window.postMessage = (data) =>
+          parent.dispatchEvent(new MessageEvent("frame-message", { data: structuredClone(data) }));
       </script><body><script src="${new URL(url, location)}"></script></body>`;
-      // a message comes later, as a worker's would, never within the call that sent one
       window.addEventListener("frame-message", ({ data }) => setTimeout(() => {
         const event = new MessageEvent("message", { data });
         this.dispatchEvent(event);
@@ -27,7 +23,8 @@ if (location.protocol === "file:") {
       };
       document.documentElement.append(this.frame);
     }
-    postMessage(data) {
+    postMessage(sent) {
+      const data = structuredClone(sent);
       if (this.waiting) this.waiting.push(data);
       else setTimeout(() => this.frame.contentWindow.dispatchEvent(new MessageEvent("message", { data })));
     }
