@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import griffe  # type: ignore[import-not-found]  # comes with the site, not with the tests
+import griffe  # type: ignore[import-not-found]  # of requirements-site.txt
 
 ROLE = re.compile(r":[a-z]+:`~?([^`]+)`")
 
