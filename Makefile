@@ -4,13 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip
 CONSTRAINTS := constraints.txt
+SITE := .venv-site
 # a file's tests share what they build, so they stay in one process; conftest.py has the order
 PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 # what is compiled once is not compiled again by every process that a test starts
 export PYTHONDONTWRITEBYTECODE :=
 DATA := $(if $(SUFFICE_DATA),,@echo "SUFFICE_DATA is unset: tests over third-party files are skipped")
 
-.PHONY: help setup demo test test-slow faults check format docs bench browser postgres test-integrations clean
+.PHONY: help setup demo test test-slow faults check format docs site bench browser postgres test-integrations clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "%-18s %s\n", $$1, $$2}'
@@ -42,14 +43,17 @@ test-slow: $(VENV)/.dev ## guarantees, all examples of every property, other lon
 faults: $(VENV)/.dev ## kills, full disks, broken servers, damaged files: docs/reliability.md
 	$(BIN)/python -m pytest -n auto --dist worksteal tests/faults
 
-check: $(VENV)/.dev ## format, lint, types, generated docs, pinned packages
+check: $(VENV)/.dev $(SITE)/.ready ## format, lint, types, generated docs, prose, the site, pinned packages
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/hadolint Dockerfile
 	$(BIN)/mypy
 	$(BIN)/python tools/make_docs.py --check
+	$(BIN)/python tools/python_page.py --check
 	$(BIN)/python tools/supply.py --check
 	$(BIN)/python tools/sizes.py
+	$(BIN)/python tools/prose.py
+	$(SITE)/bin/zensical build --strict
 
 format: $(VENV)/.dev ## format and mend what can be mended
 	$(BIN)/ruff format .
@@ -57,7 +61,16 @@ format: $(VENV)/.dev ## format and mend what can be mended
 
 docs: $(VENV)/.dev ## write the generated pages
 	$(BIN)/python tools/make_docs.py
+	$(BIN)/python tools/python_page.py
 	$(BIN)/python tools/supply.py
+
+$(SITE)/.ready: tools/requirements-site.txt
+	$(PYTHON) -m venv $(SITE)
+	$(SITE)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+site: $(SITE)/.ready ## the documentation site, in site/
+	$(SITE)/bin/zensical build --strict
 
 bench: $(VENV)/.dev ## the benchmarks behind docs/benchmarks.md
 	$(BIN)/python -m benchmarks.run
@@ -78,4 +91,4 @@ postgres: ## Debian's PostgreSQL for the tests of a store on a server
 	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || { apt-get update -qq && apt-get install -y -qq --no-install-recommends postgresql; } || echo "PostgreSQL was not installed: the tests of a store on a server will be skipped"
 
 clean:
-	rm -rf $(VENV) .venv-* .mypy_cache .ruff_cache .pytest_cache demo
+	rm -rf $(VENV) .venv-* .mypy_cache .ruff_cache .pytest_cache .cache site demo

@@ -1,4 +1,4 @@
-"""The snippets of ``docs/integrations.md``, run where the framework is installed."""
+"""The snippets of ``docs/integrations/``, run where the framework is installed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytest.register_assert_rewrite("tests.integrations.watching")
 from tests.integrations.agent_server import AgentServer, agent_server, in_order  # noqa: E402
 
 REPOSITORY = Path(__file__).parents[2]
-PAGE = REPOSITORY / "docs" / "integrations.md"
+PAGES = sorted((REPOSITORY / "docs" / "integrations").glob("*.md"))
 sys.path.append(str(REPOSITORY / "examples" / "agents"))  # as a snippet imports them
 
 
@@ -32,13 +32,14 @@ def run_snippet() -> Callable[..., dict[str, Any]]:
     """Runs the snippet under a heading, with texts replaced, and gives the names it made."""
 
     def run(heading: str, **replaced: str) -> dict[str, Any]:
-        section = PAGE.read_text(encoding="utf-8").partition(f"\n## {heading}\n")[2]
-        (code,) = re.findall(r"^```py\n(.*?)^```", section.partition("\n## ")[0], re.DOTALL | re.M)
+        text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+        section = text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+        (code,) = re.findall(r"^```py\n(.*?)^```", section, re.DOTALL | re.M)
         for old, new in replaced.items():
             code = code.replace(old, new)
         code = code.replace("explore=0.05", "explore=0.0")  # else one in twenty runs on
         names: dict[str, Any] = {}
-        place = f"{PAGE}#{heading}"  # with the lines of the snippet, for who asks for its source
+        place = f"docs/integrations#{heading}"  # with the lines of the snippet, for who asks for its source
         linecache.cache[place] = (len(code), None, code.splitlines(keepends=True), place)
         exec(compile(code, place, "exec", dont_inherit=True), names)
         return names

@@ -47,7 +47,7 @@ class Watching:
     """The tests; the methods above them say how a framework is asked."""
 
     heading: str
-    """Of its snippet in docs/integrations.md."""
+    """Of its snippet in docs/integrations/."""
     example: tuple[str, ...]
     """Its file among the examples, and what is typed behind it; ``URL`` and ``FOLDER`` stand for those."""
     example_says = "new_passages < 0.5 holds"
