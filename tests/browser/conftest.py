@@ -12,14 +12,15 @@ from typing import Any
 import pytest
 from tests.looked_at import make_hostile, make_records
 
+import suffice
 from suffice.cli.commands.replay import write_choice
 from suffice.evaluation.choose import candidates
+from suffice.evaluation.choose.procedure import choose
 from suffice.evaluation.diagnose.report_data import PartsSettings, report_data, report_parts
 from suffice.evaluation.replay.compare import Comparison
 from suffice.evaluation.replay.named_policies import NamedPolicy, named_policies
 from suffice.evaluation.replay.runner import ReplaySettings, replay
 from suffice.evaluation.settings import ChoiceSettings, SearchSettings
-from suffice.interface import choose
 from suffice.measures.measures import Measures
 from suffice.report.page import render_report
 from suffice.testing.traces import to_trace_set
@@ -61,7 +62,9 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     records = make_records(500)
     traces = to_trace_set([make_hostile(records[0]), *records[1:]])
     names = ["fixed-1", "fixed-2", "fixed-3", "tasr", "tasr-corrected", "oracle-em", "oracle-f1"]
-    certified = choose(traces, family="fixed", max_loss=0.9, confidence=0.5, resamples=2).policy
+    certified = suffice.choose(
+        traces, family="fixed", max_loss=0.9, confidence=0.5, resamples=2
+    ).policy
     built = [
         *named_policies(traces, names, [LONG_RULE]),
         NamedPolicy(name="certified", kind="certified", preset=None, policy=certified),

@@ -11,7 +11,8 @@ import pytest
 from tests.builders import written_traces
 from tests.commands import forget_commands
 
-from suffice import Controller, fit_method, load_policy
+import suffice
+from suffice import Controller, load_policy
 from suffice.cli.main import main
 from suffice.errors import DataError, UsageError
 from suffice.measures.measures import Measures
@@ -75,9 +76,7 @@ def test_fitted_saved_loaded_replayed_reported_and_run(
     policy = load_policy(out).policy
     assert (fitted["policy"]["kind"], policy.kind) == ("toy", "toy")
     assert policy_hash(policy) == fitted["hash"]
-    in_python = fit_method(
-        "toy", read_traces(traces), "corrected", "tune", quantile=0.25, strict=True
-    )
+    in_python = suffice.fit("toy", read_traces(traces), quantile=0.25, strict=True)
     assert policy_hash(in_python) == fitted["hash"]
 
     asked = ["--policy", "toy", "--policy", out, "--policy", "fixed-2", "--bootstrap", "10"]
@@ -122,7 +121,7 @@ def test_what_it_refuses(traces: str, tmp_path: Path, capsys: Say) -> None:
     assert main(["fit", "tasr", traces, "--out", str(out), "--quantile", "0.1"]) == 2
     assert "--quantile goes with 'fit toy' only" in capsys.readouterr().err
     with pytest.raises(UsageError, match="toy has no preset 'published'; known: corrected"):
-        fit_method("toy", read_traces(traces), "published", "tune")
+        suffice.fit("toy", read_traces(traces), preset="published")
     out.write_text(json.dumps({"suffice_policy": 1, "kind": "toy"}))
     with pytest.raises(DataError, match="least"):
         load_policy(out)

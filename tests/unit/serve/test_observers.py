@@ -14,8 +14,9 @@ from tests.serving import service
 
 from suffice.contracts import Action, Decision
 from suffice.datasets.otlp import read_otlp
+from suffice.live.answering import Tokens
 from suffice.serve.observers import Metrics, Spans
-from suffice.serve.under_way import QuestionEnded, RoundEnded, Tokens
+from suffice.serve.under_way import QuestionEnded, RoundEnded
 from suffice.trace.rounds.records import Passage, Round, Usage
 
 GO_ON = Decision(action=Action.CONTINUE, reason="", values={})
