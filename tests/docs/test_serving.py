@@ -1,4 +1,4 @@
-"""What ``docs/serving.md`` and the README show of the service runs against one."""
+"""What ``docs/serving.md`` shows of the service runs against one."""
 
 from __future__ import annotations
 
@@ -29,13 +29,11 @@ def url() -> Iterator[str]:
         yield base
 
 
-@pytest.mark.parametrize("page", ["docs/serving.md", "README.md"])
-def test_the_client_of_the_page(page: str, url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    text = (ROOT / page).read_text(encoding="utf-8")
+def test_the_client_of_the_page(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, printed = re.findall(
-        r"^```py\n(from openai.*?)^```.*?^```\n(.*?)^```", text, re.MULTILINE | re.DOTALL
+        r"^```py\n(from openai.*?)^```.*?^```\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL
     )[0]
-    exec(compile(code.replace(SHOWN, url), page, "exec"), {})
+    exec(compile(code.replace(SHOWN, url), "serving.md", "exec"), {})
     assert capsys.readouterr().out == printed.replace("Skien ", "Skien, Norway ", 1)
 
 

@@ -20,11 +20,8 @@ from suffice.testing.traces import make_record, to_trace_set
 @pytest.mark.parametrize(
     "words",
     [
-        ("fit", "tasr", "nowhere", "--out", "x.txt"),
         ("report", "nowhere", "--out", "folder"),
-        ("record", "--dataset", "generated", "--out", "traces.txt"),
         ("record", "--dataset", "generated", "--out", "t", "--cache", "folder"),
-        ("signals", "nowhere", "--out", "traces.csv"),
         ("demo", "--out", "file"),
         ("ask", "Who?", "--corpus", "nowhere", "--index", "file"),
     ],

@@ -115,11 +115,9 @@ def test_its_options_stand_in_its_help(capsys: Say) -> None:
 def test_what_it_refuses(traces: str, tmp_path: Path, capsys: Say) -> None:
     out = tmp_path / "toy.json"
     assert main(["fit", "toy", traces, "--out", str(out), "--alpha", "0.1"]) == 2
-    assert "corrected preset of toy takes quantile, strict; leave alpha out" in (
-        capsys.readouterr().err
-    )
+    assert "--alpha" in capsys.readouterr().err
     assert main(["fit", "tasr", traces, "--out", str(out), "--quantile", "0.1"]) == 2
-    assert "--quantile goes with 'fit toy' only" in capsys.readouterr().err
+    assert "--quantile" in capsys.readouterr().err
     with pytest.raises(UsageError, match="toy has no preset 'published'; known: corrected"):
         suffice.fit("toy", read_traces(traces), preset="published")
     out.write_text(json.dumps({"suffice_policy": 1, "kind": "toy"}))

@@ -213,7 +213,7 @@ REFUSED = {
     "fit tasr": {
         "--max-loss 0.1": "--max-loss",
         "--ask-cost 1": "--ask-cost",
-        "--preset published --calibrator platt": "corrected",
+        "--preset published --calibrator platt": "calibrator",
     },
     "fit margin-alone": {"--signals own": "--signals"},
 }

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from suffice.testing.encoders import HashingEncoder
+from tests.hashing_encoder import HashingEncoder
 from tests.commands import refused, run, run_json
 
 from suffice.cli import retrieval

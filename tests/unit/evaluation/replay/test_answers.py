@@ -289,7 +289,7 @@ def test_what_the_majority_moves_on_the_redacted_records(
 ) -> None:
     """The figures of docs/guide.md."""
     root = Path(__file__).parents[4]
-    traces = read_traces(root / "docs" / "results" / "records" / f"{record}.parquet")
+    traces = read_traces(root / "studies" / "results" / "records" / f"{record}.parquet")
     measures = Measures(traces).by("score")
     scored, last = measures.scores(), (np.arange(traces.n_questions), traces.last_rounds - 1)
     chosen = answer_rounds(measures, AnswerChoice.parse("majority"), None).returned(scored)

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from suffice.testing.encoders import HashingEncoder
+from tests.hashing_encoder import HashingEncoder
 
 from suffice.contracts import Encoder, Entailment
 from suffice.signals.asking.evidence_models import (

@@ -102,7 +102,7 @@ def test_files_of_other_versions_and_empty_ones(tmp_path: Path) -> None:
 def test_neither_kind_is_read_as_the_other(tmp_path: Path) -> None:
     write_traces([make_record("q", ["Oslo"])], tmp_path / "q.parquet")
     write_plans([make_plan("a")], tmp_path / "p.parquet")
-    with pytest.raises(DataError, match=r"this is a trace \(.*, not a plan trace .*read_traces"):
+    with pytest.raises(DataError, match=r"this is a trace \(.*, not a plan trace .*suffice.read"):
         read_plans(tmp_path / "q.parquet")
     with pytest.raises(DataError, match=r"this is a plan trace \(.*, not a trace .*read_plans"):
         read_traces(tmp_path / "p.parquet")
