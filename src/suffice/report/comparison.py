@@ -38,7 +38,7 @@ from suffice.results.formats import (
     percent,
     points,
 )
-from suffice.results.markup import Html, data_table, element, join
+from suffice.results.markup import Html, data_table, element, join, shorten
 from suffice.stats.intervals import Interval
 
 _COSTS = ("llm_calls", "prompt_tokens", "cached_tokens", "completion_tokens")
@@ -351,7 +351,7 @@ def cost_chart(result: ReplayResult, policies: Sequence[Marked]) -> Chart:
             title="What policies cost",
             description=f"One row a policy: mean {named} and mean tokens per question.",
             rows=rows,
-            heads=(cost.label, "prompt + completion"),
+            heads=(shorten(cost.label, 12, "..."), "prompt + completion"),
             widths=(76, 222),
         )
     )

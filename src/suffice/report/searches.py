@@ -53,7 +53,12 @@ def _front(result: SearchResult, table: Table) -> Chart:
         caption=f"Small dots: every rule, on {result.settings.eval_split}.{first} Large ones: the Pareto "
         f"front of {result.settings.tune_split}, with intervals that hold for all "
         f"{result.family:,} rules and thresholds looked at together.",
-        table=_table(replace(table, title="Pareto front, cheapest first")),
+        table=_table(
+            replace(
+                table.picked("number", result.metric.name, "cost", "rule"),
+                title="Pareto front, cheapest first",
+            )
+        ),
     )
 
 
