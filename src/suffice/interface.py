@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from suffice.evaluation.choose.choice import Choice
     from suffice.evaluation.choose.search import SearchResult
     from suffice.evaluation.diagnose.diagnosis import Diagnosis
-    from suffice.evaluation.replay.named_policies import Wanted
     from suffice.evaluation.replay.compare import Comparison
+    from suffice.evaluation.replay.named_policies import Wanted
     from suffice.evaluation.replay.results import ReplayResult
     from suffice.evaluation.settings import (
         ComparisonSettings,
