@@ -7,8 +7,7 @@ from pathlib import Path
 
 import suffice
 from suffice.datasets.known_datasets import load
-from suffice.evaluation.replay.compare import Comparison, compare
-from suffice.evaluation.settings import ComparisonSettings
+from suffice.evaluation.replay.results import ReplayResult
 from suffice.loops.ranked import CumulativeSettings
 from suffice.loops.record.dataset_run import Recording, record_examples
 from suffice.testing.models import ScriptedModel
@@ -16,7 +15,7 @@ from suffice.testing.models import ScriptedModel
 RULES = ("answer_stable", "at_least(2, answer_stable, overlap > 0.2, round >= 4)")
 
 
-def main() -> Comparison:
+def main() -> ReplayResult:
     with tempfile.TemporaryDirectory() as folder:
         traces = Path(folder) / "traces"
         record_examples(
@@ -26,12 +25,9 @@ def main() -> Comparison:
             Recording(dataset="generated", settings=CumulativeSettings(rounds=5)),
             on_progress=lambda _: None,
         )
-        comparison = compare(
-            suffice.read(traces),
-            ComparisonSettings(policies=("fixed-2", "fixed-5", "tasr-corrected"), rules=RULES),
-        )
-    print(comparison.text())
-    return comparison
+        compared = suffice.replay(traces, ["fixed-2", "fixed-5", "tasr-corrected"], rules=RULES)
+    print(compared.text())
+    return compared
 
 
 if __name__ == "__main__":

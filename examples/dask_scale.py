@@ -15,20 +15,19 @@ from pathlib import Path
 from dask.distributed import Client
 
 import suffice
-from suffice.evaluation.replay.compare import Comparison, compare
-from suffice.evaluation.settings import ComparisonSettings
+from suffice.evaluation.replay.results import ReplayResult
 from suffice.measures.measures import Measures
 
 RULES = ("answer_stable", "overlap > 0.3")
 
 
-def main(traces: str, scheduler: str | None = None) -> Comparison:
+def main(traces: str, scheduler: str | None = None) -> ReplayResult:
     record = suffice.read(Path(traces).absolute())
     with Client(scheduler) if scheduler else Client(n_workers=2, threads_per_worker=1) as client:
         measures = Measures(record, executor=client.get_executor())
-        comparison = compare(measures, ComparisonSettings(rules=RULES))
-    print(comparison.text())
-    return comparison
+        compared = suffice.replay(measures, rules=RULES)
+    print(compared.text())
+    return compared
 
 
 if __name__ == "__main__":
