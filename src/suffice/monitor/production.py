@@ -66,30 +66,36 @@ class ProductionSettings:
     """How to watch."""
 
     first: Annotated[
-        int, Option(at_least=1, help="so many questions are the past without --reference")
+        int,
+        Option(
+            at_least=1,
+            help="questions at the start to compare later ones with, without --reference",
+        ),
     ] = 200
     metric: Annotated[
-        str | None, Option(help="what scores answers (default: as certified, else f1)")
+        str | None, Option(help="metric that scores answers (default: as certified, else f1)")
     ] = None
     max_loss: Annotated[
         float | None,
         Option(
             metavar="LOSS",
             parse=as_share,
-            help="loss a question that raises an alarm (default: as certified)",
+            help="mean loss that raises an alarm (default: as certified)",
         ),
     ] = None
     max_rounds: Annotated[
         int | None,
-        Option(at_least=1, help="the full budget (default: the policy file's or the record's)"),
+        Option(at_least=1, help="full budget (default: the policy file's or the record's)"),
     ] = None
     level: Annotated[
         float,
         Option(
-            metavar="P", parse=as_share, help="the probability of a false alarm of each kind, ever"
+            metavar="lifetime false-alarm chance for each kind of alarm",
+            parse=as_share,
+            help="the probability of a false alarm of each kind, ever",
         ),
     ] = 0.05
-    seed: Annotated[int, Option(at_least=0, help="of all that is drawn")] = 42
+    seed: Annotated[int, Option(at_least=0, help="seed of all random draws")] = 42
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
