@@ -38,27 +38,17 @@ def out_path(*suffixes: str, folder: bool = False) -> Callable[[str], str]:
 
 
 Abstention = Annotated[
-    str | None,
-    Option(
-        metavar="FILE",
-        help="file of phrases that count as abstaining, one a line, instead of the usual ones",
-    ),
+    str | None, Option(metavar="FILE", help="phrases that count as abstaining, one a line")
 ]
 Traces = Annotated[str, Option(positional=True, metavar="TRACES", help=TRACES)]
 SeveralTraces = Annotated[
     tuple[str, ...],
-    Option(
-        positional=True,
-        repeats=True,
-        metavar="TRACES",
-        help=f"{TRACES}; several records are pooled",
-    ),
+    Option(positional=True, repeats=True, metavar="TRACES", help=f"{TRACES}; several are pooled"),
 ]
 Json = Annotated[bool, Option(help="print one JSON document on stdout and nothing else")]
 ReportNaive = Annotated[bool, Option(help="also show intervals that ignore the search")]
 Sample = Annotated[
-    int | None,
-    Option(at_least=1, help="N random questions, drawn by --seed; a larger N adds to them"),
+    int | None, Option(at_least=1, help="N random questions, by --seed; a larger N adds to them")
 ]
 SkipInvalid = Annotated[bool, Option(help="leave out invalid parts, count them, and go on")]
 Seed = Annotated[int, Option(at_least=0, help="seed of all random draws")]

@@ -58,8 +58,7 @@ def _names(given: object) -> tuple[str, ...]:
 TuneSplit = Annotated[str, Option(metavar="S", help="split to fit and choose on")]
 EvalSplit = Annotated[str, Option(name="split", metavar="S", help="split to score on")]
 Resamples = Annotated[
-    int,
-    Option(name="bootstrap", metavar="N", at_least=1, help="number of resamples of the questions"),
+    int, Option(name="bootstrap", metavar="N", at_least=1, help="number of resamples")
 ]
 Seed = Annotated[int, Option(at_least=0, help="seed of the resampling")]
 F1 = Annotated[F1Kind, Option(name="f1", help="which F1")]
@@ -233,8 +232,7 @@ class SearchSettings(ScoredSettings):
     form: Annotated[
         str,
         Option(
-            choices=FORMS,
-            help="or, and: over every subset. vote: k of every subset. dnf: OR of ANDs.",
+            choices=FORMS, help="or, and: every subset. vote: k of every subset. dnf: OR of ANDs."
         ),
     ] = "or"
     tune_split: TuneSplit = FIT_SPLIT
@@ -304,9 +302,8 @@ class ChoiceSettings(ScoredSettings):
         Option(
             metavar="E",
             parse=as_share,
-            help="greatest mean loss against the full budget, between 0 and 1: 0.02 is 2 points. Chooses "
-            "the cheapest policy proven to keep it. (default: 1, 2, 3, 5 and 10 points, proven "
-            "together)",
+            help="greatest mean loss against the full budget; 0.02 is 2 points. Chooses the cheapest policy "
+            "proven to keep it. (default: 1, 2, 3, 5 and 10 points, proven together)",
         ),
     ] = None
     confidence: Confidence = 0.95
@@ -319,11 +316,7 @@ class ChoiceSettings(ScoredSettings):
         ),
     ] = "signed"
     correction: Annotated[
-        Correction,
-        Option(
-            help="correction for testing many candidates. fixed-sequence: tests in order, safest first, and "
-            "stops at the first failure."
-        ),
+        Correction, Option(help="for many candidates. fixed-sequence: stops at the first failure.")
     ] = "fixed-sequence"
     max_cost: Annotated[
         float | None,
@@ -383,12 +376,7 @@ class ChoiceSettings(ScoredSettings):
             help="signals to combine into rules (default: all that the record defines without a model)",
         ),
     ] = None
-    max_signals: Annotated[
-        int,
-        Option(
-            metavar="most signals in a rule", at_least=1, help="signals a rule combines at most"
-        ),
-    ] = 2
+    max_signals: Annotated[int, Option(metavar="N", at_least=1, help="most signals in a rule")] = 2
     path: Annotated[
         str | None,
         Option(
@@ -398,11 +386,7 @@ class ChoiceSettings(ScoredSettings):
     ] = None
     levels: Annotated[
         tuple[float, ...] | None,
-        Option(
-            metavar="numbers of --path, from safe to bold",
-            parse=read_grid,
-            help="the numbers of --path, from safe to bold",
-        ),
+        Option(metavar="A,B,...", parse=read_grid, help="numbers of --path, from safe to bold"),
     ] = None
     answer: WhichAnswer = "latest"
     tune_split: TuneSplit = FIT_SPLIT
@@ -506,10 +490,7 @@ class DiagnosisSettings:
 
     signals: Annotated[
         tuple[str, ...] | None,
-        Option(
-            metavar="only these signals (default: every signal with a value)",
-            help="only these signals (default: every one that has a value)",
-        ),
+        Option(metavar="A,B", help="only these signals (default: every signal with a value)"),
     ] = None
     tune_split: TuneSplit = FIT_SPLIT
     eval_split: EvalSplit = EVAL_SPLIT

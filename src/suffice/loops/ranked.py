@@ -86,9 +86,8 @@ class BudgetedSettings(LoopSettings):
     certainty: Annotated[
         CertaintyChoice,
         Option(
-            help="source of the model's certainty. token_probability: tokens of one greedy answer. "
-            "self_consistency: a vote over several samples. auto: the first if the model gives "
-            "log-probabilities."
+            help="source of the certainty. token_probability: tokens of one greedy answer. self_consistency: "
+            "a vote over several samples. auto: the first if the model gives log-probabilities."
         ),
     ] = "auto"
 

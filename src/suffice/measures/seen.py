@@ -402,8 +402,7 @@ def _cut(traces: TraceSet) -> tuple[str, ...]:
         return ()
     told = ", ".join(f"{number:,} by {cause}" for cause, number in causes.items())
     said = [
-        f"CUT RECORDS: {causes.total():,} of {traces.n_questions:,} questions were stopped early "
-        f"(censored): {told}."
+        f"CUT RECORDS: {causes.total():,} of {traces.n_questions:,} questions stopped early ({told})."
     ]
     seen = seen_of(traces)
     if seen is None or seen.n_cut < causes.total():
@@ -411,10 +410,8 @@ def _cut(traces: TraceSet) -> tuple[str, ...]:
         budget = (
             "the full budget."
             if traces.stated_rounds == traces.n_rounds
-            else (
-                "the last round of any question. THE FULL BUDGET IS NOT KNOWN; that round is assumed. "
-                "suffice.Watch(..., max_rounds=N) records it."
-            )
+            else "the last round of any question. THE FULL BUDGET IS NOT KNOWN; that round is assumed. "
+            "suffice.Watch(..., max_rounds=N) records it."
         )
         said.append(f"{there} ended in round {traces.n_rounds}, {budget}")
     if seen is not None and seen.stood_for.any():

@@ -34,18 +34,12 @@ _COUNTS = (
 _MOST_WAITING = 100_000  # questions whose labels may still come
 _EARLIEST = datetime.min.replace(tzinfo=UTC)  # when a question ended of which no time is recorded
 _SAYS = {
-    "drift": (
-        "has drifted; questions, retriever or model changed, which does not prove that answers are worse"
-    ),
+    "drift": "has drifted; questions, retriever or model changed, answers are not proven worse",
     "calibration": "answers are not right as often as the policy's confidence says",
     "coverage": "answer sets miss more often than promised",
-    "exchangeability": (
-        "answers differ from those of the calibration, which does not prove that coverage fell"
-    ),
+    "exchangeability": "answers differ from those of the calibration; coverage is not proven to fall",
     "loss": "stopping loses more than was promised",
-    "exploration": (
-        "the share of explored questions is not the configured one; do not rely on losses and savings"
-    ),
+    "exploration": "the share of explored questions is not the configured one, so losses may be wrong",
 }
 KINDS = tuple(_SAYS)
 """Of alarms."""
@@ -71,11 +65,7 @@ class ProductionSettings:
     """How to watch."""
 
     first: Annotated[
-        int,
-        Option(
-            at_least=1,
-            help="questions at the start to compare later ones with, without --reference",
-        ),
+        int, Option(at_least=1, help="first questions to compare later ones with (no --reference)")
     ] = 200
     metric: Annotated[
         str | None, Option(help="metric that scores answers (default: as certified, else f1)")
@@ -95,9 +85,7 @@ class ProductionSettings:
     level: Annotated[
         float,
         Option(
-            metavar="lifetime false-alarm chance for each kind of alarm",
-            parse=as_share,
-            help="the probability of a false alarm of each kind, ever",
+            metavar="P", parse=as_share, help="lifetime false-alarm chance for each kind of alarm"
         ),
     ] = 0.05
     seed: Annotated[int, Option(at_least=0, help="seed of all random draws")] = 42
@@ -446,10 +434,7 @@ class Production(Tabular):
         if not counts["explored"]:
             notes = ["The loss of stopping is unknown: no question was explored (explore=0.05)."]
         elif not loss.explored:
-            notes.append(
-                "The loss of stopping is unknown: no explored question has a score at its stop and at "
-                "its end."
-            )
+            notes.append("The loss of stopping is unknown: no explored question has both scores.")
         if counts["unanswered"]:
             ran_on = f"{counted(counts['unanswered'], 'explored question')} lack"
             notes.append(

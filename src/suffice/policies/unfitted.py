@@ -240,9 +240,7 @@ class OptiLLM(_ReadyRule):
     """Stops at hand-set numbers of a rating that the model gives its own draft."""
 
     name = "optillm-deep-research"
-    summary = (
-        "stop when the draft is rated complete, or nearly complete and no better than the last one"
-    )
+    summary = "stop when the draft is rated complete, or nearly complete and no better than before"
     source = "OptiLLM 0.4.0, deep_research plugin"
     options = OptiLLMSettings
     variants = MappingProxyType(

@@ -86,8 +86,7 @@ class RetrievalSettings(RankingSettings):
 
     corpus: Corpus = None
     index: Annotated[
-        str | None,
-        Option(help="folder that keeps the index of the corpus for later runs", metavar="DIR"),
+        str | None, Option(help="keep the index of the corpus here for later runs", metavar="DIR")
     ] = None
 
 
@@ -151,8 +150,7 @@ class BudgetSettings(PriceSettings):
         Option(name="budget_seconds", help="start no round after S seconds", metavar="S"),
     ] = None
     usd: Annotated[
-        float | None,
-        Option(name="budget_usd", help="most US dollars, by the prices given", metavar="U"),
+        float | None, Option(name="budget_usd", help="most US dollars, by prices", metavar="U")
     ] = None
 
 
@@ -214,10 +212,7 @@ class OperationSettings(_Table):
     """What is told of requests, and how the service ends: the table ``[operation]``."""
 
     log: Annotated[
-        bool,
-        Option(
-            name="access-log", help="log a line for each request on standard error, without texts"
-        ),
+        bool, Option(name="access-log", help="log each request on standard error, without texts")
     ] = False
     otel: Annotated[
         bool,
@@ -251,11 +246,7 @@ class LimitSettings(_Table):
     ] = 256
     seconds: Annotated[
         float,
-        Option(
-            name="request_timeout",
-            help="most seconds a request may take, including waiting",
-            metavar="S",
-        ),
+        Option(name="request_timeout", help="most seconds a request, with waiting", metavar="S"),
     ] = 120.0
     question_letters: int = 4_000
     turns: int = 6

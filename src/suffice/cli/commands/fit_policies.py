@@ -42,7 +42,7 @@ _PATH = Option(
 
 fit = make_app(
     "fit",
-    "Calibrate or train a policy on recorded rounds. Its options are listed by: suffice fit POLICY --help.",
+    "Calibrate or train a policy on recorded rounds. 'suffice fit POLICY --help' lists its options.",
 )
 for _name in NAMES:
     fit.command(f"{__name__}:{_name}", name=_name)
@@ -197,10 +197,8 @@ def _told(policy: StopPolicy, method: Method) -> tuple[str, ...]:
         lines.append(
             f"fitted on {fitted['labelled']} labeled questions of split {fitted['split']}"
             if LABELS not in fitted
-            else (
-                f"fitted on {metric_of_labels(fitted[LABELS]).labels}, on {fitted['labelled']} questions "
-                f"of split {fitted['split']}; no gold answer was read"
-            )
+            else f"fitted on {metric_of_labels(fitted[LABELS]).labels}, on {fitted['labelled']} questions "
+            f"of split {fitted['split']}; no gold answer was read"
         )
         lines += [f"cut    {note}" for note in fit_notes(fitted)]
     return (*lines, "use    suffice replay {traces} --policy {policy}")
@@ -239,11 +237,7 @@ def _stated(method: Method, given: Given) -> dict[str, str]:
 
 _REFERENCES = (
     ("fixed-K", "always K rounds", "replay, ask"),
-    (
-        "oracle-em",
-        ("stops at the first right answer by exact match; knows the gold answers"),
-        "replay",
-    ),
+    ("oracle-em", "stops at the first exact match; knows the gold answers", "replay"),
     ("oracle-f1", "stops at the first answer of the best F1; knows the gold answers", "replay"),
     ("closed-book", "the model's answer without passages, recorded as round 0", "replay"),
     ("certified", "the cheapest policy with a proven bound on its loss", "choose"),

@@ -30,22 +30,14 @@ class MonitorOptions(ProductionSettings):
         Option(metavar="TRACES", help="record to compare with (default: the first questions)"),
     ] = None
     follow: Annotated[bool, Option(help="keep watching until interrupted")] = False
-    every: Annotated[
-        float, Option(metavar="SECONDS", help="seconds between looks with --follow")
-    ] = 2.0
+    every: Annotated[float, Option(metavar="SECONDS", help="how often --follow looks")] = 2.0
     alarms: Annotated[
         str | None,
-        Option(
-            metavar="FILE",
-            help="append each new alarm to this file as a line of JSON; - for stdout",
-        ),
+        Option(metavar="FILE", help="append each new alarm to this file as JSON; - for stdout"),
     ] = None
     webhook: Annotated[
         str | None,
-        Option(
-            metavar="URL",
-            help="POST each alarm as JSON to this URL: https, or http to this machine",
-        ),
+        Option(metavar="URL", help="POST each alarm as JSON: https, or http to this machine"),
     ] = None
     fail_on_alarm: Annotated[bool, Option(help="exit 1 if there is or was an alarm")] = False
 

@@ -83,8 +83,7 @@ class RecordOptions:
         str | None,
         Option(
             metavar="ROLE=NAME,...",
-            help="columns of your file: question=..,answers=..,id=..,type=.. (default: those with such "
-            "names)",
+            help="columns of your file: question=..,answers=..,id=..,type=.. (default: these names)",
         ),
     ] = None
     out: TracesOut
@@ -96,8 +95,7 @@ class RecordOptions:
         str | None,
         Option(
             metavar="own|pooled|PATH",
-            help="passages to search. own: each question's paragraphs. pooled: all of them together. Or a "
-            "folder or file of txt, md and jsonl. (default: own)",
+            help="each question's own paragraphs (default), all pooled, or a folder or file of txt, md, jsonl",
         ),
     ] = None
     splits: Annotated[str, Option(metavar="NAME=SHARE,...", help="shares of the splits")] = (
@@ -342,10 +340,7 @@ def probe(
         agreeing, compared = probe_agreement(out)
         more["agreement"] = {"rounds": compared, "agreeing": agreeing}
         if compared:
-            say(
-                f"the model repeats the loop's own answer in {agreeing:,} of {compared:,} rounds that "
-                "have one"
-            )
+            say(f"the model repeats the loop's answer in {agreeing:,} of {compared:,} rounds")
     return show_summary(summary, out, json=json, done="probed", **more)
 
 

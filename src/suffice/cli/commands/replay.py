@@ -40,8 +40,7 @@ def replay(
         Option(
             metavar="TRACES2",
             repeats=True,
-            help="replay these records too and average over all of them, each with the same weight. "
-            "Repeatable.",
+            help="replay these records too and average over all, with equal weights. Repeatable.",
         ),
     ] = (),
     per_question: Annotated[
@@ -133,7 +132,7 @@ def search(
     out: PolicyOut = None,
     pick: Annotated[
         int | None,
-        Option(at_least=1, help="rule that --out writes, by its number in the list (default: 1)"),
+        Option(at_least=1, help="number of the listed rule that --out writes (default: 1)"),
     ] = None,
     form: Form,
 ) -> None:
@@ -150,9 +149,7 @@ def search(
         if settings.max_cost is not None:
             raise UsageError("give --max-calls or --max-cost, not both")
         if settings.cost not in (None, "llm_calls", "calls", "rounds"):
-            raise UsageError(
-                f"--max-calls caps model calls; for --cost {settings.cost} type --max-cost"
-            )
+            raise UsageError(f"--max-calls caps calls; for --cost {settings.cost} type --max-cost")
         settings = replace(settings, max_cost=max_calls)
     measures = reading.drawn_measures(traces)
     with waiting("searching"):

@@ -51,8 +51,7 @@ def serve(
     new_token: Annotated[
         str | None,
         Option(
-            metavar="NAME",
-            help="create a bearer token, keep its hash in --tokens, print it, and exit",
+            metavar="NAME", help="create a bearer token, keep its hash in --tokens, and print it"
         ),
     ] = None,
     json: Json = False,
@@ -74,8 +73,7 @@ def serve(
 
         if settings.security.tokens is None:
             raise UsageError(
-                'no file for the token\'s hash; type --tokens FILE, or write tokens = "FILE" under '
-                "[security]"
+                'name a file for its hash; type --tokens FILE, or write tokens = "FILE" under [security]'
             )
         put(guard.new_token(Path(settings.security.tokens), new_token))
         return

@@ -113,9 +113,7 @@ def signals(
         print_result(form, [table], lambda: {"signals": table.to_arrow().to_pylist()})
         return 0
     if traces is None or out is None:
-        raise UsageError(
-            f"{'TRACES' if traces is None else '--out'} is missing; to list the signals, type --list"
-        )
+        raise UsageError(f"{'TRACES' if traces is None else '--out'} is missing; or type --list")
     if form.name not in ("text", "json"):
         raise UsageError(f"--format {form.name} needs --list; leave it out")
     options.check()

@@ -138,9 +138,7 @@ def prune(
         float | None,
         Option(metavar="GB", help="remove the oldest questions until the store is no larger"),
     ] = None,
-    dry_run: Annotated[
-        bool, Option(help="print what would be removed, and remove nothing")
-    ] = False,
+    dry_run: Annotated[bool, Option(help="only print what would be removed")] = False,
     json: Json = False,
 ) -> None:
     """Remove the oldest questions from a store of live loops.
@@ -276,8 +274,7 @@ def redact(
     texts: Annotated[
         Literal["hashes", "no-texts"],
         Option(
-            help="hashes: equal texts get equal names. no-texts: equal names within a question only, and "
-            "no gold answers."
+            help="hashes: equal texts get equal names. no-texts: within a question only, no gold answers."
         ),
     ] = "hashes",
     score: Annotated[
@@ -313,10 +310,9 @@ def take(
         str | None,
         Option(
             metavar="MAP",
-            help="columns: question_id=..,round=..,question=..,answer=..,gold_answers=.., "
-            "passage_ids=..,passage_texts=..,latency_ms=..,signals.NAME=.. or any other of the "
-            "schema. Name a nested field as usage.in, or as hits[].doc in a list. (default: columns "
-            "of these names)",
+            help="question_id=..,round=..,question=..,answer=..,gold_answers=..,passage_ids=.., "
+            "signals.NAME=.., or any other column. Name a nested field as usage.in, or hits[].doc in a list. "
+            "(default: columns of these names)",
         ),
     ] = None,
     rounds_from: Annotated[

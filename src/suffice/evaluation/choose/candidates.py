@@ -375,9 +375,7 @@ def _rules(
     notes = family.notes
     if len(priced) < len(family.rules):
         left = f"{len(family.rules) - len(priced):,} of {len(family.rules):,} rules"
-        notes += (
-            (f"left out: {left}, because {settings.cost} is not known for the signals they read"),
-        )
+        notes += (f"left out: {left}, as {settings.cost} is not known for their signals",)
     return texts, len(priced), notes, None
 
 

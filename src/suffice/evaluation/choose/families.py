@@ -115,8 +115,7 @@ def build_family(
     formulas = tuple(islice(over_groups([*groups.values()], max_signals), _MOST_MEMBERS + 1))
     if len(formulas) > _MOST_MEMBERS:
         raise UsageError(
-            f"the family has more than {_MOST_MEMBERS} rules; name fewer --signals, or lower "
-            "--max-signals"
+            f"the family has over {_MOST_MEMBERS} rules; name fewer --signals, or lower --max-signals"
         )
     texts = [text for text, _ in conditions]
     packed = packed_conditions(texts, operands, columns).silent_before(min_rounds)

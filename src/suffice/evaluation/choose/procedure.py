@@ -127,9 +127,7 @@ def choose(traces: Traces, settings: ChoiceSettings) -> Choice:
             notes.append("the promise is in choice.json only: this policy's file cannot hold one")
         chosen = with_it
     if promises and (cut := _cut_terms(labelled)):
-        notes.append(
-            f"{cut['cut']}. To prove more, record some questions in shadow mode, or explore more"
-        )
+        notes.append(f"{cut['cut']}. To prove more, record in shadow mode or explore more")
     sizes = {"all": labelled, FIT_SPLIT: fit, RANK: rank, PROVE: proving}
     return Choice(
         chosen=chosen,

@@ -281,9 +281,8 @@ class SearchResult(Tabular):
         if len(self.listed) < self.evaluated:
             texts.insert(
                 0,
-                f"{self.evaluated - len(self.listed)} rules are duplicates of others: "
-                f"{counted(len(self.listed), 'rule')} stop differently. The cheapest of each kind is "
-                "listed; ways counts them.",
+                f"The {self.evaluated} rules stop in {counted(len(self.listed), 'different way')}. The "
+                "cheapest of each is listed; ways counts its duplicates.",
             )
         if naive and self.naive_share is not None:
             texts.append(

@@ -270,9 +270,7 @@ def types_table(types: Sequence[Mapping[str, Any]], baseline: str | None) -> Tab
             policy, *figures, delta = scores.values()
             delta = Cell(delta, "(baseline)") if policy == baseline else delta
             rows.append([name, policy, of_kind["labelled"], *figures, delta])
-    title = (
-        "Policies by question type; EM, F1 and differences in percent. (few): under 10 questions."
-    )
+    title = "Policies by question type; EM, F1 and differences in percent. Few: under 10 questions."
     return Table(name="policies by type", title=title, columns=columns, rows=rows, names=2)
 
 

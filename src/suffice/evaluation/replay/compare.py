@@ -173,11 +173,7 @@ def _with_baseline(
 
 def _choose_split(measures: Measures, wanted: str | None) -> tuple[Measures, str | None, list[str]]:
     if wanted == "all" and wanted not in measures.traces.splits:
-        return (
-            measures,
-            None,
-            ["replayed on all questions, including those that policies were fitted on"],
-        )
+        return measures, None, ["replayed on all questions, including those of the fits"]
     if wanted is not None:
         return measures.only_split(wanted), wanted, []
     if EVAL_SPLIT in measures.traces.splits:

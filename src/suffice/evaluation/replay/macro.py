@@ -126,7 +126,7 @@ class MacroResult(Tabular):
             "Over fixed-k: against the line through a record's fixed budgets at the same mean rounds."
         )
         notes = (explained, f"Note: {metric.legend}") if metric.legend else (explained,)
-        return (Table(name="means over records", columns=columns, rows=rows, notes=notes),)
+        return (Table(name="means over sets", columns=columns, rows=rows, notes=notes),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,9 +238,7 @@ def _set(comparison: Comparison, *, by_id: bool) -> _Set:
             + (
                 f"at rounds {result.metric.untold}; leave them out, or {result.metric.remedy}"
                 if result.cut is None
-                else (
-                    "at censored rounds; leave them out, or replay this record alone, which gives ranges"
-                )
+                else "at censored rounds; leave them out, or replay this record alone for ranges"
             )
         )
     columns = [

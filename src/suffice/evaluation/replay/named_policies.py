@@ -294,8 +294,7 @@ def _oracle(measures: Measures, name: str) -> NamedPolicy:
         )
     if measures.seen is not None:
         raise UsageError(
-            f"policy {name!r} needs the gold answers of every round, and some questions stopped early; "
-            "leave it out"
+            f"policy {name!r} needs every round, and some questions stopped early; leave it out"
         )
     return NamedPolicy(name=name, kind="oracle", preset=None, policy=None)
 

@@ -235,12 +235,8 @@ class ReplayResult(Tabular):
         shown = [f"{name} {points(gain)}" for name, gain in gains if gain.low > 0]
         at = f"fixed budgets at equal {self.cost.label}"
         if shown:
-            return (
-                f"{_by_agreement(self.metric)}Significantly better than {at}: {'; '.join(shown)}."
-            )
-        return (
-            f"{_by_agreement(self.metric)}Not shown: no policy is significantly better than {at}."
-        )
+            return f"{_by_agreement(self.metric)}Better than {at}: {'; '.join(shown)}."
+        return f"{_by_agreement(self.metric)}No policy is significantly better than {at}."
 
     def saving(self, policy: PolicyResult) -> str:
         """What a policy saves against the full budget, and what that does to the score, in a sentence."""
@@ -252,9 +248,7 @@ class ReplayResult(Tabular):
         paid = ""
         if own is not None and full:
             less = (
-                f"{percent(1 - own / full)}% saved"
-                if own <= full
-                else (f"{own / full:.2f} times as much")
+                f"{percent(1 - own / full)}% saved" if own <= full else f"{own / full:.2f} times it"
             )
             paid = (
                 f"; {short_cost(own)} {self.cost.label} against {short_cost(full)} at the full budget: "
@@ -434,10 +428,7 @@ def policy_notes(policies: Sequence[PolicyResult], questions: int, metric: Metri
         policy.label for policy in policies if policy.at_stops.past is not None and policy.adaptive
     ]
     if past:
-        said = (
-            "AUROC, precision, recall and answer sets are not given for policies that stop later than "
-            "some questions did"
-        )
+        said = "no AUROC, precision, recall or answer sets for policies that need censored rounds"
         notes.append(f"{said}: {', '.join(past)}")
     return notes + [
         f"{policy.label}: {note}"

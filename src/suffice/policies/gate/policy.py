@@ -239,8 +239,7 @@ class RoundCosts:
     failure_loss: Annotated[
         float | None,
         Option(
-            help="loss L of a wrong answer or a failed plan (default: 2, act when more likely right than "
-            "wrong)",
+            help="loss L of a wrong answer or a failed plan (default: 2, act if more likely right)",
             metavar="L",
         ),
     ] = None

@@ -71,8 +71,7 @@ class MiCPSettings:
     weight: Annotated[
         float,
         Option(
-            help="lambda of the composite objectives (default: 1; the paper's value is lost)",
-            metavar="L",
+            help="lambda of the composite objectives (default: 1; the paper's is lost)", metavar="L"
         ),
     ] = UNSTATED_WEIGHT
     grid: Annotated[
@@ -94,8 +93,7 @@ class MiCPSettings:
     penalty: Annotated[
         float,
         Option(
-            help="weight of the entropy; a cluster's confidence is its share minus L times the entropy "
-            "(default: 0)",
+            help="a cluster's confidence is its share minus L times the entropy (default: 0)",
             metavar="L",
         ),
     ] = 0.0
@@ -127,9 +125,7 @@ class MiCPSettings:
             if getattr(self, name) not in known:
                 raise UsageError(unknown_name(name, getattr(self, name), filter(None, known)))
         if not 0.0 < self.share < 1.0:
-            raise UsageError(
-                f"the share that allocates the budget must lie in (0, 1), found {self.share!r}"
-            )
+            raise UsageError(f"the allocating share must lie in (0, 1), found {self.share!r}")
         if not 0.0 <= self.weight < math.inf:
             raise UsageError(
                 "the weight, lambda of the composite objective, must be a number of at least 0, found "

@@ -137,7 +137,7 @@ def test_no_candidate_stops_before_the_least_round() -> None:
     candidates = {one.candidate.policy.name: one.candidate for one in choice.ranked}
     assert "fixed-1" not in candidates
     assert "round 2" in choice.left_out["fixed-1"]
-    assert "cannot be held back" in choice.left_out["stubborn"]
+    assert "round 2" in choice.left_out["stubborn"]
     rules = [one.policy.label for one in candidates.values() if one.group == "rule"]
     assert all(rule.startswith("round >= 2 and ") for rule in rules)
     for one in candidates.values():
