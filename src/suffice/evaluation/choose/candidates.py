@@ -119,9 +119,9 @@ def in_parts(measures: Measures, settings: ChoiceSettings) -> tuple[Measures, li
     short = [f"{int(part.sum())} to {name}" for name, part in parts.items() if part.sum() < _FEWEST]
     if short:
         raise UsageError(
-            f"choosing needs at least {_FEWEST} questions {measures.metric.scored} each to fit, to rank "
-            f"and to prove; {traces.origin.source} has {', '.join(short).replace('tune', 'fit')}; record "
-            "or label more, or compare without gold answers: --metric agreement"
+            f"choosing needs at least {_FEWEST} questions {measures.metric.scored} to fit, as many to rank "
+            f"and to prove; {traces.origin.source} has {', '.join(short).replace('tune', 'fit')}; record or "
+            "label more, or compare without gold answers: --metric agreement"
         )
     splits: list[str | None] = [None] * traces.n_questions
     for name, part in parts.items():

@@ -158,7 +158,7 @@ def test_an_aim_without_a_promise_takes_the_best_where_candidates_are_ranked() -
 @pytest.mark.parametrize(
     ("traces", "given", "said"),
     [
-        (record(60, labelled=10), {}, "at least 4 questions with gold answers to fit on"),
+        (record(60, labelled=10), {}, "at least 4 questions with gold answers"),
         (record(60, reached=(0.5,)), {}, "choose"),
         (record(60, splits=("tune", "eval"), labelled=9), {"metric": "em"}, "label more"),
         (record(60), {"path": "answer_token_margin > x"}, "--levels"),
