@@ -95,7 +95,7 @@ class RecordOptions:
         str | None,
         Option(
             metavar="own|pooled|PATH",
-            help="each question's own paragraphs (default), all pooled, or a folder or file of txt, md, jsonl",
+            help="each question's own paragraphs (default), all pooled, or a folder or file to search",
         ),
     ] = None
     splits: Annotated[str, Option(metavar="NAME=SHARE,...", help="shares of the splits")] = (

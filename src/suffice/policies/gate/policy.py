@@ -252,8 +252,8 @@ class PlanCosts(RoundCosts):
     ask_cost: Annotated[
         float | None,
         Option(
-            help="on plan traces: cost of asking the user, when confidence is low and no retrieval is "
-            "left (default: as a retrieval)",
+            help="on plan traces: cost of asking the user, when unsure and no retrieval is left "
+            "(default: as a retrieval)",
             metavar="C",
         ),
     ] = None
