@@ -38,7 +38,8 @@ def out_path(*suffixes: str, folder: bool = False) -> Callable[[str], str]:
 
 
 Abstention = Annotated[
-    str | None, Option(metavar="FILE", help="phrases that count as abstaining, one a line")
+    str | None,
+    Option(metavar="FILE", help="abstention phrases, one a line, instead of the usual ones"),
 ]
 Traces = Annotated[str, Option(positional=True, metavar="TRACES", help=TRACES)]
 SeveralTraces = Annotated[

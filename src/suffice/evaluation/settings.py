@@ -61,7 +61,7 @@ Resamples = Annotated[
     int, Option(name="bootstrap", metavar="N", at_least=1, help="number of resamples")
 ]
 Seed = Annotated[int, Option(at_least=0, help="seed of the resampling")]
-F1 = Annotated[F1Kind, Option(name="f1", help="which F1")]
+F1 = Annotated[F1Kind, Option(name="f1", help="F1 variant")]
 ComparedBy = Annotated[
     MetricName | None,
     Option(
@@ -187,7 +187,7 @@ class ComparisonSettings(ScoredSettings):
     weights: Annotated[
         Weights,
         Option(
-            help="estimator for records cut early. ht: Horvitz-Thompson. self-normalised: normalized "
+            help="estimator for censored questions. ht: Horvitz-Thompson. self-normalised: normalized "
             "inverse-propensity weights. augmented: predicted scores, corrected by these weights."
         ),
     ] = "augmented"
@@ -316,7 +316,7 @@ class ChoiceSettings(ScoredSettings):
         ),
     ] = "signed"
     correction: Annotated[
-        Correction, Option(help="for many candidates. fixed-sequence: stops at the first failure.")
+        Correction, Option(help="correction for many tests (fixed-sequence: until one fails)")
     ] = "fixed-sequence"
     max_cost: Annotated[
         float | None,

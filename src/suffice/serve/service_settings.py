@@ -123,7 +123,7 @@ class PriceSettings(_Table):
     """What prices tokens."""
 
     price_model: Annotated[
-        str | None, Option(help="model whose price to use, from genai-prices", metavar="M")
+        str | None, Option(help="model to price tokens by, from genai-prices", metavar="M")
     ] = None
     prices: Annotated[
         str | None,

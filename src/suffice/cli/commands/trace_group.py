@@ -255,7 +255,7 @@ def label(
     other record a labeled copy is written. Refuses labels that contradict each other or the record.
     """
     to.write(
-        f"labelling {traces}",
+        f"labeling {traces}",
         label_traces,
         traces,
         labels,

@@ -48,7 +48,7 @@ _FEWEST = 4
 
 
 def without_gaps(measures: Measures, who: str, f1_kind: F1Kind) -> tuple[Measures, str | None]:
-    """All but labelled questions with a round that has no score, and what is to be said of these."""
+    """All but labeled questions with a round that has no score, and what is to be said of these."""
     scored = measures.scores(f1_kind)
     gaps = (measures.traces.exists & np.isnan(scored.compared)).any(axis=1) & scored.labelled
     if not gaps.any():
@@ -71,7 +71,7 @@ def refuse_unscored(part: Measures, split: str, f1_kind: F1Kind) -> None:
 
 
 def labelled_only(measures: Measures, settings: ChoiceSettings) -> tuple[Measures, list[str]]:
-    """The labelled questions, and what is to be said of the others."""
+    """The labeled questions, and what is to be said of the others."""
     labelled = measures.scores(settings.f1_kind).labelled
     if not labelled.any():
         raise UsageError(

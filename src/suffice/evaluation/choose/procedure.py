@@ -1,4 +1,4 @@
-"""From a record to one policy: proven along paths on all labelled questions, or learned from a part."""
+"""From a record to one policy: proven along paths on all labeled questions, or learned from a part."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _MOST_SHOWN = 12
 def choose(traces: Traces, settings: ChoiceSettings) -> Choice:
     """The one policy that a record speaks for, with what it promises.
 
-    Policies of paths that no label had a part in are proven on all labelled questions, see
+    Policies of paths that no label had a part in are proven on all labeled questions, see
     :mod:`suffice.evaluation.choose.proof`. Beside them methods, rules and learned values are fitted on
     split ``tune``, ordered by a third of the other questions and proven by the rest.
     """

@@ -348,7 +348,7 @@ def walk(
 
 
 class Along:
-    """The paths of a record, measured on its labelled questions."""
+    """The paths of a record, measured on its labeled questions."""
 
     def __init__(
         self, record: Measures, settings: ChoiceSettings, paths: Sequence[Path], answer: str

@@ -94,7 +94,7 @@ def buckets(
 def reliability(
     policy: CalibratedPolicy, table: SignalTable, scored: Outcomes
 ) -> Sequence[Reliability]:
-    """Every calibrated signal of the policy in every round that has labelled answers."""
+    """Every calibrated signal of the policy in every round that has labeled answers."""
     rounds = []
     for signal, calibrator in policy.calibrators.items():
         values = table.signal(signal)

@@ -42,7 +42,7 @@ _MOST_WITH_DECIMALS = 100
 class PolicyResult:
     """One policy's scores and costs.
 
-    Scores are fractions, means over labelled questions (``None``: no question is labelled), taken against
+    Scores are fractions, means over labeled questions (``None``: no question is labelled), taken against
     what ``metric`` says; costs are means per question over all questions, by the names of
     :data:`suffice.costs.usage.COSTS` (``None``: unknown). ``stops`` (n_questions,) is the round taken,
     ``answers`` the round whose answer is returned there: the same, unless one is chosen; ``weights`` what
@@ -397,7 +397,7 @@ class ReplayResult(Tabular):
 
 # --- what a reader must know -------------------------------------------------------------------------
 def unscored_notes(unscored: Mapping[str, int], labelled: int, metric: Metric) -> list[str]:
-    """By what tables call the policies, in how many of the labelled questions no score is known."""
+    """By what tables call the policies, in how many of the labeled questions no score is known."""
     named = [f"{name} ({count})" for name, count in unscored.items() if count]
     if not named:
         return []

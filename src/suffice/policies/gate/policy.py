@@ -280,8 +280,8 @@ class GateMethod(Method):
 
     name = "gate"
     summary = (
-        "stop when samples agree and answers do not contradict each other; the risk allowed falls round "
-        "by round"
+        "stop when samples agree and answers do not contradict each other; the remaining "
+        "risk falls with the rounds"
     )
     source = "paper 4"
     about = (

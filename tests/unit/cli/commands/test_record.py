@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.hashing_encoder import HashingEncoder
 from tests.commands import refused, run, run_json
+from tests.hashing_encoder import HashingEncoder
 
 from suffice.cli import retrieval
 from suffice.cli.main import main
