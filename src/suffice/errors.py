@@ -1,9 +1,9 @@
-"""The error tree, drawn by who must act.
+"""The errors of Suffice, by who must act.
 
 ::
 
     SufficeError
-    ├── UsageError      the caller asked for something that cannot be (exit code 2)
+    ├── UsageError      an impossible request (exit code 2)
     │   └── MissingExtra    an optional dependency is not installed
     ├── DataError       a file or record is not what it must be (exit code 2)
     ├── BackendError    a model server or index failed (exit code 1)
@@ -45,13 +45,13 @@ _CREDENTIALS = re.compile(r"(?<=:)//([^\s/?#@]{1,256}(?:@[^\s/?#@]{1,256}){0,4})
 
 
 def keep_secret(text: str) -> None:
-    """From now on this key is struck wherever foreign text is told."""
+    """Strike this key from every foreign text that is printed."""
     if len(text) >= _LEAST_SECRET:
         _SECRETS.add(text)
 
 
 def without_credentials(text: str) -> str:
-    """A text with URLs, to be shown and recorded: users and passwords are left out, and kept secret.
+    """Remove users and passwords from the URLs in a text, and keep them secret.
 
     >>> without_credentials("opensearch:http://ann:secret@localhost:9200/notes")
     'opensearch:http://localhost:9200/notes'
@@ -67,7 +67,7 @@ def without_credentials(text: str) -> str:
 
 
 def struck(text: str) -> str:
-    """Foreign text without keys: those in use, and what looks like one.
+    """Remove keys from a foreign text: those in use, and what looks like one.
 
     >>> struck("401: sent Authorization: Bearer abcdef123456")
     '401: sent Authorization: Bearer [struck]'
@@ -79,7 +79,7 @@ def struck(text: str) -> str:
 
 
 def without_keys(content: bytes) -> bytes:
-    """What a server sent without the keys in use, should it repeat one; short ones may be words of a text."""
+    """Remove the keys in use from a server's reply; short ones stay, as they may be words."""
     for secret in _SECRETS:
         if len(secret) >= _LEAST_REPLY_SECRET:
             content = content.replace(secret.encode(), _STRUCK.encode())
@@ -87,7 +87,7 @@ def without_keys(content: bytes) -> bytes:
 
 
 class SufficeError(Exception):
-    """Base of every error raised on purpose; its message holds no key and at most 20,000 letters."""
+    """The base of all errors raised on purpose; a message holds no key and at most 20,000 letters."""
 
     exit_code: int = 1
 
@@ -98,17 +98,17 @@ class SufficeError(Exception):
 
 
 class UsageError(SufficeError):
-    """The caller asked for something that cannot be; the message says what to ask instead."""
+    """An impossible request; the message says what to ask instead."""
 
     exit_code = 2
 
 
 class MissingExtra(UsageError, ImportError):  # noqa: N818 - reads as what it is
-    """An optional dependency is not installed; the message is the line that installs it."""
+    """A missing optional dependency; the message is the line that installs it."""
 
 
 class DataError(SufficeError, ValueError):
-    """Recorded or supplied data break their contract.
+    """Recorded or supplied data that break their contract.
 
     Parameters
     ----------
@@ -153,42 +153,41 @@ _NO_FILES = {
 
 
 def plain_file(path: Path) -> Path:
-    """The path, unless a pipe, a socket or a device stands there: to read one may never end."""
+    """Return the path, but refuse a pipe, socket or device: reading one may never end."""
     try:
         found = _NO_FILES.get(stat.S_IFMT(path.stat().st_mode))
     except OSError:
         return path  # said by whoever opens it
     if found is not None:
         raise DataError(
-            f"is {found}; only files are read: write what it gives into a file and name that",
-            file=str(path),
+            f"is {found}, not a file; write its contents into a file and name that", file=str(path)
         )
     return path
 
 
 class BackendError(SufficeError):
-    """A model server, embedded model or index failed after the allowed retries.
+    """A failure of a model server, embedded model or index, after all retries.
 
-    ``passing``: the same may go well a little later.
+    ``passing``: a later try may succeed.
     """
 
     passing: bool = False
 
 
 class StorageError(BackendError):
-    """A disk is full or refuses: no question's failure, and no next one would fare better."""
+    """A full or unwritable disk, on which every question would fail."""
 
 
 class InternalError(SufficeError):
-    """A state this library promises cannot happen."""
+    """A defect of this library."""
 
 
 class SufficeWarning(UserWarning):
-    """Something was left out or is likely not meant; work goes on, and the message says with what."""
+    """A warning that something was left out or is probably not meant; work goes on."""
 
 
 def first_line(error: BaseException) -> str:
-    """The first line with text of a foreign error's message, at most 300 letters; else its type."""
+    """Return the first line of a foreign error's message, at most 300 letters; else its type."""
     lines = (line.strip() for line in struck(str(error)).splitlines())
     return next((line[:300] for line in lines if line), type(error).__name__)
 
@@ -196,9 +195,9 @@ def first_line(error: BaseException) -> str:
 def near_misses(
     word: str, names: Iterable[str], *, most: int = 3, likeness: float = 0.75
 ) -> list[str]:
-    """Those of ``names`` that ``word`` is a likely slip for, likest first, blind to case and to - or _.
+    """Return the ``names`` that ``word`` is similar to, best first; case, - and _ do not count.
 
-    ``likeness`` in [0, 1] is the least share of common letters (difflib's ratio).
+    ``likeness`` in [0, 1] is the least similarity (difflib's ratio).
 
     >>> near_misses("Gold-Answer", ["gold_answers", "golden_hour", "split"])
     ['gold_answers']
@@ -218,7 +217,7 @@ _FEW_NAMES = 15
 
 
 def did_you_mean(word: str, names: Iterable[str]) -> str:
-    """``"; did you mean 'x' or 'y'?"`` to end a refusal with; empty where no name is near.
+    """Return ``"; did you mean 'x' or 'y'?"``, or an empty text if no name is similar.
 
     >>> did_you_mean("overlp", ["overlap", "answer_stable"])
     "; did you mean 'overlap'?"
@@ -228,9 +227,9 @@ def did_you_mean(word: str, names: Iterable[str]) -> str:
 
 
 def unknown_name(what: str, word: object, names: Iterable[str]) -> str:
-    """A refusal of a name that is none of the known ones, with the one that it may be a slip for.
+    """Return a refusal of an unknown name, with similar names.
 
-    Where there is such a one, the others are told only where they are few.
+    Lists the known names if they are few, or none is similar.
 
     >>> unknown_name("form", "andd", ["or", "and"])
     "unknown form 'andd'; known: or, and; did you mean 'and'?"
@@ -245,7 +244,7 @@ Found = TypeVar("Found")
 
 
 def attempt(compute: Callable[[], Found]) -> tuple[Found | None, str | None]:
-    """What ``compute`` gives, or why this record or these settings do not allow it, in one line."""
+    """Return what ``compute`` gives, or why the record or the settings do not allow it, in one line."""
     try:
         return compute(), None
     except (UsageError, DataError) as error:
@@ -253,7 +252,7 @@ def attempt(compute: Callable[[], Found]) -> tuple[Found | None, str | None]:
 
 
 def all_of(*computes: Callable[[], Any]) -> list[Any]:
-    """What each of them gives; where some refuse, all that they say as one refusal.
+    """Return what each function gives, or raise all their refusals as one.
 
     Raises
     ------

@@ -24,23 +24,23 @@ if TYPE_CHECKING:  # --version is told without it
     from cyclopts import App
 
 COMMANDS = {
-    "demo": ("report", "the whole story on a small model in this process"),
+    "demo": ("report", "choose on an example, then record and replay with a small model"),
     "ask": ("ask", "answer a question over your own files"),
-    "serve": ("serve", "adaptive answers over HTTP, for OpenAI's clients"),
-    "record": ("record", "record full-budget rounds of a data set"),
+    "serve": ("serve", "serve adaptive answers over HTTP, for OpenAI's clients"),
+    "record": ("record", "run a data set to the full budget and record each round"),
     "probe": ("record", "ask a model for an answer in every recorded round"),
-    "traces": ("trace_group", "what is in a record; check, split, join, narrow, import, export it"),
+    "traces": ("trace_group", "inspect, check, split, merge, filter, import and export records"),
     "policies": ("fit_policies", "list every policy: what it does and needs"),
-    "signals": ("signals", "compute signals and store them in the trace"),
-    "diagnose": ("replay", "what signals say about right and wrong answers"),
-    "choose": ("replay", "from a record to one policy, with a promise"),
-    "fit": ("fit_policies", "calibrate, train or certify a policy on the tune split"),
+    "signals": ("signals", "compute signals and store them in the record"),
+    "diagnose": ("replay", "measure how well each signal tells right from wrong answers"),
+    "choose": ("replay", "choose one policy for a record, with a proven bound"),
+    "fit": ("fit_policies", "calibrate or train a policy on the tune split"),
     "replay": ("replay", "score policies on recorded rounds"),
-    "search": ("replay", "enumerate stopping rules exhaustively"),
+    "search": ("replay", "search stopping rules exhaustively"),
     "sweep": ("replay", ""),  # choose --rule
     "report": ("report", "compare policies in one HTML file"),
     "view": ("serve", "look at a record in the browser"),
-    "monitor": ("monitor", "whether a promise of coverage still holds in use"),
+    "monitor": ("monitor", "watch a policy in production and raise alarms"),
 }
 """Every command with its module of ``suffice.cli.commands`` and its line of help (empty: not listed)."""
 _MEASURING = frozenset({"choose", "diagnose", "fit", "replay", "report", "search", "sweep", "view"})
@@ -52,11 +52,10 @@ def build_app(chosen: str = "") -> App:
 
     app = make_app(
         "suffice",
-        "Decides when an iterative retrieval loop has seen enough: record a loop once, replay every "
-        "stopping policy on the record, run the chosen one live.\n\n"
-        "Start with 'suffice demo'. Where a command takes TRACES, 'example' is the record that comes with "
-        "suffice: 'suffice choose example --out chosen'. Exit codes: 0 done, 1 the work failed, 2 wrong "
-        "usage or invalid input, 130 interrupted.",
+        "Decides when an iterative retrieval loop has seen enough. Record a loop once, replay every "
+        "stopping policy on the record, run the chosen one live.\n\nStart with 'suffice choose example'. "
+        "'example' is a record that comes with the package; it can be given wherever a command takes "
+        "TRACES. Exit codes: 0 done, 1 the work failed, 2 wrong usage or invalid input, 130 interrupted.",
     )
     for place, (name, (module, line)) in enumerate(COMMANDS.items()):
         home = f"suffice.cli.commands.{module}"
@@ -140,7 +139,7 @@ def _ended(run: Callable[[], int], lead: str) -> int:
     except OSError as error:
         place = error.filename or "a file, or standard output"
         say(
-            f"{place}: {error.strerror or error}; make room there, or choose another place, and run the "
+            f"{place}: {error.strerror or error}; free space there or choose another place, then run the "
             "same command again",
             lead=lead,
         )
@@ -167,8 +166,8 @@ def _without_password(word: str) -> str:
 
 _NO_THREAD = "can't start new thread"  # Python's own words
 _TOO_LITTLE_MEMORY = (
-    "there is too little memory; end other programs or raise the limit, or take fewer questions, then run "
-    "the same command again"
+    "out of memory; end other programs, raise the limit or take fewer questions, then run the same "
+    "command again"
 )
 
 

@@ -108,9 +108,9 @@ class Form:
 
     format: Annotated[
         Literal["text", "json", "csv", "markdown", "latex"],
-        Option(help="how results are printed; csv: unrounded values"),
+        Option(help="output format; csv holds unrounded values"),
     ] = "text"
-    json: Annotated[bool, Option(help="the same as --format json")] = False
+    json: Annotated[bool, Option(help="same as --format json")] = False
 
     @property
     def name(self) -> str:
@@ -245,7 +245,7 @@ class ProgressLine:
             text += f", {failed} failed"
         if done >= min(_ENOUGH_TO_ESTIMATE, planned):
             left = (now - self._started) / done * (planned - done)
-            text += f", {_duration(now - self._started)} gone, about {_duration(left)} left"
+            text += f", {_duration(now - self._started)} elapsed, about {_duration(left)} left"
         if done < planned:
             _rewrite(text)
         else:

@@ -472,9 +472,7 @@ class Charged(PriceSettings):
 
     charge: Annotated[
         Charging,
-        Option(
-            help="as-run: what a policy would cost where it runs; published: every answer up to the stop"
-        ),
+        Option(help="as-run: cost if deployed. published: counts every answer up to the stop."),
     ] = "as-run"
     energy: Annotated[
         str | None,

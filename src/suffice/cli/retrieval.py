@@ -41,7 +41,7 @@ PipelineName = Annotated[
     str | None,
     Option(
         choices=tuple(LOOPS),
-        help=f"{_SUMMARIES} (default: cumulative; ask and serve: budgeted for ab-rag)",
+        help=f"{_SUMMARIES} (default: cumulative; ask and serve use budgeted for ab-rag)",
     ),
 ]
 ClusterCosine = Annotated[
@@ -49,11 +49,11 @@ ClusterCosine = Annotated[
     Option(
         metavar="C",
         bare=DEFAULT_COSINE,
-        help="cluster each round's samples by meaning, as --encoder sees it: answers are joined while "
-        f"their mean cosine is above C ({DEFAULT_COSINE:g} when no C is given); the column sample_clusters",
+        help="cluster each round's samples by meaning, with --encoder, into the column sample_clusters. "
+        f"Answers join while their mean cosine is above C ({DEFAULT_COSINE:g} if C is left out).",
     ),
 ]
-EncoderModel = Annotated[str | None, Option(metavar="M", help="the embedding server's model name")]
+EncoderModel = Annotated[str | None, Option(metavar="M", help="model name on the embedding server")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,9 +66,8 @@ class RetrievalOptions(RankingSettings):
         str,
         Option(
             metavar="X",
-            help=f"what ranks passages: {', '.join(RETRIEVERS)}; hybrid fuses bm25 and dense, X+rerank "
-            "reranks what X finds first. Or what finds passages of its own: "
-            f"{', '.join(FORMS)}, these also with +rerank",
+            help=f"ranks passages: {', '.join(RETRIEVERS)}. hybrid fuses bm25 and dense; X+rerank reranks "
+            f"the passages of X. Or a search service: {', '.join(FORMS)}, also with +rerank.",
         ),
     ] = "bm25"
 
@@ -80,8 +79,8 @@ class RetrievalOptions(RankingSettings):
         for name, value in others.items():
             if value is not None:
                 raise UsageError(
-                    f"--retriever {without_credentials(self.retriever)} finds passages of its own; drop "
-                    f"--{name} {value}, or --retriever"
+                    f"--retriever {without_credentials(self.retriever)} searches a place of its own; "
+                    f"leave out --{name} {value}, or --retriever"
                 )
         return True
 
@@ -122,11 +121,11 @@ class RetrievalOptions(RankingSettings):
         check_reranking(name, reranker=self.reranker is not None, pool=self.pool)
         served = encoder is not None and encoder.startswith(("http://", "https://"))
         if self.encoder_model is not None and not served:
-            raise UsageError("--encoder-model goes with the URL of a server: --encoder URL")
+            raise UsageError("--encoder-model needs a server's URL: --encoder URL")
         if self.query_prefix is not None and "dense" not in kinds_of(name):
             raise UsageError(
-                f"--query-prefix is for a retriever with vectors, not for {name!r}; type --retriever dense "
-                "or --retriever hybrid"
+                f"--query-prefix needs a retriever with vectors, not {name!r}; type --retriever dense or "
+                "--retriever hybrid"
             )
 
 

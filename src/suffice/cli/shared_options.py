@@ -39,27 +39,27 @@ def out_path(*suffixes: str, folder: bool = False) -> Callable[[str], str]:
 
 Abstention = Annotated[
     str | None,
-    Option(metavar="FILE", help="what abstains, one phrase a line, in place of the usual"),
+    Option(metavar="FILE", help="abstention phrases, one a line, instead of the usual ones"),
 ]
 Traces = Annotated[str, Option(positional=True, metavar="TRACES", help=TRACES)]
 SeveralTraces = Annotated[
     tuple[str, ...],
     Option(positional=True, repeats=True, metavar="TRACES", help=f"{TRACES}; several are pooled"),
 ]
-Json = Annotated[bool, Option(help="one JSON document on stdout, nothing else there")]
+Json = Annotated[bool, Option(help="print one JSON document on stdout and nothing else")]
 ReportNaive = Annotated[bool, Option(help="also show intervals that ignore the search")]
 Sample = Annotated[
-    int | None, Option(at_least=1, help="only N questions, drawn by --seed; part of a larger N")
+    int | None, Option(at_least=1, help="N random questions, by --seed; a larger N adds to them")
 ]
-SkipInvalid = Annotated[bool, Option(help="leave out what is invalid, count it, and go on")]
-Seed = Annotated[int, Option(at_least=0, help="of all that is drawn")]
+SkipInvalid = Annotated[bool, Option(help="leave out invalid parts, count them, and go on")]
+Seed = Annotated[int, Option(at_least=0, help="seed of all random draws")]
 Share = Annotated[float | None, Option(parse=as_share, help="a share")]
 PolicyOut = Annotated[
     str | None,
     Option(
         metavar="PATH",
         parse=out_path(".json", folder=True),
-        help="also write the rule as a policy file: a .json file, or a directory",
+        help="also write the rule as a policy file: a .json file or a directory",
     ),
 ]
 TracesOut = Annotated[
@@ -75,7 +75,7 @@ ShardOption = Annotated[
     Option(
         metavar="I/N",
         parse=Shard.parse,
-        help="only shard I of N of the questions, into files of its own, after --limit or --sample",
+        help="only shard I of N of the questions, into its own files, after --limit or --sample",
     ),
 ]
 RayOption = Annotated[
@@ -84,7 +84,7 @@ RayOption = Annotated[
         metavar="HOST:PORT",
         parse=lambda text: import_module("suffice.integrations.ray").ray_address(text),
         bare="",
-        help="workers of a Ray cluster (default: that in RAY_ADDRESS, one here, or a new one)",
+        help="run on workers of a Ray cluster (default: that in RAY_ADDRESS, one here, or a new one)",
     ),
 ]
 

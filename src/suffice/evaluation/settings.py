@@ -55,20 +55,20 @@ def _names(given: object) -> tuple[str, ...]:
         raise UsageError(f"signals {error}") from error
 
 
-TuneSplit = Annotated[str, Option(metavar="S", help="where things are fitted and chosen")]
-EvalSplit = Annotated[str, Option(name="split", metavar="S", help="where they are scored")]
+TuneSplit = Annotated[str, Option(metavar="S", help="split to fit and choose on")]
+EvalSplit = Annotated[str, Option(name="split", metavar="S", help="split to score on")]
 Resamples = Annotated[
-    int, Option(name="bootstrap", metavar="N", at_least=1, help="resamples of the questions")
+    int, Option(name="bootstrap", metavar="N", at_least=1, help="number of resamples")
 ]
-Seed = Annotated[int, Option(at_least=0, help="of the resampling")]
-F1 = Annotated[F1Kind, Option(name="f1", help="which F1")]
+Seed = Annotated[int, Option(at_least=0, help="seed of the resampling")]
+F1 = Annotated[F1Kind, Option(name="f1", help="F1 variant")]
 ComparedBy = Annotated[
     MetricName | None,
     Option(
         name="metric",
-        help="what policies are compared by: a score against the gold answers, the record's own score, or "
-        "agreement with the full budget's own answer, which reads none (default: f1 where a question has "
-        "gold answers, else score where the record holds scores, else agreement)",
+        help="quantity to compare policies by. score: the record's own score. agreement: with the full "
+        "budget's own answer, without gold answers. (default: f1 where there are gold answers, else "
+        "score where the record holds scores, else agreement)",
     ),
 ]
 WhichAnswer = Annotated[
@@ -77,10 +77,10 @@ WhichAnswer = Annotated[
         name="answer",
         metavar="latest|majority|most-confident|[first-]highest:NAME|[first-]lowest:NAME",
         parse=answer_choice,
-        help="which of the answers up to the stop is returned and scored: the latest, the one given most "
-        "often (abstentions apart), that of the policy's greatest confidence, or that of the highest or "
-        "lowest value of a signal, of equal ones the latest or the first "
-        "(default: what the policy says itself, which few do, else latest)",
+        help="answer to return and score, of those up to the stop. majority: the most frequent one, "
+        "abstentions apart. most-confident: by the policy's confidence. highest, lowest: by a "
+        "signal, the latest or the first of equal values. (default: the policy's own choice, if any; "
+        "otherwise the latest)",
     ),
 ]
 CostName = Annotated[
@@ -88,8 +88,8 @@ CostName = Annotated[
     Option(
         metavar="NAME",
         choices=tuple(COSTS),
-        help=f"what policies are compared at: {', '.join(COSTS)} (default: the first of "
-        f"{', '.join(USUAL_COSTS)} that is known and that fixed-k differ in)",
+        help=f"cost to compare policies at: {', '.join(COSTS)} (default: the first of "
+        f"{', '.join(USUAL_COSTS)} that is known and differs between fixed budgets)",
     ),
 ]
 Policies = Annotated[
@@ -99,8 +99,8 @@ Policies = Annotated[
         metavar="P",
         repeats=True,
         parse=str,
-        help="fixed-K, oracle-em, oracle-f1, closed-book (round 0), a method's name (tasr: published; "
-        "tasr-corrected) or a policy file; may be given several times",
+        help="a policy file, fixed-K, oracle-em, oracle-f1, closed-book (round 0) or a method's name. "
+        "NAME: as in the paper; NAME-corrected: our corrected version. Repeatable.",
     ),
 ]
 Rules = Annotated[
@@ -109,34 +109,25 @@ Rules = Annotated[
         name="stop-when",
         metavar="RULE",
         repeats=True,
-        help="a rule's text, as in 'answer_stable and overlap > 0.2'; may be given several times",
+        help="a rule, as in 'answer_stable and overlap > 0.2'. Repeatable.",
     ),
 ]
 
 
 Confidence = Annotated[
     float,
-    Option(
-        metavar="P", parse=as_share, help="probability that the promise holds, above 0 and below 1"
-    ),
+    Option(metavar="P", parse=as_share, help="confidence of the promise, above 0 and below 1"),
 ]
 MaxWrongStops = Annotated[
     float | None,
     Option(
         metavar="S",
         parse=as_share,
-        help="also promise, with the same confidence: the greatest share of questions answered wrong "
-        "although the full budget is right",
+        help="also promise at most this share of wrong stops: wrong at the stop, right at the full budget",
     ),
 ]
 MinRounds = Annotated[
-    int,
-    Option(
-        metavar="K",
-        at_least=1,
-        help="nothing stops a question before this round, live too: rules say so, learned values are held "
-        "back, what cannot be is left out",
-    ),
+    int, Option(metavar="K", at_least=1, help="never stop before this round, live too")
 ]
 
 
@@ -152,8 +143,8 @@ def _refuse_own_choice(answer: str) -> None:
     """Refuse an answer that each policy chooses by its own confidence."""
     if answer == "most-confident":
         raise UsageError(
-            "what is chosen among is compared by answers that are chosen alike, and confidence is each "
-            "policy's own; choose by a signal: --answer highest:NAME"
+            "--answer most-confident depends on each policy's own confidence, so candidates cannot be "
+            "compared by it; choose by a signal: --answer highest:NAME"
         )
 
 
@@ -186,26 +177,23 @@ class ComparisonSettings(ScoredSettings):
     policies: Policies = ()
     rules: Rules = ()
     split: Annotated[
-        str | None, Option(help="which questions, or all (default: eval where present, else all)")
+        str | None, Option(help="split to replay, or all (default: eval if present, else all)")
     ] = None
     baseline: Annotated[
         str | None,
-        Option(metavar="P", help="what differences are taken against (default: fixed-3)"),
+        Option(metavar="P", help="policy to take differences against (default: fixed-3)"),
     ] = None
     answer: WhichAnswer = "latest"
     weights: Annotated[
         Weights,
         Option(
-            help="how explored questions stand for cut ones: augmented (predicted scores, corrected by "
-            "inverse-propensity weights), ht (Horvitz-Thompson) or self-normalised inverse-propensity weights"
+            help="estimator for censored questions. ht: Horvitz-Thompson. self-normalised: normalized "
+            "inverse-propensity weights. augmented: predicted scores, corrected by these weights."
         ),
     ] = "augmented"
     fit_on: Traces | None = None
     strict: Annotated[
-        bool,
-        Option(
-            help="refuse where a policy cannot run on this record; else it is left out, with the reason"
-        ),
+        bool, Option(help="fail if a policy cannot run on this record, instead of leaving it out")
     ] = False
 
     def __post_init__(self) -> None:
@@ -221,8 +209,8 @@ class FittedElsewhere:
         str | None,
         Option(
             metavar="TRACES2",
-            help="fit methods and rules on split tune of these traces instead, to see how a calibration "
-            "carries over from another data set or model",
+            help="fit methods and rules on split tune of this other record, to test how a calibration "
+            "transfers",
         ),
     ] = None
 
@@ -238,13 +226,13 @@ class SearchSettings(ScoredSettings):
         tuple[str, ...],
         Option(
             metavar="A,B,...",
-            help="which signals, each used at most once in a rule; calibrated(NAME) is allowed",
+            help="signals, each at most once in a rule; calibrated(NAME) is allowed",
         ),
     ]
     form: Annotated[
         str,
         Option(
-            choices=FORMS, help="or, and: of every subset; vote: k of every subset; dnf: OR of ANDs"
+            choices=FORMS, help="or, and: every subset. vote: k of every subset. dnf: OR of ANDs."
         ),
     ] = "or"
     tune_split: TuneSplit = FIT_SPLIT
@@ -263,23 +251,23 @@ class SearchSettings(ScoredSettings):
         float | None,
         Option(
             metavar="C",
-            help="cap on the mean a question on tune of the cost that --cost names: thresholds above it "
-            "are not taken, rules above it are listed last",
+            help="cap on the mean cost (--cost) a question on tune. Skips thresholds above it and lists "
+            "rules above it last.",
         ),
     ] = None
     objective: Annotated[
         str | None,
         Option(
             choices=OBJECTIVES,
-            help="what thresholds and order are chosen by on tune, where it is not the score that --metric "
-            "names (default: f1); gain-at-cost: that score over the fixed-k frontier at equal cost",
+            help="quantity to maximize on tune (default: that of --metric). gain-at-cost: gain over fixed "
+            "budgets at equal cost.",
         ),
     ] = None
     baseline: Annotated[
         str | None,
         Option(
             metavar="P",
-            help="what differences are taken against: fixed-K, a method or a policy file (default: "
+            help="policy to take differences against: fixed-K, a method or a policy file (default: "
             "fixed-3)",
         ),
     ] = None
@@ -314,28 +302,28 @@ class ChoiceSettings(ScoredSettings):
         Option(
             metavar="E",
             parse=as_share,
-            help="greatest mean loss against the full budget, above 0 and below 1, as 0.02: the cheapest "
-            "policy that is proven to keep it (default: 1, 2, 3, 5 and 10 points, proven together)",
+            help="greatest mean loss against the full budget; 0.02 is 2 points. Chooses the cheapest policy "
+            "proven to keep it. (default: 1, 2, 3, 5 and 10 points, proven together)",
         ),
     ] = None
     confidence: Confidence = 0.95
     loss: Annotated[
         LossName,
         Option(
-            help="what --max-loss bounds: signed, full budget minus policy; drop, its positive part, so that "
-            "gains on some questions pay for nothing; wrong-stop, the share of questions answered wrong "
-            "although the full budget is right"
+            help="loss that --max-loss bounds. signed: the mean difference, full budget minus policy. "
+            "drop: losses only, gains do not offset them. wrong-stop: share of questions wrong at "
+            "the stop and right at the full budget."
         ),
     ] = "signed"
     correction: Annotated[
-        Correction, Option(help="for testing many fitted candidates (default: safest first)")
+        Correction, Option(help="correction for many tests (fixed-sequence: until one fails)")
     ] = "fixed-sequence"
     max_cost: Annotated[
         float | None,
         Option(
             metavar="C",
-            help="greatest mean cost a question, in what --cost names: the best that costs no more is "
-            "chosen, and nothing is promised",
+            help="greatest mean cost (--cost) a question. Chooses the best policy within it and proves "
+            "nothing.",
         ),
     ] = None
     max_wrong_stops: MaxWrongStops = None
@@ -344,7 +332,7 @@ class ChoiceSettings(ScoredSettings):
         float | None,
         Option(
             metavar="X",
-            help="what a wrong answer costs, in what --cost names: the least sum of both is chosen",
+            help="cost of a wrong answer, in units of --cost. Chooses the least total cost.",
         ),
     ] = None
     policies: Annotated[
@@ -354,23 +342,22 @@ class ChoiceSettings(ScoredSettings):
             metavar="P",
             repeats=True,
             parse=str,
-            help="a candidate beside those that the record can feed: a policy file, or a method whose fit "
-            "takes long; may be given several times",
+            help="an additional candidate: a policy file, or a method that takes long to fit. Repeatable.",
         ),
     ] = ()
     family: Annotated[
         Family,
         Option(
-            help="what is fitted beside the paths: all that the record can feed, OR and AND rules, "
-            "one rule with the numbers of a grid (--rule), or numbers of rounds alone"
+            help="candidates to fit. rule: OR and AND rules. thresholds: one rule (--rule) with the "
+            "numbers of --grid. fixed: numbers of rounds only."
         ),
     ] = "all"
     rule: Annotated[
         str | None,
         Option(
             metavar="RULE",
-            help="a rule with a '?' in the place of a number, chosen from --grid: --family thresholds "
-            f"(default there: '{TEMPLATE}')",
+            help="with --family thresholds: a rule with '?' in place of a number, which is chosen from "
+            f"--grid (default: '{TEMPLATE}')",
         ),
     ] = None
     grid: Annotated[
@@ -378,7 +365,7 @@ class ChoiceSettings(ScoredSettings):
         Option(
             metavar="LOW:HIGH:STEP|A,B,...",
             parse=read_grid,
-            help="the numbers of --rule; write --grid=-1:1:0.5 where the first is negative (default: "
+            help="numbers to try in --rule. If the first is negative, write --grid=-1:1:0.5. (default: "
             "0.20:0.35:0.01 for a calibrated value, else quantiles on tune)",
         ),
     ] = None
@@ -386,24 +373,20 @@ class ChoiceSettings(ScoredSettings):
         tuple[str, ...] | None,
         Option(
             metavar="A,B,...",
-            help="signals of the rules looked at (default: all that the record defines without asking a "
-            "model)",
+            help="signals to combine into rules (default: all that the record defines without a model)",
         ),
     ] = None
-    max_signals: Annotated[
-        int, Option(metavar="N", at_least=1, help="signals a rule combines at most")
-    ] = 2
+    max_signals: Annotated[int, Option(metavar="N", at_least=1, help="most signals in a rule")] = 2
     path: Annotated[
         str | None,
         Option(
             metavar="RULE",
-            help="a path of your own beside the usual ones: a rule with x in the place of a number, as in "
-            "'answer_prob > x'",
+            help="your own path: a rule with x in place of a number, as in 'answer_prob > x'",
         ),
     ] = None
     levels: Annotated[
         tuple[float, ...] | None,
-        Option(metavar="A,B,...", parse=read_grid, help="the numbers of --path, from safe to bold"),
+        Option(metavar="A,B,...", parse=read_grid, help="numbers of --path, from safe to bold"),
     ] = None
     answer: WhichAnswer = "latest"
     tune_split: TuneSplit = FIT_SPLIT
@@ -411,13 +394,13 @@ class ChoiceSettings(ScoredSettings):
         str,
         Option(
             metavar="S",
-            help="the questions that no method is fitted on: a third of them ranks what was fitted, the "
-            "others prove it (default: eval; without such splits 40%, 20% and 40% of all are drawn); paths "
-            "prove on all questions",
+            help="held-out split: a third of it ranks the fitted candidates, the rest proves them. Paths "
+            "are proven on all questions. (default: eval; without splits, a random 40%, 20% and 40% "
+            "fit, rank and prove)",
         ),
     ] = EVAL_SPLIT
     seed: Annotated[
-        int, Option(at_least=0, help="of the division for what is fitted, and of the resampling")
+        int, Option(at_least=0, help="seed of the random splits and of the resampling")
     ] = 42
 
     def __post_init__(self) -> None:
@@ -433,7 +416,7 @@ class ChoiceSettings(ScoredSettings):
                 raise UsageError(unknown_name(name, given, get_args(known)))
         if self.max_wrong_stops is not None and self.loss == "wrong-stop":
             raise UsageError(
-                "loss 'wrong-stop' (--loss) bounds the share of wrong stops by max_loss already; leave "
+                "loss 'wrong-stop' (--loss) already bounds the share of wrong stops by max_loss; leave "
                 "max_wrong_stops out, or bound another loss beside it"
             )
         if self.signals is not None:
@@ -445,7 +428,7 @@ class ChoiceSettings(ScoredSettings):
         }
         if len(named := [name for name, aim in aims.items() if aim is not None]) > 1:
             raise UsageError(
-                f"one aim at a time: a loss (max_loss, max_wrong_stops), max_cost or cost_per_error; found "
+                "choose one aim: a loss (max_loss, max_wrong_stops), max_cost or cost_per_error; found "
                 f"{' and '.join(named)}"
             )
         if self.min_rounds < 1:
@@ -458,12 +441,11 @@ class ChoiceSettings(ScoredSettings):
         self._settle_family()
         if (self.path is None) != (self.levels is None):
             raise UsageError(
-                "a path of your own is a rule and its levels: --path 'answer_prob > x' --levels .99,.95,.9"
+                "your own path needs a rule and its levels: --path 'answer_prob > x' --levels .99,.95,.9"
             )
         if self.tune_split == self.split:
             raise UsageError(
-                f"the tune split and the split kept from fitting are both {self.split!r}; name two "
-                "different ones"
+                f"the tune split and the held-out split are both {self.split!r}; name two different ones"
             )
 
     def _settle_family(self) -> None:
@@ -476,17 +458,15 @@ class ChoiceSettings(ScoredSettings):
             settle(self, rule=self.rule or TEMPLATE)
         elif self.rule is not None or self.grid is not None:
             raise UsageError(
-                f"--rule and --grid (rule, grid) are family thresholds, found family {self.family!r}; leave "
-                "them or the family out"
+                f"--rule and --grid (rule, grid) need family thresholds, found family {self.family!r}; "
+                "leave them or the family out"
             )
         if self.grid is not None and not 0 < len(self.grid) <= _MOST_THRESHOLDS:
             raise UsageError(
-                f"the grid holds {len(self.grid)} numbers; 1 to {_MOST_THRESHOLDS} can be compared"
+                f"the grid holds {len(self.grid)} numbers; allowed: 1 to {_MOST_THRESHOLDS}"
             )
         if one_rule and self.path is not None:
-            raise UsageError(
-                "family 'thresholds' is one rule without paths; leave --path (path) out"
-            )
+            raise UsageError("family 'thresholds' takes no path; leave --path (path) out")
         if self.signals is not None and self.family in ("thresholds", "fixed"):
             raise UsageError(
                 f"family {self.family!r} combines no signals; leave --signals (signals) out"
@@ -510,7 +490,7 @@ class DiagnosisSettings:
 
     signals: Annotated[
         tuple[str, ...] | None,
-        Option(metavar="A,B", help="only these signals (default: every one that has a value)"),
+        Option(metavar="A,B", help="only these signals (default: every signal with a value)"),
     ] = None
     tune_split: TuneSplit = FIT_SPLIT
     eval_split: EvalSplit = EVAL_SPLIT
@@ -523,8 +503,8 @@ class DiagnosisSettings:
             metavar="P",
             repeats=True,
             parse=str,
-            help="a policy to break down by type and confidence, as for replay (default: every "
-            "fixed-K); may be given several times",
+            help="a policy to break down by question type and confidence (default: every fixed-K). "
+            "Repeatable.",
         ),
     ] = ()
     rules: Rules = ()
@@ -532,7 +512,7 @@ class DiagnosisSettings:
         str | None,
         Option(
             metavar="SIGNAL",
-            help="the signal at the stop that is a policy's confidence (default: the policy's own, the "
+            help="signal to use as a policy's confidence at the stop (default: the policy's own, the "
             "smallest of its calibrated values)",
         ),
     ] = None
@@ -540,7 +520,7 @@ class DiagnosisSettings:
         float | None,
         Option(
             metavar="X",
-            help="where the confidence is split into above and below (default: its median)",
+            help="threshold that splits confidence into above and below (default: its median)",
         ),
     ] = None
     f1_kind: F1 = "hotpotqa"
@@ -551,7 +531,7 @@ class DiagnosisSettings:
             settle(self, signals=_names(self.signals))
         refuse_draws(self.resamples, self.seed)
         if self.signals is not None and not self.signals:
-            raise UsageError("no signal is named; name some, or leave the choice out for all")
+            raise UsageError("no signal is named; name some, or leave the option out for all")
         if self.tune_split == self.eval_split:
             raise UsageError(
                 f"the tune and the eval split are both {self.tune_split!r}; name two different ones"

@@ -76,8 +76,8 @@ class AnswerSettings:
     prompt: Annotated[
         PromptName,
         Option(
-            help="in what order answer and confidence are asked for; no-confidence: the answer after its "
-            "marker and no rating; bare: the answer alone"
+            help="order of answer and confidence in the reply. no-confidence: the answer after its "
+            "marker, without a rating. bare: the answer alone."
         ),
     ] = "answer-first"
     top_logprobs: int = 5

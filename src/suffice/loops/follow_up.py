@@ -49,8 +49,8 @@ class FollowUpSettings(QueryLoopSettings):
     final_answer: Annotated[
         FinalAnswer,
         Option(
-            help="short: the answer alone; ircot: behind a chain of thought, after 'So the answer is:', "
-            "as in Stop-RAG's paper"
+            help="short: the answer alone. ircot: after a chain of thought and 'So the answer is:', as in "
+            "Stop-RAG's paper."
         ),
     ] = "short"
     max_query_tokens: int = 48
@@ -86,7 +86,7 @@ class IterativeSettings(FollowUpSettings):
 
     pipeline: ClassVar[str] = "iterative"
     summary: ClassVar[str] = (
-        "the model asks a follow-up question each round, with the sampled answers that stop-rag learns from"
+        "the model asks a follow-up question each round; stop-rag learns from its sampled answers"
     )
     sees_documents: ClassVar[bool] = True
 
@@ -102,7 +102,7 @@ class ChainSettings(FollowUpSettings):
     """
 
     pipeline: ClassVar[str] = "chain"
-    summary: ClassVar[str] = "the same from its earlier questions and answers alone"
+    summary: ClassVar[str] = "the same, but the model sees only its earlier questions and answers"
     sees_documents: ClassVar[bool] = False
 
     step: int = 3

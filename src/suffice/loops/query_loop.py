@@ -59,15 +59,13 @@ class StopVerdict:
 class QueryLoopSettings(LoopSettings):
     """How rounds are made: each sends one query and shows what it finds that is new."""
 
-    step: Annotated[
-        int, Option(help="at most so many passages more a search", metavar="K", at_least=1)
-    ] = 3
+    step: Annotated[int, Option(help="most new passages a search", metavar="K", at_least=1)] = 3
     verdicts: Annotated[
         bool,
         Option(
             name="llm-stop",
-            help="also ask the model after each round whether it would stop: the signal llm_stop (react "
-            "always says)",
+            help="also ask the model after each round whether to stop: the signal llm_stop (react always "
+            "records it)",
         ),
     ] = True
 

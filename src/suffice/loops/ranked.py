@@ -68,7 +68,7 @@ class BudgetedSettings(LoopSettings):
 
     pipeline: ClassVar[str] = "budgeted"
     ranks_once: ClassVar[bool] = True
-    summary: ClassVar[str] = "a few, then a few more, with the signals that ab-rag reads"
+    summary: ClassVar[str] = "a few passages, then a few more, with the signals that ab-rag reads"
     compares_evidence: ClassVar[bool] = True
     settles: ClassVar[tuple[str, ...]] = ("certainty",)
 
@@ -79,15 +79,15 @@ class BudgetedSettings(LoopSettings):
     top_p: float = 1.0
     max_tokens: int = 64
     max_sample_tokens: int = 64
-    start: Annotated[int, Option(help="passages of round 1", metavar="K", at_least=1)] = 5
+    start: Annotated[int, Option(help="passages in round 1", metavar="K", at_least=1)] = 5
     step: Annotated[
-        int, Option(help="passages more in each later round", metavar="K", at_least=1)
+        int, Option(help="more passages in each later round", metavar="K", at_least=1)
     ] = 5
     certainty: Annotated[
         CertaintyChoice,
         Option(
-            help="from the tokens of one greedy answer a round, or from several sampled answers put to the "
-            "vote; auto: the first where the model gives log-probabilities"
+            help="source of the certainty. token_probability: tokens of one greedy answer. self_consistency: "
+            "a vote over several samples. auto: the first if the model gives log-probabilities."
         ),
     ] = "auto"
 

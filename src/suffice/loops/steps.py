@@ -49,12 +49,12 @@ class LoopSettings(AnswerSettings):
     settles: ClassVar[tuple[str, ...]] = ()
     """Settings that depend on what the model gives; see :meth:`settled`."""
 
-    rounds: Annotated[int, Option(help="the full budget", metavar="R", at_least=1)] = 5
+    rounds: Annotated[int, Option(help="full budget", metavar="R", at_least=1)] = 5
     samples: Annotated[
         int,
         Option(
-            help="sampled answers a round beside the greedy one; under self_consistency those that the "
-            "answer is chosen from, 0 for three",
+            help="sampled answers a round, beside the greedy one; under self_consistency the votes (0: "
+            "three)",
             metavar="M",
             at_least=0,
         ),
@@ -66,8 +66,8 @@ class LoopSettings(AnswerSettings):
     judge: Annotated[
         bool,
         Option(
-            help="also ask the model after each round how well the evidence supports its answer: the "
-            "signal judge_support (later: suffice signals --llm)"
+            help="also ask the model how well the evidence supports each answer: the signal judge_support "
+            "(later: suffice signals --llm)"
         ),
     ] = False
     cluster_cosine: float | None = None

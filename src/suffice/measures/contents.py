@@ -86,10 +86,10 @@ class Contents(Tabular):
         parts = (
             Table(name="groups", title="Questions by", columns=_GROUPS, rows=groups, names=2),
             table_of("columns", self.columns, _COLUMNS, "Columns"),
-            table_of("signals", self.signals, _SIGNALS, "Signals it gives without a model"),
+            table_of("signals", self.signals, _SIGNALS, "Signals it can feed without a model"),
             Table(
                 name="lacking",
-                title="Signals it does not give",
+                title="Signals it cannot feed",
                 columns=why,
                 rows=sorted(self.lacking.items()),
             ),
@@ -162,7 +162,7 @@ def traces_info(path: str | Path, *, skip_invalid: bool = False) -> Contents:
         notes=(
             *source.remarks,
             *_notes(traces),
-            *([f"{beside:,} questions are labelled beside their rows"] if beside else []),
+            *([f"{beside:,} questions have labels in a separate table"] if beside else []),
         ),
     )
 
@@ -200,7 +200,7 @@ def _columns(source: TraceInspection) -> Iterator[Entry]:
             "type": str(types[name]),
             "known": name in meanings,
             "empty": table.column(name).null_count / table.num_rows,
-            "meaning": meanings.get(name, "(not of the schema: kept, not read)"),
+            "meaning": meanings.get(name, "(not in the schema: kept, not read)"),
         }
 
 
@@ -222,20 +222,20 @@ def _notes(traces: TraceSet) -> Iterator[str]:
     yield from Measures(traces).unit_notes
     skipped = traces.origin.skipped
     if skipped:
-        yield f"{len(skipped)} invalid parts were skipped, the first: {skipped[0]}"
+        yield f"{len(skipped)} invalid parts were skipped; the first: {skipped[0]}"
     yield from record_banners(traces)
     if (seen := seen_of(traces)) is not None:
         yield from exploration(seen, labelled(traces)).notes()
     groups = [group for group in traces.of_questions("group") if group]
     if groups:
-        yield f"{len(groups):,} questions are of {len(set(groups)):,} groups (column group)"
+        yield f"{len(groups):,} questions belong to {len(set(groups)):,} groups (column group)"
     if not traces.splits:
         yield f"no question has a split; {traces.how_to_split()}"
     if not labelled(traces).any():
-        own = "; its own scores (column 'score') are what policies are compared by"
+        own = "; policies are compared by the record's own scores (column 'score')"
         yield (
-            "no question has gold answers, so nothing can be scored or fitted that reads them"
-            f"{own if traces.has('score') else ''}"
+            "no question has gold answers, so metrics and fits that need them are not "
+            f"possible{own if traces.has('score') else ''}"
         )
 
 
@@ -280,8 +280,8 @@ class Exploration:
         for share in self.shares:
             fits = "as promised" if share["p_value"] >= _ALARM else "NOT AS PROMISED"
             notes.append(
-                f"exploration {fits}: {share['explored']:,} of {share['stopped']:,} questions whose policy "
-                f"said stop ran on ({percent(share['explored'] / share['stopped'])}%, promised "
+                f"exploration {fits}: {share['explored']:,} of {share['stopped']:,} questions ran on past "
+                f"their policy's stop ({percent(share['explored'] / share['stopped'])}%, configured "
                 f"{percent(share['propensity'])}%, exact binomial p {p_value(share['p_value'])})"
                 + (_WRONG if share["p_value"] < _ALARM else "")
             )
@@ -289,9 +289,9 @@ class Exploration:
             (some, ran), (others, cut) = labels["explored"], labels["cut"]
             alike = "alike" if labels["p_value"] >= _ALARM else "NOT ALIKE"
             notes.append(
-                f"labelled {alike}: {some:,} of {ran:,} explored questions, {others:,} of {cut:,} that their "
-                f"policy cut (Fisher's exact test p {p_value(labels['p_value'])}); each label counts 1 over "
-                "the rate of its kind"
+                f"labels {alike}: {some:,} of {ran:,} explored and {others:,} of {cut:,} other questions "
+                f"are labeled (Fisher's exact test p {p_value(labels['p_value'])}); each label is "
+                "weighted by the inverse of its rate"
             )
         if self.unlike:
             told = ", ".join(
@@ -299,15 +299,15 @@ class Exploration:
                 for one in self.unlike[:_MOST_TOLD]
             )
             notes.append(
-                f"LABELLED QUESTIONS ARE UNLIKE THE OTHERS past their policy's stop, in means: {told}. Where "
-                "labels depend on the outcome, no weight repairs that: label questions that are drawn"
+                f"LABELED QUESTIONS DIFFER FROM THE OTHERS after their policy's stop, in means: {told}. "
+                "No weight repairs labels that depend on the outcome: label a random sample"
             )
         return notes
 
 
 _WRONG = (
-    "; weights of 1/propensity are wrong here: look for questions that are missing from the record, or for "
-    "a propensity that is not the one drawn with"
+    "; inverse-propensity weights are wrong here: some questions are missing from the record, or the "
+    "recorded propensity is not the one that was used"
 )
 
 

@@ -384,10 +384,10 @@ def _several_loops(traces: TraceSet) -> tuple[str, ...]:
         return ()
     names = [difference.entry for difference in loops]
     one = " ".join(f"--{name} NAME" for name in ("pipeline", "model") if name in names)
-    alone = f"; for one of them: suffice traces filter {traces.at} {one} --out NEW" if one else ""
+    alone = f". For one of them: suffice traces filter {traces.at} {one} --out NEW" if one else ""
     return (
-        f"SEVERAL LOOPS: the questions were not all recorded by the same loop, {in_words(loops)}: figures "
-        f"are of all together, and tell questions from loops no more{alone}.",
+        f"SEVERAL LOOPS: different loops recorded these questions, {in_words(loops)}. Figures are over "
+        f"all of them, and a difference between questions may be one between loops{alone}.",
     )
 
 
@@ -402,28 +402,28 @@ def _cut(traces: TraceSet) -> tuple[str, ...]:
         return ()
     told = ", ".join(f"{number:,} by {cause}" for cause, number in causes.items())
     said = [
-        f"CUT RECORDS: {causes.total():,} of {traces.n_questions:,} questions were stopped early ({told})."
+        f"CUT RECORDS: {causes.total():,} of {traces.n_questions:,} questions stopped early ({told})."
     ]
     seen = seen_of(traces)
     if seen is None or seen.n_cut < causes.total():
         there = "They" if seen is None else f"{causes.total() - seen.n_cut:,} of them"
         budget = (
-            "the last of the full budget."
+            "the full budget."
             if traces.stated_rounds == traces.n_rounds
-            else "the last one of any question: THE FULL BUDGET IS NOT KNOWN, and that round stands for it. "
-            "suffice.Watch(..., max_rounds=N) states it in the record."
+            else "the last round of any question. THE FULL BUDGET IS NOT KNOWN; that round is assumed. "
+            "suffice.Watch(..., max_rounds=N) records it."
         )
         said.append(f"{there} ended in round {traces.n_rounds}, {budget}")
     if seen is not None and seen.stood_for.any():
         shares = ", ".join(f"{share:g}" for share in np.unique(seen.propensity[seen.stood_for]))
         said.append(
-            f"{int(seen.explored.sum()):,} that ran on past their policy's stop, drawn with a propensity of "
-            f"{shares}, stand for {int(seen.stood_for.sum()):,} that it cut: what lies past is estimated "
-            "from them."
+            f"{int(seen.explored.sum()):,} explored questions (propensity {shares}) ran on past their "
+            f"policy's stop. They represent {int(seen.stood_for.sum()):,} that stopped, so later rounds "
+            "can be estimated."
         )
     if seen is not None and seen.unseen.any():
         said.append(
-            f"What lies past the cut of {int(seen.unseen.sum()):,} was not seen and nothing stands for it: "
-            "figures that go there are ranges."
+            f"No explored question represents {int(seen.unseen.sum()):,} others: figures of their later "
+            "rounds are ranges."
         )
     return (" ".join(said),)

@@ -20,7 +20,7 @@ _INTERVAL = 0.05
 _DECIMALS = 9  # of scores: a policy file may hold other last digits, and ties would be none
 _COUNTS = ("answers", "labelled", "undecided", "misses")
 _MISSING = {
-    "coverage": "no answer set came with its right answer",
+    "coverage": "no answer set has its right answer yet",
     "exchangeability": "the policy file holds no first-round scores",
 }
 
@@ -102,21 +102,21 @@ class Coverage:
         """The promise and the coverage seen, and what tells nothing yet; a sentence each."""
         counts, found = self.counts, self.coverage
         notes = [
-            f"Promised: at most {percent(self._promised.alpha)}% of answer sets miss, calibrated on "
-            f"{self._n_calibration:,} questions."
+            f"Promised: at most {percent(self._promised.alpha)}% of answer sets miss the right answer. "
+            f"Calibrated on {self._n_calibration:,} questions."
         ]
         if found.estimate is not None:
             notes.append(
-                f"Of {counts['labelled']:,} labelled answer sets {counts['misses']:,} miss: coverage "
-                f"{percent(found.estimate)}% {bracket(found)}."
+                f"Coverage {percent(found.estimate)}% {bracket(found)}: {counts['misses']:,} of "
+                f"{counts['labelled']:,} labeled answer sets miss."
             )
         if counts["undecided"]:
             notes.append(
-                f"{counts['undecided']:,} of them may hold a right answer in a cluster: they count as "
-                "covered, and as misses at the low end of the interval."
+                f"{counts['undecided']:,} of them may hold a right answer in a cluster. They count as "
+                "covered, and as misses for the interval's low end."
             )
         silent = {"coverage": not counts["labelled"], "exchangeability": self._likeness is None}
-        notes += [f"{kind} tells nothing: {_MISSING[kind]}." for kind in silent if silent[kind]]
+        notes += [f"{kind} cannot be tested: {_MISSING[kind]}." for kind in silent if silent[kind]]
         return notes
 
 

@@ -33,12 +33,12 @@ class WebHook:
         try:
             asked = self._httpx.URL(url)
         except self._httpx.InvalidURL as error:
-            raise UsageError(f"the web hook is no URL: {error}") from error
+            raise UsageError(f"the webhook is no URL: {error}") from error
         secure = asked.scheme == "https" or (asked.scheme == "http" and _is_here(asked.host))
         if not asked.host or asked.userinfo or not secure:
             raise UsageError(
-                "a web hook is an https URL, or http on this machine (127.0.0.1), without user and password; "
-                f"found one of {asked.scheme or 'no scheme'} and host {asked.host!r:.100}"
+                "a webhook must be an https URL, or http on this machine (127.0.0.1), without user and "
+                f"password; found {asked.scheme or 'no scheme'} and host {asked.host!r:.100}"
             )
         logging.getLogger("httpx2").addFilter(lambda record: asked.host not in record.getMessage())
         self._url, self._shown = url, f"{asked.scheme}://{asked.host}/..."
@@ -55,7 +55,7 @@ class WebHook:
             said = struck(str(error).replace(self._url, self._shown))
         else:
             return
-        raise BackendError(f"the web hook {self._shown} did not take an alarm: {said:.200}")
+        raise BackendError(f"the webhook {self._shown} did not take an alarm: {said:.200}")
 
 
 def _is_here(host: str) -> bool:

@@ -34,13 +34,12 @@ _COUNTS = (
 _MOST_WAITING = 100_000  # questions whose labels may still come
 _EARLIEST = datetime.min.replace(tzinfo=UTC)  # when a question ended of which no time is recorded
 _SAYS = {
-    "drift": "no longer looks as before; questions, retriever or model changed, not that answers are worse",
-    "calibration": "labelled answers are not right as often as the policy's confidence says",
-    "coverage": "answers miss more often than the promise and the luck of calibration explain",
-    "exchangeability": "answers no longer look like those calibrated on; not that coverage fell",
+    "drift": "has drifted; questions, retriever or model changed, answers are not proven worse",
+    "calibration": "answers are not right as often as the policy's confidence says",
+    "coverage": "answer sets miss more often than promised",
+    "exchangeability": "answers differ from those of the calibration; coverage is not proven to fall",
     "loss": "stopping loses more than was promised",
-    "exploration": "the share of questions that ran on past their stop is not the one drawn with: losses "
-    "and savings are not to be relied on",
+    "exploration": "the share of explored questions is not the configured one, so losses may be wrong",
 }
 KINDS = tuple(_SAYS)
 """Of alarms."""
@@ -66,30 +65,30 @@ class ProductionSettings:
     """How to watch."""
 
     first: Annotated[
-        int, Option(at_least=1, help="so many questions are the past without --reference")
+        int, Option(at_least=1, help="first questions to compare later ones with (no --reference)")
     ] = 200
     metric: Annotated[
-        str | None, Option(help="what scores answers (default: as certified, else f1)")
+        str | None, Option(help="metric that scores answers (default: as certified, else f1)")
     ] = None
     max_loss: Annotated[
         float | None,
         Option(
             metavar="LOSS",
             parse=as_share,
-            help="loss a question that raises an alarm (default: as certified)",
+            help="mean loss that raises an alarm (default: as certified)",
         ),
     ] = None
     max_rounds: Annotated[
         int | None,
-        Option(at_least=1, help="the full budget (default: the policy file's or the record's)"),
+        Option(at_least=1, help="full budget (default: the policy file's or the record's)"),
     ] = None
     level: Annotated[
         float,
         Option(
-            metavar="P", parse=as_share, help="the probability of a false alarm of each kind, ever"
+            metavar="P", parse=as_share, help="lifetime false-alarm chance for each kind of alarm"
         ),
     ] = 0.05
-    seed: Annotated[int, Option(at_least=0, help="of all that is drawn")] = 42
+    seed: Annotated[int, Option(at_least=0, help="seed of all random draws")] = 42
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,9 +136,7 @@ class Production(Tabular):
     ) -> None:
         self.settings = settings = settings or ProductionSettings()
         if settings.first < 1:
-            raise UsageError(
-                f"at least one question must stand for the past, found {settings.first}"
-            )
+            raise UsageError(f"--first must be at least 1, found {settings.first}")
         self.reading = Reading(policy, settings.max_rounds)
         self.counts = dict.fromkeys(_COUNTS, 0)
         self._policy = policy_hash(policy)
@@ -154,7 +151,7 @@ class Production(Tabular):
             asked = [question.values for question in self.reading.questions(past)]
             if not asked:
                 raise UsageError(
-                    "no question of the record that stands for the past was run by this policy, or by none"
+                    "no question of the record to compare with was run by this policy, or by none"
                 )
             self._past = {name: [held[name] for held in asked] for name in self._past}
             self._begin_drift()
@@ -393,14 +390,14 @@ class Production(Tabular):
         notes = []
         if self._lacking:
             notes.append(
-                f"Drift is not tested yet: the first {self.settings.first:,} questions stand for the past, "
-                f"{self._lacking:,} to come."
+                f"Drift is not tested yet: {self._lacking:,} of the first {self.settings.first:,} "
+                "questions are missing."
             )
         if drifts := len(self._drift):
             level = self.settings.level
             notes.append(
-                f"Each kind raises a false alarm with probability at most {level:g}, ever; the "
-                f"{drifts} numbers whose drift is watched have {level / drifts:.2g} each."
+                f"{100 * level:g}% lifetime false-alarm chance for each kind of alarm. Each of the "
+                f"{drifts} numbers watched for drift has {level / drifts:.2g}."
             )
         if self._coverage is not None:
             notes += self._coverage.notes
@@ -408,12 +405,11 @@ class Production(Tabular):
         counts = self.counts
         title = (
             f"{counted(counts['questions'], 'question')} of policy {self._policy}, {counts['rounds']:,} "
-            "rounds: "
-            f"{counts['early']:,} stopped early, of which {counts['explored']:,} ran on; "
-            f"{counts['labelled']:,} labelled, {len(self._waiting):,} waiting for a label."
+            f"rounds. {counts['early']:,} stopped early, {counts['explored']:,} of them explored; "
+            f"{counts['labelled']:,} labeled, {len(self._waiting):,} waiting for a label."
         )
         if counts["others"]:
-            title += f"\n{counted(counts['others'], 'question')} of another policy passed over."
+            title += f"\n{counted(counts['others'], 'question')} of other policies are left out."
         return replace(table_of("tests", told, _TESTS, title, notes), names=2)
 
     def _stopping_table(self) -> Table:
@@ -432,31 +428,29 @@ class Production(Tabular):
             for part in self._stopping.saved
         ]
         notes = [
-            f"Intervals hold at all times together with probability {1 - self.settings.level:g} each, for "
-            "questions whose means do not change."
+            f"Intervals hold at all times together, each with {100 * (1 - self.settings.level):g}% "
+            "confidence, if the means do not change."
         ]
         if not counts["explored"]:
-            notes = [
-                "No question ran on past its stop: what stopping loses is unknown (explore=0.05)."
-            ]
+            notes = ["The loss of stopping is unknown: no question was explored (explore=0.05)."]
         elif not loss.explored:
-            notes.append("The loss is unknown: no question that ran on was scored at both ends.")
+            notes.append("The loss of stopping is unknown: no explored question has both scores.")
         if counts["unanswered"]:
-            ran_on = f"{counted(counts['unanswered'], 'question')} that ran on have no"
+            ran_on = f"{counted(counts['unanswered'], 'explored question')} lack"
             notes.append(
-                f"{ran_on} score of yours at the stop: observe(..., score=...), or --metric em."
+                f"{ran_on} your score at the stop: observe(..., score=...), or --metric em."
                 if self._promised.metric.against == "scores"
-                else f"{ran_on} answer at the stop; suffice probe asks for it."
+                else f"{ran_on} an answer at the stop; suffice probe asks for it."
             )
         if counts["cut"]:
             notes.append(
-                f"{counted(counts['cut'], 'question')} ended by a budget, an error or the user; what "
-                "they returned counts as what running on brings."
+                f"{counted(counts['cut'], 'question')} ended by a budget, an error or the user; their "
+                "last answer counts as that of the full budget."
             )
         if self.rounds_saved is not None:
             notes.append(
-                f"By plain count {percent(self.rounds_saved)}% of the rounds of full budgets were not run, "
-                "those of explored questions included."
+                f"Stopping saved {percent(self.rounds_saved)}% of the rounds of full budgets, explored "
+                "questions included."
             )
-        title = "What stopping early loses and saves."
+        title = "What stopping early loses and saves"
         return Table(name="stopping", title=title, columns=columns, rows=rows, notes=notes)

@@ -218,15 +218,14 @@ class CalibratedSettings:
 
     calibrator: Annotated[
         CalibratorKind,
-        Option(help="how calibrated(...) is fitted (default: isotonic, one map a round)"),
+        Option(help="how to fit calibrated(...) (default: isotonic, one map a round)"),
     ] = "isotonic"
 
 
 F1ToChooseBy = Annotated[
     F1Kind,
     Option(
-        name="f1",
-        help="which F1 its number is chosen by: hotpotqa, where a wrong yes or no scores 0, or plain squad",
+        name="f1", help="F1 to choose by. hotpotqa: a wrong yes or no scores 0. squad: plain F1."
     ),
 ]
 

@@ -105,11 +105,11 @@ Error = Annotated[
     str,
     Option(
         metavar="NAME",
-        help="the loop's error in every round, at least 0 and 0 where all is well; of a score, TOP-NAME, as "
+        help="signal for the loop's error in a round, 0 if all is well; of a score, TOP-NAME, as "
         "1-self_consistency",
     ),
 ]
-Target = Annotated[float, Option(metavar="E", help="stop at an error of at most this")]
+Target = Annotated[float, Option(metavar="E", help="stop at this error or less")]
 
 
 class _ReadyRule(RuleKind, Method):
@@ -185,7 +185,7 @@ class LoopGainSettings(BandsSettings):
     """The same, and how long a loop may stall."""
 
     stalls: Annotated[
-        int, Option(metavar="N", at_least=1, help="stop when this many rounds in a row stall")
+        int, Option(metavar="N", at_least=1, help="stop after this many stalled rounds in a row")
     ] = 2
 
 
@@ -232,7 +232,7 @@ class OptiLLMSettings:
     """What stands for the model's rating of its draft."""
 
     completeness: Annotated[
-        str, Option(metavar="NAME", help="how complete the answer is, from 0 to 1, in every round")
+        str, Option(metavar="NAME", help="signal for how complete the answer is, from 0 to 1")
     ] = "completeness"
 
 
@@ -240,7 +240,7 @@ class OptiLLM(_ReadyRule):
     """Stops at hand-set numbers of a rating that the model gives its own draft."""
 
     name = "optillm-deep-research"
-    summary = "stop when the draft is rated complete, or nearly and no better than the one before"
+    summary = "stop when the draft is rated complete, or nearly complete and no better than before"
     source = "OptiLLM 0.4.0, deep_research plugin"
     options = OptiLLMSettings
     variants = MappingProxyType(
@@ -263,15 +263,10 @@ class PatienceSettings:
     """What must improve, and how soon."""
 
     best: Annotated[
-        str,
-        Option(
-            metavar="highest:NAME|lowest:NAME",
-            help="the signal that is to improve, and in which direction",
-        ),
+        str, Option(metavar="highest:NAME|lowest:NAME", help="signal to improve, and its direction")
     ] = "lowest:error"
     rounds: Annotated[
-        int,
-        Option(metavar="N", at_least=1, help="stop after this many rounds without a better one"),
+        int, Option(metavar="N", at_least=1, help="stop after this many rounds without improvement")
     ] = 3
 
 
@@ -280,7 +275,7 @@ class Patience(_ReadyRule):
 
     name = "patience"
     summary = "stop after n rounds without a better value of a signal; return the best so far"
-    source = "early stopping as everybody writes it"
+    source = "standard early stopping"
     options = PatienceSettings
     variants = MappingProxyType(
         {

@@ -16,7 +16,7 @@ from suffice.trace.engines import Address, as_place
 _Settings = TypeVar("_Settings")
 
 Corpus = Annotated[
-    str | None, Option(help="a folder or file of txt, md and jsonl to search", metavar="PATH")
+    str | None, Option(help="folder or file to search: txt, md and jsonl", metavar="PATH")
 ]
 
 
@@ -34,29 +34,25 @@ class ModelSettings(_Table):
     llm: Annotated[
         str,
         Option(
-            help="base URL of an OpenAI-compatible server, "
-            "'embedded' (a small model in this process) or 'scripted' (a deterministic stand-in)",
+            help="base URL of an OpenAI-compatible server, 'embedded' (a small model in this process) or "
+            "'scripted' (a deterministic stand-in)",
             metavar="URL",
         ),
     ] = "embedded"
     model: Annotated[
-        str | None, Option(help="the server's model name; for 'embedded' a GGUF file", metavar="M")
+        str | None, Option(help="the server's model name; for 'embedded', a GGUF file", metavar="M")
     ] = None
-    api: Annotated[Literal["chat", "completion"], Option(help="which endpoint of the server")] = (
-        "chat"
-    )
-    timeout: Annotated[float, Option(help="seconds a call", metavar="S")] = 60.0
+    api: Annotated[Literal["chat", "completion"], Option(help="endpoint of the server")] = "chat"
+    timeout: Annotated[float, Option(help="most seconds a call", metavar="S")] = 60.0
     max_wait: Annotated[
-        float, Option(help="seconds to wait in all where the server asks for a pause", metavar="S")
+        float, Option(help="most seconds to wait when the server asks for a pause", metavar="S")
     ] = 20.0
     concurrency: Annotated[
-        int, Option(help="calls to each server under way at once", metavar="N", at_least=1)
+        int, Option(help="most simultaneous calls to a server", metavar="N", at_least=1)
     ] = 64
     cache: Annotated[
         str | None,
-        Option(
-            help="keep replies in this SQLite file and never ask the same twice", metavar="FILE"
-        ),
+        Option(help="keep replies in this SQLite file and never ask twice", metavar="FILE"),
     ] = None
 
 
@@ -64,9 +60,7 @@ class ModelSettings(_Table):
 class RankingSettings(_Table):
     """What ranks passages, and the models it reads with."""
 
-    retriever: Annotated[
-        str, Option(help="what ranks passages, as in suffice ask", metavar="X")
-    ] = "bm25"
+    retriever: Annotated[str, Option(help="retriever, as in suffice ask", metavar="X")] = "bm25"
     encoder: Annotated[
         str | None,
         Option(help="minilm, a sentence-transformers model, a server's URL, or none", metavar="E"),
@@ -75,14 +69,14 @@ class RankingSettings(_Table):
         str | None, Option(help="the embedding server's model name", metavar="M")
     ] = None
     query_prefix: Annotated[
-        str | None, Option(help="what the encoder puts before a query", metavar="TEXT")
+        str | None, Option(help="text that the encoder puts before a query", metavar="TEXT")
     ] = None
     reranker: Annotated[
         str | None, Option(help="a cross-encoder's folder or a GGUF reranker", metavar="PATH")
     ] = None
     pool: Annotated[
         int | None,
-        Option(help="passages given to the reranker (default: 40)", metavar="N", at_least=1),
+        Option(help="number of passages to rerank (default: 40)", metavar="N", at_least=1),
     ] = None
 
 
@@ -92,7 +86,7 @@ class RetrievalSettings(RankingSettings):
 
     corpus: Corpus = None
     index: Annotated[
-        str | None, Option(help="keep the index of the corpus here and use it again", metavar="DIR")
+        str | None, Option(help="keep the index of the corpus here for later runs", metavar="DIR")
     ] = None
 
 
@@ -100,25 +94,23 @@ class RetrievalSettings(RankingSettings):
 class AnswerSettings(_Table):
     """How a question is answered: the table ``[answers]``; further fields of the loop in ``[loop]``."""
 
-    pipeline: Annotated[str | None, Option(help="the loop, as in suffice ask", metavar="NAME")] = (
-        None
-    )
+    pipeline: Annotated[str | None, Option(help="loop, as in suffice ask", metavar="NAME")] = None
     samples: Annotated[
         int | None,
-        Option(help="sampled answers a round, where something reads them", metavar="M", at_least=1),
+        Option(help="sampled answers a round, if the policy reads them", metavar="M", at_least=1),
     ] = None
     seed: Annotated[int, Option(help="of samples", at_least=0)] = 42
     answer: Annotated[
         str,
         Option(
-            help="which round's answer is returned",
+            help="round whose answer to return",
             metavar="latest|majority|most-confident|highest:NAME|lowest:NAME",
         ),
     ] = "latest"
     decline_below: Annotated[
         float | None,
         Option(
-            help="give no answer when the policy's confidence in it is below C or undefined",
+            help="decline to answer if the policy's confidence is below C or undefined",
             metavar="C",
             parse=as_share,
         ),
@@ -131,7 +123,7 @@ class PriceSettings(_Table):
     """What prices tokens."""
 
     price_model: Annotated[
-        str | None, Option(help="price tokens as this model, by genai-prices", metavar="M")
+        str | None, Option(help="model to price tokens by, from genai-prices", metavar="M")
     ] = None
     prices: Annotated[
         str | None,
@@ -148,17 +140,17 @@ class BudgetSettings(PriceSettings):
     """What a question may cost, and prices: the table ``[budgets]``."""
 
     rounds: Annotated[
-        int | None, Option(name="budget_rounds", help="at most N rounds", metavar="N", at_least=1)
+        int | None, Option(name="budget_rounds", help="most rounds", metavar="N", at_least=1)
     ] = None
     tokens: Annotated[
-        int | None, Option(name="budget_tokens", help="at most N tokens", metavar="N", at_least=1)
+        int | None, Option(name="budget_tokens", help="most tokens", metavar="N", at_least=1)
     ] = None
     seconds: Annotated[
         float | None,
-        Option(name="budget_seconds", help="no further round after S seconds", metavar="S"),
+        Option(name="budget_seconds", help="start no round after S seconds", metavar="S"),
     ] = None
     usd: Annotated[
-        float | None, Option(name="budget_usd", help="at most U US dollars, by prices", metavar="U")
+        float | None, Option(name="budget_usd", help="most US dollars, by prices", metavar="U")
     ] = None
 
 
@@ -170,25 +162,23 @@ class RecordSettings(_Table):
         str | None,
         Option(
             name="record",
-            help="record every question here, round by round, as suffice replay, monitor and view read it: "
-            "a folder, a FILE.db, or for several machines postgresql://USER@HOST/DATABASE",
+            help="record every question here, as suffice replay, monitor and view read it: a folder or a "
+            "FILE.db. Several machines share postgresql://USER@HOST/DATABASE.",
             metavar="DIR",
         ),
     ] = None
     explore: Annotated[
         float,
         Option(
-            help="the share of questions, from 0 to below 1, that run to the full budget, so that the record "
-            "keeps telling what stopping costs",
+            help="share of questions that run to the full budget, from 0 to below 1; they measure what "
+            "stopping costs",
             metavar="SHARE",
             parse=as_share,
         ),
     ] = 0.0
     texts: Annotated[
         Literal["all", "no-texts"],
-        Option(
-            name="record-texts", help="what of texts is recorded: all, or numbers in their place"
-        ),
+        Option(name="record-texts", help="texts to record: all, or numbers in their place"),
     ] = "all"
 
     def __post_init__(self) -> None:
@@ -203,13 +193,13 @@ class SecuritySettings(_Table):
     tokens: Annotated[
         str | None,
         Option(
-            help="a file of bearer tokens, hashed, a line each; --new-token makes one. Without tokens only "
-            "this machine may ask",
+            help="file of hashed bearer tokens, one a line; --new-token makes one. Without tokens only "
+            "this machine may ask.",
             metavar="FILE",
         ),
     ] = None
     allow_unauthenticated: Annotated[
-        bool, Option(help="answer whoever reaches the address, without a token")
+        bool, Option(help="serve everyone who reaches the address, without a token")
     ] = False
     hosts: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
@@ -222,8 +212,7 @@ class OperationSettings(_Table):
     """What is told of requests, and how the service ends: the table ``[operation]``."""
 
     log: Annotated[
-        bool,
-        Option(name="access-log", help="a line on standard error for each request, without texts"),
+        bool, Option(name="access-log", help="log each request on standard error, without texts")
     ] = False
     otel: Annotated[
         bool,
@@ -250,14 +239,14 @@ class LimitSettings(_Table):
     """How much is taken on: the table ``[limits]``; labels of each token, or address, 0: any number."""
 
     questions: Annotated[
-        int, Option(help="questions answered at once", metavar="N", at_least=1)
+        int, Option(help="most questions answered at once", metavar="N", at_least=1)
     ] = 64
     queue: Annotated[
-        int, Option(help="questions that wait beyond those; more are sent away (429)", at_least=0)
+        int, Option(help="most questions that wait beyond those; more get 429", at_least=0)
     ] = 256
     seconds: Annotated[
         float,
-        Option(name="request_timeout", help="seconds a request may take, waiting too", metavar="S"),
+        Option(name="request_timeout", help="most seconds a request, with waiting", metavar="S"),
     ] = 120.0
     question_letters: int = 4_000
     turns: int = 6

@@ -171,7 +171,5 @@ def test_questions_that_were_stopped_early_are_said() -> None:
         for n, cause in enumerate(causes)
     ]
     (said,) = record_banners(to_trace_set(made))
-    assert said.startswith(
-        "CUT RECORDS: 3 of 6 questions were stopped early (2 by policy, 1 by gold)"
-    )
+    assert said.startswith("CUT RECORDS: 3 of 6 questions stopped early (2 by policy, 1 by gold)")
     assert record_banners(to_trace_set(made[3:])) == ()

@@ -34,7 +34,7 @@ _USUAL = LoopSettings.default_rule
 _RULES = "; ".join(
     [repr(_USUAL)]
     + [
-        f"of the {name} pipeline {loop.default_rule!r}"
+        f"{loop.default_rule!r} with the {name} pipeline"
         for name, loop in LOOPS.items()
         if loop.default_rule != _USUAL
     ]
@@ -60,7 +60,7 @@ class SearchedOptions(RetrievalOptions):
         Option(
             metavar="DIR",
             parse=out_path(folder=True),
-            help="keep the index of the corpus here and use it again",
+            help="folder that keeps the index of the corpus for later runs",
         ),
     ] = None
 
@@ -74,42 +74,38 @@ def ask(
     given: Given,
     policy: Annotated[
         str | None,
-        Option(
-            metavar="P", help=f"a policy file, fixed-K, ab-rag or a rule's text (default: {_RULES})"
-        ),
+        Option(metavar="P", help=f"a policy file, fixed-K, ab-rag or a rule (default: {_RULES})"),
     ] = None,
     abstention: Abstention = None,
     answers: AskedOptions,
     budgets: BudgetSettings,
     retrieval: SearchedOptions,
-    reindex: Annotated[
-        bool, Option(help="build the index of --index anew, whatever is there")
-    ] = False,
+    reindex: Annotated[bool, Option(help="rebuild the index of --index")] = False,
     model: ModelOptions,
     json: Json = False,
 ) -> None:
     """Answer a question over a folder of txt, md and jsonl files.
 
-    More passages are read in every round, until the policy has seen enough. Says after which round it
-    stopped and why, and how confident the policy is. What is not given is as the policy needs it.
+    Reads more passages in every round, until the policy has seen enough. Prints the answer, the round where
+    it stopped, the reason, and the policy's confidence. Options that are left out follow the policy.
     """
     phrases = None if abstention is None else read_phrases(abstention)
     chosen = choose_policy(policy, pipeline=answers.pipeline, abstention=phrases)
     settings = ask_settings(answers, budgets)
     corpus, index = retrieval.corpus, retrieval.index
     if reindex and index is None:
-        raise UsageError("--reindex is about the folder of --index; name one")
+        raise UsageError("--reindex needs --index DIR")
     own = given.chosen(LOOPS, settings.pipeline_for(chosen.policy), by="--pipeline")
     check_confidence(chosen.policy, choose=answers.answer, decline_below=answers.decline_below)
     settings = replace(settings, loop={name: own[name] for name in own if name not in _STATED})
     if not retrieval.finds_its_own(corpus=corpus, index=index) and corpus is None:
-        raise UsageError(f"what is to be searched? Type {SEARCHED}")
+        raise UsageError(f"no corpus is named; type {SEARCHED}")
     passages = () if corpus is None else read_passages(corpus)
     asked = model.connect()
-    with waiting(f"asking {model.llm} what it gives"):
+    with waiting(f"testing what {model.llm} supports"):
         live = LiveLoop.of(chosen, asked, settings, say)
     connected, encoder = retrieval.connect(encode=live.encodes)
-    with waiting(f"asking {model.llm} what it gives"):
+    with waiting(f"testing what {model.llm} supports"):
         live = live.with_models(encoder, connected, say)
     retriever = indexed(live.reaching(connected), passages, index, renew=reindex)
     with waiting(f"answering with {model.llm}"):
@@ -146,13 +142,13 @@ def _print(answered: Answered, decline_below: float | None) -> None:
     elif known is not None:
         put(f"confidence {said}")
     if answered.answer_round != rounds:
-        put(f"the answer is that of round {answered.answer_round}, the most confident one")
+        put(f"the answer is from round {answered.answer_round}, the most confident one")
     usd = "" if answered.usd is None else f", {answered.usd:.6f} USD"
     put(f"spent {_spent(answered.rounds)}{usd}")
     if answered.unasked:
         put(
-            "asked for no answer before the end, as nothing reads one: saved "
-            f"{counted(answered.unasked, 'call')}"
+            f"saved {counted(answered.unasked, 'call')}: the model answered at the end only, as the "
+            "policy reads no answer"
         )
     if answered.saved_rounds:
         budget = counted(rounds + answered.saved_rounds, "round")

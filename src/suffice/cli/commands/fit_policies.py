@@ -42,7 +42,7 @@ _PATH = Option(
 
 fit = make_app(
     "fit",
-    "Calibrate or train a policy on recorded rounds. Its options are listed by: suffice fit POLICY --help.",
+    "Calibrate or train a policy on recorded rounds. 'suffice fit POLICY --help' lists its options.",
 )
 for _name in NAMES:
     fit.command(f"{__name__}:{_name}", name=_name)
@@ -75,7 +75,7 @@ def known_methods() -> Iterator[Method]:
 def _method(name: str) -> Method:
     method = find_method(name)
     if method is None:
-        raise InternalError(f"method {name!r} is named and not there")
+        raise InternalError(f"method {name!r} is registered but cannot be loaded")
     return method
 
 
@@ -100,7 +100,7 @@ def _command(method: Method) -> Command:
     default = "corrected" if "corrected" in method.presets else method.presets[0]
     presets = Option(
         choices=tuple(sorted(method.presets)),
-        help="with the paper's defects mended, or as its code ran",
+        help="corrected: our corrected version. published: as in the paper.",
     )
     own = (option for kind in _types(method) for option in field_options(kind, group=method.name))
 
@@ -187,7 +187,7 @@ def _told(policy: StopPolicy, method: Method) -> tuple[str, ...]:
     lines = [f"rule   {facts.summary}"]
     if len(method.presets) > 1:
         lines.append(
-            f"preset {policy.preset}; replay --policy {method.name} fits the {method.presets[0]} one, "
+            f"preset {policy.preset}; --policy {method.name} in replay fits the {method.presets[0]} one, "
             f"--policy {method.name}-corrected the corrected one"
         )
     if facts.promise:
@@ -195,7 +195,7 @@ def _told(policy: StopPolicy, method: Method) -> tuple[str, ...]:
     lines += [f"note   {remark}" for remark in facts.notes]
     if fitted := facts.fitted_on:
         lines.append(
-            f"fitted on {fitted['labelled']} labelled questions of split {fitted['split']}"
+            f"fitted on {fitted['labelled']} labeled questions of split {fitted['split']}"
             if LABELS not in fitted
             else f"fitted on {metric_of_labels(fitted[LABELS]).labels}, on {fitted['labelled']} questions "
             f"of split {fitted['split']}; no gold answer was read"
@@ -213,7 +213,7 @@ def _fit_plans(
     unread += ["--metric"] * ("metric" in given) + ["--split"] * (split != FIT_SPLIT)
     if unread:
         raise UsageError(
-            f"{unread[0]} has no meaning for a {method.name} on plan traces; leave it out"
+            f"{unread[0]} has no effect on a {method.name} on plan traces; leave it out"
         )
     plans = read_plans(traces, skip_invalid=reading.skip_invalid)
     if plans.skipped:
@@ -237,17 +237,17 @@ def _stated(method: Method, given: Given) -> dict[str, str]:
 
 _REFERENCES = (
     ("fixed-K", "always K rounds", "replay, ask"),
-    ("oracle-em", "the first right answer by exact match; it knows the gold answers", "replay"),
-    ("oracle-f1", "the first answer of the best F1; it knows the gold answers", "replay"),
+    ("oracle-em", "stops at the first exact match; knows the gold answers", "replay"),
+    ("oracle-f1", "stops at the first answer of the best F1; knows the gold answers", "replay"),
     ("closed-book", "the model's answer without passages, recorded as round 0", "replay"),
-    ("certified", "the cheapest policy whose loss is proven small", "choose"),
+    ("certified", "the cheapest policy with a proven bound on its loss", "choose"),
 )
 _NOTES = (
-    "Every command takes a policy file; 'named in' says which take the name. A bare name is the published "
-    "preset, fitted on the spot; NAME-corrected is the corrected one, which 'suffice fit NAME' writes unless "
-    "told --preset.",
-    "A rule of your own is its text, under --stop-when; 'suffice fit rule' writes it as a file. 'suffice fit "
-    "NAME --help' lists the options of a method, 'suffice signals --list' the signals.",
+    "Every command takes a policy file; 'named in' lists the commands that also take the name. NAME is "
+    "as in the paper and fitted on the spot. NAME-corrected is our corrected version, which 'suffice fit "
+    "NAME' writes by default.",
+    "Give your own rule as text with --stop-when; 'suffice fit rule' writes it as a file. 'suffice fit "
+    "NAME --help' lists a method's options, 'suffice signals --list' the signals.",
 )
 _COLUMNS = (
     Column(name="policy"),
@@ -261,7 +261,7 @@ _COLUMNS = (
 
 @command()
 def policies(form: Form) -> None:
-    """List every policy: what it does, which commands take its name, its presets, its splits."""
+    """List every policy: what it does, which commands take its name, its presets and its splits."""
     table = Table(name="policies", columns=_COLUMNS, rows=list(_rows()), notes=_NOTES)
     print_result(form, [table], lambda: {"policies": table.to_arrow().to_pylist()})
 

@@ -27,23 +27,19 @@ class MonitorOptions(ProductionSettings):
 
     reference: Annotated[
         str | None,
-        Option(metavar="TRACES", help="a record that is the past (default: the first questions)"),
+        Option(metavar="TRACES", help="record to compare with (default: the first questions)"),
     ] = None
-    follow: Annotated[bool, Option(help="go on with what comes, until interrupted")] = False
+    follow: Annotated[bool, Option(help="keep watching until interrupted")] = False
     every: Annotated[float, Option(metavar="SECONDS", help="how often --follow looks")] = 2.0
     alarms: Annotated[
         str | None,
-        Option(
-            metavar="FILE", help="write each new alarm to this file as a line of JSON; - for stdout"
-        ),
+        Option(metavar="FILE", help="append each new alarm to this file as JSON; - for stdout"),
     ] = None
     webhook: Annotated[
         str | None,
-        Option(
-            metavar="URL", help="POST every alarm as JSON there: https, or http to this machine"
-        ),
+        Option(metavar="URL", help="POST each alarm as JSON: https, or http to this machine"),
     ] = None
-    fail_on_alarm: Annotated[bool, Option(help="exit 1 when there is or was an alarm")] = False
+    fail_on_alarm: Annotated[bool, Option(help="exit 1 if there is or was an alarm")] = False
 
 
 @command()
@@ -57,15 +53,15 @@ def monitor(
         ),
     ],
     *,
-    policy: Annotated[str, Option(metavar="POLICY", help="the policy file that is watched")],
+    policy: Annotated[str, Option(metavar="POLICY", help="policy file to watch")],
     options: MonitorOptions,
     form: Form,
 ) -> int:
-    """Watch a policy in production.
+    """Watch a policy in production and raise alarms.
 
-    It reads a record as it grows, by suffice.Watch or any recorder: whether signals and stops drift,
-    confidence is kept, stopping loses more than was promised, promised answer sets miss too often, and what
-    stopping saves. All of it may be looked at as often as one likes.
+    Reads a record while suffice.Watch or another recorder writes it. Tests for drift of signals and stops,
+    poor confidence, losses above the promise, and too few correct answer sets. Also measures what stopping
+    saves. Look as often as you like: the false-alarm chance holds over all looks.
     """
     file, root = load_policy(policy), as_place(traces)
     if traces == EXAMPLE.stem and not root.exists():
@@ -100,7 +96,7 @@ def _tell(production: Production, log: AlarmLog, *, printed: bool) -> None:
         try:
             log.tell(alarm)
         except BackendError as error:
-            say(f"{error}; it is tried again")
+            say(f"{error}; trying again")
             return
         if printed:
             put(json.dumps(alarm.to_json(), ensure_ascii=False, allow_nan=False))

@@ -71,23 +71,23 @@ class RecordOptions:
         Option(
             metavar="NAME|FILE",
             parse=dataset_name,
-            help=f"a data set ({', '.join(DATASETS)}), or a file of your own questions, which ends in "
+            help=f"data set ({', '.join(DATASETS)}), or a file of your own questions that ends in "
             f"{', '.join(TABLE_SUFFIXES)}",
         ),
     ]
     data: Annotated[
         str | None,
-        Option(metavar="PATH", help="the named data set's file, plain or .gz (generated: none)"),
+        Option(metavar="PATH", help="file of the named data set, plain or .gz (generated: none)"),
     ] = None
     columns: Annotated[
         str | None,
         Option(
             metavar="ROLE=NAME,...",
-            help="question=..,answers=..,id=..,type=.. of your file (default: those with such names)",
+            help="columns of your file: question=..,answers=..,id=..,type=.. (default: these names)",
         ),
     ] = None
     out: TracesOut
-    limit: Annotated[int | None, Option(at_least=1, help="only the first N questions")] = None
+    limit: Annotated[int | None, Option(at_least=1, help="first N questions only")] = None
     sample: Sample = None
     shard: ShardOption = None
     ray: RayOption = None
@@ -95,10 +95,10 @@ class RecordOptions:
         str | None,
         Option(
             metavar="own|pooled|PATH",
-            help="each question's own paragraphs (default), all, or a folder or file of txt, md and jsonl",
+            help="each question's own paragraphs (default), all pooled, or a folder or file to search",
         ),
     ] = None
-    splits: Annotated[str, Option(metavar="NAME=SHARE,...", help="how questions are split")] = (
+    splits: Annotated[str, Option(metavar="NAME=SHARE,...", help="shares of the splits")] = (
         "tune=0.4,eval=0.6"
     )
     seed: Seed = 42
@@ -109,7 +109,7 @@ class RecordOptions:
         str | None,
         Option(
             metavar="POLICY",
-            help="drop passages by the filter of this micp policy; its own questions are left out",
+            help="drop passages by this micp policy's filter, and leave out its calibration questions",
         ),
     ] = None
     retrieval: RetrievalOptions
@@ -124,7 +124,7 @@ class RecordOptions:
             return "files"
         if is_question_file(self.dataset):
             raise UsageError(
-                f"{self.dataset} holds questions without passages; what is searched? Type {SEARCHED}"
+                f"{self.dataset} holds questions without passages; name a corpus: {SEARCHED}"
             )
         return "pooled" if self.corpus == "pooled" else "own"
 
@@ -133,7 +133,7 @@ class RecordOptions:
         if not is_question_file(self.dataset):
             return None
         held = columns_of(self.dataset, columns)
-        missing = "" if "id" in held else "; ids are made of the questions' texts"
+        missing = "" if "id" in held else "; ids come from the questions' texts"
         missing += "" if "answers" in held else "; without answers nothing can be scored"
         say(f"columns: {', '.join(f'{role}={name}' for role, name in held.items())}{missing}")
         return held
@@ -167,7 +167,7 @@ class RecordOptions:
 def record(given: Given, options: RecordOptions, *, json: Json = False) -> int:
     """Run every question of a data set to the full budget and keep each round.
 
-    Resumable: the same command goes on where it stopped, and tries failed questions anew.
+    Run the same command again to resume; it also retries failed questions.
     """
     only_one({"--limit": options.limit, "--sample": options.sample})
     name = options.pipeline or CumulativeSettings.pipeline
@@ -180,8 +180,8 @@ def _recorded_on_ray(options: RecordOptions, address: str) -> RecordSummary:
     """Each worker records a shard; what failed there is tried here once more, and told in one file."""
     if options.shard is not None:
         raise UsageError(
-            "--ray gives each worker a shard of its own; leave --shard away, or --ray where another "
-            "scheduler starts the shards"
+            "--ray already gives each worker its own shard; leave out --shard, or leave out --ray if "
+            "another scheduler starts the shards"
         )
     here = replace(options, ray=None)
     line = ProgressLine("shards recorded")
@@ -207,8 +207,8 @@ def recorded(options: RecordOptions) -> RecordSummary:
     chosen = None if options.filter is None else load_filter(options.filter)
     if chosen is not None and chosen.values and not chosen.question_ids:
         say(
-            f"{options.filter} does not name the questions its filter was calibrated on, so none is left "
-            "out; name the policy file that the filter was fitted for, unless these are other questions"
+            f"{options.filter} does not name the questions that calibrated its filter, so none is left "
+            "out; if these are the same questions, name the original policy file"
         )
     columns = (
         None
@@ -228,7 +228,7 @@ def recorded(options: RecordOptions) -> RecordSummary:
     settings = loop(**options.loop, seed=options.seed, cluster_cosine=options.cluster_cosine)
     retrieval, encoder = options.retrieval.connect(encode=settings.compares_evidence)
     model = options.model.connect()
-    with waiting(f"asking {options.model.llm} what it gives"):
+    with waiting(f"testing what {options.model.llm} supports"):
         settled = settings.settled(model)
     for name in settings.settles:
         say(f"{name}: {getattr(settled, name)}")
@@ -273,7 +273,7 @@ def _tell_cost(settings: LoopSettings, questions: int) -> None:
     calls = rounds * settings.calls + questions * settings.closed_book
     samples = f", {rounds * settings.samples:,} of them samples" if settings.samples else ""
     more = ", and once each without passages" if settings.closed_book else ""
-    more += ", and more where one has to be repeated" if settings.own_calls else ""
+    more += ", and more if a call is repeated" if settings.own_calls else ""
     say(
         f"up to {calls:,} model calls{samples}: {questions:,} questions x {settings.rounds} rounds x "
         f"{settings.calls}{more}"
@@ -317,11 +317,10 @@ def probe(
     model: ModelOptions,
     json: Json = False,
 ) -> int:
-    """Ask a model for an answer in every round, from the evidence as recorded and by one prompt.
+    """Ask a model for an answer in every round, by one prompt and from the recorded evidence.
 
-    Writes the record again with these answers, marked probed, and what they cost. The loop's own answers
-    are kept in columns such as loop_answer; all other columns stay. Resumable: run the same command again
-    and it goes on where it stopped.
+    Writes a new record with these answers, marked probed, and their cost. Keeps the loop's own answers in
+    columns such as loop_answer, and all other columns. Run the same command again to resume.
     """
     settings = replace(settings, seed=seed)
     with waiting(f"probing {traces}"):
@@ -341,21 +340,19 @@ def probe(
         agreeing, compared = probe_agreement(out)
         more["agreement"] = {"rounds": compared, "agreeing": agreeing}
         if compared:
-            say(
-                f"the model gives the loop's own answer in {agreeing:,} of {compared:,} rounds that have one"
-            )
+            say(f"the model repeats the loop's answer in {agreeing:,} of {compared:,} rounds")
     return show_summary(summary, out, json=json, done="probed", **more)
 
 
 def _tell(plan: ProbePlan, *, missing_only: bool) -> None:
     """Print the plan before probing: questions, model, and what is left out."""
     for why, questions in plan.left_out.items():
-        say(f"{questions:,} questions are left out, since they {why}")
+        say(f"left out {questions:,} questions: they {why}")
     if plan.asked:
         say(
             f"{plan.calls:,} model calls: {plan.asked:,} of {plan.rounds:,} rounds of {plan.questions:,} "
-            f"questions, up to {plan.blind:,} of them without any passage"
+            f"questions; up to {plan.blind:,} rounds have no passage"
         )
     if plan.own:
-        mixed = "which stay beside this prompt's" if missing_only else "kept in loop_answer"
+        mixed = "and stay beside this prompt's answers" if missing_only else "kept in loop_answer"
         say(f"{plan.own:,} of these rounds have an answer by the loop's own prompt, {mixed}")

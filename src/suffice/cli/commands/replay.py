@@ -40,23 +40,23 @@ def replay(
         Option(
             metavar="TRACES2",
             repeats=True,
-            help="replay these traces too and average over the sets; may be given several times",
+            help="replay these records too and average over all, with equal weights. Repeatable.",
         ),
     ] = (),
     per_question: Annotated[
-        bool, Option(help="with --json: the stop round of every question")
+        bool, Option(help="with --json: add the stop round of every question")
     ] = False,
     write_signals: Annotated[
         str | None,
         Option(
             metavar="TRACES2",
-            help="also write the traces with q_stop and q_cont of the stop-rag policy",
+            help="also write the record with q_stop and q_cont of the stop-rag policy",
         ),
     ] = None,
     out: PolicyOut = None,
     form: Form,
 ) -> None:
-    """Score policies on recorded rounds: what each would have cost and scored, with paired intervals."""
+    """Score policies on recorded rounds: costs, scores and paired intervals."""
     from suffice.evaluation.replay.compare import compare, with_q_values
     from suffice.evaluation.replay.macro import macro_means
     from suffice.policies.method import FitRun
@@ -65,8 +65,8 @@ def replay(
     settings = compared.read(reading)
     if out is not None and len(settings.rules) != 1:
         raise UsageError(
-            f"--out writes the rule of one --stop-when, found {len(settings.rules)}; a method is fitted and "
-            "written by: suffice fit METHOD TRACES --out policy.json"
+            f"--out needs exactly one --stop-when, found {len(settings.rules)}; to write a method, type "
+            "suffice fit METHOD TRACES --out policy.json"
         )
     measures = reading.drawn_measures(traces)
     watched = FitRun(progress=fit_progress())
@@ -104,11 +104,11 @@ def replay(
 
 @command()
 def diagnose(traces: Traces, reading: Sampling, settings: DiagnosisSettings, form: Form) -> None:
-    """Look at every signal on the tune and the eval split.
+    """Measure how well each signal tells right from wrong answers, on the tune and the eval split.
 
-    Tells right from wrong answers (Cohen's d, AUROC) with intervals and drift, collapse, constant and
-    look-ahead values; policies by question type and confidence; and, where both splits hold token margins,
-    which calibrator is better.
+    Prints effect sizes (Cohen's d, AUROC) with intervals, and warns of drift, constant values and look-ahead.
+    Breaks policies down by question type and confidence. Compares calibrators if both splits hold token
+    margins.
     """
     from suffice.evaluation.diagnose.diagnosis import diagnosis
 
@@ -125,30 +125,31 @@ def search(
     reading: Sampling,
     settings: SearchSettings,
     max_calls: Annotated[
-        float | None, Option(metavar="C", help="the cap of --max-cost, on model calls")
+        float | None, Option(metavar="C", help="as --max-cost, in model calls")
     ] = None,
     report_naive: ReportNaive = False,
-    top: Annotated[int, Option(at_least=1, help="rules to print")] = 15,
+    top: Annotated[int, Option(at_least=1, help="number of rules to print")] = 15,
     out: PolicyOut = None,
     pick: Annotated[
-        int | None, Option(at_least=1, help="with --out: the rule listed as number N (default: 1)")
+        int | None,
+        Option(at_least=1, help="number of the listed rule that --out writes (default: 1)"),
     ] = None,
     form: Form,
 ) -> None:
     """Evaluate every rule of a form over a few signals.
 
-    Thresholds and order come from the tune split, figures from the eval split, with intervals that hold for
-    all rules together. Every rule is one line that 'replay --stop-when' accepts.
+    Chooses thresholds and order on the tune split and scores on the eval split. Intervals hold for all rules
+    together. 'replay --stop-when' accepts every rule that is printed.
     """
     from suffice.evaluation.choose import search as searching
 
     if pick is not None and out is None:
-        raise UsageError("--pick chooses the rule that --out writes; give --out PATH")
+        raise UsageError("--pick chooses the rule that --out writes; add --out PATH")
     if max_calls is not None:
         if settings.max_cost is not None:
             raise UsageError("give --max-calls or --max-cost, not both")
         if settings.cost not in (None, "llm_calls", "calls", "rounds"):
-            raise UsageError(f"--max-calls caps calls; for --cost {settings.cost} give --max-cost")
+            raise UsageError(f"--max-calls caps calls; for --cost {settings.cost} type --max-cost")
         settings = replace(settings, max_cost=max_calls)
     measures = reading.drawn_measures(traces)
     with waiting("searching"):
@@ -192,15 +193,15 @@ def choose(
         Option(
             metavar="DIR",
             parse=out_path(folder=True),
-            help="gets policy.json, choice.json, index.html, perhaps guess.json",
+            help="folder for policy.json, choice.json, index.html and, if there is one, guess.json",
         ),
     ] = "chosen",
     form: Form,
 ) -> None:
-    """Choose one policy for a record, and say what you can save for what you allow to lose.
+    """Choose one policy for a record, and list what you can save for each loss that you allow.
 
-    Policies along fixed paths are proven on all labeled questions; methods, rules and learned values are
-    fitted on a part and proven on another. Writes all files of one run or none.
+    Proves fixed paths on all labeled questions. Fits methods, rules and learned values on one part of the
+    record and proves them on another. Writes all files of a run or none.
     """
     from suffice.evaluation.choose import procedure
     from suffice.results.formats import counted

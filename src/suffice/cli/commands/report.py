@@ -59,7 +59,7 @@ def report(
             metavar="TRACES2",
             repeats=True,
             several=True,
-            help="show these records beside the first, each counting the same",
+            help="show these records beside the first, with equal weights",
         ),
     ] = (),
     parts: Annotated[
@@ -67,32 +67,30 @@ def report(
         Option(
             metavar="A,B,...",
             parse=_parts,
-            help=f"which parts beside the comparison: {', '.join(PARTS)}, or none (default: all that the "
-            "trace allows)",
+            help=f"parts beside the comparison: {', '.join(PARTS)}, or none (default: all that the record "
+            "allows)",
         ),
     ] = PARTS,
     search: Annotated[
         tuple[str, ...] | None,
         Option(metavar="A,B,...", help="search rules over these signals, as suffice search does"),
     ] = None,
-    form: Annotated[str, Option(choices=FORMS, help="of the rules searched")] = "or",
+    form: Annotated[str, Option(choices=FORMS, help="form of these rules")] = "or",
     confidence: Annotated[
         str | None,
-        Option(
-            metavar="SIGNAL", help="the signal that is a policy's confidence (default: its own)"
-        ),
+        Option(metavar="SIGNAL", help="signal to use as a policy's confidence (default: its own)"),
     ] = None,
     out: Annotated[
-        str, Option(metavar="FILE.html", parse=out_path(".html", ".htm"), help="where to write it")
+        str, Option(metavar="FILE.html", parse=out_path(".html", ".htm"), help="file to write")
     ],
     json: Json = False,
 ) -> None:
     """Write one self-contained HTML file.
 
-    It shows scores against calls, stop rounds, reliability, cost, signals, calibrators, thresholds,
-    selective prediction, guarantees, and every question with where each policy stops and why. What a trace
-    does not allow is left out, and the report says why. Without --policy it shows fixed budgets, the
-    oracles and, where the trace allows, TASR.
+    Shows scores against costs, stop rounds, promises, signals, reliability and calibrators.
+    Lists every question, with the round where each policy stops and the reason.
+    Leaves out what the record does not allow, and says why.
+    Without --policy it shows fixed budgets, the oracles and, if the record allows, TASR.
     """
     measures = reading.drawn_measures(traces)
     settings = compared.read(reading)
@@ -137,9 +135,9 @@ def write_report(comparison: Comparison, out: Path, parts: ReportParts | None = 
 def demo(
     *,
     out: Annotated[
-        str, Option(metavar="DIR", parse=out_path(folder=True), help="where to")
+        str, Option(metavar="DIR", parse=out_path(folder=True), help="folder to write")
     ] = "demo",
-    questions: Annotated[int, Option(at_least=5, help="how many to record, from 5")] = 28,
+    questions: Annotated[int, Option(at_least=5, help="questions to record, at least 5")] = 28,
     model: Annotated[
         str | None, Option(metavar="M", help="a GGUF file instead of Gemma 3 270M")
     ] = None,
@@ -147,8 +145,9 @@ def demo(
 ) -> int:
     """Choose a policy for the record that comes with suffice, then record, fit and replay.
 
-    Questions of the generated data set are recorded with the embedded model, TASR is calibrated on 40% of
-    them, every policy is replayed on the rest. Writes traces, policy and report.
+    Records questions of the generated data set with the embedded model.
+    Calibrates TASR on 40% of them and replays every policy on the rest.
+    Writes the record, the policy and the report.
     """
     from suffice.datasets.generated import generate
     from suffice.llm.connect import connect

@@ -26,10 +26,7 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"([A-Za-z0-9][\w.-]*)=(?!=)(.+)", re.DOTALL)
 _PLAIN = re.compile(r"[A-Za-z0-9][\w.-]*")
-DECIDES_ONLY = (
-    "answers no questions, since there is no --corpus to search: decides at /v1/decisions and "
-    "/v1/loops"
-)
+DECIDES_ONLY = "no --corpus, so no questions are answered; decisions at /v1/decisions and /v1/loops"
 
 
 @command(*field_options(ServeSettings))
@@ -37,32 +34,32 @@ def serve(
     *,
     given: Given,
     config: Annotated[
-        str | None, Option(metavar="FILE", help="a TOML file with these settings and more")
+        str | None, Option(metavar="FILE", help="TOML file with these settings and more")
     ] = None,
     policy: Annotated[
         tuple[str, ...],
         Option(
             metavar="[NAME=]P",
             repeats=True,
-            help="what decides, the default first: a policy file, fixed-K, ab-rag or a rule's text; may be "
-            "repeated (default: the rule of the pipeline)",
+            help="a policy file, fixed-K, ab-rag or a rule; the first is the default. Repeatable. "
+            "(default: the rule of the pipeline)",
         ),
     ] = (),
     check: Annotated[
-        bool, Option(help="load everything, say what would be served, and end")
+        bool, Option(help="load everything, print what would be served, and exit")
     ] = False,
     new_token: Annotated[
         str | None,
         Option(
-            metavar="NAME", help="make a bearer token, keep its hash in --tokens, print it, and end"
+            metavar="NAME", help="create a bearer token, keep its hash in --tokens, and print it"
         ),
     ] = None,
     json: Json = False,
 ) -> None:
     """Answer questions over HTTP for OpenAI's clients.
 
-    Each is searched and answered in rounds until its policy has seen enough. What is not given stands in
-    the file of --config, else is as by default.
+    Searches and answers each question in rounds, until its policy has seen enough. Options that are left out
+    come from the file of --config, else from the defaults.
     """
     for module in ("fastapi", "uvicorn", "prometheus_client"):
         require(module, extra="serve", purpose="suffice serve")
@@ -76,7 +73,7 @@ def serve(
 
         if settings.security.tokens is None:
             raise UsageError(
-                'where is its hash to be kept? Type --tokens FILE, or write tokens = "FILE" under [security]'
+                'name a file for its hash; type --tokens FILE, or write tokens = "FILE" under [security]'
             )
         put(guard.new_token(Path(settings.security.tokens), new_token))
         return
@@ -103,8 +100,8 @@ def serve(
     rounds, questions, why = service.lost
     if questions:
         raise StorageError(
-            f"{rounds:,} rounds of {questions:,} questions are not in the record "
-            f"{settings.record.folder}: {why}; make room, or name another folder: --record DIR"
+            f"{rounds:,} rounds of {questions:,} questions are missing in the record "
+            f"{settings.record.folder}: {why}; free space there, or name another folder: --record DIR"
         )
 
 
@@ -121,9 +118,7 @@ def named(policies: Sequence[str]) -> dict[str, str]:
         else:
             name, source = f"rule-{len(by_name) + 1}", text
         if not _PLAIN.fullmatch(name) or name in by_name:
-            raise UsageError(
-                f"--policy {text!r}: give it a name of its own: --policy NAME={source}"
-            )
+            raise UsageError(f"--policy {text!r}: give it its own name: --policy NAME={source}")
         by_name[name] = source
     return by_name
 
@@ -165,15 +160,15 @@ def _ground(settings: ServeSettings) -> Ground:
     searched = RetrievalOptions(**options)
     if not searched.finds_its_own(corpus=corpus, index=index) and corpus is None:
         raise UsageError(
-            f"what is to be searched? Type {SEARCHED}; --policy P alone, without a model, decides "
-            "about loops of others"
+            f"no corpus is named; type {SEARCHED}; or give --policy P alone, without a model, to decide "
+            "for other loops"
         )
     asking = ask_settings(settings.answers, settings.budgets, loop=settings.answers.loop)
     sources: Mapping[str, str | None] = settings.policies or {DEFAULT_POLICY: None}
     chosen = [choose_policy(source, pipeline=asking.pipeline) for source in sources.values()]
     passages = () if corpus is None else read_passages(corpus)
     model = ModelOptions(**asdict(settings.model)).connect()
-    with waiting(f"asking {settings.model.llm} what it gives"):
+    with waiting(f"testing what {settings.model.llm} supports"):
         loops = [LiveLoop.of(policy, model, asking, lambda _: None) for policy in chosen]
     retrieval, encoder = searched.connect(encode=any(live.encodes for live in loops))
     for live in loops:
@@ -228,25 +223,23 @@ def view(
     metric: ComparedBy = None,
     cost: CostName = None,
     elsewhere: FittedElsewhere,
-    port: Annotated[
-        int, Option(at_least=0, help="where to listen on 127.0.0.1; 0: any that is free")
-    ] = 7577,
+    port: Annotated[int, Option(at_least=0, help="port on 127.0.0.1; 0: any free one")] = 7577,
     no_browser: Annotated[bool, Option(help="do not open a browser")] = False,
     bundle: Annotated[
         str | None,
         Option(
             metavar="OUT",
             parse=out_path(folder=True),
-            help="write the viewer with the record's data as static files into this folder",
+            help="write the viewer and the record's data as static files into this folder",
         ),
     ] = None,
 ) -> None:
     """Open a record in the browser.
 
-    Every question round by round with its evidence, signals and decisions, filters and sorting over any
-    number of them, a rule tried as it is typed, two policies side by side, new questions of a folder that
-    is being recorded, promises. It listens on this machine alone. Without --policy it shows fixed budgets
-    and, where the trace allows, the usual methods.
+    Shows every question round by round, with its evidence, signals and decisions. Filter and sort questions,
+    try a rule while you type it, and compare two policies. Shows new questions while a record grows. Listens
+    on this machine only. Without --policy it shows fixed budgets and the usual methods that the record can
+    feed.
     """
     for module in ("fastapi", "uvicorn"):
         require(module, purpose="suffice view", extra="view")

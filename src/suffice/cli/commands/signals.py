@@ -43,11 +43,11 @@ class JudgeOptions(ModelOptions):
 class SignalOptions:
     """Which signals, and the models that compute them."""
 
-    only: Annotated[tuple[str, ...] | None, Option(metavar="A,B", help="just these signals")] = None
+    only: Annotated[tuple[str, ...] | None, Option(metavar="A,B", help="only these signals")] = None
     reranker: Annotated[
         str | None,
         Option(
-            metavar="PATH", help="a cross-encoder's folder or a .gguf file, which scores passages"
+            metavar="PATH", help="folder of a cross-encoder, or a .gguf file, to score passages"
         ),
     ] = None
     encoder: Annotated[
@@ -58,12 +58,12 @@ class SignalOptions:
     ] = None
     encoder_model: EncoderModel = None
     cluster_cosine: ClusterCosine = None
-    recluster: Annotated[
-        bool, Option(help="with --cluster-cosine: replace the clusters that are there")
-    ] = False
+    recluster: Annotated[bool, Option(help="with --cluster-cosine: replace existing clusters")] = (
+        False
+    )
     nli: Annotated[
         str | None,
-        Option(metavar="PATH", help="a three-label cross-encoder of sentence-transformers"),
+        Option(metavar="PATH", help="a sentence-transformers cross-encoder with three labels"),
     ] = None
     judge: JudgeOptions
 
@@ -94,21 +94,19 @@ def signals(
     traces: Traces | None = None,
     *,
     out: TracesOut | None = None,
-    list_all: Annotated[bool, Option(name="list", help="list all signals, and end")] = False,
+    list_all: Annotated[bool, Option(name="list", help="list all signals and exit")] = False,
     reading: Reading,
     options: SignalOptions,
     form: Form,
 ) -> int:
     """Compute every signal that the record allows and store it in the 'signals' map.
 
-    With --llm a judge rates every round's answer (judge_support), with --reranker passages are scored
-    (rerank_top_score and its kin); both count their calls. With --encoder answers are compared with the
-    passages (evidence_consistency and its kin), with --nli a model checks whether a passage entails the
-    answer (evidence_entailment). With --encoder and --cluster-cosine samples are clustered by meaning (the
-    column sample_clusters; --only sample_clusters for nothing else).
-
-    Stored values stay as they stand; all columns are kept. Rounds whose call failed get no value: run it
-    again on TRACES2.
+    Some signals need a model. --llm: a judge rates every round's answer (judge_support). --reranker: scores
+    passages (rerank_top_score and others). --encoder: compares answers with passages (evidence_consistency
+    and others). --nli: tests whether a passage entails the answer (evidence_entailment). --encoder with
+    --cluster-cosine: clusters samples by meaning (the column sample_clusters). The calls of --llm and
+    --reranker are counted as costs. Keeps stored values and all columns. If a call fails its round gets no
+    value; run the command again on TRACES2 to retry.
     """
     if list_all:
         table = _listed()
@@ -117,7 +115,7 @@ def signals(
     if traces is None or out is None:
         raise UsageError(f"{'TRACES' if traces is None else '--out'} is missing; or type --list")
     if form.name not in ("text", "json"):
-        raise UsageError(f"--format {form.name} goes with --list only; leave it out")
+        raise UsageError(f"--format {form.name} needs --list; leave it out")
     options.check()
     record = reading.open(traces, keep_unknown=True)
     only_file(out)  # before a model is asked
@@ -202,7 +200,7 @@ def _ended(who: str, replies: Replies[Any], written: str) -> int:
         return 0
     if replies.failures:
         reason = next(iter(replies.failures.values()))
-        say(f"{len(replies.failures)} calls of the {who} failed, the first: {reason}")
+        say(f"{len(replies.failures)} calls of the {who} failed; the first: {reason}")
     why = "interrupted" if replies.interrupted else f"the {who} is not done"
     say(f"{why}; run the same command on {written} to ask about the rounds without a value")
     return INTERRUPTED if replies.interrupted else 1

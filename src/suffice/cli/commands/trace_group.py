@@ -32,8 +32,8 @@ from suffice.trace.rounds.reader import inspect_traces
 from suffice.trace.stored_file import schema_of
 
 _MOST_SHOWN = 20
-_NEW = "a .parquet file or a directory; nothing may stand there yet"
-Replace = Annotated[bool, Option(help="what is given takes the place of what the record says")]
+_NEW = "a .parquet file or a directory that does not exist yet"
+Replace = Annotated[bool, Option(help="replace what the record says")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +65,7 @@ class ToNew(Told):
 
 
 traces = make_app(
-    "traces",
-    "Look into records, check, split, join, narrow, label, redact, import and export them.",
+    "traces", "Inspect, check, split, merge, filter, label, redact, import and export records."
 )
 
 
@@ -75,8 +74,8 @@ traces = make_app(
 def info(traces: Traces, *, reading: Reading, form: Form) -> None:
     """Say what is in a record.
 
-    Questions, rounds, who made it, splits, labels, columns, and the signals it gives with the share of
-    rounds where each is undefined.
+    Prints questions, rounds, origin, splits, labels and columns, and what the record can feed. Lists its
+    signals, with the share of rounds where each is undefined.
     """
     with waiting(f"reading {traces}"):
         contents = traces_info(traces, skip_invalid=reading.skip_invalid)
@@ -86,10 +85,10 @@ def info(traces: Traces, *, reading: Reading, form: Form) -> None:
 @traces.command
 @command()
 def validate(traces: Traces, *, skip_invalid: SkipInvalid = False, json: Json = False) -> int:
-    """Check a record against the schema.
+    """Check a record of questions or of plans against the schema.
 
-    Traces of questions, or of plans. Lists every problem with file, row and column. Exit code 2 when there
-    is a problem; with --skip-invalid 0 as long as a question or plan is valid.
+    Lists every problem with its file, row and column. The exit code is 2 if there is a problem. With
+    --skip-invalid it is 0 as long as one question or plan is valid.
     """
     remarks: tuple[str, ...] = ()
     with waiting(f"reading {traces}"):
@@ -133,29 +132,29 @@ def prune(
     ],
     *,
     keep_days: Annotated[
-        float | None, Option(metavar="DAYS", help="remove questions that are older than this")
+        float | None, Option(metavar="DAYS", help="remove questions older than this")
     ] = None,
     keep_gigabytes: Annotated[
         float | None,
-        Option(metavar="GB", help="remove the oldest questions until the rest takes no more"),
+        Option(metavar="GB", help="remove the oldest questions until the store is no larger"),
     ] = None,
-    dry_run: Annotated[bool, Option(help="say what would be removed")] = False,
+    dry_run: Annotated[bool, Option(help="only print what would be removed")] = False,
     json: Json = False,
 ) -> None:
-    """Remove the oldest questions of a record of live loops.
+    """Remove the oldest questions from a store of live loops.
 
-    Those that ended longer ago, or as many as the store has too much. What is under way is left alone.
+    Removes by age, by size, or both. Keeps questions that are still running.
     """
     if keep_days is None and keep_gigabytes is None:
         raise UsageError(
-            "how much is to be kept? Type --keep-days DAYS, --keep-gigabytes GB or both"
+            "nothing says how much to keep; type --keep-days DAYS, --keep-gigabytes GB or both"
         )
     done = prune_store(traces, days=keep_days, gigabytes=keep_gigabytes, dry=dry_run)
     if json:
         print_json(asdict(done))
         return
     removed = f"{done.questions:,} questions {'would be ' * dry_run}removed, {done.bytes:,} bytes"
-    put(f"{removed}; {done.bytes_left:,} bytes are kept")
+    put(f"{removed}; {done.bytes_left:,} bytes remain")
 
 
 @traces.command
@@ -164,16 +163,15 @@ def split(
     traces: Traces,
     *,
     splits: Annotated[
-        str, Option(metavar="NAME=SHARE,...", help="which splits there are")
+        str, Option(metavar="NAME=SHARE,...", help="splits and their shares")
     ] = "tune=0.4,eval=0.6",
     seed: Seed = 42,
     replace: Replace = False,
     to: ToNew,
 ) -> None:
-    """Write a record again with a split for every question, drawn by a seed.
+    """Write a copy of a record with a random split for every question.
 
-    Questions of each data set and type take their shares to within about one question. The record itself
-    is left as it is.
+    Stratifies by data set and question type, to within about one question. Does not change the record itself.
     """
     to.write(
         f"splitting {traces}",
@@ -191,27 +189,26 @@ def split(
 def merge(
     traces: Annotated[
         tuple[str, ...],
-        Option(positional=True, repeats=True, metavar="TRACES", help="two records or more"),
+        Option(positional=True, repeats=True, metavar="TRACES", help="two or more records"),
     ],
     *,
     to: ToNew,
 ) -> None:
-    """Write the questions of several records as one.
+    """Write the questions of several records as one record.
 
-    A question that two of them hold is refused. Where they differ in data set, model or loop, columns of
-    these names (dataset, model, pipeline) say which a question is of.
+    Refuses a question that occurs in two of them. If data set, model or loop differ, the new columns dataset,
+    model and pipeline keep them apart.
     """
-    doing = f"joining {len(traces)} records"
+    doing = f"merging {len(traces)} records"
     to.write(doing, merge_traces, traces, to.out)
 
 
 @traces.command(name="filter")
 @command()
 def narrow(traces: Traces, *, keep: TraceFilter, to: ToNew) -> None:
-    """Write the part of a record that all conditions leave; every column stays.
+    """Write the part of a record that meets all conditions, with every column.
 
-    Data set, model and loop are read from a column of that name, else from what the recorder noted in the
-    file.
+    Reads data set, model and loop from the column of that name, else from the record's notes.
     """
     to.write(f"filtering {traces}", filter_traces, traces, to.out, keep)
 
@@ -225,7 +222,7 @@ def label(
         Option(
             positional=True,
             metavar="LABELS",
-            help="JSON lines, JSON, CSV or Parquet, a row a label",
+            help="JSON lines, JSON, CSV or Parquet, one label a row",
         ),
     ],
     *,
@@ -233,33 +230,32 @@ def label(
         str | None,
         Option(
             metavar="MAP",
-            help="question_id=..,gold_answers=..,score=..,round=..,question_type=..,group=..; or question=.. "
-            "in "
-            "place of question_id (default: columns of these names)",
+            help="columns of the labels: question_id=.. or "
+            "question=..,gold_answers=..,score=..,round=..,question_type=..,group=.. (default: "
+            "columns of these names)",
         ),
     ] = None,
     replace: Replace = False,
     skip_unknown: Annotated[
-        bool, Option(help="leave out labels of questions that are not recorded")
+        bool, Option(help="leave out labels of questions that are not in the record")
     ] = False,
     out: Annotated[
         str | None,
         Option(
             metavar="NEW",
             parse=out_path(".parquet", folder=True),
-            help=f"{_NEW}; left out: the store itself",
+            help=f"{_NEW} (default: the store itself)",
         ),
     ] = None,
     to: Told,
 ) -> None:
     """Add gold answers, scores, types or groups that became known later.
 
-    Scores are of what was returned: of the last round, or of the round named. A store of live loops takes
-    the labels; any other record is left as it is, and written again with them. Labels that differ from each
-    other, or from what the record says, are refused.
+    A score is of the last round, or of the round named. A store of live loops takes the labels itself; of any
+    other record a labeled copy is written. Refuses labels that contradict each other or the record.
     """
     to.write(
-        f"labelling {traces}",
+        f"labeling {traces}",
         label_traces,
         traces,
         labels,
@@ -278,19 +274,19 @@ def redact(
     texts: Annotated[
         Literal["hashes", "no-texts"],
         Option(
-            help="hashes: equal texts have equal names; no-texts: within a question only, no gold answers"
+            help="hashes: equal texts get equal names. no-texts: within a question only, no gold answers."
         ),
     ] = "hashes",
     score: Annotated[
-        RedactedScore, Option(help="what answers score, kept in the column score")
+        RedactedScore, Option(help="score to keep of each answer, in the column score")
     ] = "f1",
     to: ToNew,
 ) -> None:
-    """Write a record without its texts, to be shown to others.
+    """Write a copy of a record without its texts, to share with others.
 
-    Names stand in their place and all signals are stored, so that policies replay, are searched and chosen
-    on it as on the record itself, by its scores. Question ids stay as they are. What reads texts or tokens
-    themselves needs the record.
+    Replaces texts by names and stores all signals. Replay, search and choose give the same results on it, by
+    its scores. Keeps question ids as they are. Whatever reads texts or tokens still needs the original
+    record.
     """
     to.write(f"redacting {traces}", redact_traces, traces, to.out, texts=texts, score=score)
 
@@ -300,7 +296,7 @@ def redact(
 def take(
     files: Annotated[
         tuple[str, ...],
-        Option(positional=True, repeats=True, metavar="FILE", help="files of the format"),
+        Option(positional=True, repeats=True, metavar="FILE", help="files in this format"),
     ],
     *,
     format: Annotated[  # noqa: A002 - the option's name
@@ -314,24 +310,24 @@ def take(
         str | None,
         Option(
             metavar="MAP",
-            help="question_id=..,round=..,question=..,answer=..,gold_answers=.., any other column of the "
-            "schema, passage_ids=..,passage_texts=..,latency_ms=..,signals.NAME=..; a field within a column "
-            "is usage.in, or hits[].doc of each in a list (default: columns of these names)",
+            help="question_id=..,round=..,question=..,answer=..,gold_answers=..,passage_ids=.., "
+            "signals.NAME=.., or any other column. Name a nested field as usage.in, or hits[].doc in a list. "
+            "(default: columns of these names)",
         ),
     ] = None,
     rounds_from: Annotated[
         Literal[0, 1] | None,
         Option(
-            help="the number of a question's first round; 1: round 0 is closed-book (default: 1)"
+            help="number of a question's first round; with 1, round 0 is closed-book (default: 1)"
         ),
     ] = None,
     duplicates: Annotated[
         Literal["refuse", "first", "last"],
-        Option(help="which of several rows of one round in the table stands"),
+        Option(help="which row to keep if a round appears twice"),
     ] = "refuse",
     to: ToNew,
 ) -> None:
-    """Read recordings made elsewhere, and say what they lack and what to do."""
+    """Import recordings made elsewhere, and say what they lack and how to add it."""
     to.write(
         f"reading {', '.join(files)}",
         import_traces,
@@ -352,7 +348,7 @@ def export(
     format: Annotated[  # noqa: A002 - the option's name
         str,
         Option(
-            choices=tuple(EXPORT_FORMATS), help="parquet: a store as a folder; jsonl: any record"
+            choices=tuple(EXPORT_FORMATS), help="parquet: a store as a folder. jsonl: any record."
         ),
     ] = EXPORT_FORMATS[0],
     out: Annotated[
@@ -360,14 +356,14 @@ def export(
         Option(
             metavar="OUT",
             parse=out_path(".jsonl", ".json", ".txt", folder=True),
-            help="the folder; of jsonl the file, where nothing may stand yet",
+            help="parquet: the folder. jsonl: a file that does not exist yet.",
         ),
     ],
     to: Told,
 ) -> None:
     """Write a store as Parquet, or any record as JSON lines.
 
-    A store typed again adds what ended since. JSON lines hold a record's columns of the schema, an object
-    per question and round, which traces import --format columns reads back.
+    Export the same store again to add new questions. JSON lines hold one object for each question and round,
+    with the columns of the schema. 'traces import --format columns' reads them back.
     """
     to.write(f"reading {traces}", export_traces, traces, out, format=format)

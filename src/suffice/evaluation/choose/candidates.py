@@ -48,7 +48,7 @@ _FEWEST = 4
 
 
 def without_gaps(measures: Measures, who: str, f1_kind: F1Kind) -> tuple[Measures, str | None]:
-    """All but labelled questions with a round that has no score, and what is to be said of these."""
+    """All but labeled questions with a round that has no score, and what is to be said of these."""
     scored = measures.scores(f1_kind)
     gaps = (measures.traces.exists & np.isnan(scored.compared)).any(axis=1) & scored.labelled
     if not gaps.any():
@@ -56,7 +56,7 @@ def without_gaps(measures: Measures, who: str, f1_kind: F1Kind) -> tuple[Measure
     if measures.seen is not None or (gaps == scored.labelled).all():
         measures.scores_throughout(who, f1_kind)  # refuses, saying what would mend it
     return measures.take(~gaps), (
-        f"{counted(int(gaps.sum()), 'labeled question')} left out: some round has no answer to score; the "
+        f"{counted(int(gaps.sum()), 'labeled question')} left out: some round has no scored answer. The "
         "choice holds for questions like the others"
     )
 
@@ -65,13 +65,13 @@ def refuse_unscored(part: Measures, split: str, f1_kind: F1Kind) -> None:
     """Refuse a split of which no question can be scored."""
     if not part.scores(f1_kind).labelled.any():
         raise UsageError(
-            f"no question of split {split!r} {part.metric.unscored}; which ones do: suffice traces info "
+            f"no question of split {split!r} {part.metric.unscored}; to see which do: suffice traces info "
             f"{part.traces.at}"
         )
 
 
 def labelled_only(measures: Measures, settings: ChoiceSettings) -> tuple[Measures, list[str]]:
-    """The labelled questions, and what is to be said of the others."""
+    """The labeled questions, and what is to be said of the others."""
     labelled = measures.scores(settings.f1_kind).labelled
     if not labelled.any():
         raise UsageError(
@@ -101,29 +101,27 @@ def in_parts(measures: Measures, settings: ChoiceSettings) -> tuple[Measures, li
         proves = ~fits & ~ranks
         there = ", ".join(f"{name} ({size:,})" for name, size in traces.splits.items()) or "none"
         notes.append(
-            f"the record has no splits {FIT_SPLIT} and {EVAL_SPLIT} (it has {there}): all questions were "
-            f"divided by seed {settings.seed} for what is fitted"
+            f"the record has no splits {FIT_SPLIT} and {EVAL_SPLIT} (it has {there}), so all questions "
+            f"were split at random (seed {settings.seed}) into parts that fit, rank and prove"
         )
     else:
         fits, kept = (traces.in_split(name) for name in names)
         both = kept & np.isin(units, units[fits])
         if both.any():
             notes.append(
-                f"{counted(int(both.sum()), 'question')} of split {settings.split} fit nothing and rank "
-                f"nothing: split {settings.tune_split} holds others of the same unit"
+                f"{counted(int(both.sum()), 'question')} of split {settings.split} left out of fitting "
+                f"and ranking: their text or group also occurs in split {settings.tune_split}"
             )
         drawn = random.permutation(np.unique(units[kept & ~both]))
         ranks = kept & ~both & np.isin(units, drawn[: round(len(drawn) * _RANK_SHARE)])
         proves = kept & ~both & ~ranks
     parts = {FIT_SPLIT: fits, RANK: ranks, PROVE: proves}
-    short = [
-        f"{int(part.sum())} to {name} on" for name, part in parts.items() if part.sum() < _FEWEST
-    ]
+    short = [f"{int(part.sum())} to {name}" for name, part in parts.items() if part.sum() < _FEWEST]
     if short:
         raise UsageError(
-            f"choosing needs at least {_FEWEST} questions {measures.metric.scored} to fit on, to rank on and "
-            f"to prove on, and {traces.origin.source} has {', '.join(short).replace('tune', 'fit')}; record "
-            "or label more, or compare without gold answers: --metric agreement"
+            f"choosing needs at least {_FEWEST} questions {measures.metric.scored} to fit, as many to rank "
+            f"and to prove; {traces.origin.source} has {', '.join(short).replace('tune', 'fit')}; record or "
+            "label more, or compare without gold answers: --metric agreement"
         )
     splits: list[str | None] = [None] * traces.n_questions
     for name, part in parts.items():
@@ -139,9 +137,9 @@ def refuse_several_loops(measures: Measures) -> None:
     if apart:
         file = Path(traces.origin.source) / next(iter(apart[0].files.values()))[0]
         raise UsageError(
-            f"the files of {traces.origin.source} are of different loops, {in_words(apart)}; a policy is "
-            f"chosen for one: suffice choose {shlex.quote(str(file))} --out NEW (where one "
-            "policy shall serve them all, join them first: suffice traces merge FILE FILE --out NEW)"
+            f"the files of {traces.origin.source} are from different loops, {in_words(apart)}; choose for "
+            f"one: suffice choose {shlex.quote(str(file))} --out NEW; or merge them first to choose one "
+            "policy for all: suffice traces merge FILE FILE --out NEW"
         )
 
 
@@ -218,8 +216,8 @@ def candidates_of(record: Measures, kept: Measures, settings: ChoiceSettings) ->
     budget = int(max(kept.ends.max(), 1))
     if settings.min_rounds > budget:
         raise UsageError(
-            f"min_rounds is {settings.min_rounds} and the full budget of {kept.traces.origin.source} "
-            f"{budget} rounds; at most that can be asked for"
+            f"min_rounds is {settings.min_rounds}, and the full budget of {kept.traces.origin.source} is "
+            f"{budget} rounds; give {budget} at most"
         )
     fixed = [f"fixed-{k}" for k in (*budgets_below(budget, settings.min_rounds)[::-1], budget)]
     book = kept.costs(settings.cost_model)
@@ -285,10 +283,10 @@ def _unfit(policy: NamedPolicy, kept: Measures, settings: ChoiceSettings, book: 
     """Why a policy cannot be chosen; empty: it can."""
     first = settings.min_rounds
     if policy.policy is None:
-        return "it decides by what a loop does not know, or answers before the first round"
+        return "it needs what a loop does not know, or answers before the first round"
     asked, own = AnswerChoice.parse(settings.answer), policy.policy.needs.returns
     if asked.or_own(own) != asked:
-        return f"it returns another answer than the {settings.answer}; ask for that: --answer {own}"
+        return f"it does not return the {settings.answer} answer; to allow that: --answer {own}"
     reads = policy_reads(policy.policy, policy.max_rounds)
     if settings.cost is not None and (why := book.why_unknown(settings.cost, reads)):
         return why
@@ -296,7 +294,7 @@ def _unfit(policy: NamedPolicy, kept: Measures, settings: ChoiceSettings, book: 
         return ""
     if not policy.adaptive and kept.wanted_rounds(policy.policy).min() >= first:
         return ""
-    return f"it may stop a question before round {first}, and cannot be held back"
+    return f"it may stop a question before round {first}"
 
 
 def _methods(record: Measures, settings: ChoiceSettings) -> list[AskedPolicy]:
@@ -377,7 +375,7 @@ def _rules(
     notes = family.notes
     if len(priced) < len(family.rules):
         left = f"{len(family.rules) - len(priced):,} of {len(family.rules):,} rules"
-        notes += (f"left out: {left}, which read what {settings.cost} is not known for",)
+        notes += (f"left out: {left}, as {settings.cost} is not known for their signals",)
     return texts, len(priced), notes, None
 
 

@@ -79,7 +79,7 @@ def rules_of_grid(fit: Measures, settings: ChoiceSettings) -> list[str]:
         return [fill(template, number) for number in FLOORS]
     if name not in needs.signals:
         raise UsageError(
-            f"which signal '?' is compared with is not plain in {rule!r}; give the grid (--grid)"
+            f"the signal that '?' is compared with is not clear in {rule!r}; give the grid (--grid)"
         )
     data = fit_data(fit, needs.signals, split=FIT_SPLIT, fits=needs.fitting)
     numbers = grid_of(data.table.signal(name), "quantiles")[1:-1]  # the ends never or always hold
@@ -115,7 +115,7 @@ def build_family(
     formulas = tuple(islice(over_groups([*groups.values()], max_signals), _MOST_MEMBERS + 1))
     if len(formulas) > _MOST_MEMBERS:
         raise UsageError(
-            f"the family has more than {_MOST_MEMBERS} members; name fewer --signals, or lower --max-signals"
+            f"the family has over {_MOST_MEMBERS} rules; name fewer --signals, or lower --max-signals"
         )
     texts = [text for text, _ in conditions]
     packed = packed_conditions(texts, operands, columns).silent_before(min_rounds)
@@ -141,8 +141,8 @@ def build_family(
         notes=(
             *notes,
             *(
-                f"left out: no quantile of {operand.text} on the questions that fit is a threshold that can "
-                "be passed"
+                f"left out: {operand.text} hardly varies on the tuning questions, so no threshold is "
+                "possible"
                 for operand in idle
             ),
         ),
@@ -165,7 +165,7 @@ def _operands(
     varied = [name for name in names if not unusable[name]]
     if not varied:
         raise UsageError(
-            f"{record.origin.source} defines no signal that varies; choose --family fixed"
+            f"{record.origin.source} defines no signal that varies; type --family fixed"
         )
     notes = tuple(
         f"left out: signal {name!r} {flag.message}"

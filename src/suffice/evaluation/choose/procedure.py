@@ -1,4 +1,4 @@
-"""From a record to one policy: proven along paths on all labelled questions, or learned from a part."""
+"""From a record to one policy: proven along paths on all labeled questions, or learned from a part."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _MOST_SHOWN = 12
 def choose(traces: Traces, settings: ChoiceSettings) -> Choice:
     """The one policy that a record speaks for, with what it promises.
 
-    Policies of paths that no label had a part in are proven on all labelled questions, see
+    Policies of paths that no label had a part in are proven on all labeled questions, see
     :mod:`suffice.evaluation.choose.proof`. Beside them methods, rules and learned values are fitted on
     split ``tune``, ordered by a third of the other questions and proven by the rest.
     """
@@ -124,12 +124,10 @@ def choose(traces: Traces, settings: ChoiceSettings) -> Choice:
     if promised is not None and promised.row.proven is not None:
         with_it = _with_guarantee(chosen, _guarantee(promised, labelled, axis, full_cost, settings))
         if with_it is chosen:
-            notes.append(
-                "the promise stands in choice.json: this policy's file has no room for one"
-            )
+            notes.append("the promise is in choice.json only: this policy's file cannot hold one")
         chosen = with_it
     if promises and (cut := _cut_terms(labelled)):
-        notes.append(f"{cut['cut']}; to prove more, record some in shadow or let more run on")
+        notes.append(f"{cut['cut']}. To prove more, record in shadow mode or explore more")
     sizes = {"all": labelled, FIT_SPLIT: fit, RANK: rank, PROVE: proving}
     return Choice(
         chosen=chosen,
@@ -178,9 +176,9 @@ def _promises(measures: Measures, settings: ChoiceSettings) -> list[Promise]:
     wrong_stops = settings.max_wrong_stops is not None or settings.loss == "wrong-stop"
     if wrong_stops and not (metric.gold or metric.agreement):
         raise UsageError(
-            f"wrong stops are told by answers, and {measures.traces.origin.source} is compared by "
-            f"{metric.label}; leave out --max-wrong-stops and --loss wrong-stop, or compare by gold answers "
-            "(--metric f1)"
+            f"wrong stops need answers, and {measures.traces.origin.source} is compared by "
+            f"{metric.label}; leave out --max-wrong-stops and --loss wrong-stop, or compare by gold "
+            "answers (--metric f1)"
         )
     return [
         Promise(
@@ -229,26 +227,26 @@ def in_order(
     """All candidates, the one to run first, and why; ``proven``: whether something is, if asked."""
     if (error := settings.cost_per_error) is not None:
         order = sorted(estimates, key=lambda one: (one.cost + error * one.loss, one.cost))
-        return order, f"Its cost plus {error:g} an error was the least on the questions that rank."
+        return order, f"It has the least cost plus {error:g} an error on the ranking questions."
     if proven is None:
         most = math.inf if settings.max_cost is None else settings.max_cost
         order = sorted(estimates, key=lambda one: (one.cost > most, one.loss, one.cost))
         if order[0].cost > most:
             raise UsageError(
-                f"no candidate costs at most {most:g} {unit}: the least is "
+                f"no candidate costs at most {most:g} {unit}; the least is "
                 f"{min(one.cost for one in estimates):.4g}; raise --max-cost"
             )
         return order, (
-            f"It lost least of those that cost at most {most:g} {unit} on the questions that rank."
+            f"It loses least of those that cost at most {most:g} {unit} on the ranking questions."
         )
     # those that kept what was asked first, the cheapest of them first
     order = sorted(
         estimates, key=lambda one: (not one.kept, 0.0 if one.kept else one.loss, one.cost)
     )
     if proven:
-        return order, "It is the cheapest that is proven to keep what was asked."
+        return order, "It is the cheapest policy proven to keep the promise."
     rest = (one for one in order if one is not full)
-    return [full, *rest], "Nothing cheaper is proven to keep what was asked."
+    return [full, *rest], "No cheaper policy is proven to keep the promise."
 
 
 # --- replayed --------------------------------------------------------------------------------------
@@ -362,13 +360,13 @@ def _cut_terms(questions: Measures) -> dict[str, Any]:
     parts = []
     if seen.stood_for.any():
         parts.append(
-            f"{int(seen.explored.sum())} explored questions, of weight {seen.reach:.4g} at most, stand for "
-            f"{int(seen.stood_for.sum())} that the policy which ran cut"
+            f"{int(seen.explored.sum())} explored questions (largest weight {seen.reach:.4g}) represent "
+            f"{int(seen.stood_for.sum())} that were stopped early"
         )
     if seen.unseen.any():
         parts.append(
-            f"the worst is assumed of {int(seen.unseen.sum())} that were cut and are not stood for: right at "
-            "the full budget, wrong at a stop past the cut"
+            f"the worst is assumed of {int(seen.unseen.sum())} others that were stopped early: right at "
+            "the full budget, wrong at a later stop"
         )
     return {"cut": "; ".join(parts), "bounded": bool(seen.unseen.any())}
 

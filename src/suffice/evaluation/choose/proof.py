@@ -150,7 +150,7 @@ def _agreement(defined: _Defined, rounds: Sequence[int]) -> list[Step]:
         steps += [
             Step(
                 f"answer_repeats or answer_similarity_seq > {level:g}",
-                f"when the answer is over {level:.0%} like the last one",
+                f"when the answer is over {level:.0%} similar to the last one",
             )
             for level in _SIMILAR
         ]
@@ -211,7 +211,7 @@ class OwnPath:
         words = self.template.replace("?", " x ").split()
         if words.count("x") != 1:
             raise UsageError(
-                f"a path is a rule with one x in the place of a number, found {self.template!r}; type for "
+                f"a path is a rule with one x in place of a number, found {self.template!r}; type for "
                 "example --path 'answer_prob > x' --levels .99,.95,.9"
             )
         steps = []
@@ -270,7 +270,7 @@ class Row:
             scale = int(10 ** max(len(str(self.needed)) - 2, 0))
             return f"about {-(-self.needed // scale) * scale:,} labeled questions would tell"
         if self.walked:
-            return f"{_MOST_TIMES} times as many questions would not tell"
+            return f"even {_MOST_TIMES} times as many questions would not tell"
         return "how many questions would tell is not known"
 
     def document(self) -> dict[str, Any]:
@@ -348,7 +348,7 @@ def walk(
 
 
 class Along:
-    """The paths of a record, measured on its labelled questions."""
+    """The paths of a record, measured on its labeled questions."""
 
     def __init__(
         self, record: Measures, settings: ChoiceSettings, paths: Sequence[Path], answer: str
@@ -376,7 +376,7 @@ class Along:
                     raise UsageError(
                         f"{path.name}: {self._steps[number].rule!r} stops question "
                         f"{self._kept.ids[int(later[0])]!r} later than {self._steps[before].rule!r} does; "
-                        "give the levels from safe to bold, so that each stops no question later"
+                        "order the levels from safe to bold, so that each stops no question later"
                     )
                 if (stops[number] < stops[before]).any():
                     pairs.append((before, number))

@@ -85,7 +85,7 @@ def operands_of(texts: Sequence[str], traces: TraceSet) -> tuple[Operand, ...]:
         raise UsageError("name at least one signal, as in --signals answer_stable,overlap")
     twice = [operand.text for index, operand in enumerate(operands) if operand in operands[:index]]
     if twice:
-        raise UsageError(f"signal {twice[0]!r} is named twice; each is used at most once in a rule")
+        raise UsageError(f"signal {twice[0]!r} is named twice; use each at most once in a rule")
     return tuple(operands)
 
 

@@ -247,14 +247,14 @@ class SearchResult(Tabular):
             self.listed[:top],
             described,
             f"{counted(self.evaluated, 'rule')} of form {settings.form!r}, {self.thresholds_tried} "
-            f"thresholds tried; ordered by {self.objective} on split {settings.tune_split}, "
-            f"scored on split {settings.eval_split}.",
+            f"thresholds tried. Ordered by {self.objective} on split {settings.tune_split}, scored on "
+            f"split {settings.eval_split}.",
         )
         front = table_of(
             "Pareto front",
             sorted((rule for rule in self.listed if rule.pareto), key=lambda rule: rule.tune_cost),
             described,
-            "Pareto front: on tune, no other rule is at once cheaper and better.",
+            "Pareto front: no other rule is both cheaper and better on tune.",
             [*self.explained(naive=naive), *(f"Note: {note}" for note in self.notes)],
         )
         return replace(rules, names=0), replace(front, names=0)
@@ -269,25 +269,25 @@ class SearchResult(Tabular):
         which = self.metric.which_f1(settings.f1_kind)
         kind = "" if which is None else f" ({which})"
         texts = [
-            f"{label}, {self.metric.head(self.metric.beside)}{kind} and differences in percent, means over "
-            f"{self.labelled[1]} questions {self.metric.scored}, of split {settings.eval_split}; delta "
-            f"{label} is against {visible(self.baseline)} ({label} {percent(self.baseline_score)}).",
-            f"Intervals hold together for all {self.family} rules and thresholds looked at: "
-            f"{self.critical_score:.2f} ({label}) and {self.critical_delta:.2f} (delta {label}) "
-            f"bootstrap standard errors to each side, instead of 1.96 for one rule "
-            f"({settings.resamples} {draws_in_words(self.labelled[1])}, seed {settings.seed}).",
+            f"{label}, {self.metric.head(self.metric.beside)}{kind} and differences are in percent, means "
+            f"over {self.labelled[1]} questions {self.metric.scored} of split {settings.eval_split}. "
+            f"delta {label} is against {visible(self.baseline)} ({label} {percent(self.baseline_score)}).",
+            f"Intervals hold together for all {self.family} rules and thresholds: "
+            f"{self.critical_score:.2f} ({label}) and {self.critical_delta:.2f} (delta {label}) bootstrap "
+            f"standard errors to each side, not 1.96 as for one rule ({settings.resamples} "
+            f"{draws_in_words(self.labelled[1])}, seed {settings.seed}).",
             f"{self.verdict} in {label} at 5% (paired t, Holm).",
         ]
         if len(self.listed) < self.evaluated:
             texts.insert(
                 0,
-                f"The {self.evaluated} rules stop in {counted(len(self.listed), 'different way')}: of those "
-                "that stop every question alike the cheapest is listed, ways says how many there are.",
+                f"The {self.evaluated} rules stop in {counted(len(self.listed), 'different way')}. The "
+                "cheapest of each is listed; ways counts its duplicates.",
             )
         if naive and self.naive_share is not None:
             texts.append(
-                f"Intervals that look at one rule alone have {self.naive_share:.0%} of that width: they "
-                "hide that the rule was picked from many."
+                f"Intervals for one rule alone would be {self.naive_share:.0%} as wide, which ignores the "
+                "search."
             )
         return texts
 
@@ -298,7 +298,7 @@ class SearchResult(Tabular):
         which = "No rule differs"
         if differ:
             which = "1 rule differs" if differ == 1 else f"{differ} rules differ"
-        return f"{which} from {visible(self.baseline)}"
+        return f"{which} significantly from {visible(self.baseline)}"
 
 
 def search(traces: Traces, settings: SearchSettings) -> SearchResult:
@@ -533,10 +533,10 @@ def _refuse_unseen(part: Measures, settings: SearchSettings) -> None:
     if part.seen is None or not part.seen.of(part.scores(settings.f1_kind)).unseen.any():
         return
     raise UsageError(
-        f"questions of {part.traces.origin.source} were cut, and nothing stands for what lies there, so "
-        "rules cannot be compared; replay --stop-when gives a range. Search questions that were recorded to "
-        "the full budget, or live ones of which a share was explored; which were cut: "
-        f"suffice traces info {part.traces.at}"
+        f"some questions of {part.traces.origin.source} were stopped early and no explored question "
+        "represents them, so rules cannot be compared; replay --stop-when gives a range. To search, "
+        "record to the full budget or explore a share; to see which were stopped: suffice traces info "
+        f"{part.traces.at}"
     )
 
 
@@ -606,7 +606,7 @@ def _baseline(measures: Measures, held_out: _Split, settings: SearchSettings) ->
     name = settings.baseline or f"fixed-{min(3, held_out.measures.traces.n_rounds)}"
     (candidate,) = named_policies(measures, [name])
     if candidate.policy is None:
-        raise UsageError(f"baseline {name!r} is no policy a rule can be compared with; use fixed-K")
+        raise UsageError(f"rules cannot be compared with baseline {name!r}; use fixed-K")
     stops = np.minimum(held_out.measures.wanted_rounds(candidate.policy), held_out.last)
     if candidate.max_rounds is not None:
         stops = np.minimum(stops, candidate.max_rounds)
@@ -671,24 +671,24 @@ def _notes(
         if not threshold.grid:
             why = "it is undefined on tune"
         elif settings.max_cost is None:
-            why = "no threshold does better on tune than one that nothing passes"
+            why = "no threshold improves the score on tune"
         else:
             why = "no threshold keeps the cost cap on tune"
         notes.append(
-            f"{threshold.signal}: {why}, so the condition never fires (written {threshold.condition}, where "
-            "every rule stops)"
+            f"{threshold.signal}: {why}, so the condition never fires (written {threshold.condition}, the "
+            "last round)"
         )
     if settings.tune_split == settings.eval_split:
         notes.append(
-            f"thresholds were chosen on the questions that are scored (split {settings.eval_split}): "
-            "the figures are in-sample"
+            f"thresholds were chosen on the questions that score them (split {settings.eval_split}): the "
+            "figures are in-sample"
         )
     if settings.tune_split != FIT_SPLIT and any(
         threshold.signal.startswith("calibrated(") for threshold in chosen
     ):
         notes.append(
             f"calibrated(...) was fitted on split {settings.tune_split}; replay --stop-when fits it on "
-            f"split {FIT_SPLIT} and so may give other figures"
+            f"split {FIT_SPLIT}, so its figures may differ"
         )
     outside = sum(not rule.within_cap for rule in rules)
     if outside:
@@ -697,7 +697,7 @@ def _notes(
     short = int((held_out.last < held_out.measures.traces.n_rounds).sum())
     if short:
         notes.append(
-            f"{short} questions end before round {held_out.measures.traces.n_rounds}; their last "
-            "recorded round stands for later ones"
+            f"{short} questions end before round {held_out.measures.traces.n_rounds}; their last recorded "
+            "round is used for later ones"
         )
     return notes

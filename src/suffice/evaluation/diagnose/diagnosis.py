@@ -167,9 +167,9 @@ def selective_tables(results: Sequence[Mapping[str, Any]]) -> Iterator[Table]:
     first = results[0]
     whose = "its own" if first["confidence"] == OWN_CONFIDENCE else f"signal {first['confidence']}"
     caption = (
-        f"Selective prediction by the confidence at the stop ({whose}). AURC: mean risk (1 - EM) over "
-        "all coverages; excess: above the best possible order. Above: confidence of at least the "
-        f"threshold{' (its median)' if first['threshold_is_median'] else ''}."
+        f"Selective prediction by the confidence at the stop ({whose}). AURC: mean risk (1 - EM) over all "
+        "coverages. Excess: AURC above that of the best possible order. Above: questions with at least "
+        f"the threshold{' (the median confidence)' if first['threshold_is_median'] else ''}."
     )
     yield table_of(
         "confidences",

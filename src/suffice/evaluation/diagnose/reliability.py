@@ -94,7 +94,7 @@ def buckets(
 def reliability(
     policy: CalibratedPolicy, table: SignalTable, scored: Outcomes
 ) -> Sequence[Reliability]:
-    """Every calibrated signal of the policy in every round that has labelled answers."""
+    """Every calibrated signal of the policy in every round that has labeled answers."""
     rounds = []
     for signal, calibrator in policy.calibrators.items():
         values = table.signal(signal)
@@ -155,9 +155,9 @@ class CalibratorStudy(Tabular):
             ("eval.rows", Column(name="rows", kind="count", head="rounds scored", in_text=False)),
         ]
         title = (
-            f"Brier score of calibrators of {MARGIN}, fitted on {self.tune_split} (out of fold "
-            f"there, {self.tune_questions} questions), and on {self.eval_split} ({self.eval_questions}); "
-            "log loss and ECE on eval; lower is better."
+            f"Calibrators of {MARGIN}, fitted on {self.tune_split}: Brier scores on {self.tune_split} "
+            f"(out of fold, {self.tune_questions} questions) and on {self.eval_split} "
+            f"({self.eval_questions}). Log loss and ECE are on eval; lower is better."
         )
         return (table_of("calibrators", self.results, described, title),)
 
@@ -214,8 +214,8 @@ def _probability_scores(
     usable = np.isfinite(em) & np.all([np.isfinite(predicted) for predicted in predictions], axis=0)
     if not usable.any():
         raise UsageError(
-            f"no labelled round of split {data.provenance['split']!r} in "
-            f"{data.provenance['source']} has a calibrated {MARGIN}"
+            f"no labeled round of split {data.provenance['split']!r} in {data.provenance['source']} has a "
+            f"calibrated {MARGIN}"
         )
     errors = [
         np.where(usable, squared_errors(predicted, em), 0.0).sum(axis=1)

@@ -166,7 +166,7 @@ def report_parts(
 
     def promises() -> tuple[dict[str, Any], ...]:
         if not (found := guarantees(result)):
-            raise UsageError("no policy replayed here carries a guarantee (suffice choose)")
+            raise UsageError("no policy replayed here carries a promise (suffice choose makes one)")
         return found
 
     def searched() -> SearchResult:
@@ -186,7 +186,7 @@ def report_parts(
         asked = DiagnosisSettings(confidence=settings.confidence, **drawn)
         if not (found := selective_prediction(compared, result, asked)):
             raise UsageError(
-                "no policy replayed here has a confidence of its own (--confidence SIGNAL names one)"
+                "no policy replayed here has its own confidence (--confidence SIGNAL names one)"
             )
         return found
 

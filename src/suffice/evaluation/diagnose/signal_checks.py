@@ -145,7 +145,7 @@ def _separation(rows: Rows, draws: Array, figures: Figures) -> dict[str, Any]:
 
 def _why_undefined(rows: Rows) -> str | None:
     if len(rows.values) == 0:
-        return "defined in no labelled round"
+        return "defined in no labeled round"
     if not rows.right.any():
         return "no right answer among these rounds"
     if rows.right.all():
@@ -226,14 +226,14 @@ def _variation(values: Array, chosen: NDArray[np.bool_], where: str) -> Iterator
     if len(defined) == 0:
         yield Flag(
             kind="undefined",
-            message=f"is undefined in every round of {where}: no rule on it can fire; leave it out",
+            message=f"is undefined in every round of {where}, so no rule on it can fire; leave it out",
         )
         return
     if (defined == defined[0]).all():
         yield Flag(
             kind="constant",
-            message=f"is {defined[0]:g} in every round of {where} where it is defined: "
-            "no threshold on it can be chosen; leave it out",
+            message=f"is {defined[0]:g} in every round of {where} where it is defined, so it cannot have a "
+            "threshold; leave it out",
         )
         return
     several = (~np.isnan(values)).sum(axis=1) > 1
@@ -244,8 +244,8 @@ def _variation(values: Array, chosen: NDArray[np.bool_], where: str) -> Iterator
     ):
         yield Flag(
             kind="constant_over_rounds",
-            message=f"never changes within a question ({int(several.sum())} questions with several "
-            "values): a rule on it alone fires at its first opportunity or never",
+            message=f"never changes within a question ({int(several.sum())} questions with several values), "
+            "so a rule on it alone fires at once or never",
         )
 
 
@@ -280,12 +280,12 @@ def _differs(name: str, recorded: Array, computed: Array, traces: TraceSet) -> I
     )
     yield Flag(
         kind="look_ahead",
-        message=f"was recorded with values that rounds 1..t do not give in {int(differs.sum())} of "
+        message=f"has recorded values that rounds 1..t do not give, in {int(differs.sum())} of "
         f"{int(both.sum())} rounds (first: question {traces.question_ids[question]!r}, round "
         f"{number + 1}, recorded {recorded[question, number]:.6g}, computed "
-        f"{computed[question, number]:.6g}); {int(later)} of them equal its value of a later round. It "
-        "looks ahead or means something else: leave it out of the signals map, so that it is computed "
-        f"from the record, or record it under a name other than {name}",
+        f"{computed[question, number]:.6g}). {int(later)} of them equal its value of a later round. "
+        "The signal looks ahead or means something else: leave it out of the signals map, so that it "
+        f"is computed, or give it a name other than {name}",
     )
 
 
@@ -334,9 +334,9 @@ def _from_elsewhere(
             if _equal(values, later)[both].all():
                 yield Flag(
                     kind="look_ahead",
-                    message=f"equals the {statistic} of {other} in all {int(both.sum())} rounds that "
-                    f"can be compared, {count} of which rounds 1..t do not give: it knows later "
-                    "rounds and cannot run live; record what is known after round t",
+                    message=f"equals the {statistic} of {other} in all {int(both.sum())} comparable rounds, "
+                    f"and in {count} of them rounds 1..t do not give it. The signal looks ahead and "
+                    "cannot run live; record what is known after round t",
                 )
                 return
     spec = SIGNALS.get(name)
@@ -347,7 +347,7 @@ def _from_elsewhere(
     )
     yield Flag(
         kind="look_ahead_unchecked",
-        message=f"is read from the record ({why}): whether it uses rounds 1..t only cannot be checked",
+        message=f"is read from the record ({why}), so look-ahead cannot be tested",
     )
 
 
@@ -358,6 +358,6 @@ def _equals_gold(values: Array, em: Array) -> Iterator[Flag]:
     if min(right, wrong) >= _ENOUGH and (values[both] == em[both]).all():
         yield Flag(
             kind="equals_exact_match",
-            message=f"equals exact match in all {int(both.sum())} labelled rounds: a signal that reads "
-            "gold answers cannot run live",
+            message=f"equals exact match in all {int(both.sum())} labeled rounds; a signal that reads gold "
+            "answers cannot run live",
         )

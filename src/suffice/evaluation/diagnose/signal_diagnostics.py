@@ -87,13 +87,13 @@ class Diagnostics(Tabular):
         of = f"{counted(len(self.signals), 'signal')} on {where}"
         if not self.parts[part]["labelled"]:
             whose = "" if part == ALL_QUESTIONS else f" of {where}"
-            return f"Not known: no question{whose} has gold answers, which alone tell right from wrong."
+            return f"Not known: no question{whose} has gold answers, which define right and wrong."
         if useful:
             more = f" and {len(useful) - _MOST_NAMED} more" if len(useful) > _MOST_NAMED else ""
-            said = f"{len(useful)} of {of} told right from wrong answers: "
+            said = f"{len(useful)} of {of} tell right from wrong answers: "
             said += f"{', '.join(useful[:_MOST_NAMED])}{more}."
         else:
-            said = f"None of {of} is shown to tell right from wrong answers."
+            said = f"No signal of {of} is shown to tell right from wrong answers."
         rest = [
             (len(by_use["uninformative"]), "uninformative (the interval holds 0.5)"),
             (len(by_use["misleading"]), "misleading (below 0.5)"),
@@ -136,7 +136,7 @@ def diagnose(traces: TraceSet | Measures, settings: DiagnosisSettings | None = N
     if absent:
         chosen = {ALL_QUESTIONS: np.ones(record.n_questions, bool)}
         notes = (
-            f"no question lies in split {' or '.join(absent)}: all questions are taken together",
+            f"no question is in split {' or '.join(absent)}, so all questions are used together",
         )
     seeds = range(settings.seed + len(chosen) - 1, settings.seed - 1, -1)
     measured = {
@@ -317,7 +317,7 @@ _TONES: Mapping[Use, Tone] = {"useful": "good", "misleading": "bad"}
 def signal_tables(diagnostics: Diagnostics) -> Iterator[Table]:
     """AUROC and d of every signal, by round, by type and by value, and what speaks against it."""
     if not diagnostics.signals:
-        yield Table(name="signals", title="No signal is defined in these traces.")
+        yield Table(name="signals", title="This record defines no signal.")
         return
     yield _areas(diagnostics)
     yield _distances(diagnostics)
@@ -347,10 +347,10 @@ def _areas(diagnostics: Diagnostics) -> Table:
         column = replace(_defined(f"{part}: defined", f"% def.\n{part}"), drop=2)
         described.append((partial(_pooled, part, "defined"), column))
     notes = (
-        "AUROC of each signal against exact match, all rounds pooled (0.5: no better than chance). "
-        "low: low values speak for stopping, and AUROC is that of the negated signal. Useful: the interval "
-        f"on {parts[-1]} lies above 0.5; uninformative: it holds 0.5. Each interval counts one signal alone: "
-        "of many, a few lie above by chance.",
+        "AUROC of each signal against exact match, all rounds pooled; 0.5 is chance. low: low values "
+        f"favor stopping, and the AUROC is of the negated signal. Useful: the interval on {parts[-1]} is "
+        "above 0.5. Uninformative: it contains 0.5. Intervals are not corrected for the number of "
+        "signals.",
         _figures(diagnostics),
     )
     title = f"What are the signals worth here? {diagnostics.verdict}"
@@ -419,9 +419,9 @@ def _margins(diagnostics: Diagnostics) -> Iterator[Table]:
             ("calibrated", Column(name="calibrated", kind="number", digits=2)),
             ("em", Column(name="em", kind="number", digits=2, head="EM")),
         ),
-        title=f"Mean margin of the answer's first token{of}, all rounds pooled: raw, and calibrated to "
-        "P(EM = 1) by one isotonic map a round, fitted on tune (on tune itself out of fold). A large raw "
-        "margin with a small calibrated one is overconfidence.",
+        title=f"Mean margin of the answer's first token{of}, all rounds pooled: raw and calibrated. One "
+        "isotonic map a round, fitted on tune, gives P(EM = 1); on tune it is out of fold. A large "
+        "raw margin with a small calibrated one is overconfidence.",
         notes=[f"Not calibrated: {reason}" for reason in reasons if reason is not None],
     )
 
@@ -456,7 +456,7 @@ def _concentrations(diagnostics: Diagnostics) -> Iterator[Table]:
         Column(name="mode", kind="significant"),
         Column(name="mode_share", kind="percent", head="mode's share, %"),
     )
-    title = "Signals of at most 12 values: near 0, one value is given nearly always."
+    title = "Signals with at most 12 values. Near 0, one value is almost always given."
     if rows:
         yield Table(name="concentrations", title=title, columns=columns, rows=rows, names=2)
 
@@ -481,5 +481,5 @@ def _flags(diagnostics: Diagnostics) -> Iterator[Table]:
     ]
     columns = (Column(name="flag"), _SIGNAL, Column(name="message", head=""))
     if rows:
-        title = "What speaks against signals:"
+        title = "Warnings about signals:"
         yield Table(name="flags", title=title, columns=columns, rows=rows, names=2)

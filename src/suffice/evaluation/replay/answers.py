@@ -136,9 +136,8 @@ def answer_rounds(
         return AnswerRounds(rounds=latest)
     if measures.metric.agreement:
         raise UsageError(
-            "agreement is with the full budget's latest answer, so no other answer can be chosen; compare "
-            "by gold answers or scores (--metric f1, --metric score), or leave out --answer, and policies "
-            "that choose one"
+            "agreement needs the full budget's latest answer; leave out --answer and policies that "
+            "choose an answer, or compare by gold answers or scores (--metric f1, --metric score)"
         )
     values, reads = _preference(measures, choice, policy)
     if values is None:
@@ -183,20 +182,20 @@ def answer_notes(
             if policy is not None
         }
         return [
-            f"{name} returns the answer of the round up to its stop with {by}, and pays for the answers "
-            "of all these rounds"
+            f"{name} returns one of the answers up to its stop, with {by}, and pays for all of these "
+            "answers"
             for name, by in own.items()
             if by != choice
         ]
     notes = [
-        f"the answer returned is that of the round up to the stop with {choice}; "
-        "whoever chooses pays for the answers of all these rounds"
+        f"the answer returned is the one up to the stop with {choice}; policies pay for all of these "
+        "answers"
     ]
     unsure = [name for name, known in chooses.items() if not known]
     if unsure:
         notes.append(
-            f"no confidence is known of {', '.join(unsure)}: the latest answer is returned; to choose by a "
-            "signal: --answer highest:NAME"
+            f"no confidence is known of {', '.join(unsure)}, so the latest answer is returned; to choose "
+            "by a signal: --answer highest:NAME"
         )
     return notes
 
@@ -206,9 +205,9 @@ Stops = NDArray[np.int16]
 SCORES: tuple[ScoreName, ...] = ("em", "f1", "acc")
 _FEW = 10  # explored questions, with fewer of which an interval says little
 _HOW: Mapping[Weights, str] = {
-    "augmented": "each counts 1/propensity times what it differs from what was expected of it",
-    "ht": "each counts 1/propensity",
-    "self-normalised": "their mean, each counting 1/propensity, stands for all",
+    "augmented": "doubly robust estimates, with inverse-propensity weights",
+    "ht": "inverse-propensity weights (Horvitz-Thompson)",
+    "self-normalised": "normalized inverse-propensity weights",
 }
 
 
@@ -405,8 +404,8 @@ def cut_notes(record: CutRecord | None, past: Mapping[str, PastCuts | None]) -> 
         return
     if record.explored:
         yield (
-            f"past their policy's stop {record.explored:,} explored questions stand for themselves and for "
-            f"{record.stood_for:,} that were cut there: {_HOW[record.weights]}"
+            f"censored questions: {record.explored:,} explored ones represent {record.stood_for:,} that "
+            f"were stopped early, by {_HOW[record.weights]}"
         )
     few = [
         f"{name} ({one.weighing.past})"
@@ -415,31 +414,30 @@ def cut_notes(record: CutRecord | None, past: Mapping[str, PastCuts | None]) -> 
     ]
     if few:
         yield (
-            f"too few explored questions went as far as {', '.join(few)}: their intervals say little. An "
-            "estimate beyond what a score or a cost can be, or of which none was explored, is given as a "
-            "range"
+            f"too few explored questions for {', '.join(few)}: the intervals are unreliable. An estimate "
+            "outside the possible range, or without any explored question, is given as a range"
         )
     if record.untold:
         yield (
-            f"{record.untold:,} questions were logged with a propensity, and where the running policy said "
-            f"stop is not recorded of all that ran on (signal '{POLICY_STOP}', 1 there and 0 before): an "
-            "explored one cannot be told from one never stopped, so none is weighted"
+            f"{record.untold:,} questions have a propensity, but the record does not say where their "
+            f"policy stopped (signal '{POLICY_STOP}': 1 at the stop, 0 before). Explored and complete "
+            "questions look alike, so none is weighted"
         )
     unseen = ", ".join(
         f"{name} ({one.unseen:,})" for name, one in past.items() if one and one.unseen
     )
     if unseen:
         yield (
-            f"not known but within ranges: {unseen}, in so many questions past a cut, where nothing was "
-            "seen. Scores are between 0 and 1 there, costs at least what had been paid; differences to these "
-            "policies are not given, and where a fixed budget is among them no gain over fixed-k. Sampling "
-            "error comes on top of a range, as the table of cuts has it. To know more, let a share run on "
+            f"known only within ranges: {unseen}, for so many censored questions. A score there is "
+            "between 0 and 1, a cost at least what was paid. Differences to these policies are not "
+            "given, nor the gain over fixed budgets if one of these is among them. Ranges exclude "
+            "sampling error; the table of censored questions adds it. To know more, explore a share "
             "(Watch with explore=0.05)"
         )
     if unseen and record.cut.get("gold"):
         yield (
-            f"{record.cut['gold']:,} questions were cut because they were right, so a loop that goes on is "
-            "seen where it was wrong only: what going on costs and spoils is bounded, never estimated"
+            f"{record.cut['gold']:,} questions stopped because they were right, so later rounds are known "
+            "for wrong ones only. What more rounds cost or spoil is bounded, not estimated"
         )
     yield from record.exploration.notes()
 
@@ -456,7 +454,7 @@ def cut_table(
         Column(name=metric.name, kind="percent", head=f"{metric.label}\nwithin", interval=True),
         Column(name=f"{metric.name}_interval", head="with sampling\nerror, 95%"),
         Column(name="rounds", kind="number", digits=2, head="rounds\nwithin", interval=True),
-        Column(name="explored", kind="count", head="explored\npast a cut"),
+        Column(name="explored", kind="count", head="explored,\nlater rounds"),
         Column(name="effective", kind="number", digits=1, head="effective\nnumber"),
     ]
     rows: list[list[Value]] = []
@@ -480,12 +478,12 @@ def cut_table(
     columns, rows = [columns[n] for n in shown], [[row[n] for n in shown] for row in rows]
     return Table(
         name="cuts",
-        title="Past where questions were cut: how much was seen.",
+        title="Censored questions: how much of their later rounds was seen.",
         columns=columns,
         rows=rows,
         notes=(
-            "Policies left out here stop where every question was seen. Not seen: questions whose stop lies "
-            "past a cut that nothing stands for; explored: questions that ran on, which are weighted to "
-            "stand for those cut.",
+            "Policies not listed stop where every question was seen. Not seen: questions that stopped "
+            "before the policy does, and that no explored question represents. Explored: questions that "
+            "ran on; they are weighted to represent the others.",
         ),
     )

@@ -43,11 +43,11 @@ def transfer_notes(
         if (on := _fitting(candidate)).get("source") == source and on.get("split") == FIT_SPLIT
     ]
     if not fitted:
-        return [f"nothing was fitted on {source}: no policy named needs fitting"]
+        return [f"nothing was fitted on {source}: no policy needs fitting"]
     tune = fit_on.only_split(FIT_SPLIT)
     names = ", ".join(candidate.label for candidate in fitted)
     notes = [
-        f"fitted on split {FIT_SPLIT} of {source} ({tune.n_questions} questions), as asked by fit-on: "
+        f"fitted on split {FIT_SPLIT} of {source} ({tune.n_questions} questions), the record of --fit-on: "
         f"{names}"
     ]
     # id and text: other data sets may count their questions alike
@@ -55,8 +55,8 @@ def transfer_notes(
     shared = next(keys) & next(keys)
     if shared:
         notes.append(
-            f"{len(shared)} of the {replayed.n_questions} questions replayed are among those fitted on: "
-            f"the figures of {names} are in-sample to that extent"
+            f"{len(shared)} of {replayed.n_questions} questions were also fitted on, so figures of "
+            f"{names} are partly in-sample"
         )
     return notes
 
@@ -123,7 +123,7 @@ def compare(
     built, baseline = _with_baseline(able, wanted, ask)
     if fit_on is None or fit_on.traces.origin.source != source:
         notes += [
-            f"{candidate.label} was fitted on questions it is scored on: its figures are in-sample"
+            f"{candidate.label} was fitted on the questions that score it: its figures are in-sample"
             for candidate in built
             if (on := _fitting(candidate)).get("source") == source
             and split in (None, *on.get("splits", [on.get("split")]))
@@ -149,8 +149,8 @@ def compare(
 
 
 _NONE_ADAPTIVE = (
-    "no usual policy that this record can feed decides by what it reads, so nothing is said of whether "
-    "looping pays; add a rule: --stop-when 'answer_repeats and not abstained', in Python rules=[TEXT]"
+    "this record can feed no policy that reads answers or evidence, so it cannot show whether looping "
+    "pays; add a rule: --stop-when 'answer_repeats and not abstained', in Python rules=[TEXT]"
 )
 
 
@@ -173,13 +173,13 @@ def _with_baseline(
 
 def _choose_split(measures: Measures, wanted: str | None) -> tuple[Measures, str | None, list[str]]:
     if wanted == "all" and wanted not in measures.traces.splits:
-        return measures, None, ["replayed on all questions, those that policies were fitted on too"]
+        return measures, None, ["replayed on all questions, including those of the fits"]
     if wanted is not None:
         return measures.only_split(wanted), wanted, []
     if EVAL_SPLIT in measures.traces.splits:
         chosen = measures.only_split(EVAL_SPLIT)
-        return chosen, EVAL_SPLIT, ["replayed on split eval, the default"]
-    return measures, None, ["no split is named eval: all questions are replayed"]
+        return chosen, EVAL_SPLIT, ["replayed on split eval (the default)"]
+    return measures, None, ["no split is named eval, so all questions are replayed"]
 
 
 def _agreement_notes(built: Sequence[NamedPolicy]) -> list[str]:
@@ -188,9 +188,9 @@ def _agreement_notes(built: Sequence[NamedPolicy]) -> list[str]:
     for candidate in built:
         if LABELS in (fitting := _fitting(candidate)):
             metric = metric_of_labels(fitting[LABELS])
-            meant = "agreeing, not of being right" if metric.agreement else "the full score of 1"
+            meant = "agreement, not of being right" if metric.agreement else "a full score of 1"
             said = (
-                f"fitted on {metric.labels}, not on gold answers: {{}}; a calibrated value is the "
+                f"fitted on {metric.labels}, not on gold answers: {{}}. A calibrated value is the "
                 "probability of "
             )
             names.setdefault(said + meant, []).append(candidate.label)
@@ -209,7 +209,7 @@ def with_q_values(traces: TraceSet | Measures, comparison: Comparison) -> TraceS
     if len(learned) != 1:
         there = ", ".join(learned) or "none"
         raise UsageError(
-            f"the values of exactly one stop-rag policy can be stored, found {there}; name one policy"
+            f"only the values of one stop-rag policy can be stored, found {there}; name one policy"
         )
     (policy,) = learned.values()
     stop, cont = policy.values(measures.signals(policy.specs))

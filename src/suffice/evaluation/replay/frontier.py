@@ -16,7 +16,7 @@ Array = NDArray[np.float64]
 
 
 class PairedIntervals:
-    """Paired intervals of all candidates over the labelled questions."""
+    """Paired intervals of all candidates over the labeled questions."""
 
     def __init__(
         self,

@@ -116,14 +116,14 @@ class MacroResult(Tabular):
             for policy in self.policies
         ]
         shared = (
-            f"{counted(self.shared, 'question')} stand in several sets and are resampled together."
+            f"{counted(self.shared, 'question')} occur in several records and are resampled together."
             if self.shared
-            else "No question stands in two sets, so each is resampled on its own."
+            else "No question occurs in two records, so each record is resampled on its own."
         )
         explained = (
-            f"Means over {len(self.sources)} sets, each counting the same, of "
-            f"{' and '.join(str(count) for count in self.labelled)} questions {metric.scored}. {shared} Over "
-            "fixed-k: in each set over the line through its fixed budgets at the same mean rounds."
+            f"Means over {len(self.sources)} records with equal weight, of "
+            f"{' and '.join(str(count) for count in self.labelled)} questions {metric.scored}. {shared} "
+            "Over fixed-k: against the line through a record's fixed budgets at the same mean rounds."
         )
         notes = (explained, f"Note: {metric.legend}") if metric.legend else (explained,)
         return (Table(name="means over sets", columns=columns, rows=rows, notes=notes),)
@@ -150,7 +150,7 @@ def macro_means(comparisons: Sequence[Comparison]) -> MacroResult:
     question are resampled on their own. What has no means over sets is a ``UsageError``.
     """
     if len(comparisons) < 2:
-        raise UsageError("means over sets need at least two sets of traces")
+        raise UsageError("means need at least two records")
     first = comparisons[0].result
     names = [policy.name for policy in first.policies]
     for comparison in comparisons:
@@ -160,19 +160,17 @@ def macro_means(comparisons: Sequence[Comparison]) -> MacroResult:
                 for other in comparisons
                 for name, reason in other.result.left_out.items()
             ]
-            raise UsageError(
-                f"every set of traces must be replayed with the same policies{''.join(left)}"
-            )
+            raise UsageError(f"every record must be replayed with the same policies{''.join(left)}")
     results = [comparison.result for comparison in comparisons]
     if len({result.metric for result in results}) > 1:
         told = ", ".join(f"{result.source} by {result.metric.name}" for result in results)
         raise UsageError(
-            f"sets are compared by different metrics ({told}); give --metric agreement (in Python "
-            "metric=), which reads no gold answers, for all"
+            f"the records are compared by different metrics ({told}); type --metric agreement (in Python "
+            "metric=), which needs no gold answers"
         )
     if len(answers := {result.answer for result in results}) > 1:
         raise UsageError(
-            f"every set of traces must be replayed with the same answer=, found {', '.join(sorted(answers))}"
+            f"every record must be replayed with the same answer=, found {', '.join(sorted(answers))}"
         )
     by_id = any(is_veiled(comparison.traces.origin.run) for comparison in comparisons)
     sets = [_set(comparison, by_id=by_id) for comparison in comparisons]
@@ -229,7 +227,7 @@ def _over_fixed(sets: Sequence[Array], fixed: Sequence[int], number: int) -> Arr
 def _set(comparison: Comparison, *, by_id: bool) -> _Set:
     result = comparison.result
     if any(policy.kind == CLOSED_BOOK for policy in result.policies):
-        raise UsageError("means over sets are of policies that stop a loop; leave out closed-book")
+        raise UsageError("means compare policies that stop a loop; leave out closed-book")
     scored = comparison.measures.scores(result.f1_kind)
     if not scored.labelled.any():
         raise UsageError(f"no replayed question of {result.source} {result.metric.unscored}")
@@ -240,7 +238,7 @@ def _set(comparison: Comparison, *, by_id: bool) -> _Set:
             + (
                 f"at rounds {result.metric.untold}; leave them out, or {result.metric.remedy}"
                 if result.cut is None
-                else "past where questions were cut: leave them out (replay of that record alone has ranges)"
+                else "at censored rounds; leave them out, or replay this record alone for ranges"
             )
         )
     columns = [

@@ -45,9 +45,9 @@ def closed_book_rounds(traces: TraceSet | Measures) -> Measures:
     missing = sorted({*asked.question_ids} - {*closed_book.traces.question_ids})
     if missing:
         raise UsageError(
-            f"policy {CLOSED_BOOK!r} needs round 0, the answer without passages, which "
-            f"{len(missing)} of {asked.n_questions} questions of {asked.origin.source} lack (the first: "
-            f"{missing[0]!r}); record them with: suffice record ... --closed-book --out OTHER_TRACES"
+            f"policy {CLOSED_BOOK!r} needs round 0, the answer without passages; {len(missing)} of "
+            f"{asked.n_questions} questions of {asked.origin.source} lack it (the first: {missing[0]!r}); "
+            "record them with: suffice record ... --closed-book --out OTHER_TRACES"
         )
     return closed_book
 
@@ -56,7 +56,7 @@ def of_rounds(result: ReplayResult) -> ReplayResult:
     """The replay without policies that answer before round 1, whose scores are of no round."""
     kept = tuple(policy for policy in result.policies if policy.kind != CLOSED_BOOK)
     if result.baseline not in (policy.name for policy in kept):
-        raise UsageError(f"the baseline {result.baseline!r} takes none of the recorded rounds")
+        raise UsageError(f"the baseline {result.baseline!r} stops at none of the recorded rounds")
     return replace(result, policies=kept)
 
 
@@ -65,8 +65,8 @@ def replayed(traces: TraceSet | Measures, result: ReplayResult) -> Measures:
     measures = Measures.of(traces).by(result.metric.name)
     if measures.traces.question_ids != tuple(result.question_ids):
         raise UsageError(
-            f"the replay has {result.questions} questions and these traces "
-            f"{measures.traces.n_questions} others; pass the traces that were replayed"
+            f"the replay has {result.questions} questions and this record {measures.traces.n_questions} "
+            "others; pass the record that was replayed"
         )
     return measures
 
@@ -294,7 +294,7 @@ def _oracle(measures: Measures, name: str) -> NamedPolicy:
         )
     if measures.seen is not None:
         raise UsageError(
-            f"policy {name!r} reads the gold answers of every round, and questions were cut; leave it out"
+            f"policy {name!r} needs every round, and some questions stopped early; leave it out"
         )
     return NamedPolicy(name=name, kind="oracle", preset=None, policy=None)
 
@@ -329,10 +329,7 @@ def _fitted(
     note = ""
     if name == method.name and len(method.presets) > 1:
         others = " or ".join(f"{name}-{other}" for other in method.presets if other != preset)
-        note = (
-            f"{name} is its {preset} preset; suffice fit {name} writes {others} unless told --preset "
-            f"{preset}"
-        )
+        note = f"{name} is its {preset} preset; suffice fit {name} writes {others} by default"
     return NamedPolicy(name=name, kind=fitted.kind, preset=preset, policy=fitted, note=note)
 
 
@@ -341,10 +338,10 @@ def _unfitted(traces: TraceSet, method: Method) -> str:
     first = sorted(method.reads[0])
     shares = ",".join([*(f"{name}={0.4 / len(first):g}" for name in first), f"{EVAL_SPLIT}=0.6"])
     return (
-        f"it must be fitted, and {traces.origin.source} has no questions in split "
-        f"{splits}; {traces.how_to_split(shares)}, fit it on traces that have one with: "
-        f"--fit-on OTHER_TRACES (in Python fit_on=), or suffice fit {method.name} OTHER_TRACES --out "
-        "policy.json, and pass --policy policy.json"
+        f"it must be fitted, and {traces.origin.source} has no questions in split {splits}; "
+        f"{traces.how_to_split(shares)}, fit it on another record with --fit-on OTHER_TRACES (in Python "
+        f"fit_on=), or type suffice fit {method.name} OTHER_TRACES --out policy.json and pass --policy "
+        "policy.json"
     )
 
 

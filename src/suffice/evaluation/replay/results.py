@@ -42,7 +42,7 @@ _MOST_WITH_DECIMALS = 100
 class PolicyResult:
     """One policy's scores and costs.
 
-    Scores are fractions, means over labelled questions (``None``: no question is labelled), taken against
+    Scores are fractions, means over labeled questions (``None``: no question is labelled), taken against
     what ``metric`` says; costs are means per question over all questions, by the names of
     :data:`suffice.costs.usage.COSTS` (``None``: unknown). ``stops`` (n_questions,) is the round taken,
     ``answers`` the round whose answer is returned there: the same, unless one is chosen; ``weights`` what
@@ -222,21 +222,21 @@ class ReplayResult(Tabular):
         """Whether deciding by what was read pays here, in sentences."""
         adaptive = [policy for policy in self.policies if policy.adaptive]
         if not adaptive:
-            return "Not asked: no policy here decides by what it reads."
+            return "Not tested: no policy here reads answers or evidence to decide."
         if any(policy.against_fixed for policy in adaptive):
             return f"{_by_agreement(self.metric)}{looping_verdict(self.policies)}"
         gains = [
             (one.label, one.frontier_gain) for one in adaptive if one.frontier_gain is not None
         ]
         if not gains and self.labelled and self.cut is not None:
-            return "Not known: fixed budgets go past where questions were cut, or policies do."
+            return "Not known: the comparison needs rounds after questions were stopped early."
         if not gains:
             return "Not known: no question has a score."
         shown = [f"{name} {points(gain)}" for name, gain in gains if gain.low > 0]
-        at = f"the fixed-k frontier at equal {self.cost.label}"
+        at = f"fixed budgets at equal {self.cost.label}"
         if shown:
-            return f"{_by_agreement(self.metric)}Shown over {at}: {'; '.join(shown)}."
-        return f"{_by_agreement(self.metric)}Not shown: no policy scores above {at} beyond its interval."
+            return f"{_by_agreement(self.metric)}Better than {at}: {'; '.join(shown)}."
+        return f"{_by_agreement(self.metric)}No policy is significantly better than {at}."
 
     def saving(self, policy: PolicyResult) -> str:
         """What a policy saves against the full budget, and what that does to the score, in a sentence."""
@@ -379,11 +379,10 @@ class ReplayResult(Tabular):
         which = self.metric.which_f1(self.f1_kind)
         f1 = head("f1") if which is None else f"{head('f1')} ({which})"
         return first, (
-            f"{head('em')}, {f1}, {head('acc')}{kept} and differences in "
-            f"percent; rounds, {spent} are means per question. delta {label} is against "
-            f"{baseline}; gain over fixed-k is at equal {self.cost.label}; brackets are 95% "
-            f"intervals of {self.resamples} {self.draws} of the questions (seed "
-            f"{self.seed})."
+            f"{head('em')}, {f1}, {head('acc')}{kept} and differences are in percent; rounds, {spent} are "
+            f"means per question. delta {label} is against {baseline}; gain over fixed-k is at equal "
+            f"{self.cost.label}. Brackets are 95% intervals of {self.resamples} {self.draws} of the "
+            f"questions (seed {self.seed})."
         )
 
     def _legend(self) -> Iterator[str]:
@@ -398,21 +397,21 @@ class ReplayResult(Tabular):
 
 # --- what a reader must know -------------------------------------------------------------------------
 def unscored_notes(unscored: Mapping[str, int], labelled: int, metric: Metric) -> list[str]:
-    """By what tables call the policies, in how many of the labelled questions no score is known."""
+    """By what tables call the policies, in how many of the labeled questions no score is known."""
     named = [f"{name} ({count})" for name, count in unscored.items() if count]
     if not named:
         return []
     return [
-        f"no score is known of {', '.join(named)}: in so many of {labelled} questions "
-        f"{metric.scored} it stops at a round {metric.untold}; {metric.remedy}"
+        f"no score is known of {', '.join(named)}: in so many of {labelled} questions {metric.scored} the "
+        f"stop is at a round {metric.untold}; {metric.remedy}"
     ]
 
 
 def policy_notes(policies: Sequence[PolicyResult], questions: int, metric: Metric) -> list[str]:
     """Rounds taken for missing ones, confidences that are undefined, what is not told and why."""
     notes = [
-        f"{policy.label}: {policy.beyond_record} questions end before the round it wanted; "
-        "their last recorded round was taken"
+        f"{policy.label}: {policy.beyond_record} questions end before the policy stops; their last "
+        "recorded round was taken"
         for policy in policies
         if policy.beyond_record
     ]
@@ -429,9 +428,7 @@ def policy_notes(policies: Sequence[PolicyResult], questions: int, metric: Metri
         policy.label for policy in policies if policy.at_stops.past is not None and policy.adaptive
     ]
     if past:
-        said = (
-            "AUROC, precision, recall and answer sets are not given where a policy stops past a cut"
-        )
+        said = "no AUROC, precision, recall or answer sets for policies that need censored rounds"
         notes.append(f"{said}: {', '.join(past)}")
     return notes + [
         f"{policy.label}: {note}"
@@ -478,10 +475,10 @@ def looping_table(policies: Sequence[PolicyResult]) -> Table | None:
         columns=columns,
         rows=rows,
         notes=(
-            f"{metric.label} over the best fixed-k, each charged as it would be run, at the same mean cost; "
-            "fixed-2/4 is a random choice between two budgets. Each interval counts one comparison alone, "
-            "and takes the best anew in each resample, which favours fixed-k: one below 0 does not show a "
-            "loss. gain over fixed-k is over the two nearest in cost instead.",
+            f"{metric.label} against the best fixed-k at the same mean cost; fixed-2/4 picks one of two "
+            "budgets at random. Cost is cost if deployed. The comparison is deliberately conservative: "
+            "an interval below 0 does not show a loss. Each interval counts one comparison alone. gain "
+            "over fixed-k compares with the two nearest budgets.",
         ),
     )
 
@@ -509,9 +506,9 @@ def looping_verdict(policies: Sequence[PolicyResult]) -> str:
         return f"Shown for {named}." + (
             "" if len(above) == len(compared) else " Not for the others."
         )
-    verdict = "Not shown: no policy scores above the best fixed-k at equal cost beyond its interval"
+    verdict = "Not shown: no policy is significantly better than the best fixed-k at equal cost"
     worse = ", ".join(dict.fromkeys(policy.label for policy, _ in below))
-    return f"{verdict}; below it: {worse}." if worse else f"{verdict}."
+    return f"{verdict}; significantly worse: {worse}." if worse else f"{verdict}."
 
 
 def _against(policy: PolicyResult, cost: str) -> AgainstFixed | None:
@@ -544,12 +541,12 @@ def _answer_sets(policies: Sequence[PolicyResult]) -> Table:
         (of_retention("questions"), filtered),
     )
     title = (
-        "Answer sets: the coverage promised and found, members, the share of sets without "
-        '"Can\'t Answer", what the policy was fitted to make small.'
+        "Answer sets: promised and measured coverage, members, the share of sets without \"Can't "
+        'Answer", and the objective of the fit.'
     )
     kept = (
-        "What the passage filter keeps: of right passages, of questions all right passages, of all "
-        "passages shown."
+        "Passage filter: shares of right passages kept, of questions with all right passages kept, and "
+        "of shown passages kept."
     )
     has_filter = any(policy.sets and policy.sets.retention for policy in policies)
     return table_of("answer sets", policies, described, title, [kept] if has_filter else [])

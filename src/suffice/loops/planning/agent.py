@@ -106,19 +106,19 @@ class PlanningSettings:
     """How a plan is drafted (paper 4, section 6.3)."""
 
     candidates: Annotated[
-        int, Option(metavar="K", at_least=1, help="next steps drawn for a decision")
+        int, Option(metavar="K", at_least=1, help="next steps to draw for a decision")
     ] = 2
-    temperature: Annotated[float, Option(metavar="T", help="at which they are drawn")] = 0.6
+    temperature: Annotated[float, Option(metavar="T", help="temperature of these draws")] = 0.6
     top_p: float = 1.0
     max_steps: int = MOST_STEPS
     retries: int = 2
     max_candidate_tokens: int = 48
     max_plan_tokens: Annotated[
-        int, Option(metavar="N", at_least=1, help="of the final plan's JSON")
+        int, Option(metavar="N", at_least=1, help="most tokens of the final plan's JSON")
     ] = 512
     max_passage_chars: int = 2000
     json_schema: Annotated[
-        bool, Option(help="do not ask the server to hold the final plan to its schema")
+        bool, Option(help="do not make the server enforce the final plan's schema")
     ] = True
 
     def __post_init__(self) -> None:

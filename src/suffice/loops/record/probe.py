@@ -74,17 +74,16 @@ class ProbeSettings(AnswerSettings):
     missing_only: Annotated[
         bool,
         Option(
-            help="ask only in rounds without an answer; answers by two prompts, the loop's and this "
-            "one, then mix in one record"
+            help="ask only in rounds without an answer; the record then mixes answers by two prompts"
         ),
     ] = False
     limit: Annotated[
-        int | None, Option(help="only the first N questions, by id", metavar="N", at_least=1)
+        int | None, Option(help="first N questions only, by id", metavar="N", at_least=1)
     ] = None
     sample: Annotated[
         int | None,
         Option(
-            help="only N questions, drawn by --seed; a larger N later adds to them",
+            help="N random questions, drawn by --seed; a larger N adds to them",
             metavar="N",
             at_least=1,
         ),
@@ -93,9 +92,7 @@ class ProbeSettings(AnswerSettings):
     def __post_init__(self) -> None:
         AnswerSettings.__post_init__(self)  # super() does not reach over slots
         if self.limit is not None and self.sample is not None:
-            raise UsageError(
-                "limit and sample each say which questions are asked; name one of them"
-            )
+            raise UsageError("limit and sample both select questions; give one of them")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,8 +180,8 @@ def probe_traces(
     tasks, left_out = _askable(question_rows(traces, passages), wanted, source, skip=skip_invalid)
     if not any(_asked(task, wanted).any() for task in tasks):
         raise UsageError(
-            f"every round of {source} has an answer, so nothing is missing; without --missing-only all are "
-            "asked again, by one prompt"
+            f"every round of {source} has an answer, so nothing is missing; leave --missing-only out to "
+            "ask again, by one prompt"
         )
     if shard is not None:
         tasks = [task for task in tasks if shard.holds(task.id)]
@@ -236,9 +233,8 @@ def _askable(
                 "; give their texts by id with --corpus FILE.jsonl" if why == _TEXTLESS else ""
             )
             raise DataError(
-                f"{len(refused):,} questions {why}, so a model cannot be asked what the loop could have "
-                f"answered; the first: {refused[0].id!r}{way_out}, or leave such questions out with "
-                "--skip-invalid",
+                f"{len(refused):,} questions {why}, so a model cannot answer from their evidence; the "
+                f"first: {refused[0].id!r}{way_out}, or leave such questions out with --skip-invalid",
                 file=str(source),
                 column="question" if why == _NO_TEXT else "passages",
             )

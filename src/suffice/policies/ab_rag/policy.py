@@ -362,14 +362,14 @@ class PublishedSettings:
     certainty: Annotated[
         Certainty | None,
         Option(
-            help="what says how sure the model is, S1 of the paper "
-            "(default: token_probability where the trace holds tokens, else self_consistency)"
+            help="the model's certainty, S1 of the paper (default: token_probability if the record holds "
+            "tokens, else self_consistency)"
         ),
     ] = None
     threshold: Annotated[
         float | None,
         Option(
-            help="stop at this confidence (default: published 0.6, corrected chosen on the split)",
+            help="confidence to stop at (default: published 0.6, corrected chosen on the split)",
             metavar="TAU",
         ),
     ] = None
@@ -380,19 +380,16 @@ class CorrectedSettings(PublishedSettings):
     """The same, the corrected S2, and the F1 that the threshold is chosen by."""
 
     f1_kind: Annotated[
-        F1Kind | None,
-        Option(name="f1", help="which F1 the threshold is chosen by (default: hotpotqa)"),
+        F1Kind | None, Option(name="f1", help="F1 to choose the threshold by (default: hotpotqa)")
     ] = None
 
     def __post_init__(self) -> None:
         if self.f1_kind is not None and self.threshold is not None:
-            raise UsageError("f1 is what a threshold is chosen by, and one is given; leave one out")
+            raise UsageError("--f1 chooses a threshold, and one is given; leave one out")
 
     support: Annotated[
         Support | None,
-        Option(
-            help="S2 of the corrected preset (default: the first of these that the trace gives)"
-        ),
+        Option(help="S2 of the corrected version (default: the first that the record gives)"),
     ] = None
 
 
@@ -401,11 +398,11 @@ class ABRag(Method):
 
     name = "ab-rag"
     summary = (
-        "stop when a confidence made of model certainty, evidence and reranker scores "
-        "reaches a threshold"
+        "stop when a confidence reaches a threshold; it combines model certainty, evidence and reranker "
+        "scores"
     )
     source = "paper 2"
-    about = "what its confidence is made of, and where it stops"
+    about = "its confidence and its threshold"
     fitted = frozenset({"corrected"})
     unfitted = MappingProxyType({"published": ABRagPolicy.published})
     main_field = "weights"

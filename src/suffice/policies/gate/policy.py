@@ -232,14 +232,14 @@ class RoundCosts:
     retrieval_cost: Annotated[
         float | None,
         Option(
-            help="of looking something up (default: 1; published thresholds where no cost is given)",
+            help="cost C of a retrieval (default: 1; without any cost, the published thresholds)",
             metavar="C",
         ),
     ] = None
     failure_loss: Annotated[
         float | None,
         Option(
-            help="of a wrong answer or a failed plan (default: 2, act when more likely right than wrong)",
+            help="loss L of a wrong answer or a failed plan (default: 2, act if more likely right)",
             metavar="L",
         ),
     ] = None
@@ -252,14 +252,14 @@ class PlanCosts(RoundCosts):
     ask_cost: Annotated[
         float | None,
         Option(
-            help="on plan traces: of asking the user, who is asked where c is below 1 - C / L and no "
-            "retrieval is left (default: as a retrieval)",
+            help="on plan traces: cost of asking the user, when unsure and no retrieval is left "
+            "(default: as a retrieval)",
             metavar="C",
         ),
     ] = None
     stop_cost: Annotated[
         float | None,
-        Option(help="on plan traces: of ending early (default: never worth it)", metavar="C"),
+        Option(help="on plan traces: cost of ending early (default: never worth it)", metavar="C"),
     ] = None
 
 
@@ -280,13 +280,13 @@ class GateMethod(Method):
 
     name = "gate"
     summary = (
-        "stop when samples agree and answers do not contradict each other, by a risk that falls round "
-        "by round"
+        "stop when samples agree and answers do not contradict each other; the remaining "
+        "risk falls with the rounds"
     )
     source = "paper 4"
     about = (
-        "on question traces it stops a loop, on plan traces it guides a planning agent; it acts where "
-        "its confidence exceeds 1 - C / L"
+        "stops a loop on question traces and guides a planning agent on plan traces; acts if its "
+        "confidence exceeds 1 - C / L"
     )
     fitted = frozenset({"corrected"})
     main_field = "settings"

@@ -32,7 +32,7 @@ class MiCPSettings:
     alpha: Annotated[
         float,
         Option(
-            help="promise: the answer set holds the right answer with probability 1 - A",
+            help="allowed error: the answer set holds the right answer with probability 1 - A",
             metavar="A",
             parse=as_share,
         ),
@@ -48,49 +48,46 @@ class MiCPSettings:
     objective: Annotated[
         Objective,
         Option(
-            help="what the division of the error budget minimizes: mean rounds, answer-rate (\"Can't "
-            "Answer\" least often), composite (Eq. 14 as we read it; the paper's own is lost), or "
-            "composite-rates (another reading of it, a hypothesis)"
+            help="what the allocation of the error budget minimizes. rounds: mean rounds. answer-rate: "
+            "how often it cannot answer. composite: our reading of Eq. 14, whose original is lost. "
+            "composite-rates: another reading."
         ),
     ] = "rounds"
     allocation: Annotated[
         tuple[float, ...] | None,
-        Option(
-            help="error levels of rounds 1 to T-1 by hand, instead of a search", metavar="A1,A2,..."
-        ),
+        Option(help="error levels of rounds 1 to T-1, instead of a search", metavar="A1,A2,..."),
     ] = None
     share: Annotated[
         float,
         Option(
-            help="of a divided --split, how much divides the budget (default: a third)",
+            help="share of --split that allocates the budget; the rest calibrates (default: a third)",
             metavar="S",
             parse=as_share,
         ),
     ] = DEFAULT_SHARE
     rounds: Annotated[
-        int | None,
-        Option(help="the full budget (default: 3, or as recorded)", metavar="T", at_least=1),
+        int | None, Option(help="full budget (default: 3, or as recorded)", metavar="T", at_least=1)
     ] = None
     weight: Annotated[
         float,
         Option(
-            help="lambda of the composite objectives; the paper's is lost (default: 1)", metavar="L"
+            help="lambda of the composite objectives (default: 1; the paper's is lost)", metavar="L"
         ),
     ] = UNSTATED_WEIGHT
     grid: Annotated[
         Grid,
         Option(
-            help="levels tried: box (the paper's: each from 0 to alpha), or shares of the budget "
-            "(default: box)"
+            help="levels to search. box: each from 0 to alpha, as in the paper. shares: shares of the "
+            "budget. (default: box)"
         ),
     ] = "box"
     steps: Annotated[
-        int, Option(help="of the grid, in each level or share", metavar="N", at_least=1)
+        int, Option(help="number of grid steps in each level or share", metavar="N", at_least=1)
     ] = 10
     stop_on: Annotated[
         StopOn,
         Option(
-            help="stop on the samples' normalised entropy, or on the confidence of the largest cluster"
+            help="stop on the samples' normalized entropy, or on the confidence of the largest cluster"
         ),
     ] = "entropy"
     penalty: Annotated[
@@ -103,15 +100,15 @@ class MiCPSettings:
     clusters: Annotated[
         Clustering | None,
         Option(
-            help="samples that normalise alike, or clusters by meaning as suffice signals "
-            "--cluster-cosine stored them (default: string; published: embedding where stored)"
+            help="string: samples equal after normalization. embedding: clusters that suffice signals "
+            "--cluster-cosine stored. (default: string; published: embedding if stored)"
         ),
     ] = None
     match_f1: Annotated[
         float | None,
-        Option(help="a sample of at least this F1 is right (default: exact match)", metavar="F"),
+        Option(help="F1 from which a sample counts as right (default: exact match)", metavar="F"),
     ] = None
-    seed: Annotated[int, Option(help="of the division and of the lots", at_least=0)] = 42
+    seed: Annotated[int, Option(help="seed of the split and of random draws", at_least=0)] = 42
 
     def __post_init__(self) -> None:
         exact_level(self.alpha, "alpha")
@@ -128,7 +125,7 @@ class MiCPSettings:
             if getattr(self, name) not in known:
                 raise UsageError(unknown_name(name, getattr(self, name), filter(None, known)))
         if not 0.0 < self.share < 1.0:
-            raise UsageError(f"the share that optimises lies in (0, 1), found {self.share!r}")
+            raise UsageError(f"the allocating share must lie in (0, 1), found {self.share!r}")
         if not 0.0 <= self.weight < math.inf:
             raise UsageError(
                 "the weight, lambda of the composite objective, must be a number of at least 0, found "
@@ -140,5 +137,5 @@ class MiCPSettings:
         for searched, default in (("objective", "rounds"), ("grid", "box"), ("steps", 10)):
             if self.allocation is not None and getattr(self, searched) != default:
                 raise UsageError(
-                    f"an allocation by hand is not searched for; leave {searched} or allocation out"
+                    f"a given allocation is not searched for; leave {searched} or allocation out"
                 )

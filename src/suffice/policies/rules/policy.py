@@ -324,7 +324,7 @@ class RuleSettings(CalibratedSettings):
         Option(
             metavar="RULE",
             positional=True,
-            help="its text, as in 'answer_stable and calibrated(answer_token_margin) > 0.25'",
+            help="the rule, as in 'answer_stable and calibrated(answer_token_margin) > 0.25'",
         ),
     ]
 
@@ -333,7 +333,7 @@ class RuleMethod(RuleKind, Method):
     """See :class:`suffice.policies.method.Method`."""
 
     name = "rule"
-    summary = "a rule of your own with its calibrated(...) and base_rate() fitted"
+    summary = "your own rule with its calibrated(...) and base_rate() fitted"
     presets = ("corrected",)
     options = RuleSettings
 

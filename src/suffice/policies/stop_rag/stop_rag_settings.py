@@ -157,51 +157,50 @@ class StopRAGSettings:
     target: Annotated[
         Target,
         Option(
-            help="what the value of going on is learned towards: q-lambda, mc and q0 (its lambda of 1 "
-            "and 0), or binary, whether stopping is better at all"
+            help="target to learn. q-lambda: the value of going on. mc and q0: the same with lambda 1 and "
+            "0. binary: whether stopping is better."
         ),
     ] = "q-lambda"
     features: Annotated[
         Features,
         Option(
-            help="what the network reads: the text of question and documents, or the signals of each "
-            "round alone, the plain baseline"
+            help="input of the network. text: the question and the documents. signals: the signals of "
+            "each round, a plain baseline."
         ),
     ] = "text"
     encoder: Annotated[
         str,
         Option(
-            help="an encoder that transformers reads, by folder or name on the Hub (default: minilm, "
-            "the packaged all-MiniLM-L6-v2)",
+            help="a transformers encoder, by folder or name on the Hub (default: minilm, the packaged "
+            "all-MiniLM-L6-v2)",
             metavar="PATH_OR_NAME",
         ),
     ] = PACKAGED_ENCODER
     inputs: Annotated[
         tuple[str, ...] | None,
         Option(
-            help="with --features signals: names, or all, which takes those that cost calls and the record's "
-            "own too (default: all that vary and cost no further call)",
+            help="names for --features signals. all: adds costly ones and the record's own. (default: all "
+            "that vary and cost no model call)",
             metavar="A,B,...|all",
         ),
     ] = None
     reward: Annotated[
         str,
         Option(
-            help="how sampled answers are scored (default: f1, plain SQuAD F1)",
-            choices=tuple(REWARDS),
+            help="score of sampled answers (default: f1, plain SQuAD F1)", choices=tuple(REWARDS)
         ),
     ] = "f1"
     mode: Annotated[
         Mode | None,
         Option(
-            help="separate: each document is read with the question, and all are pooled; joined: "
-            "question and documents are one text (default: separate, published joined)"
+            help="separate: reads each document with the question and pools them. joined: reads question "
+            "and documents as one text. (default: separate, published joined)"
         ),
     ] = None
     window: Annotated[
         int | None,
         Option(
-            help="tokens read at once (default: 256, joined 2048, or the encoder's limit)",
+            help="most tokens in one input (default: 256, joined 2048, or the encoder's limit)",
             metavar="N",
             at_least=1,
         ),
@@ -209,7 +208,7 @@ class StopRAGSettings:
     layers: Annotated[
         int | None,
         Option(
-            help="how many of the encoder's last layers are trained (default: 0, published all)",
+            help="number of the encoder's last layers to train (default: 0, published all)",
             metavar="N",
             at_least=0,
         ),
@@ -224,7 +223,7 @@ class StopRAGSettings:
     min_steps: Annotated[
         int | None,
         Option(
-            help="optimiser steps at least (default: 3000, published 1, signals 1500)",
+            help="least number of optimizer steps (default: 3000, published 1, signals 1500)",
             metavar="N",
             at_least=1,
         ),
@@ -232,7 +231,7 @@ class StopRAGSettings:
     seed: Annotated[
         int,
         Option(
-            help="of the division into training and validation, and of the training", at_least=0
+            help="seed of the split into training and validation, and of the training", at_least=0
         ),
     ] = 42
 

@@ -275,11 +275,7 @@ def _notes(
 
 # --- narrow ---------------------------------------------------------------------------------------
 def _names(meaning: str) -> Option:
-    return Option(
-        help=f"only questions of {meaning}; may be given several times",
-        metavar="NAME",
-        repeats=True,
-    )
+    return Option(help=f"keep questions of {meaning}. Repeatable.", metavar="NAME", repeats=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -313,7 +309,7 @@ class TraceFilter:
     ids: Annotated[
         str | Sequence[str] | None,
         Option(
-            help="only these questions: a text file with one id a line, or another trace set",
+            help="keep these questions: a text file with one id a line, or another record",
             metavar="FILE",
             parse=str,
         ),

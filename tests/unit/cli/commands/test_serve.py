@@ -40,13 +40,10 @@ def test_what_would_be_served(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ((), "what is to be searched?"),
+        ((), "--corpus PATH"),
         (("--policy", "fixed-2"), "--policy"),
         (("--corpus", "notes", "--policy", "fixedd-2"), "did you mean"),
-        (
-            ("--corpus", "notes", "--policy", "a=fixed-2", "--policy", "a=fixed-3"),
-            "name of its own",
-        ),
+        (("--corpus", "notes", "--policy", "a=fixed-2", "--policy", "a=fixed-3"), "a=fixed-3"),
         (("--corpus", "notes", "--policy", "x=tasr"), "fitted"),
         (("--corpus", "notes", "--config", "none.toml"), "none.toml"),
     ],

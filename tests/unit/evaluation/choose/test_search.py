@@ -349,7 +349,7 @@ def test_rules_on_cut_records_replay_to_their_figures() -> None:
 
 def test_questions_that_were_cut_and_nothing_stands_for_are_refused() -> None:
     log = cut(made(9, count=240), None, stops=(3, 4))
-    with pytest.raises(UsageError, match="nothing stands for"):
+    with pytest.raises(UsageError, match="stopped early"):
         search(log, SearchSettings(signals=("coarse", "own", "answer_stable"), resamples=5))
 
 

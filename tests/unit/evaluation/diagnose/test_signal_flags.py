@@ -115,7 +115,7 @@ def test_one_differing_round_is_enough_and_undefined_ones_do_not_count() -> None
         "answer_token_margin"
     ]
     assert "'q07'" in flag.message
-    assert "; 0 of them equal" in flag.message
+    assert ". 0 of them equal" in flag.message
     found = signal_flags(stored({"answer_token_margin": partly}), ["answer_token_margin"])
     assert found["answer_token_margin"] == ()
 

@@ -23,7 +23,7 @@ def test_d_by_hand() -> None:
 @pytest.mark.parametrize(
     ("values", "right", "why_area", "why_d"),
     [
-        ([], [], "defined in no labelled round", None),
+        ([], [], "defined in no labeled round", None),
         ([1.0, 2.0], [True, True], "no wrong answer among these rounds", None),
         ([1.0, 2.0], [False, False], "no right answer among these rounds", None),
         ([3.0, 3.0], [True, False], "the signal is 3 in all of these rounds", None),

@@ -162,7 +162,7 @@ def test_a_choice_pays_for_every_answer_up_to_the_stop_and_says_so() -> None:
     assert paid == every[[0, 1], [3, 1]].mean() == 650.0
     assert policy(latest, "fixed-4").costs["prompt_tokens"] == 300.0
     assert chosen.result.full_costs["prompt_tokens"] == 650.0
-    assert any("pays for the answers" in note for note in chosen.result.notes)
+    assert any("pay for all of these answers" in note for note in chosen.result.notes)
     document = chosen.result.to_json(per_question=True)
     assert document["answer"] == "lowest:error"
     entry = next(entry for entry in document["policies"] if entry["name"] == "fixed-4")

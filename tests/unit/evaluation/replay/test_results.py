@@ -86,7 +86,7 @@ class TestLooping:
         assert table.name == "looping"
         assert [row[0] for row in table.rows] == ["tasr"]
         assert result.text().startswith("Does looping pay here? ")
-        assert "takes the best anew in each resample, which favours fixed-k" in table.notes[0]
+        assert "fixed-2/4" in table.notes[0]
         fields = {policy.name: policy.to_json()["against_fixed"] for policy in result.policies}
         assert [fields[name] for name in ("fixed-1", "fixed-3", "oracle-f1")] == [[], [], []]
         assert [entry["cost"] for entry in fields["tasr"]] == ["evaluated_tokens", "usd"]
@@ -112,9 +112,9 @@ class TestLooping:
             )
 
         assert verdict(level, level).startswith("Not shown")
-        assert verdict(level, loses).endswith(f"; below it: {second.name}.")
+        assert verdict(level, loses).endswith(f"; significantly worse: {second.name}.")
         chosen_anew = replace(loses, held=level.gain)  # below the best of each resample alone
-        assert verdict(level, chosen_anew).endswith("beyond its interval.")
+        assert verdict(level, chosen_anew).endswith("at equal cost.")
         assert verdict(wins, wins).startswith("Shown for tasr +3.0 [1.0, 5.0] at equal price; ")
         assert verdict(loses, wins).endswith("Not for the others.")
         assert verdict(loses, wins).startswith(f"Shown for {second.name} ")

@@ -23,7 +23,7 @@ def test_it_stands_before_every_figure_and_says_what_the_result_says() -> None:
     html = render_report(data)
     assert html.index(screen(data)) < html.index('class="facts"') < html.index("<main>")
     assert result.verdict in screen(data)
-    assert "takes the best anew in each resample" in html
+    assert "fixed-2/4" in html
     tasr = next(policy for policy in result.policies if policy.name == "tasr")
     own, full = tasr.costs[result.cost.name], result.full_costs[result.cost.name]
     assert own is not None
