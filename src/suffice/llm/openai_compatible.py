@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from suffice.concurrency import as_here
+from suffice.concurrency import CallTally, as_here
 from suffice.contracts import Completion, Generation, GenerationRequest, Message
 from suffice.errors import UsageError
 from suffice.llm.endpoint import Endpoint, OpenAISettings, Send
@@ -66,10 +66,11 @@ class OpenAICompatibleModel(Closable):
     ) -> None:
         self._settings = settings or OpenAISettings()
         self._server = Endpoint(url, self._settings)
-        self._where, self.tally = self._server.url, self._server.tally
-        self._learnt = _Learnt()
-        self.api, self.concurrency = self._settings.api, self._settings.concurrency
-        self.name = model or self._only_model()
+        self._where, self._learnt = self._server.url, _Learnt()
+        self.tally: CallTally = self._server.tally
+        self.api = self._settings.api
+        self.concurrency: int = self._settings.concurrency
+        self.name: str = model or self._only_model()
 
     @property
     def endpoint(self) -> str:

@@ -271,7 +271,7 @@ class ComingAnswer:
     def __init__(self) -> None:
         self._text = ""
         self._over = False
-        self.told = ""
+        self.told: str = ""
 
     def feed(self, piece: str) -> str:
         """What is certain of the answer now and was not before."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -26,7 +26,7 @@ SYSTEM_UNREAD = "system messages and instructions were not read"
 class Open(BaseModel):
     """A part of a request of which further fields may have no effect."""
 
-    model_config = ConfigDict(extra="allow", strict=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="allow", strict=True)
 
 
 class Part(Open):
@@ -190,7 +190,7 @@ def usage_object(
     }
 
 
-as_line = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+as_line: Callable[[Any], str] = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 """JSON in a line."""
 
 
@@ -201,7 +201,9 @@ class Form:
     end: ClassVar[str] = ""
 
     def __init__(self, under_way: UnderWay, body: Any, asked: Asked) -> None:
-        self.under_way, self.body, self.asked = under_way, body, asked
+        self.under_way = under_way
+        self.body = body
+        self.asked = asked
 
     @classmethod
     async def answer(
@@ -277,7 +279,7 @@ class StreamOptions(Open):
 class ChatRequest(Asking):
     """Messages of which the user's last is the question; an answer is text from what is searched here."""
 
-    model_config = ConfigDict(
+    model_config: ClassVar[ConfigDict] = ConfigDict(
         json_schema_extra={
             "example": {"messages": [{"role": "user", "content": "Where was Ibsen born?"}]}
         }
@@ -307,7 +309,7 @@ class ChatRequest(Asking):
 class Completion(Form):
     """A chat completion; while rounds run, comments keep the connection alive."""
 
-    endpoint = "chat"
+    endpoint: ClassVar[Endpoint] = "chat"
     end = "data: [DONE]\n\n"
 
     def __init__(self, under_way: UnderWay, body: ChatRequest, asked: Asked) -> None:
@@ -385,7 +387,9 @@ class Tool(Open):
 class ResponseRequest(Asking):
     """The question, or messages of which the user's last is the question."""
 
-    model_config = ConfigDict(json_schema_extra={"example": {"input": "Where was Ibsen born?"}})
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        json_schema_extra={"example": {"input": "Where was Ibsen born?"}}
+    )
 
     input: str | list[Turn | Search] = Field(min_length=1)
     instructions: str | None = None
@@ -412,7 +416,7 @@ class ResponseRequest(Asking):
 class SearchedResponse(Form):
     """A response; its events are in the order and form of OpenAI's."""
 
-    endpoint = "responses"
+    endpoint: ClassVar[Endpoint] = "responses"
 
     def __init__(self, under_way: UnderWay, body: ResponseRequest, asked: Asked) -> None:
         super().__init__(under_way, body, asked)

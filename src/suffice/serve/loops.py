@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Required
+from typing import Annotated, Any, ClassVar, Required
 
 from fastapi import APIRouter
 from fastapi.concurrency import run_in_threadpool
@@ -43,7 +43,9 @@ def _example(**fields: Any) -> ConfigDict:
 class LoopRequest(Body):
     """A question whose loop begins."""
 
-    model_config = _example(question="Where was Ibsen born?", question_id="q-17")
+    model_config: ClassVar[ConfigDict] = _example(
+        question="Where was Ibsen born?", question_id="q-17"
+    )
 
     question: str
     question_id: str | None = Field(None, description="its name in the record; null: a new one")
@@ -95,7 +97,7 @@ class RoundReply(Decided):
 class AnswerRequest(Body):
     """What a loop answered at its end, and what is known of the answer."""
 
-    model_config = _example(answer="Skien")
+    model_config: ClassVar[ConfigDict] = _example(answer="Skien")
 
     answer: str
     response: str | None = None
@@ -118,7 +120,9 @@ class EndRequest(Body):
 class QuestionLabel(Body):
     """What became known of a recorded question."""
 
-    model_config = _example(question_id="q-17", gold_answers=["Skien"], score=1.0)
+    model_config: ClassVar[ConfigDict] = _example(
+        question_id="q-17", gold_answers=["Skien"], score=1.0
+    )
 
     question_id: str
     gold_answers: list[str] = Field([])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sqlite3
 import time
@@ -10,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path, PosixPath, WindowsPath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -19,6 +18,10 @@ from suffice.errors import DataError, StorageError, UsageError, first_line, keep
 
 if TYPE_CHECKING:
     import psycopg
+
+    _Place = Path
+else:
+    _Place = type(Path())
 
 
 VERSION = 1
@@ -79,11 +82,12 @@ class SQLite:
     """One connection to a database file, made anew after each :meth:`close`."""
 
     shared = False
-    silent_s = 86_400.0
+    silent_s: float = 86_400.0
     """After how long without a round a process elsewhere counts as gone."""
 
     def __init__(self, file: Path, *, durable: bool, kind: FileKind = STORE) -> None:
-        self.file, self._durable, self._kind = file, durable, kind
+        self.file = file
+        self._durable, self._kind = durable, kind
         self.connection: sqlite3.Connection | None = None
         self._wait_s = self._waits = 0.0
         self._identity = (0, 0)
@@ -239,7 +243,7 @@ _HOSTS = re.compile(r"(?:(?:\[[\da-fA-F:.]+\]|[\w.-]*)(?::\d+)?,?)*")
 _PASSWORD = re.compile(r"(?<![^?&])password=([^&]*)&?")
 
 
-class Address(WindowsPath if os.name == "nt" else PosixPath):  # type: ignore[misc]
+class Address(_Place):
     """The address of a database on a server, where a path is wanted; no password stands in it."""
 
     def __str__(self) -> str:
@@ -297,11 +301,12 @@ class PostgreSQL:
     """One connection to a server, made anew after each :meth:`close`, and once where it was cut."""
 
     shared = True
-    silent_s = 3_600.0
+    silent_s: float = 3_600.0
     """After how long without a round a process elsewhere counts as gone, once its connection is."""
 
     def __init__(self, address: Address, *, durable: bool) -> None:
-        self.address, self._durable = address, durable
+        self.address = address
+        self._durable = durable
         self._driver: Any = require(
             "psycopg", extra="postgres", purpose="recording into PostgreSQL"
         )

@@ -288,7 +288,7 @@ class GateMethod(Method):
         "on question traces it stops a loop, on plan traces it guides a planning agent; it acts where "
         "its confidence exceeds 1 - C / L"
     )
-    fitted = frozenset({"corrected"})
+    fitted: frozenset[Preset] = frozenset({"corrected"})
     main_field = "settings"
     options = RoundCosts
 
