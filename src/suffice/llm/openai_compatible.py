@@ -26,6 +26,7 @@ from suffice.llm.wire import (
     request_body,
     schema_text,
 )
+from suffice.trace.rounds.records import known_sum
 
 _NOT_SO = (400, 422)  # refusals of a request as it was written
 _FORMS = ("json_schema", "json_object", "none")
@@ -106,9 +107,9 @@ class OpenAICompatibleModel(Closable):
         return Generation(
             completions=tuple(completions[: request.n]),
             model=self.name,
-            prompt_tokens=_total([cost.prompt for cost in costs]),
-            cached_tokens=_total([cost.cached for cost in costs]),
-            completion_tokens=_total([cost.completion for cost in costs]),
+            prompt_tokens=known_sum([cost.prompt for cost in costs]),
+            cached_tokens=known_sum([cost.cached for cost in costs]),
+            completion_tokens=known_sum([cost.completion for cost in costs]),
             latency_s=elapsed,
         )
 
@@ -270,8 +271,3 @@ def _shape(body: dict[str, Any], form: str, schema: Mapping[str, Any]) -> None:
         body.pop(name, None)
     if form == "json_object":
         body["response_format"] = {"type": "json_object"}
-
-
-def _total(values: list[int | None]) -> int | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if len(known) == len(values) else None

@@ -94,9 +94,8 @@ class CoverageMonitor(Monitor):
             raise UsageError(f"n_calibration must be a whole number, found {n_calibration!r}")
         if n_calibration < 1:
             raise UsageError(f"n_calibration must be at least 1, found {n_calibration}")
-        self.limit: float = miss_rate_limit(
-            float(alpha), int(n_calibration), 1.0 - self._level / 2.0
-        )
+        level = 1.0 - self._level / 2.0
+        self.limit: float = miss_rate_limit(float(alpha), int(n_calibration), level)
         self.misses: int = 0
 
     def update(self, covered: bool | np.bool_) -> bool:  # noqa: FBT001 - an observation, no switch

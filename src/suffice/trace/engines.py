@@ -305,8 +305,7 @@ class PostgreSQL:
     """After how long without a round a process elsewhere counts as gone, once its connection is."""
 
     def __init__(self, address: Address, *, durable: bool) -> None:
-        self.address = address
-        self._durable = durable
+        self._address, self._durable = address, durable
         self._driver: Any = require(
             "psycopg", extra="postgres", purpose="recording into PostgreSQL"
         )
@@ -378,7 +377,7 @@ class PostgreSQL:
         """Nothing: the server does so by itself."""
 
     def _opened(self, *, write: bool) -> Connection:
-        own = str(self.address)
+        own = str(self._address)
         secret = {"password": _passwords[own]} if own in _passwords else {}
         raw = self._driver.connect(
             own, **secret, autocommit=True, client_encoding="utf8", fallback_application_name="suffice",
@@ -400,14 +399,14 @@ class PostgreSQL:
             if not write:
                 raise NothingThere(
                     "holds no record yet; it does once a loop is recorded there",
-                    file=str(self.address),
+                    file=str(self._address),
                 )
             self._begun(connection, write=True, alone=True)
             if not self._is_ours(connection):
                 connection.execute(_schema())
             connection.execute("COMMIT")
         version = connection.execute("SELECT version FROM suffice").fetchone()
-        refuse_newer(0 if version is None else version[0], self.address)
+        refuse_newer(0 if version is None else version[0], self._address)
 
     def _is_ours(self, connection: Connection) -> bool:
         """Whether our tables stand there; tables of others beside them are nobody's harm."""
@@ -421,7 +420,7 @@ class PostgreSQL:
             raise DataError(
                 f"holds a table {min(there)} that is not of suffice; name another database, or a schema by "
                 "?options=-csearch_path%3DSCHEMA",
-                file=str(self.address),
+                file=str(self._address),
             )
         return bool(there)
 
@@ -434,21 +433,21 @@ class PostgreSQL:
             yield
         except errors.LockNotAvailable as error:
             raise StorageError(
-                f"{self.address}: another process held the lock for more than {self._wait_s:g} s; end it, or "
-                "try again"
+                f"{self._address}: another process held the lock for more than {self._wait_s:g} s; end it, "
+                "or try again"
             ) from error
         except (self._driver.IntegrityError, self._driver.DataError, OverflowError) as error:
-            raise Refused(f"refuses a row: {first_line(error)}", file=str(self.address)) from error
+            raise Refused(f"refuses a row: {first_line(error)}", file=str(self._address)) from error
         except self._driver.Error as error:
             self.close()
             said = " ".join(str(error).split())
             wrong = "authentication failed", "no password supplied", "does not exist"
             if self.connection is None and any(words in said for words in wrong):
                 raise UsageError(
-                    f"{self.address}: {said}; an address is {_FORM}, the password may stand in PGPASSWORD or "
-                    "~/.pgpass, and createdb DATABASE makes a database"
+                    f"{self._address}: {said}; an address is {_FORM}, the password may stand in PGPASSWORD "
+                    "or ~/.pgpass, and createdb DATABASE makes a database"
                 ) from error
-            raise StorageError(f"{self.address}: {said}") from error
+            raise StorageError(f"{self._address}: {said}") from error
 
 
 @cache

@@ -161,7 +161,7 @@ class StopRAG(Method):
     options = StopRAGSettings
     quick = False
     variants: Mapping[str, Mapping[str, Any]] = MappingProxyType(
-        {"signals": MappingProxyType({"features": "signals"})}
+        {"signals": {"features": "signals"}}
     )
 
     def fit(
