@@ -72,7 +72,9 @@ def test_a_data_frame_holds_the_table(result: Tabular) -> None:
     assert (pandas.shape, list(pandas.columns)) == (size, list(data))
     assert (polars.shape, polars.columns) == (size, list(data))
     last = [table.name for table in result.tables() if table.columns][-1]
-    assert len(result.to_pandas(last)) == len(result.named(last).rows) == len(result.to_polars(last))
+    assert (
+        len(result.to_pandas(last)) == len(result.named(last).rows) == len(result.to_polars(last))
+    )
 
 
 @pytest.mark.parametrize("result", RESULTS, indirect=True)
