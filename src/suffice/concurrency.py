@@ -270,8 +270,8 @@ class CallTally:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self.calls = 0
-        self.failed = 0
+        self.calls: int = 0
+        self.failed: int = 0
 
     def note(self, *, failed: bool) -> None:
         """A call came to its end."""

@@ -193,17 +193,13 @@ def run(app: App, words: Sequence[str]) -> int:
     if getattr(called, "__name__", "") == "help_print":
         asked = [word for word in words if word not in ("--help", "-h")]
         chain, apps, _ = app.parse_commands(asked)
-        names = _names(apps[-1])
+        names = [name for name in apps[-1] if not name.startswith("-")]
         if len(asked) == len(words):
             typed = " ".join([app.name[0], *chain])
             raise UsageError(f"name one of {', '.join(names)}; see '{typed} --help'")
         for name in names if chain else ():
             apps[-1][name]  # loaded, so that its line is known
     return called(*bound.args, **bound.kwargs) or 0
-
-
-def _names(app: App) -> list[str]:
-    return [name for name in app if not name.startswith("-")]
 
 
 def _refusal(error: CycloptsError, app: App) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from functools import cache
 from operator import is_
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from suffice.concurrency import at_once, settled
 from suffice.errors import BackendError, UsageError
@@ -47,7 +47,7 @@ class SufficeHook:
         has no such key, a tool's result is read: JSON of documents, else text.
     """
 
-    allowed_hook_points = ("before_run", "after_tool", "after_run")
+    allowed_hook_points: ClassVar[tuple[str, ...]] = ("before_run", "after_tool", "after_run")
 
     def __init__(
         self,
@@ -60,9 +60,9 @@ class SufficeHook:
     ) -> None:
         _AGENTS.point("haystack.hooks.protocol", "Hook")
         self._arguments = None if isinstance(watch, Watch) else dict(watch)
-        self.watch = watch if isinstance(watch, Watch) else _watch(json.dumps(dict(watch)))
+        self.watch: Watch = watch if isinstance(watch, Watch) else _watch(json.dumps(dict(watch)))
         self.generator = generator
-        self.tools = None if tools is None else list(tools)
+        self.tools: list[str] | None = None if tools is None else list(tools)
         self.probe = probe
         self.documents = documents
 

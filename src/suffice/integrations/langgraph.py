@@ -27,7 +27,8 @@ class GraphRun(AgentRun):
 
     def __init__(self, loop: Loop, run: Any, keys: Sequence[Hashable], **settings: Any) -> None:
         super().__init__(loop, **settings)
-        self.run, self.keys = weakref.ref(run), (loop.question_id, *keys)
+        self.run: weakref.ref[Any] = weakref.ref(run)
+        self.keys: tuple[Hashable, ...] = (loop.question_id, *keys)
         self.thread: str | None = None
         self.graph = ""
         self.taken: str | None = None  # id of the message whose calls were observed last

@@ -58,7 +58,7 @@ class RayExecutor(Executor):
         self._under_way: dict[Future[Any], Any] = {}
         self._closed = False
         self._folder = str(Path.cwd())
-        self.count = max(1, int(self._ray.cluster_resources().get("CPU", 1)))
+        self.count: int = max(1, int(self._ray.cluster_resources().get("CPU", 1)))
         self._check_version()
 
     def submit(

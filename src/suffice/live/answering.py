@@ -38,7 +38,15 @@ from suffice.loops.steps import EVERYTHING, LOOPS, LoopSettings, RoundReads, Ste
 from suffice.retrieval.retrievers import IndexMaker, Retrieval, corpus_retriever
 from suffice.scoring import AnswerChoice
 from suffice.signals.asking.judge_support import JUDGE_TOKENS, judge_tokens
-from suffice.trace.rounds.records import LoopView, Passage, Question, Round, StoppedBy, Usage
+from suffice.trace.rounds.records import (
+    LoopView,
+    Passage,
+    Question,
+    Round,
+    StoppedBy,
+    Usage,
+    known_sum,
+)
 
 # --- answers --------------------------------------------------------------------------------------
 DECLINED = "no confident answer"
@@ -135,14 +143,11 @@ def total_usage(rounds: Sequence[Round]) -> dict[str, int | None]:
     tokens = ("prompt_tokens", "cached_tokens", "completion_tokens")
     calls = ("llm_calls", "sample_calls", "judge_calls", "rerank_calls")
     names = (*calls, *tokens, *(f"sample_{name}" for name in tokens))
-    sums = {name: _total([getattr(usage, name) for usage in usages]) for name in names}
-    judging = {name: _total([judge_tokens(one, name) for one in usages]) for name in JUDGE_TOKENS}
+    sums = {name: known_sum([getattr(usage, name) for usage in usages]) for name in names}
+    judging = {
+        name: known_sum([judge_tokens(one, name) for one in usages]) for name in JUDGE_TOKENS
+    }
     return sums | judging
-
-
-def _total(values: Sequence[int | None]) -> int | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if len(known) == len(values) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,7 +56,8 @@ class Loop:
     ) -> None:
         self._watch = watch
         self._settings = settings = watch.settings
-        self.policy, self.policy_hash = settings.policy, settings.policy_hash
+        self.policy: StopPolicy | None = settings.policy
+        self.policy_hash: str | None = settings.policy_hash
         """What decides, and as a record names it; ``None``: nothing does."""
         self._gold = Gold() if gold is None else gold
         self._named = named
@@ -70,7 +71,7 @@ class Loop:
         self._phase: Literal["new", "open", "over"] = "new"
         self.stopped_by: StoppedBy | None = None
         """``policy``, ``budget``, ``end`` (by itself), ``error`` or ``user``; ``None``: it goes on."""
-        self.reason = ""  # why it ended, or what the policy said last
+        self.reason: str = ""  # why it ended, or what the policy said last
         self._full = False
         self._last: Round | None = None
         self._ticked = self._took = 0.0
@@ -78,7 +79,7 @@ class Loop:
         if settings.budgets is not None:
             self.spending = Spending(settings.budgets)
         self.error: Exception | None = None  # what a later round failed with; None: nothing
-        self.explored = settings.mode == "live" and watch.explores(question.id)
+        self.explored: bool = settings.mode == "live" and watch.explores(question.id)
         """Whether it runs to the full budget although the policy is live."""
 
     @classmethod

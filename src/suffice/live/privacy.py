@@ -125,8 +125,8 @@ class Veiled:
         text = privacy.hashed(question.text) if hashes else f"question {question.id}"
         # a group is compared over the whole record, so it needs the key
         group = privacy.hashed(question.group) if question.group and privacy.key else question.group
-        self.question = replace(question, text=text, group=group)
-        self.gold = Gold(
+        self.question: Question = replace(question, text=text, group=group)
+        self.gold: Gold = Gold(
             answers=tuple(self._answer(answer) for answer in gold.answers) if hashes else (),
             passage_ids=tuple(self._name("passage", name) for name in gold.passage_ids),
         )

@@ -239,8 +239,8 @@ class Spending:
         self._budgets = budgets
         self._tariffs = () if budgets.prices is None else budgets.prices.tariffs
         self._started = time.perf_counter()
-        self.counted = True  # whether the tokens of all calls are known
-        self.tokens = 0
+        self.counted: bool = True  # whether the tokens of all calls are known
+        self.tokens: int = 0
         self._usd = 0.0
 
     @property
@@ -316,7 +316,8 @@ class Meter(Spending):
 
     def __init__(self, model: ChatModel, budgets: Budgets) -> None:
         super().__init__(budgets)
-        self._model, self.name, self.api = model, model.name, model.api
+        self._model, self.api = model, model.api
+        self.name: str = model.name
 
     def generate(self, request: GenerationRequest) -> Generation:
         """Ask the model and count."""

@@ -21,7 +21,7 @@ from suffice.llm.openai_compatible import OpenAICompatibleModel
 from suffice.llm.wire import Closable, schema_text
 from suffice.trace.durable import Shard
 from suffice.trace.engines import FileKind
-from suffice.trace.rounds.records import Token, record_of_document
+from suffice.trace.rounds.records import Token, known_sum, record_of_document
 from suffice.trace.store import Store
 
 _REPLIES = ".replies"
@@ -187,7 +187,7 @@ def _reply(database: sqlite3.Connection, rows: list[_Row]) -> Generation:
     calls = sorted({call for call, _ in rows})
     ask = "SELECT cost FROM calls WHERE id = ?"
     costs = [json.loads(database.execute(ask, (call,)).fetchone()[0]) for call in calls]
-    sums = {name: _sum([cost[name] for cost in costs]) for name in _COUNTS}
+    sums = {name: known_sum([cost[name] for cost in costs]) for name in _COUNTS}
     return Generation(completions=completions, model=costs[0]["model"], **sums)
 
 
@@ -210,10 +210,6 @@ def _completion(data: dict[str, Any]) -> Completion:
     if tokens is not None:
         tokens = tuple(record_of_document(Token, one, column="tokens") for one in tokens)
     return Completion(**data | {"tokens": tokens})
-
-
-def _sum(values: list[Any]) -> Any:
-    return None if any(value is None for value in values) else sum(values[1:], values[0])
 
 
 def connect(

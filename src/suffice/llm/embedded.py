@@ -242,8 +242,8 @@ class EmbeddedModel(Closable):
     """
 
     def __init__(self, path: Path, settings: EmbeddedSettings) -> None:
-        self._path, self.name = path, path.stem
-        self._settings = settings
+        self._path, self._settings = path, settings
+        self.name: str = path.stem
         self.api: Api = settings.api or (
             "chat" if header_value(path, b"tokenizer.chat_template") else "completion"
         )
@@ -386,7 +386,7 @@ class EmbeddedReranker(Closable):
         if threads is not None and threads < 1:
             raise UsageError(f"threads must be at least 1 or None, found {threads}")
         self._path = Path(gguf_path)
-        self.name = self._path.stem
+        self.name: str = self._path.stem
         self._server: Any = _start(self._path, threads or usable_cores())
         # a server that is freed before its loop runs never ends; and a bad model fails here
         self._scores("a", ["a"])

@@ -164,7 +164,8 @@ class Endpoint:
     """A server that speaks the OpenAI protocol; safe to use from several threads."""
 
     def __init__(self, url: str, settings: OpenAISettings) -> None:
-        self.url, asked, query = _parts(url)
+        shown, asked, query = _parts(url)
+        self.url: str = shown
         openai = require("openai", extra="openai", purpose="A model server")
         self._tenacity = require("tenacity", extra="openai", purpose="A model server")
         self._anyio = importlib.import_module("anyio")  # of openai
@@ -174,8 +175,8 @@ class Endpoint:
             logger = logging.getLogger(name)
             if _struck_record not in logger.filters:
                 logger.addFilter(_struck_record)
-        self.slots = threading.BoundedSemaphore(settings.concurrency)
-        self.tally = CallTally()
+        self.slots: threading.BoundedSemaphore = threading.BoundedSemaphore(settings.concurrency)
+        self.tally: CallTally = CallTally()
         self._settings = settings
         http = importlib.import_module(
             openai.DefaultAsyncHttpxClient.__base__.__module__.partition(".")[0]

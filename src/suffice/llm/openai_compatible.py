@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from suffice.concurrency import as_here
+from suffice.concurrency import CallTally, as_here
 from suffice.contracts import Completion, Generation, GenerationRequest, Message
 from suffice.errors import UsageError
 from suffice.llm.endpoint import Endpoint, OpenAISettings, Send
@@ -26,6 +26,7 @@ from suffice.llm.wire import (
     request_body,
     schema_text,
 )
+from suffice.trace.rounds.records import known_sum
 
 _NOT_SO = (400, 422)  # refusals of a request as it was written
 _FORMS = ("json_schema", "json_object", "none")
@@ -66,10 +67,11 @@ class OpenAICompatibleModel(Closable):
     ) -> None:
         self._settings = settings or OpenAISettings()
         self._server = Endpoint(url, self._settings)
-        self._where, self.tally = self._server.url, self._server.tally
-        self._learnt = _Learnt()
-        self.api, self.concurrency = self._settings.api, self._settings.concurrency
-        self.name = model or self._only_model()
+        self._where, self._learnt = self._server.url, _Learnt()
+        self.tally: CallTally = self._server.tally
+        self.api = self._settings.api
+        self.concurrency: int = self._settings.concurrency
+        self.name: str = model or self._only_model()
 
     @property
     def endpoint(self) -> str:
@@ -105,9 +107,9 @@ class OpenAICompatibleModel(Closable):
         return Generation(
             completions=tuple(completions[: request.n]),
             model=self.name,
-            prompt_tokens=_total([cost.prompt for cost in costs]),
-            cached_tokens=_total([cost.cached for cost in costs]),
-            completion_tokens=_total([cost.completion for cost in costs]),
+            prompt_tokens=known_sum([cost.prompt for cost in costs]),
+            cached_tokens=known_sum([cost.cached for cost in costs]),
+            completion_tokens=known_sum([cost.completion for cost in costs]),
             latency_s=elapsed,
         )
 
@@ -269,8 +271,3 @@ def _shape(body: dict[str, Any], form: str, schema: Mapping[str, Any]) -> None:
         body.pop(name, None)
     if form == "json_object":
         body["response_format"] = {"type": "json_object"}
-
-
-def _total(values: list[int | None]) -> int | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if len(known) == len(values) else None

@@ -24,7 +24,7 @@ from suffice.loops.prompts import (
 from suffice.options import Option, settings_of
 from suffice.scoring import answer_form
 from suffice.signals.model_confidence import MARKUP, labelled_span, span_behind
-from suffice.trace.rounds.records import Draft, LoopView, Passage, Round, Usage
+from suffice.trace.rounds.records import Draft, LoopView, Passage, Round, Usage, known_sum
 
 _CONFIDENCE = re.compile(
     r"^(?:[ \t]*[-+>•#]+[ \t])?[ \t*_`]*Confidence[*_`]*:[\s*_`]*+(?P<value>[^\n]*)", re.MULTILINE
@@ -271,7 +271,7 @@ class ComingAnswer:
     def __init__(self) -> None:
         self._text = ""
         self._over = False
-        self.told = ""
+        self.told: str = ""
 
     def feed(self, piece: str) -> str:
         """What is certain of the answer now and was not before."""
@@ -333,8 +333,7 @@ def usage_sum(first: Usage, second: Usage) -> Usage:
     """The first with calls, plain tokens and seconds of the second added; unknown with unknown."""
     added: dict[str, int | float | None] = {}
     for name in _SUMMED:
-        one, other = getattr(first, name), getattr(second, name)
-        added[name] = None if one is None or other is None else one + other
+        added[name] = known_sum([getattr(first, name), getattr(second, name)])
     return replace(first, **added)  # type: ignore[arg-type]
 
 

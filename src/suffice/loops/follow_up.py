@@ -21,6 +21,7 @@ from suffice.loops.prompts import (
     render_reading,
 )
 from suffice.loops.query_loop import QueryChoice, QueryLoop, QueryLoopSettings, StopVerdict
+from suffice.loops.steps import LoopSettings
 from suffice.options import Option
 from suffice.scoring import normalize_answer
 from suffice.signals.evidence import one_line
@@ -193,13 +194,13 @@ class FollowUpPipeline(QueryLoop):
 class IterativePipeline(FollowUpPipeline):
     """The loop of :class:`IterativeSettings`."""
 
-    settings_type = IterativeSettings
+    settings_type: ClassVar[type[LoopSettings]] = IterativeSettings
 
 
 class ChainPipeline(FollowUpPipeline):
     """The loop of :class:`ChainSettings`."""
 
-    settings_type = ChainSettings
+    settings_type: ClassVar[type[LoopSettings]] = ChainSettings
 
 
 def parse_verdict(text: str) -> bool | None:

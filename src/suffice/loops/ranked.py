@@ -123,7 +123,7 @@ class BudgetedSettings(LoopSettings):
 class BudgetedPipeline(GrowingLoop):
     """The loop of :class:`suffice.loops.ranked.GrowingLoop`, a few passages more a round."""
 
-    settings_type = BudgetedSettings
+    settings_type: ClassVar[type[LoopSettings]] = BudgetedSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,4 +138,4 @@ class CumulativeSettings(LoopSettings):
 class CumulativePipeline(GrowingLoop):
     """The loop of :class:`suffice.loops.ranked.GrowingLoop`, one passage more a round."""
 
-    settings_type = CumulativeSettings
+    settings_type: ClassVar[type[LoopSettings]] = CumulativeSettings

@@ -19,6 +19,7 @@ from suffice.loops.prompts import (
     shelved,
 )
 from suffice.loops.query_loop import QueryChoice, QueryLoop, QueryLoopSettings
+from suffice.loops.steps import LoopSettings
 from suffice.scoring import normalize_answer
 from suffice.signals.evidence import one_line
 from suffice.signals.known_signals import LLM_STOP
@@ -50,7 +51,7 @@ class ReactPipeline(QueryLoop):
     finishes all the same gets the question as its query.
     """
 
-    settings_type = ReactSettings
+    settings_type: ClassVar[type[LoopSettings]] = ReactSettings
     settings: ReactSettings
 
     def choose(

@@ -140,7 +140,7 @@ class SteppedLoop(ABC):
         passage_filter: PassageFilter | None = None,
     ) -> None:
         self.model = model
-        self.settings = settings.settled(model)
+        self.settings: LoopSettings = settings.settled(model)
         self._encoder = None if encoder is None else KeptEncoder(encoder)
         self._filter = passage_filter
         if self.settings.cluster_cosine is not None:  # refused before the model answers

@@ -57,7 +57,7 @@ class _Columns:
             b"",
             (),
         )  # those of the last questions asked for
-        self.kept = Kept.of(self._recorded)
+        self.kept: Kept | None = Kept.of(self._recorded)
         self._values: dict[MeasuredColumn, Array] = {}  # (n_rounds or 1, n_questions) each
         self._filled: dict[MeasuredColumn, NDArray[np.bool_]] = {}  # (n_questions,) each
 

@@ -109,7 +109,7 @@ class Workers(Executor):
     """
 
     def __init__(self, count: int | None, *, behind: bool = False) -> None:
-        self.count = count or max(1, usable_cores() - behind)
+        self.count: int = count or max(1, usable_cores() - behind)
         self._initializer = partial(os.nice, 10) if behind and hasattr(os, "nice") else None
         self._pool: ProcessPoolExecutor | None = None
 
@@ -186,7 +186,7 @@ class Kept:
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         place = hashlib.sha256(str(source.absolute()).encode()).hexdigest()[:16]
         beside = source.absolute().with_name(f"{source.absolute().name}.measures")
-        self.folders = (beside, cache / "suffice" / "measures" / place)
+        self.folders: tuple[Path, Path] = (beside, cache / "suffice" / "measures" / place)
         self.place: Path | None = None  # the folder that was last read or written
 
     @classmethod

@@ -94,8 +94,9 @@ class CoverageMonitor(Monitor):
             raise UsageError(f"n_calibration must be a whole number, found {n_calibration!r}")
         if n_calibration < 1:
             raise UsageError(f"n_calibration must be at least 1, found {n_calibration}")
-        self.limit = miss_rate_limit(float(alpha), int(n_calibration), 1.0 - self._level / 2.0)
-        self.misses = 0
+        level = 1.0 - self._level / 2.0
+        self.limit: float = miss_rate_limit(float(alpha), int(n_calibration), level)
+        self.misses: int = 0
 
     def update(self, covered: bool | np.bool_) -> bool:  # noqa: FBT001 - an observation, no switch
         """Take one answer whose right answer is known; whether there is or was an alarm.
@@ -176,10 +177,11 @@ class ExchangeabilityMonitor(Monitor):
             counted[_score(score)] += times
         self._values = sorted(counted)
         self._counts = np.array([counted[value] for value in self._values], np.int64)
-        self.n_calibration = self._total = counted.total()
+        self.n_calibration: int = counted.total()
+        self._total = self.n_calibration
         if self._total == 0:
             raise UsageError("needs at least one calibration score to compare with")
-        self.undefined = 0
+        self.undefined: int = 0
 
     def update(self, score: float | np.floating[Any]) -> bool:
         """Take the score of one answer; whether there is or was an alarm.

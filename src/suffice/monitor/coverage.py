@@ -38,7 +38,7 @@ class Coverage:
             raise UsageError(f"a policy of kind {policy.kind!r} promises no coverage")
         self._promised = policy.facts.coverage
         self._n_calibration, past = _calibration(policy.facts.fitted_on)
-        self.counts = dict.fromkeys(_COUNTS, 0)
+        self.counts: dict[str, int] = dict.fromkeys(_COUNTS, 0)
         self._misses = CoverageMonitor(self._promised.alpha, self._n_calibration, level)
         self._likeness = ExchangeabilityMonitor(past, level, seed=seed) if past else None
 

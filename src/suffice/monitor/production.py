@@ -134,11 +134,12 @@ class Production(Tabular):
         *,
         past: TraceSet | None = None,
     ) -> None:
-        self.settings = settings = settings or ProductionSettings()
+        settings = settings or ProductionSettings()
+        self.settings: ProductionSettings = settings
         if settings.first < 1:
             raise UsageError(f"--first must be at least 1, found {settings.first}")
-        self.reading = Reading(policy, settings.max_rounds)
-        self.counts = dict.fromkeys(_COUNTS, 0)
+        self.reading: Reading = Reading(policy, settings.max_rounds)
+        self.counts: dict[str, int] = dict.fromkeys(_COUNTS, 0)
         self._policy = policy_hash(policy)
         self._promised = Promised.by(policy, settings.metric, settings.max_loss)
         self._stopping = Stopping(self._promised, settings.level)

@@ -87,7 +87,8 @@ class Reading:
 
     def __init__(self, policy: StopPolicy, max_rounds: int | None = None) -> None:
         self._policy, self._hash, self._max_rounds = policy, policy_hash(policy), max_rounds
-        self.names = (*(name for signal in policy.signals for name in _places(signal)), STOP_ROUND)
+        read = (name for signal in policy.signals for name in _places(signal))
+        self.names: tuple[str, ...] = (*read, STOP_ROUND)
         """What is watched of every question: each signal in round 1 and at the stop, and the stop."""
 
     @property
@@ -379,9 +380,11 @@ class Stopping:
 
     def __init__(self, promised: Promised, level: float) -> None:
         self._promised, self._level = promised, level
-        self.means = {name: MeanSequence(0.0, 1.0) for name in ("early", *SAVED)}
+        self.means: dict[str, MeanSequence] = {
+            name: MeanSequence(0.0, 1.0) for name in ("early", *SAVED)
+        }
         self.means["loss"] = MeanSequence(promised.least, 1.0)
-        self.draws = ProbabilityMonitor(level)
+        self.draws: ProbabilityMonitor = ProbabilityMonitor(level)
 
     def take(self, asked: Asked) -> None:
         """Take in a question that ended."""

@@ -60,7 +60,7 @@ class TASR(RuleMethod):
     name = "tasr"
     summary = "stop when the answer repeats and its calibrated margin clears a floor"
     source = "paper 0, Eq. 1"
-    chosen_by_f1 = frozenset({"corrected"})
+    chosen_by_f1: frozenset[Preset] = frozenset({"corrected"})
 
     def fit_rule(self, measures: Measures, how: RuleFit) -> Rule:
         """Calibrated on the tune questions."""

@@ -115,8 +115,8 @@ Target = Annotated[float, Option(metavar="E", help="stop at this error or less")
 class _ReadyRule(RuleKind, Method):
     """A rule whose every number is published: it is stated, not fitted."""
 
-    presets = ("published",)
-    fitted = frozenset()
+    presets: tuple[Preset, ...] = ("published",)
+    fitted: frozenset[Preset] = frozenset()
 
     @abstractmethod
     def rule(self, settings: Any) -> Rule:
@@ -198,7 +198,7 @@ class LoopGain(_ReadyRule):
     )
     source = "LoopGain 0.6.5, trajectory classifier"
     options = LoopGainSettings
-    variants = MappingProxyType(
+    variants: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         {
             "1-self_consistency": {"error": "1-self_consistency"},
             "1-token_probability": {"error": "1-token_probability"},
@@ -243,7 +243,7 @@ class OptiLLM(_ReadyRule):
     summary = "stop when the draft is rated complete, or nearly complete and no better than before"
     source = "OptiLLM 0.4.0, deep_research plugin"
     options = OptiLLMSettings
-    variants = MappingProxyType(
+    variants: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         {
             "self_consistency": {"completeness": "self_consistency"},
             "token_probability": {"completeness": "token_probability"},
@@ -277,7 +277,7 @@ class Patience(_ReadyRule):
     summary = "stop after n rounds without a better value of a signal; return the best so far"
     source = "standard early stopping"
     options = PatienceSettings
-    variants = MappingProxyType(
+    variants: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         {
             "2 rounds, self_consistency": {"best": "highest:self_consistency", "rounds": 2},
             "2 rounds, token_probability": {"best": "highest:token_probability", "rounds": 2},

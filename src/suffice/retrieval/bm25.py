@@ -179,7 +179,9 @@ class BM25Index:
         settings: BM25Settings,
         scorer: OkapiScorer | _EagerScorer,
     ) -> None:
-        self.passages, self.settings, self._scorer = passages, settings, scorer
+        self.passages = passages
+        self.settings = settings
+        self._scorer = scorer
 
     @classmethod
     def build(cls, passages: Iterable[Passage], settings: BM25Settings | None = None) -> BM25Index:

@@ -179,8 +179,8 @@ class OnnxEncoder:
     dimension = 384
 
     def __init__(self, session: Any, tokenizer: Any, name: str, query_prompt: str) -> None:
-        self._session, self._tokenizer, self.name = session, tokenizer, name
-        self._query_prompt = query_prompt
+        self.name = name
+        self._session, self._tokenizer, self._query_prompt = session, tokenizer, query_prompt
         self._inputs = [node.name for node in session.get_inputs()]
         self._output = session.get_outputs()[0].name  # a vector a token
 

@@ -188,8 +188,8 @@ class SentenceEncoder:
 
     def __init__(self, model: Any, label: str) -> None:
         self._model = model
-        self.dimension = int(model.get_embedding_dimension())
-        self.name = f"sentence-transformers:{label}:{_identity(model)[:16]}"
+        self.dimension: int = int(model.get_embedding_dimension())
+        self.name: str = f"sentence-transformers:{label}:{_identity(model)[:16]}"
         self._lock = threading.Lock()  # the tokenizer is set anew for every call
 
     @classmethod

@@ -6,10 +6,10 @@ import math
 import time
 import uuid
 from collections.abc import Collection, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from fastapi import APIRouter, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, with_config
 from typing_extensions import TypedDict
 
 from suffice.contracts import Decision
@@ -32,10 +32,9 @@ Reported = Annotated[
 ]
 
 
+@with_config(extra="forbid", strict=True)
 class ObservedRound(TypedDict, total=False):
     """A round as ``observe`` takes it: by parts, or whole as a record holds it."""
-
-    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)  # type: ignore[misc]
 
     finished: Annotated[dict[str, Any], Field(description="the round as a record holds it")]
     answer: Annotated[str | None, Field(description="the answer drafted in this round")]
@@ -67,7 +66,7 @@ class ObservedRound(TypedDict, total=False):
 class DecisionRequest(Body):
     """A question and its rounds so far."""
 
-    model_config = ConfigDict(
+    model_config: ClassVar[ConfigDict] = ConfigDict(
         json_schema_extra={
             "example": {
                 "question": "Where was Ibsen born?",

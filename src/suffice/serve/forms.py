@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal
 
 from fastapi import Request, Response
 from fastapi.responses import JSONResponse, StreamingResponse
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, Field
 
 from suffice.contracts import Message
 from suffice.live.answering import Answered, Tokens
@@ -23,10 +23,8 @@ _MOST_HEADER = 400  # letters of a value
 SYSTEM_UNREAD = "system messages and instructions were not read"
 
 
-class Open(BaseModel):
+class Open(BaseModel, extra="allow", strict=True):
     """A part of a request of which further fields may have no effect."""
-
-    model_config = ConfigDict(extra="allow", strict=True)
 
 
 class Part(Open):
@@ -190,7 +188,7 @@ def usage_object(
     }
 
 
-as_line = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+as_line: Callable[[Any], str] = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 """JSON in a line."""
 
 
@@ -201,7 +199,7 @@ class Form:
     end: ClassVar[str] = ""
 
     def __init__(self, under_way: UnderWay, body: Any, asked: Asked) -> None:
-        self.under_way, self.body, self.asked = under_way, body, asked
+        self._under_way, self._body, self._asked = under_way, body, asked
 
     @classmethod
     async def answer(
@@ -238,7 +236,7 @@ class Form:
             for event in self.begin():
                 yield event
             try:
-                async for told in self.under_way:
+                async for told in self._under_way:
                     for event in self.on(told):
                         yield event
             except Refusal as refusal:
@@ -246,7 +244,7 @@ class Form:
                     yield event
             yield self.end
         finally:
-            self.under_way.leave()
+            self._under_way.leave()
 
     def document(self, done: Done) -> Mapping[str, Any]:
         """The whole answer."""
@@ -274,14 +272,11 @@ class StreamOptions(Open):
     include_usage: bool | None = None
 
 
-class ChatRequest(Asking):
-    """Messages of which the user's last is the question; an answer is text from what is searched here."""
+_EXAMPLE = {"messages": [{"role": "user", "content": "Where was Ibsen born?"}]}
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "example": {"messages": [{"role": "user", "content": "Where was Ibsen born?"}]}
-        }
-    )
+
+class ChatRequest(Asking, json_schema_extra={"example": _EXAMPLE}):
+    """Messages of which the user's last is the question; an answer is text from what is searched here."""
 
     messages: list[Turn] = Field(min_length=1)
     stream_options: StreamOptions | None = None
@@ -307,7 +302,7 @@ class ChatRequest(Asking):
 class Completion(Form):
     """A chat completion; while rounds run, comments keep the connection alive."""
 
-    endpoint = "chat"
+    endpoint: ClassVar[Endpoint] = "chat"
     end = "data: [DONE]\n\n"
 
     def __init__(self, under_way: UnderWay, body: ChatRequest, asked: Asked) -> None:
@@ -328,7 +323,7 @@ class Completion(Form):
             **self._frame,
             "choices": [choice],
             "usage": usage_object(done.tokens),
-            "suffice": suffice_object(self.under_way, done.answered, self.asked),
+            "suffice": suffice_object(self._under_way, done.answered, self._asked),
         }
 
     def begin(self) -> Iterable[str]:
@@ -341,8 +336,8 @@ class Completion(Form):
             return [self._chunk({"content": told.piece})]
         if not isinstance(told, Done):
             return super().on(told)
-        said = suffice_object(self.under_way, told.answered, self.asked)
-        options = self.body.stream_options
+        said = suffice_object(self._under_way, told.answered, self._asked)
+        options = self._body.stream_options
         if options is None or not options.include_usage:
             return [self._chunk({}, "stop", suffice=said)]
         usage = usage_object(told.tokens)
@@ -382,10 +377,8 @@ class Tool(Open):
     type: Literal["file_search"]
 
 
-class ResponseRequest(Asking):
+class ResponseRequest(Asking, json_schema_extra={"example": {"input": "Where was Ibsen born?"}}):
     """The question, or messages of which the user's last is the question."""
-
-    model_config = ConfigDict(json_schema_extra={"example": {"input": "Where was Ibsen born?"}})
 
     input: str | list[Turn | Search] = Field(min_length=1)
     instructions: str | None = None
@@ -412,7 +405,7 @@ class ResponseRequest(Asking):
 class SearchedResponse(Form):
     """A response; its events are in the order and form of OpenAI's."""
 
-    endpoint = "responses"
+    endpoint: ClassVar[Endpoint] = "responses"
 
     def __init__(self, under_way: UnderWay, body: ResponseRequest, asked: Asked) -> None:
         super().__init__(under_way, body, asked)
@@ -435,11 +428,11 @@ class SearchedResponse(Form):
         self, status: str, output: Sequence[Mapping[str, Any]], done: Done | None = None
     ) -> dict[str, Any]:
         document: dict[str, Any] = {
-            "id": f"resp_{self.under_way.trace_id}",
+            "id": f"resp_{self._under_way.trace_id}",
             "object": "response",
             "created_at": self._created,
             "status": status,
-            "model": model_id(self.under_way.served),
+            "model": model_id(self._under_way.served),
             "output": list(output),
             "error": None,
             "incomplete_details": None,
@@ -453,16 +446,16 @@ class SearchedResponse(Form):
             "usage": None if done is None else _usage(done.tokens),
         }
         if done is not None:
-            document["suffice"] = suffice_object(self.under_way, done.answered, self.asked)
+            document["suffice"] = suffice_object(self._under_way, done.answered, self._asked)
         return document
 
     def _search(self, number: int, found: Round | None, status: str) -> dict[str, Any]:
         """The search of a round."""
-        queries = [] if found is None else [found.query or self.asked.question]
+        queries = [] if found is None else [found.query or self._asked.question]
         passages = () if found is None else found.passages or ()
         results = [_result(passage, number) for passage in passages]
         return {
-            "id": f"fs_{self.under_way.trace_id}_{number}",
+            "id": f"fs_{self._under_way.trace_id}_{number}",
             "type": "file_search_call",
             "status": status,
             "queries": queries,
@@ -471,7 +464,7 @@ class SearchedResponse(Form):
 
     def _message(self, text: str | None, status: str) -> dict[str, Any]:
         return {
-            "id": f"msg_{self.under_way.trace_id}",
+            "id": f"msg_{self._under_way.trace_id}",
             "type": "message",
             "status": status,
             "role": "assistant",

@@ -101,7 +101,7 @@ def run(app: ASGIApp, listening: Listening) -> None:
                 f"port {listening.port} of {listening.host} cannot be listened on ({error}); choose another "
                 "with --port N, 0 takes any that is free"
             ) from error
-        Server(config, listening).run(sockets=[listener])
+        _Server(config, listening).run(sockets=[listener])
 
 
 class _Protocol(H11Protocol):
@@ -155,7 +155,7 @@ class _Protocol(H11Protocol):
         self.transport.close()
 
 
-class Server(uvicorn.Server):
+class _Server(uvicorn.Server):
     """uvicorn's, which ends with status 0."""
 
     def __init__(self, config: uvicorn.Config, listening: Listening) -> None:

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Required
 
 from fastapi import APIRouter
 from fastapi.concurrency import run_in_threadpool
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from pydantic_core import to_json
 
 from suffice.errors import DataError
@@ -36,14 +36,14 @@ class Failed(Exception):  # noqa: N818 - as a record names the reason
 
 
 # --- bodies ----------------------------------------------------------------------------------------
-def _example(**fields: Any) -> ConfigDict:
-    return ConfigDict(json_schema_extra={"example": fields})
+def _example(**fields: Any) -> dict[str, Any]:
+    return {"example": fields}
 
 
-class LoopRequest(Body):
+class LoopRequest(
+    Body, json_schema_extra=_example(question="Where was Ibsen born?", question_id="q-17")
+):
     """A question whose loop begins."""
-
-    model_config = _example(question="Where was Ibsen born?", question_id="q-17")
 
     question: str
     question_id: str | None = Field(None, description="its name in the record; null: a new one")
@@ -92,10 +92,8 @@ class RoundReply(Decided):
     done: bool
 
 
-class AnswerRequest(Body):
+class AnswerRequest(Body, json_schema_extra=_example(answer="Skien")):
     """What a loop answered at its end, and what is known of the answer."""
-
-    model_config = _example(answer="Skien")
 
     answer: str
     response: str | None = None
@@ -115,10 +113,10 @@ class EndRequest(Body):
     reason: str | None = Field(None, description="why the caller ended it")
 
 
-class QuestionLabel(Body):
+class QuestionLabel(
+    Body, json_schema_extra=_example(question_id="q-17", gold_answers=["Skien"], score=1.0)
+):
     """What became known of a recorded question."""
-
-    model_config = _example(question_id="q-17", gold_answers=["Skien"], score=1.0)
 
     question_id: str
     gold_answers: list[str] = Field([])

@@ -40,7 +40,8 @@ class Metrics:
     """Counts questions; names begin with ``suffice_``."""
 
     def __init__(self, service: Service) -> None:
-        self.registry = registry = CollectorRegistry()
+        registry = CollectorRegistry()
+        self.registry: CollectorRegistry = registry
         by = ("policy", "endpoint")
 
         def made(kind: Any, name: str, said: str, labels: Sequence[str] = by, **how: Any) -> Any:

@@ -66,7 +66,7 @@ class Operation:
     def __init__(self, settings: ServeSettings, service: Service, door: Door) -> None:
         self.settings = settings
         self.door = door
-        self.metrics = Metrics(service)
+        self.metrics: Metrics = Metrics(service)
         self._service = service
         self._ends = threading.Event()
         service.observers = (self.metrics,)

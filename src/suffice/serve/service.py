@@ -83,8 +83,8 @@ class Places:
     def __init__(self, limits: LimitSettings) -> None:
         self._limits = limits
         self._free = asyncio.Semaphore(limits.questions)
-        self.taken = self.waiting = 0
-        """Questions under way, and those that wait."""
+        self.taken: int = 0  # questions under way
+        self.waiting: int = 0
 
     async def enter(self) -> None:
         """Take a place when there is one; where too many wait, refused (429) with when to ask again."""
@@ -120,12 +120,12 @@ class Service:
         observers: Sequence[Observer] = (),
     ) -> None:
         self.ground = ground
-        self.limits = limits or LimitSettings()
-        self.loops = loops or LoopSettings()
-        self.observers = tuple(observers)
-        self.ready = True
+        self.limits: LimitSettings = limits or LimitSettings()
+        self.loops: LoopSettings = loops or LoopSettings()
+        self.observers: tuple[Observer, ...] = tuple(observers)
+        self.ready: bool = True
         """Whether questions are taken; set to false while the service ends."""
-        self.places = Places(self.limits)
+        self.places: Places = Places(self.limits)
         """In which questions are answered."""
         self._recording: dict[str, Any] = {"record": record, "texts": texts}
         self._explore = explore

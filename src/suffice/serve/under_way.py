@@ -121,7 +121,7 @@ class UnderWay:
     streams: bool = False
 
     def __post_init__(self) -> None:
-        self.trace_id = self.watched.question_id
+        self.trace_id: str = self.watched.question_id
         self._rounds: list[RoundEnded] = []
         self._here = asyncio.get_running_loop()
         self._until = self._here.time() + self.service.limits.seconds

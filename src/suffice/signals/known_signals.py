@@ -132,7 +132,7 @@ class SignalSpec:
         return (nobody_recorded, *self.undefined)
 
 
-share = partial(SignalSpec, low=0.0, high=1.0)  # the declaration of a signal from 0 to 1
+share: partial[SignalSpec] = partial(SignalSpec, low=0.0, high=1.0)  # a signal from 0 to 1
 
 
 def _restored(name: str, own: dict[str, Any] | None) -> SignalSpec:

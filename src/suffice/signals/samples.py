@@ -196,7 +196,7 @@ _NO_ANSWERS = (
     Absence("the round has only one sample", lambda view: len(view.current.samples or ()) == 1),
     Absence("every sample normalises to nothing", lambda _: True),
 )
-sample_signal = partial(
+sample_signal: partial[SignalSpec] = partial(
     SignalSpec,
     needs=("samples",),
     answers=False,

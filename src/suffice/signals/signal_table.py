@@ -292,8 +292,8 @@ class GrowingRecord:
     """
 
     def __init__(self, view: LoopView, specs: Iterable[SignalSpec]) -> None:
-        self.view = view
-        self.specs = tuple(specs)
+        self.view: LoopView = view
+        self.specs: tuple[SignalSpec, ...] = tuple(specs)
         wanted = {"answer", "signals", *read_columns(self.specs)}
         self._columns = [column for column in ROUND_COLUMNS if column.name in wanted]
         names = ("question_id", "round", *(column.name for column in self._columns))

@@ -63,7 +63,7 @@ class ResampledAuroc:
         self._below = np.searchsorted(values[~right], values[right], side="left")
         self._up_to = np.searchsorted(values[~right], values[right], side="right")
         distinct, groups = np.unique(values, return_inverse=True)
-        self.sums = np.zeros((0, n_questions))
+        self.sums: Array = np.zeros((0, n_questions))
         """(n_sums, n_questions): what :meth:`of` wants summed over the questions drawn."""
         if 0 < len(distinct) <= _FEW:
             # rows of each class and value, of every question

@@ -68,12 +68,9 @@ class PerRoundCalibrator:
     absent: float | None = None
     beyond: Calibrator | None = None
 
-    def _of(self, round_number: int) -> Calibrator | None:
-        return self.maps[round_number - 1] if round_number <= len(self.maps) else self.beyond
-
     def predict(self, round_number: int, values: Array) -> Array:
         """Probabilities of one round's values, same shape, NaN where undefined."""
-        fitted = self._of(round_number)
+        fitted = self.maps[round_number - 1] if round_number <= len(self.maps) else self.beyond
         if fitted is not None:
             return fitted.predict(values)
         return np.full(values.shape, math.nan if self.absent is None else self.absent)

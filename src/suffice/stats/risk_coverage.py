@@ -90,7 +90,7 @@ class ResampledAurc:
 
     def __init__(self, confidence: Array, losses: Array) -> None:
         area = aurc(confidence, losses)
-        self.plain = (area, area - optimal_aurc(losses))
+        self.plain: tuple[float, float] = (area, area - optimal_aurc(losses))
         self._orders = ((_groups(confidence), losses), (_groups(-losses), losses))
 
     def __call__(self, counts: Array) -> Array:

@@ -87,7 +87,8 @@ class ScriptedModel:
         failures: Failures | None = None,
     ) -> None:
         self._replies = replies
-        self.name, self.api = name, api
+        self.name = name
+        self.api = api
         self._logprobs = logprobs
         self._delay_s = delay_s
         self._failures = failures or Failures()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sqlite3
 import time
@@ -10,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path, PosixPath, WindowsPath
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -19,6 +18,10 @@ from suffice.errors import DataError, StorageError, UsageError, first_line, keep
 
 if TYPE_CHECKING:
     import psycopg
+
+    _Place = Path
+else:
+    _Place = type(Path())
 
 
 VERSION = 1
@@ -79,11 +82,12 @@ class SQLite:
     """One connection to a database file, made anew after each :meth:`close`."""
 
     shared = False
-    silent_s = 86_400.0
+    silent_s: float = 86_400.0
     """After how long without a round a process elsewhere counts as gone."""
 
     def __init__(self, file: Path, *, durable: bool, kind: FileKind = STORE) -> None:
-        self.file, self._durable, self._kind = file, durable, kind
+        self.file = file
+        self._durable, self._kind = durable, kind
         self.connection: sqlite3.Connection | None = None
         self._wait_s = self._waits = 0.0
         self._identity = (0, 0)
@@ -239,7 +243,7 @@ _HOSTS = re.compile(r"(?:(?:\[[\da-fA-F:.]+\]|[\w.-]*)(?::\d+)?,?)*")
 _PASSWORD = re.compile(r"(?<![^?&])password=([^&]*)&?")
 
 
-class Address(WindowsPath if os.name == "nt" else PosixPath):  # type: ignore[misc]
+class Address(_Place):
     """The address of a database on a server, where a path is wanted; no password stands in it."""
 
     def __str__(self) -> str:
@@ -297,11 +301,11 @@ class PostgreSQL:
     """One connection to a server, made anew after each :meth:`close`, and once where it was cut."""
 
     shared = True
-    silent_s = 3_600.0
+    silent_s: float = 3_600.0
     """After how long without a round a process elsewhere counts as gone, once its connection is."""
 
     def __init__(self, address: Address, *, durable: bool) -> None:
-        self.address, self._durable = address, durable
+        self._address, self._durable = address, durable
         self._driver: Any = require(
             "psycopg", extra="postgres", purpose="recording into PostgreSQL"
         )
@@ -373,7 +377,7 @@ class PostgreSQL:
         """Nothing: the server does so by itself."""
 
     def _opened(self, *, write: bool) -> Connection:
-        own = str(self.address)
+        own = str(self._address)
         secret = {"password": _passwords[own]} if own in _passwords else {}
         raw = self._driver.connect(
             own, **secret, autocommit=True, client_encoding="utf8", fallback_application_name="suffice",
@@ -395,14 +399,14 @@ class PostgreSQL:
             if not write:
                 raise NothingThere(
                     "holds no record yet; it does once a loop is recorded there",
-                    file=str(self.address),
+                    file=str(self._address),
                 )
             self._begun(connection, write=True, alone=True)
             if not self._is_ours(connection):
                 connection.execute(_schema())
             connection.execute("COMMIT")
         version = connection.execute("SELECT version FROM suffice").fetchone()
-        refuse_newer(0 if version is None else version[0], self.address)
+        refuse_newer(0 if version is None else version[0], self._address)
 
     def _is_ours(self, connection: Connection) -> bool:
         """Whether our tables stand there; tables of others beside them are nobody's harm."""
@@ -416,7 +420,7 @@ class PostgreSQL:
             raise DataError(
                 f"holds a table {min(there)} that is not of suffice; name another database, or a schema by "
                 "?options=-csearch_path%3DSCHEMA",
-                file=str(self.address),
+                file=str(self._address),
             )
         return bool(there)
 
@@ -429,21 +433,21 @@ class PostgreSQL:
             yield
         except errors.LockNotAvailable as error:
             raise StorageError(
-                f"{self.address}: another process held the lock for more than {self._wait_s:g} s; end it, or "
-                "try again"
+                f"{self._address}: another process held the lock for more than {self._wait_s:g} s; end it, "
+                "or try again"
             ) from error
         except (self._driver.IntegrityError, self._driver.DataError, OverflowError) as error:
-            raise Refused(f"refuses a row: {first_line(error)}", file=str(self.address)) from error
+            raise Refused(f"refuses a row: {first_line(error)}", file=str(self._address)) from error
         except self._driver.Error as error:
             self.close()
             said = " ".join(str(error).split())
             wrong = "authentication failed", "no password supplied", "does not exist"
             if self.connection is None and any(words in said for words in wrong):
                 raise UsageError(
-                    f"{self.address}: {said}; an address is {_FORM}, the password may stand in PGPASSWORD or "
-                    "~/.pgpass, and createdb DATABASE makes a database"
+                    f"{self._address}: {said}; an address is {_FORM}, the password may stand in PGPASSWORD "
+                    "or ~/.pgpass, and createdb DATABASE makes a database"
                 ) from error
-            raise StorageError(f"{self.address}: {said}") from error
+            raise StorageError(f"{self._address}: {said}") from error
 
 
 @cache

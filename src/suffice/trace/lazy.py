@@ -32,7 +32,7 @@ class LazyTable:
     """Rows of spans, in any order, whose columns are read when first asked for, and kept."""
 
     def __init__(self, spans: Sequence[Span], rows: Rows | None = None) -> None:
-        self.spans = tuple(spans)
+        self.spans: tuple[Span, ...] = tuple(spans)
         total = sum(span.rows for span in self.spans)
         self.rows: Rows = np.arange(total) if rows is None else rows
         if total <= np.iinfo(np.int32).max:

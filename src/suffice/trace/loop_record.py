@@ -116,7 +116,7 @@ class LoopRecord:
         self._store = Store(place, durable=durable, stays=True)
         self._document = json.dumps(run)
         self.problem: str | None = None
-        self.closed = False
+        self.closed: bool = False
         self._begin()
         with suppress(StorageError):  # told with the first round
             self._store.run_documents()
@@ -125,7 +125,7 @@ class LoopRecord:
         """Take up work in this process, which a fork may have made."""
         self._pid = os.getpid()
         self._token = uuid.uuid4().hex
-        self.lost = Lost()
+        self.lost: Lost = Lost()
         self._open: dict[str, tuple[int, Round]] = {}  # how many rounds, and the last as recorded
         self._waiting: list[_Entry] = []
         self._bytes = 0  # of what waits

@@ -307,14 +307,15 @@ class RecordWriter(Generic[_Record]):
                     "the file was not written by this recorder, so it is not added to; choose another --out",
                     file=str(self._root),
                 )
-        self.done = {key for _, keys in before for key in keys}
+        self.done: set[RecordKey] = {key for _, keys in before for key in keys}
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StorageError(
                 f"{file.parent} cannot be written: {error.strerror or error}; choose another --out"
             ) from error
-        self.file, self._store = file, Store(file, durable=True, stays=True)
+        self.file = file
+        self._store = Store(file, durable=True, stays=True)
         self._run = self._begin(json.dumps(run, sort_keys=True))
         _here.add(file.resolve())
         try:
@@ -323,7 +324,8 @@ class RecordWriter(Generic[_Record]):
                 if shard is None or not shard.is_sister(store.file):
                     with store.transaction(write=False) as connection:
                         self._refuse_writer(store, connection)
-            self.failed = {*_failures_in([file] if shard else [file, *self._beside()])} - self.done
+            files = [file] if shard else [file, *self._beside()]
+            self.failed: set[RecordKey] = {*_failures_in(files)} - self.done
         except BaseException:
             self._end()
             raise

@@ -150,8 +150,8 @@ class Store:
         stays: bool = False,
         kind: FileKind = STORE,
     ) -> None:
-        self.file = as_place(file)
-        self.lock = threading.RLock()
+        self.file: Path = as_place(file)
+        self.lock: threading.RLock = threading.RLock()
         self.wait_s = BUSY_S
         self._stays = stays
         self.engine: SQLite | PostgreSQL = (

@@ -41,6 +41,7 @@ from suffice.signals.columns.arrays import Texts
 from suffice.signals.signal_table import given_signals, specs_for
 from suffice.stats.intervals import Interval, Sums, percentile_interval, resampled_counts
 from suffice.stats.units import unit_means
+from suffice.trace.rounds.trace_set import TraceSet
 
 Array = NDArray[np.float64]
 Rounds = NDArray[np.int16]
@@ -105,11 +106,11 @@ class RecordView:
     """A record for the viewer: facts at once, everything else when :meth:`work` has come to it."""
 
     def __init__(self, measures: Measures, settings: ViewSettings | None = None) -> None:
-        self.settings = settings or ViewSettings()
-        self.measures = measures
-        self.traces = measures.traces
-        self.questions = Texts.of(self.traces.first_rounds("question"))
-        self.types = Texts.of(self.traces.first_rounds("question_type"))
+        self.settings: ViewSettings = settings or ViewSettings()
+        self.measures: Measures = measures
+        self.traces: TraceSet = measures.traces
+        self.questions: Texts = Texts.of(self.traces.first_rounds("question"))
+        self.types: Texts = Texts.of(self.traces.first_rounds("question_type"))
         # what has been measured so far, each whole
         self.policies: list[PolicyColumns] = []
         self.signals: dict[str, Array] = {}
@@ -120,7 +121,7 @@ class RecordView:
         """What a watch in production says of policies that ran in the record, by hash."""
         self.warnings: list[str] = []
         self.notes: list[str] = []
-        self.progress = Progress()
+        self.progress: Progress = Progress()
         self._lock = threading.RLock()
         self.rule: Callable[[str], PolicyColumns] = lru_cache(_KEPT_RULES)(self._rule)
         """What a rule would do on every question."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -35,7 +35,7 @@ Rows = NDArray[np.int64]
 class Selection(BaseModel):
     """Which questions, in which order, as a query string asks for them."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True)
 
     split: str = ""
     type: str = ""

@@ -61,11 +61,11 @@ class Shown:
     ) -> None:
         self._view = view
         self._source, self._open_again = source, open_again
-        self.version = 1
+        self.version: int = 1
         self.arrived: list[dict[str, str]] = []
-        self.doing = "the record is being opened"
-        self.trouble = ""
-        self.ended = False
+        self.doing: str = "the record is being opened"
+        self.trouble: str = ""
+        self.ended: bool = False
         self._stamp = self._look() if view is not None else ""
         self._busy = threading.Lock()
 

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Annotated, Any
 
+from cyclopts import App
+
 from suffice.cli.output import (
     Form,
     fit_progress,
@@ -40,7 +42,7 @@ _PATH = Option(
     help="a .json file, or a directory that gets policy.json",
 )
 
-fit = make_app(
+fit: App = make_app(
     "fit",
     "Calibrate or train a policy on recorded rounds. 'suffice fit POLICY --help' lists its options.",
 )

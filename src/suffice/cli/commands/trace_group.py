@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
 
+from cyclopts import App
+
 from suffice.cli.output import Form, print_json, print_result, put, say, waiting
 from suffice.cli.parser import command, make_app
 from suffice.cli.shared_options import Json, Reading, Seed, SkipInvalid, Traces, out_path
@@ -64,7 +66,7 @@ class ToNew(Told):
     out: Annotated[str, Option(metavar="NEW", parse=out_path(".parquet", folder=True), help=_NEW)]
 
 
-traces = make_app(
+traces: App = make_app(
     "traces", "Inspect, check, split, merge, filter, label, redact, import and export records."
 )
 

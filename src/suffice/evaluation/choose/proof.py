@@ -26,6 +26,7 @@ from suffice.evaluation.choose.bounds import (
 from suffice.evaluation.choose.candidates import Candidate, Kept, budgets_below
 from suffice.evaluation.replay.named_policies import NamedPolicy
 from suffice.evaluation.settings import USUAL_LOSS, ChoiceSettings
+from suffice.measures.costs import CostAxis
 from suffice.measures.measures import Measures
 from suffice.policies.rules.language import parse
 from suffice.policies.rules.policy import Rule, check_rule, not_before, rule_needs
@@ -359,9 +360,9 @@ class Along:
         self._answer = answer
         self._members = [self.candidate(step) for step in steps]
         self._kept = Kept.of(record, self._members, settings)
-        self.half = self._kept.half(np.arange(record.traces.n_questions))
-        self.axis = self._kept.axis
-        self.names = tuple(path.name for path in paths)
+        self.half: Half = self._kept.half(np.arange(record.traces.n_questions))
+        self.axis: CostAxis = self._kept.axis
+        self.names: tuple[str, ...] = tuple(path.name for path in paths)
         self._steps = steps
         self._pairs = [*self._chains(paths)]
 

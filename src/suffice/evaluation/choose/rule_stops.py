@@ -322,7 +322,7 @@ class RuleStops:
     def __init__(
         self, n_rules: int, n_questions: int, compute: _Compute, *, written: bool = False
     ) -> None:
-        self.shape = (n_rules, n_questions)
+        self.shape: tuple[int, int] = (n_rules, n_questions)
         self._compute = compute
         if written:
             return

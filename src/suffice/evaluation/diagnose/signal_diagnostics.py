@@ -344,7 +344,8 @@ def _areas(diagnostics: Diagnostics) -> Table:
         described.append((partial(_pooled, part, "auroc"), column))
     described += [("drift_auroc", _DRIFT)] * (len(parts) > 1)
     for part in parts:
-        column = replace(_defined(f"{part}: defined", f"% def.\n{part}"), drop=2)
+        head = f"% def.\n{part}"
+        column = Column(name=f"{part}: defined", kind="percent", digits=0, head=head, drop=2)
         described.append((partial(_pooled, part, "defined"), column))
     notes = (
         "AUROC of each signal against exact match, all rounds pooled; 0.5 is chance. low: low values "
@@ -364,10 +365,6 @@ def use_cell(use: Use) -> Cell:
     """What an AUROC is worth; empty where that is not known."""
     shown = "" if use == "unknown" else use
     return Cell(use, shown, _TONES.get(use))
-
-
-def _defined(name: str, head: str) -> Column:
-    return Column(name=name, kind="percent", digits=0, head=head)
 
 
 def _figures(diagnostics: Diagnostics) -> str:

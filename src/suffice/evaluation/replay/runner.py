@@ -43,6 +43,7 @@ from suffice.evaluation.replay.results import (
 from suffice.evaluation.settings import ComparisonSettings
 from suffice.measures.costs import CostAxis, CostBook, paid_together, policy_reads
 from suffice.measures.measures import Measures
+from suffice.measures.scores import Outcomes
 from suffice.measures.seen import Seen, record_banners
 from suffice.scoring import AnswerChoice
 from suffice.stats.auroc import auroc
@@ -77,11 +78,12 @@ class Runner:
     def __init__(
         self, measures: Measures, candidates: Sequence[NamedPolicy], settings: ReplaySettings
     ) -> None:
-        self.measures, self._settings = measures, settings
+        self.measures = measures
+        self._settings = settings
         self.candidates = candidates
         measure_together(measures, candidates, settings.f1_kind)
-        self.scored = measures.scores(settings.f1_kind)
-        self.choice = AnswerChoice.parse(settings.answer)
+        self.scored: Outcomes = measures.scores(settings.f1_kind)
+        self.choice: AnswerChoice = AnswerChoice.parse(settings.answer)
         of_fixed = answer_rounds(measures, self.choice, None)
         self.answers: Mapping[str, AnswerRounds] = {
             candidate.name: answer_rounds(measures, self.choice, candidate.policy)
@@ -93,13 +95,13 @@ class Runner:
             )
             for candidate in candidates
         }
-        self.returned = of_fixed.returned(self.scored)
+        self.returned: Outcomes = of_fixed.returned(self.scored)
         """What stopping after each round scores for fixed budgets."""
-        self.draws = Resampling(settings.resamples, settings.seed)
+        self.draws: Resampling = Resampling(settings.resamples, settings.seed)
         seen = measures.seen or Seen.whole(measures.traces)
         labelled, units = self.scored.labelled, measures.units
-        self.reader = Reader(seen, settings.weights, labelled, units, self.draws)
-        self.book = measures.costs(settings.cost_model, of_fixed.reads)
+        self.reader: Reader = Reader(seen, settings.weights, labelled, units, self.draws)
+        self.book: CostBook = measures.costs(settings.cost_model, of_fixed.reads)
 
     @property
     def seen(self) -> Seen:

@@ -184,7 +184,7 @@ class PlanningAgent:
         self.model = model
         self.control = control
         self.retriever = retriever
-        self.settings = PlanningSettings() if settings is None else settings
+        self.settings: PlanningSettings = PlanningSettings() if settings is None else settings
         self.detector = detector
         self.ask = ask
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
 
 import numpy as np
 
-from suffice.contracts import Certainty, Explanation, Facts, LoopNeeds, PolicyTable
+from suffice.contracts import Certainty, Explanation, Facts, LoopNeeds, PolicyTable, StopPolicy
 from suffice.errors import SufficeWarning, UsageError
 from suffice.options import Option
 from suffice.policies.method import (
@@ -403,8 +403,10 @@ class ABRag(Method):
     )
     source = "paper 2"
     about = "its confidence and its threshold"
-    fitted = frozenset({"corrected"})
-    unfitted = MappingProxyType({"published": ABRagPolicy.published})
+    fitted: frozenset[Preset] = frozenset({"corrected"})
+    unfitted: Mapping[Preset, Callable[[Certainty], StopPolicy]] = MappingProxyType(
+        {"published": ABRagPolicy.published}
+    )
     main_field = "weights"
 
     def settings(self, preset: Preset) -> type[Any]:

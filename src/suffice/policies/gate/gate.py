@@ -100,13 +100,13 @@ class Gate:
     def __init__(
         self, settings: GateSettings | None = None, detector: ContradictionDetector | None = None
     ) -> None:
-        self.settings = GateSettings.published() if settings is None else settings
+        self.settings: GateSettings = GateSettings.published() if settings is None else settings
         if detector is None and self.settings.detector != MARKERS:
             raise UsageError(
                 f"this gate was fitted with the detector {self.settings.detector!r}; give it as detector=..."
             )
-        self.detector = MarkerDetector() if detector is None else detector
-        self.retrievals = 0
+        self.detector: ContradictionDetector = MarkerDetector() if detector is None else detector
+        self.retrievals: int = 0
         self._next = 0  # the first step at which the cool-down allows a retrieval
         self._last = 0
 

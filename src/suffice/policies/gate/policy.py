@@ -288,7 +288,7 @@ class GateMethod(Method):
         "stops a loop on question traces and guides a planning agent on plan traces; acts if its "
         "confidence exceeds 1 - C / L"
     )
-    fitted = frozenset({"corrected"})
+    fitted: frozenset[Preset] = frozenset({"corrected"})
     main_field = "settings"
     options = RoundCosts
 

@@ -378,7 +378,7 @@ class MiCP(Method):
         "fitted on the splits optimize and calibrate where the traces have both, else, or with another "
         "--split than tune, on a division of that"
     )
-    reads = (frozenset({OPTIMIZE, CALIBRATE}), frozenset({FIT_SPLIT}))
+    reads: tuple[frozenset[str], ...] = (frozenset({OPTIMIZE, CALIBRATE}), frozenset({FIT_SPLIT}))
     main_field = "stops"
     options = MiCPSettings
 

@@ -334,7 +334,7 @@ class RuleMethod(RuleKind, Method):
 
     name = "rule"
     summary = "your own rule with its calibrated(...) and base_rate() fitted"
-    presets = ("corrected",)
+    presets: tuple[Preset, ...] = ("corrected",)
     options = RuleSettings
 
     def fit(self, measures: Measures, preset: Preset, settings: Any, split: str) -> Rule:

@@ -215,10 +215,10 @@ class TextEncoder:
 
     def __init__(self, tokenizer: Any, body: Any, *, name: str) -> None:
         self.tokenizer = tokenizer
-        self.body = body.float().eval()
+        self.body: Any = body.float().eval()
         self.name = name
-        self.identity = _identity(tokenizer, body)
-        self.limit = _limit(tokenizer, body.config)
+        self.identity: str = _identity(tokenizer, body)
+        self.limit: int | None = _limit(tokenizer, body.config)
         tokenizer.model_max_length = int(1e30)  # longer texts are cut here, not warned of
         self._layers = _layers(body)
         self._typed = "token_type_ids" in tokenizer("a", "a")

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suffice.policies.method import FitRun
-from suffice.policies.stop_rag.encoder import Batch, TextEncoder, Tokens, torch
+from suffice.policies.stop_rag.encoder import Batch, Encoded, TextEncoder, Tokens, torch
 from suffice.policies.stop_rag.network import QNetwork, build_network
 from suffice.policies.stop_rag.states import States
 from suffice.policies.stop_rag.stop_rag_settings import TrainSettings
@@ -43,15 +43,16 @@ class TextLearner:
         progress: Callable[[Any], None] | None = None,
     ) -> None:
         self.network = network
-        self.encoded = network.tokenizer.encode(
+        self.encoded: Encoded = network.tokenizer.encode(
             replace(states, documents=states.documents[:-1]) for states in chain(*parts)
         )
         self._starts = (0, len(parts[0]))
         self._kept = _Kept(network, self.encoded.texts, cache_bytes, progress)
-        self.device = network.encoder.device
-        self.tokens = self._tokens()
-        self.parameters = network.parameters
-        self.tensors, self.load_tensors = network.tensors, network.load_tensors
+        self.device: Any = network.encoder.device
+        self.tokens: float = self._tokens()
+        self.parameters: Callable[[], tuple[list[Any], list[Any]]] = network.parameters
+        self.tensors: Callable[[], dict[str, Any]] = network.tensors
+        self.load_tensors: Callable[[dict[str, Any]], None] = network.load_tensors
         network.set_scale(self._sample())
 
     def _tokens(self) -> float:

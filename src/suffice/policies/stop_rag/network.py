@@ -126,7 +126,9 @@ class QNetwork:
     def __init__(self, encoder: TextEncoder, shape: NetworkShape, *, dropout: float = 0.0) -> None:
         self.encoder = encoder
         self.shape = shape
-        self.tokenizer = Tokenizer(encoder.tokenizer, window=shape.window, mode=shape.mode)
+        self.tokenizer: Tokenizer = Tokenizer(
+            encoder.tokenizer, window=shape.window, mode=shape.mode
+        )
         separate = shape.mode == "separate"
         read = encoder.width + (2 * (MATCHES + _LOOKS) + _SPOTS if separate else 0)
         parts: dict[str, Any] = {}
@@ -144,9 +146,9 @@ class QNetwork:
                 torch.nn.Dropout(dropout),
                 torch.nn.Linear(shape.head_width, 1),
             )
-        self.heads = torch.nn.ModuleDict(parts).to(encoder.device).eval()
-        self.centre = torch.zeros(read, device=encoder.device)
-        self.spread = torch.ones(read, device=encoder.device)
+        self.heads: Any = torch.nn.ModuleDict(parts).to(encoder.device).eval()
+        self.centre: Any = torch.zeros(read, device=encoder.device)
+        self.spread: Any = torch.ones(read, device=encoder.device)
 
     @property
     def reads_alike(self) -> bool:

@@ -160,7 +160,9 @@ class StopRAG(Method):
     main_field = "network"
     options = StopRAGSettings
     quick = False
-    variants = MappingProxyType({"signals": MappingProxyType({"features": "signals"})})
+    variants: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+        {"signals": {"features": "signals"}}
+    )
 
     def fit(
         self,

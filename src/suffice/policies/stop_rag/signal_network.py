@@ -195,8 +195,8 @@ class SignalLearner:
     ) -> None:
         self._names = names
         self._dropout = settings.dropout
-        self.device = torch.device("cpu")
-        self.tokens = 0.0
+        self.device: Any = torch.device("cpu")
+        self.tokens: float = 0.0
         self._centre, self._spread = _scale(parts[0], names)
         self._validation = parts[1].states
         self._inputs = torch.from_numpy(self._scaled(parts[0].states))

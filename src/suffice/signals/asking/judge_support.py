@@ -18,7 +18,7 @@ from suffice.signals.evidence import (
     seen_passages,
 )
 from suffice.signals.known_signals import UNDEFINED, VERDICTS, SignalSpec
-from suffice.trace.rounds.records import LoopView, Round, Usage
+from suffice.trace.rounds.records import LoopView, Round, Usage, known_sum
 
 if TYPE_CHECKING:
     from suffice.trace.rounds.trace_set import TraceSet
@@ -48,7 +48,8 @@ def usages(judging: Replies[Rating]) -> Mapping[int, Usage]:
 def add_judge_calls(before: Usage, more: Usage) -> Usage:
     """The usage with further judge calls, their tokens and seconds; unknown with unknown tokens."""
     tokens = {
-        name: _sum(judge_tokens(before, name), judge_tokens(more, name)) for name in JUDGE_TOKENS
+        name: known_sum([judge_tokens(before, name), judge_tokens(more, name)])
+        for name in JUDGE_TOKENS
     }
     calls = (before.judge_calls or 0) + (more.judge_calls or 0)
     seconds = more.judge_latency_s
@@ -61,10 +62,6 @@ def judge_tokens(usage: Usage, name: str) -> int | None:
     """One of :data:`JUDGE_TOKENS` of a usage: 0 where no judge was asked, ``None`` where it is unknown."""
     tokens: int | None = getattr(usage, name)
     return tokens if usage.judge_calls else tokens or 0
-
-
-def _sum(one: int | None, other: int | None) -> int | None:
-    return None if one is None or other is None else one + other
 
 
 def asking_verdicts(

@@ -60,8 +60,9 @@ class KeptEncoder:
     """An encoder that keeps the vectors used last; a :class:`suffice.contracts.Encoder`."""
 
     def __init__(self, encoder: Encoder, *, most: int = 4096) -> None:
-        self._encoder, self.name = encoder, encoder.name  # the vectors are the same
-        self.concurrency = width_of(encoder)
+        self._encoder = encoder
+        self.name: str = encoder.name  # the vectors are the same
+        self.concurrency: int = width_of(encoder)
         self._kept: _Kept[tuple[_Role, str], NDArray[np.float32]] = _Kept(most)
 
     def encode(self, texts: Sequence[str], *, role: _Role = "passage") -> NDArray[np.float32]:
@@ -81,7 +82,8 @@ class KeptEntailment:
     """An entailment model that keeps the probabilities used last."""
 
     def __init__(self, model: Entailment, *, most: int = 4096) -> None:
-        self._model, self.concurrency = model, width_of(model)
+        self._model = model
+        self.concurrency: int = width_of(model)
         self._kept: _Kept[tuple[str, str], float] = _Kept(most)
 
     def entailed(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:

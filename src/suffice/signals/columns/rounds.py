@@ -36,7 +36,7 @@ class RoundColumns:
 
     def __init__(self, traces: TraceSet) -> None:
         self.traces = traces
-        self.n_rows = int(traces.table.num_rows)
+        self.n_rows: int = int(traces.table.num_rows)
         self._derived: dict[Callable[[Any], Any], Any] = {}
         self._texts: dict[str, Texts] = {}
         self._lists: dict[str, Ragged] = {}

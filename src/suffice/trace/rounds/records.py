@@ -303,7 +303,7 @@ def with_draft(asked: Round, draft: Draft, *, probed: bool | None) -> Round:
     }
     changed |= answer_part(spent)
     for name in ("llm_calls", *_DRAFTED):
-        changed[name] = _plus(getattr(own, name), getattr(spent, name))
+        changed[name] = known_sum([getattr(own, name), getattr(spent, name)])
     said = {name: getattr(draft, name) for name in _SAID}
     if draft.samples is None:
         said |= {"samples": asked.samples, "sample_clusters": asked.sample_clusters}
@@ -336,8 +336,13 @@ def answer_part(spent: Usage) -> dict[str, float | None]:
     return part
 
 
-def _plus(before: float | None, further: float | None) -> float | None:
-    return None if before is None or further is None else before + further
+_Number = TypeVar("_Number", int, float)
+
+
+def known_sum(values: Sequence[_Number | None]) -> _Number | None:
+    """The sum of all values; ``None`` where one is unknown."""
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
