@@ -23,6 +23,7 @@ from suffice.report.svg import (
     dot,
     enclosing,
     line,
+    polyline,
     speck,
     text,
     whisker,
@@ -95,8 +96,8 @@ class Point:
 class Scatter:
     """Shares against an amount.
 
-    ``frontier`` is a dashed line through places, ``level`` one at a height with its name; ``specks`` are
-    a crowd without names.
+    ``frontier`` is a dashed line through places, ``steps`` a firm one that rises at each, ``level`` one at
+    a height with its name; ``specks`` are a crowd without names.
     """
 
     title: str
@@ -106,6 +107,7 @@ class Scatter:
     points: Sequence[Point]
     frontier: Sequence[tuple[float, float]] = ()
     specks: Sequence[tuple[float, float]] = ()
+    steps: Sequence[tuple[float, float]] = ()
     level: tuple[float, str] | None = None
 
 
@@ -121,6 +123,8 @@ def scatter(chart: Scatter) -> Html:
     corners = [(x(across), y(up)) for across, up in chart.frontier]
     drawn += [line(*ends, class_="frontier") for ends in pairwise(corners)]
     drawn += [speck(place, "frontier-point") for place in corners]
+    stairs = [at for (_, low), (x, y) in pairwise(chart.steps) for at in ((x, low), (x, y))]
+    drawn.append(polyline([(x(across), y(up)) for across, up in stairs], "curve adaptive"))
     crowd = ((round(2 * x(across)) / 2, round(2 * y(up)) / 2) for across, up in chart.specks)
     drawn += [speck(place, "speck") for place in dict.fromkeys(crowd)]
     drawn += _points(chart.points, axes, corners)

@@ -5,21 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from suffice.evaluation.choose.choice import Choice
 from suffice.evaluation.replay.answers import AnswerSetResult
 from suffice.evaluation.replay.results import ReplayResult
+from suffice.report.charts import Point, Scatter, scatter
 from suffice.report.section import (
+    Chart,
     Marked,
     Shown,
     label,
     label_of,
     labelled,
+    legend,
     listed,
     plain,
     sentence,
     short_name,
     short_name_of,
 )
-from suffice.results.formats import UNKNOWN, amount, count, decimal, p_value, percent
+from suffice.results.formats import UNKNOWN, amount, count, decimal, p_value, percent, signed
 from suffice.results.markup import Html, element, join, shorten, visible
 from suffice.results.table import Table
 
@@ -217,3 +221,80 @@ def _notes(policy: Marked, sets: AnswerSetResult) -> Html:
         listed(notes, small=True),
         class_="guarantee",
     )
+
+
+def choice_charts(choice: Choice, policies: Sequence[Marked]) -> list[Chart]:
+    """What can be saved for each loss that is allowed, and every candidate: where it costs and scores."""
+    marks = {policy.result.name: policy.mark for policy in policies}
+    allowed = _allowed(choice, marks)
+    placed = _placed(choice, marks)
+    return [*([allowed] if allowed else []), *([placed] if placed else [])]
+
+
+def _allowed(choice: Choice, marks: Mapping[str, str]) -> Chart | None:
+    """The savings for each allowed loss; ``None``: one or none was asked for."""
+    if choice.promised is None or len(choice.promised.rows) == 1:
+        return None
+    rows, asked = choice.promised.rows, choice.promised.rows[choice.promised.asked]
+    proven, drawn = [(0.0, 0.0)], list[Point]()
+    for row in rows:
+        found, sure, family = row.proven, "proven", "adaptive"
+        if found is None and row is asked:
+            found, sure, family = choice.promised.guess, "likely", "oracle"
+        saved = 0.0 if found is None else choice.saved_by(found.candidate) or 0.0
+        drawn.append(
+            Point(
+                mark="" if found is None else marks.get(found.candidate.policy.name, ""),
+                family="fixed" if found is None else family,
+                name="nothing proven" if found is None else found.title,
+                said=row.more if found is None else f"saves {percent(saved)}%, {sure}",
+                x=100 * (row.promise.max_loss or 0.0),
+                y=saved,
+            )
+        )
+        proven.append((drawn[-1].x, saved if row.proven else 0.0))
+    chart = Scatter(
+        title="Savings for each allowed loss",
+        description="One point a loss; the table below has the numbers.",
+        x_name=f"allowed loss, {choice.metric.label} points",
+        y_name="saved, %",
+        points=drawn,
+        steps=proven,
+    )
+    keys = (("adaptive", "proven"), ("oracle", "likely, not proven"), ("fixed", "nothing shown"))
+    return Chart(
+        heading=f"Savings for each allowed loss ({choice.axis.label})",
+        pictures=[scatter(chart)],
+        caption=legend(keys),
+    )
+
+
+def _placed(choice: Choice, marks: Mapping[str, str]) -> Chart | None:
+    """All candidates; ``None``: of no budget the score or the cost is known."""
+    points, line = list[Point](), list[tuple[float, float]]()
+    for candidate, cost, change, interval in choice.placed():
+        fixed = candidate.group == "fixed"
+        points.append(
+            Point(
+                mark="" if interval is None else marks.get(candidate.policy.name, ""),
+                family="fixed" if fixed else "adaptive",
+                name=candidate.title,
+                said=f"{signed(change)} points at {percent(cost)}% of the cost",
+                x=100 * cost,
+                y=change,
+                interval=None if fixed or interval is None else (interval.low, interval.high),
+            )
+        )
+        line += [(100 * cost, change)] if fixed else []
+    if not line:
+        return None
+    named = f"{choice.metric.label} and cost of every candidate"
+    chart = Scatter(
+        title=named.capitalize(),
+        description=f"{len(points)} candidates, relative to {choice.all_rounds}.",
+        x_name=f"{choice.axis.label}, % of {choice.all_rounds}",
+        y_name=f"change of {choice.metric.label}, points",
+        points=points,
+        frontier=sorted(line),
+    )
+    return Chart(heading=named.capitalize(), pictures=[scatter(chart)], caption="")
