@@ -36,6 +36,7 @@ from suffice.report.section import (
     asset,
     folded,
     label,
+    label_of,
     listed,
     marked,
     markup,
@@ -83,18 +84,29 @@ def _chosen(material: Material, choice: Choice) -> Html:
         join([f"{what}: ", element("code", command)])
         for what, command in choice.live("policy.json", "guess.json")
     ]
-    first = [table for table in choice.tables() if table.name in ("costs", "allowed")]
+    titled = partial(_titled, choice, material.policies)
+    tables = [element("div", choice.named("costs").html(), plain(_READING, small=True))]
+    if choice.promised is not None:
+        tables.append(element("div", choice.named("allowed").html({"policy": titled})))
     return join(
         [
             element("p", " ".join([*choice.dearer(), choice.decision[1]]), class_="lead"),
             stacked(choice_charts(choice, material.policies)),
-            element("div", *(element("div", table.html()) for table in first), class_="beside"),
+            element("div", *tables, class_="beside"),
             _boxes(said, "verdict four"),
             element("div", element("h2", "To run it"), listed(commands), class_="verdict run"),
-            plain(_READING, small=True),
             *_banners(material),
         ]
     )
+
+
+def _titled(choice: Choice, policies: Sequence[Marked], number: int, shown: str) -> Html:
+    """A proven policy's mark and title, and its rule in code."""
+    proven = None if choice.promised is None else choice.promised.rows[number].proven
+    if proven is None:
+        return join([shown])
+    name = proven.candidate.policy.name
+    return join([label_of(name, policies, shown), element("code", name)])
 
 
 def choice_section(choice: Choice) -> Shown:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from suffice.evaluation.choose.candidates import RANK
 from suffice.evaluation.choose.choice import Choice
 from suffice.evaluation.replay.answers import AnswerSetResult
 from suffice.evaluation.replay.results import ReplayResult
@@ -288,13 +289,18 @@ def _placed(choice: Choice, marks: Mapping[str, str]) -> Chart | None:
         line += [(100 * cost, change)] if fixed else []
     if not line:
         return None
-    named = f"{choice.metric.label} and cost of every candidate"
+    named = f"Every candidate: change of {choice.metric.label} against cost"
     chart = Scatter(
-        title=named.capitalize(),
+        title=named,
         description=f"{len(points)} candidates, relative to {choice.all_rounds}.",
         x_name=f"{choice.axis.label}, % of {choice.all_rounds}",
         y_name=f"change of {choice.metric.label}, points",
         points=points,
         frontier=sorted(line),
     )
-    return Chart(heading=named.capitalize(), pictures=[scatter(chart)], caption="")
+    return Chart(
+        heading=named,
+        pictures=[scatter(chart)],
+        caption=f"Letters: proven or likely, with 95% intervals. Squares: fixed numbers of rounds. Dots: fitted "
+        f"candidates, on the {choice.parts[RANK]:,} questions that rank them.",
+    )
