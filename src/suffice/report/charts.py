@@ -23,7 +23,6 @@ from suffice.report.svg import (
     dot,
     enclosing,
     line,
-    polyline,
     speck,
     text,
     whisker,
@@ -123,8 +122,8 @@ def scatter(chart: Scatter) -> Html:
     corners = [(x(across), y(up)) for across, up in chart.frontier]
     drawn += [line(*ends, class_="frontier") for ends in pairwise(corners)]
     drawn += [speck(place, "frontier-point") for place in corners]
-    stairs = [at for (_, low), (x, y) in pairwise(chart.steps) for at in ((x, low), (x, y))]
-    drawn.append(polyline([(x(across), y(up)) for across, up in stairs], "curve adaptive"))
+    stairs = [(x(at), y(up)) for (_, low), (at, up) in pairwise(chart.steps) for up in (low, up)]
+    drawn += [line(*ends, class_="curve adaptive") for ends in pairwise(stairs)]
     crowd = ((round(2 * x(across)) / 2, round(2 * y(up)) / 2) for across, up in chart.specks)
     drawn += [speck(place, "speck") for place in dict.fromkeys(crowd)]
     drawn += _points(chart.points, axes, corners)

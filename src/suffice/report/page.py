@@ -21,12 +21,7 @@ from suffice.report.comparison import (
     policies_in_words,
 )
 from suffice.report.explorer import questions_section
-from suffice.report.promises import (
-    answer_sets_section,
-    choice_charts,
-    guarantees_section,
-    promises,
-)
+from suffice.report.promises import answer_sets_section, choice_charts, guarantees_section, promises
 from suffice.report.searches import search_section
 from suffice.report.section import (
     Marked,

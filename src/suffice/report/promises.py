@@ -24,6 +24,7 @@ from suffice.report.section import (
     short_name,
     short_name_of,
 )
+from suffice.report.svg import Family
 from suffice.results.formats import UNKNOWN, amount, count, decimal, p_value, percent, signed
 from suffice.results.markup import Html, element, join, shorten, visible
 from suffice.results.table import Table
@@ -227,68 +228,55 @@ def _notes(policy: Marked, sets: AnswerSetResult) -> Html:
 def choice_charts(choice: Choice, policies: Sequence[Marked]) -> list[Chart]:
     """What can be saved for each loss that is allowed, and every candidate: where it costs and scores."""
     marks = {policy.result.name: policy.mark for policy in policies}
-    allowed = _allowed(choice, marks)
-    placed = _placed(choice, marks)
-    return [*([allowed] if allowed else []), *([placed] if placed else [])]
+    several = choice.promised is not None and len(choice.promised.rows) > 1
+    return [*(_allowed(choice, marks) if several else ()), *_placed(choice, marks)]
 
 
-def _allowed(choice: Choice, marks: Mapping[str, str]) -> Chart | None:
-    """The savings for each allowed loss; ``None``: one or none was asked for."""
-    if choice.promised is None or len(choice.promised.rows) == 1:
-        return None
-    rows, asked = choice.promised.rows, choice.promised.rows[choice.promised.asked]
+def _allowed(choice: Choice, marks: Mapping[str, str]) -> Iterator[Chart]:
     proven, drawn = [(0.0, 0.0)], list[Point]()
-    for row in rows:
-        found, sure, family = row.proven, "proven", "adaptive"
-        if found is None and row is asked:
-            found, sure, family = choice.promised.guess, "likely", "oracle"
+    for row, found in choice.savings():
+        family: Family = "fixed" if found is None else "adaptive" if row.proven else "oracle"
         saved = 0.0 if found is None else choice.saved_by(found.candidate) or 0.0
-        drawn.append(
-            Point(
-                mark="" if found is None else marks.get(found.candidate.policy.name, ""),
-                family="fixed" if found is None else family,
-                name="nothing proven" if found is None else found.title,
-                said=row.more if found is None else f"saves {percent(saved)}%, {sure}",
-                x=100 * (row.promise.max_loss or 0.0),
-                y=saved,
-            )
+        sure = "proven" if row.proven else "likely"
+        point = Point(
+            mark="" if found is None else marks.get(found.candidate.policy.name, ""),
+            family=family,
+            name="nothing proven" if found is None else found.title,
+            said=row.more if found is None else f"saves {percent(saved)}%, {sure}",
+            x=100 * (row.promise.max_loss or 0.0),
+            y=saved,
         )
-        proven.append((drawn[-1].x, saved if row.proven else 0.0))
+        drawn.append(point)
+        proven.append((point.x, saved if row.proven else 0.0))
+    named = f"Savings for each allowed loss ({choice.axis.label})"
     chart = Scatter(
-        title="Savings for each allowed loss",
-        description="One point a loss; the table below has the numbers.",
+        title=named,
+        description=f"{len(drawn)} losses; the table has the numbers.",
         x_name=f"allowed loss, {choice.metric.label} points",
         y_name="saved, %",
         points=drawn,
         steps=proven,
     )
     keys = (("adaptive", "proven"), ("oracle", "likely, not proven"), ("fixed", "nothing shown"))
-    return Chart(
-        heading=f"Savings for each allowed loss ({choice.axis.label})",
-        pictures=[scatter(chart)],
-        caption=legend(keys),
-    )
+    yield Chart(heading=named, pictures=[scatter(chart)], caption=legend(keys))
 
 
-def _placed(choice: Choice, marks: Mapping[str, str]) -> Chart | None:
-    """All candidates; ``None``: of no budget the score or the cost is known."""
+def _placed(choice: Choice, marks: Mapping[str, str]) -> Iterator[Chart]:
+    """All candidates; none where of no budget the score or the cost is known."""
     points, line = list[Point](), list[tuple[float, float]]()
     for candidate, cost, change, interval in choice.placed():
         fixed = candidate.group == "fixed"
-        points.append(
-            Point(
-                mark="" if interval is None else marks.get(candidate.policy.name, ""),
-                family="fixed" if fixed else "adaptive",
-                name=candidate.title,
-                said=f"{signed(change)} points at {percent(cost)}% of the cost",
-                x=100 * cost,
-                y=change,
-                interval=None if fixed or interval is None else (interval.low, interval.high),
-            )
+        point = Point(
+            mark="" if interval is None else marks.get(candidate.policy.name, ""),
+            family="fixed" if fixed else "adaptive",
+            name=candidate.title,
+            said=f"{signed(change)} points at {percent(cost)}% of the cost",
+            x=100 * cost,
+            y=change,
+            interval=None if fixed or interval is None else (interval.low, interval.high),
         )
-        line += [(100 * cost, change)] if fixed else []
-    if not line:
-        return None
+        points.append(point)
+        line += [(point.x, point.y)] if fixed else []
     named = f"Every candidate: change of {choice.metric.label} against cost"
     chart = Scatter(
         title=named,
@@ -298,9 +286,9 @@ def _placed(choice: Choice, marks: Mapping[str, str]) -> Chart | None:
         points=points,
         frontier=sorted(line),
     )
-    return Chart(
-        heading=named,
-        pictures=[scatter(chart)],
-        caption=f"Letters: proven or likely, with 95% intervals. Squares: fixed numbers of rounds. Dots: fitted "
-        f"candidates, on the {choice.parts[RANK]:,} questions that rank them.",
+    caption = (
+        "Letters: proven or likely, with 95% intervals. Squares: fixed numbers of rounds. Dots: fitted "
+        f"candidates, on the {choice.parts[RANK]:,} questions that rank them."
     )
+    if line:
+        yield Chart(heading=named, pictures=[scatter(chart)], caption=caption)

@@ -13,13 +13,13 @@ from suffice.costs.usage import COSTS
 from suffice.errors import UsageError
 from suffice.evaluation.choose.bounds import LOSE, LOSES, bound_in_words, joined
 from suffice.evaluation.choose.candidates import LATEST, PROVE, RANK, Candidate
-from suffice.evaluation.choose.proof import LIKELY, POWER, Promised, Row
+from suffice.evaluation.choose.proof import LIKELY, POWER, Promised, Proven, Row
 from suffice.evaluation.replay.compare import Comparison
 from suffice.evaluation.replay.results import PolicyResult, ReplayResult
 from suffice.evaluation.settings import ChoiceSettings
 from suffice.measures.costs import CostAxis, CostChange, cost_changes
 from suffice.policies.defaults import FIT_SPLIT
-from suffice.results.formats import amount, bracket, counted, decimal, percent, points, signed
+from suffice.results.formats import amount, counted, decimal, percent, points
 from suffice.results.plots import Plot
 from suffice.results.table import Column, Table, Value
 from suffice.results.tabular import Tabular
@@ -147,6 +147,13 @@ class Choice(Tabular):
         own, before = (one.costs.get(self.axis.name) for one in both)
         return None if own is None or not before else 1.0 - own / before
 
+    def savings(self) -> Iterator[tuple[Row, Proven | None]]:
+        """Every line of what can be saved with what is proven or, of what was asked for, likely."""
+        promised = self.promised
+        for row in () if promised is None else promised.rows:
+            asked = promised is not None and row is promised.rows[promised.asked]
+            yield row, row.proven or (promised.guess if promised and asked else None)
+
     def placed(self) -> Iterator[tuple[Candidate, float, float, Interval | None]]:
         """Every candidate with its share of the full budget's cost, and the change of the score.
 
@@ -199,16 +206,10 @@ class Choice(Tabular):
             least = self.promised.rows[-1]
             return f"No cheaper policy is proven to {self.in_words(least)} ({sure})."
         missed = "" if row is asked else f"; {_points(asked)} are not proven"
-        return f"{_first(self._loses(row))} (proven, {sure}){missed}."
+        return f"{_first(self.in_words(row, LOSES))} (proven, {sure}){missed}."
 
-    def _loses(self, row: Row) -> str:
-        return self._in_words(row, LOSES)
-
-    def in_words(self, row: Row) -> str:
-        """What is promised, behind "to"."""
-        return self._in_words(row, LOSE)
-
-    def _in_words(self, row: Row, verbs: Sequence[str]) -> str:
+    def in_words(self, row: Row, verbs: Sequence[str] = LOSE) -> str:
+        """What is promised, by default behind "to"."""
         metric = self.metric
         said = [
             bound_in_words(bound.of, bound.most, metric.label, verbs, agreement=metric.agreement)
@@ -377,21 +378,11 @@ class Choice(Tabular):
     def _saving(self) -> tuple[str, str]:
         where = "all" if self.chosen.of_no_label else "held-out"
         size = self.parts["all" if self.chosen.of_no_label else PROVE]
-        told = "; ".join(
-            f"{_label(one)} {amount(one.full)} to {amount(one.own)}"
-            for one in self.changes
-            if one.full is not None and one.own is not None
-        )
         delta = self.measured.delta_full
-        scored = (
-            "is not known"
-            if delta is None
-            else f"changes by {points(delta)} points"
-        )
+        scored = "is not known" if delta is None else f"changes by {points(delta)} points"
         short = self._saves() or "Saves nothing."
         return short, (
-            f"On {where} {size:,} questions, from {self.all_rounds} to this policy: {told}. "
-            f"{_first(self.metric.label)} {scored}. {self._above_the_cap()}"
+            f"On {where} {size:,} questions {self.metric.label} {scored}. {self._above_the_cap()}"
             f"{self._stopped_wrong()}"
         ).rstrip()
 
@@ -430,8 +421,8 @@ class Choice(Tabular):
             else ""
         )
         return f"Proven at {sure}:", (
-            f"{self._loses(row)} on average, for independent questions like these and this loop as it was "
-            f"recorded once (p = {row.proven.p_value:.2g}, {how}).{together}"
+            f"{self.in_words(row, LOSES)} on average, for independent questions like these and this loop "
+            f"as it was recorded once (p = {row.proven.p_value:.2g}, {how}).{together}"
         )
 
     def live(self, policy: str, guess: str) -> Iterator[tuple[str, str]]:
