@@ -95,8 +95,8 @@ class Point:
 class Scatter:
     """Shares against an amount.
 
-    ``frontier`` is a dashed line through places, ``level`` one at a height with its name; ``specks`` are
-    a crowd without names.
+    ``frontier`` is a dashed line through places, ``steps`` a firm one that rises at each, ``level`` one at
+    a height with its name; ``specks`` are a crowd without names.
     """
 
     title: str
@@ -106,6 +106,7 @@ class Scatter:
     points: Sequence[Point]
     frontier: Sequence[tuple[float, float]] = ()
     specks: Sequence[tuple[float, float]] = ()
+    steps: Sequence[tuple[float, float]] = ()
     level: tuple[float, str] | None = None
 
 
@@ -121,6 +122,8 @@ def scatter(chart: Scatter) -> Html:
     corners = [(x(across), y(up)) for across, up in chart.frontier]
     drawn += [line(*ends, class_="frontier") for ends in pairwise(corners)]
     drawn += [speck(place, "frontier-point") for place in corners]
+    stairs = [(x(at), y(up)) for (_, low), (at, up) in pairwise(chart.steps) for up in (low, up)]
+    drawn += [line(*ends, class_="curve adaptive") for ends in pairwise(stairs)]
     crowd = ((round(2 * x(across)) / 2, round(2 * y(up)) / 2) for across, up in chart.specks)
     drawn += [speck(place, "speck") for place in dict.fromkeys(crowd)]
     drawn += _points(chart.points, axes, corners)

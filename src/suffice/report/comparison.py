@@ -351,8 +351,8 @@ def cost_chart(result: ReplayResult, policies: Sequence[Marked]) -> Chart:
             title="What policies cost",
             description=f"One row a policy: mean {named} and mean tokens per question.",
             rows=rows,
-            heads=(shorten(cost.label, 12, "..."), "prompt + completion"),
-            widths=(76, 222),
+            heads=(cost.label, "prompt + completion"),
+            widths=(162, 136),
         )
     )
     used = {segment.class_ for row in rows for segment in row.bars[1].segments}

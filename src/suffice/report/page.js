@@ -255,7 +255,7 @@
         String(stop),
         el("td", { class: "answer", dir: "auto" }, round ? answerText(round) : UNKNOWN),
         round ? chip(round.em) : UNKNOWN,
-        round ? percent(round.f1) : UNKNOWN,
+        el("td", { "data-head": "F1" }, round ? percent(round.f1) : UNKNOWN),
         data.reasons[reason],
       ];
     });

@@ -19,11 +19,9 @@ from suffice.report.comparison import (
     comparison_section,
     costs_section,
     policies_in_words,
-    score_charts,
-    stops_chart,
 )
 from suffice.report.explorer import questions_section
-from suffice.report.promises import answer_sets_section, guarantees_section, promises
+from suffice.report.promises import answer_sets_section, choice_charts, guarantees_section, promises
 from suffice.report.searches import search_section
 from suffice.report.section import (
     Marked,
@@ -33,6 +31,7 @@ from suffice.report.section import (
     asset,
     folded,
     label,
+    label_of,
     listed,
     marked,
     markup,
@@ -47,7 +46,7 @@ from suffice.report.worth import (
     signals_section,
 )
 from suffice.results.formats import count, counted
-from suffice.results.markup import Html, data_table, element, join, shorten
+from suffice.results.markup import Html, data_table, element, join, shorten, visible
 
 _MOST_SAVING = 4
 _READING = (
@@ -71,8 +70,7 @@ def first_screen(material: Material) -> Html:
 
 
 def _chosen(material: Material, choice: Choice) -> Html:
-    """The four questions, how to run what was chosen, and it and the guess in pictures."""
-    result = material.data.result
+    """What can be saved in pictures and tables, the four questions, and how to run what was chosen."""
     said = [
         (question, element("p", element("b", short), " ", more))
         for question, (short, more) in choice.answers().items()
@@ -81,28 +79,29 @@ def _chosen(material: Material, choice: Choice) -> Html:
         join([f"{what}: ", element("code", command)])
         for what, command in choice.live("policy.json", "guess.json")
     ]
-    shown = {one.policy.name for one in (choice.chosen, choice.guess) if one is not None}
-    policies = [
-        policy
-        for policy in material.policies
-        if policy.result.name in shown or not policy.result.adaptive
-    ]
-    charts = []
-    if result.frontier is not None and len(result.frontier.known) > 1:
-        drawn = [one for one in policies if one.result.name in shown or one.baseline]
-        charts = [*score_charts(result, policies), stops_chart(result, drawn)]
-    first = [table for table in choice.tables() if table.name in ("costs", "allowed")]
+    titled = partial(_titled, choice, material.policies)
+    tables = [element("div", choice.named("costs").html(), plain(_READING, small=True))]
+    if choice.promised is not None:
+        tables.append(element("div", choice.named("allowed").html({"policy": titled})))
     return join(
         [
             element("p", " ".join([*choice.dearer(), choice.decision[1]]), class_="lead"),
-            element("div", *(element("div", table.html()) for table in first), class_="beside"),
+            stacked(choice_charts(choice, material.policies)),
+            element("div", *tables, class_="beside"),
             _boxes(said, "verdict four"),
             element("div", element("h2", "To run it"), listed(commands), class_="verdict run"),
-            plain(_READING, small=True),
             *_banners(material),
-            stacked(charts),
         ]
     )
+
+
+def _titled(choice: Choice, policies: Sequence[Marked], number: int, shown: str) -> Html:
+    """A proven policy's mark and title, and its rule in code."""
+    proven = None if choice.promised is None else choice.promised.rows[number].proven
+    if proven is None:
+        return join([shown])
+    name = proven.candidate.policy.name
+    return join([label_of(name, policies, shown), element("code", name)])
 
 
 def choice_section(choice: Choice) -> Shown:
@@ -311,12 +310,16 @@ def _header(material: Material, sections: Iterable[Section]) -> Html:
         ),
         element("h1", f"When to stop: {policies} on {questions}")
         if choice is None
-        else element("h1", choice.decision[0], class_="long"),
+        else element("h1", choice.decision[0], " ", element("code", _rule(choice)), class_="long"),
         first_screen(material),
         _facts(data),
         _run(data.run),
         element("nav", element("ul", *links), aria_label="Sections"),
     )
+
+
+def _rule(choice: Choice) -> str:
+    return shorten(visible(choice.policy.facts.summary), _LONGEST_VALUE)
 
 
 def _facts(data: ReportData) -> Html:

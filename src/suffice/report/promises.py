@@ -5,21 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from suffice.evaluation.choose.candidates import RANK
+from suffice.evaluation.choose.choice import Choice
 from suffice.evaluation.replay.answers import AnswerSetResult
 from suffice.evaluation.replay.results import ReplayResult
+from suffice.report.charts import Point, Scatter, scatter
 from suffice.report.section import (
+    Chart,
     Marked,
     Shown,
     label,
     label_of,
     labelled,
+    legend,
     listed,
     plain,
     sentence,
     short_name,
     short_name_of,
 )
-from suffice.results.formats import UNKNOWN, amount, count, decimal, p_value, percent
+from suffice.report.svg import Family
+from suffice.results.formats import UNKNOWN, amount, count, decimal, p_value, percent, signed
 from suffice.results.markup import Html, element, join, shorten, visible
 from suffice.results.table import Table
 
@@ -217,3 +223,72 @@ def _notes(policy: Marked, sets: AnswerSetResult) -> Html:
         listed(notes, small=True),
         class_="guarantee",
     )
+
+
+def choice_charts(choice: Choice, policies: Sequence[Marked]) -> list[Chart]:
+    """What can be saved for each loss that is allowed, and every candidate: where it costs and scores."""
+    marks = {policy.result.name: policy.mark for policy in policies}
+    several = choice.promised is not None and len(choice.promised.rows) > 1
+    return [*(_allowed(choice, marks) if several else ()), *_placed(choice, marks)]
+
+
+def _allowed(choice: Choice, marks: Mapping[str, str]) -> Iterator[Chart]:
+    proven, drawn = [(0.0, 0.0)], list[Point]()
+    for row, found in choice.savings():
+        family: Family = "fixed" if found is None else "adaptive" if row.proven else "oracle"
+        saved = 0.0 if found is None else choice.saved_by(found.candidate) or 0.0
+        sure = "proven" if row.proven else "likely"
+        point = Point(
+            mark="" if found is None else marks.get(found.candidate.policy.name, ""),
+            family=family,
+            name="nothing proven" if found is None else found.title,
+            said=row.more if found is None else f"saves {percent(saved)}%, {sure}",
+            x=100 * (row.promise.max_loss or 0.0),
+            y=saved,
+        )
+        drawn.append(point)
+        proven.append((point.x, saved if row.proven else 0.0))
+    named = f"Savings for each allowed loss ({choice.axis.label})"
+    chart = Scatter(
+        title=named,
+        description=f"{len(drawn)} losses; the table has the numbers.",
+        x_name=f"allowed loss, {choice.metric.label} points",
+        y_name="saved, %",
+        points=drawn,
+        steps=proven,
+    )
+    keys = (("adaptive", "proven"), ("oracle", "likely, not proven"), ("fixed", "nothing shown"))
+    yield Chart(heading=named, pictures=[scatter(chart)], caption=legend(keys))
+
+
+def _placed(choice: Choice, marks: Mapping[str, str]) -> Iterator[Chart]:
+    """All candidates; none where of no budget the score or the cost is known."""
+    points, line = list[Point](), list[tuple[float, float]]()
+    for candidate, cost, change, interval in choice.placed():
+        fixed = candidate.group == "fixed"
+        point = Point(
+            mark="" if interval is None else marks.get(candidate.policy.name, ""),
+            family="fixed" if fixed else "adaptive",
+            name=candidate.title,
+            said=f"{signed(change)} points at {percent(cost)}% of the cost",
+            x=100 * cost,
+            y=change,
+            interval=None if fixed or interval is None else (interval.low, interval.high),
+        )
+        points.append(point)
+        line += [(point.x, point.y)] if fixed else []
+    named = f"Every candidate: change of {choice.metric.label} against cost"
+    chart = Scatter(
+        title=named,
+        description=f"{len(points)} candidates, relative to {choice.all_rounds}.",
+        x_name=f"{choice.axis.label}, % of {choice.all_rounds}",
+        y_name=f"change of {choice.metric.label}, points",
+        points=points,
+        frontier=sorted(line),
+    )
+    caption = (
+        "Letters: proven or likely, with 95% intervals. Squares: fixed numbers of rounds. Dots: fitted "
+        f"candidates, on the {choice.parts[RANK]:,} questions that rank them."
+    )
+    if line:
+        yield Chart(heading=named, pictures=[scatter(chart)], caption=caption)

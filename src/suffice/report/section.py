@@ -78,10 +78,10 @@ def named(name: str, policies: Sequence[Marked]) -> Marked | None:
     return by_label.get(name) or by_name.get(name)
 
 
-def label_of(name: str, policies: Sequence[Marked]) -> Html:
-    """The label of the policy of this name, or the name alone."""
+def label_of(name: str, policies: Sequence[Marked], shown: str | None = None) -> Html:
+    """The label of the policy of this name, or the name alone; ``shown``: beside its mark."""
     policy = named(name, policies)
-    return join([name]) if policy is None else label(policy)
+    return join([shown or name]) if policy is None else label(policy, shown)
 
 
 def labelled(

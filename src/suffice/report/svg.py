@@ -90,11 +90,6 @@ def polyline(points: Iterable[Point], class_: str) -> Html:
     return element("polyline", points=_path(points), class_=class_)
 
 
-def area(points: Iterable[Point], class_: str) -> Html:
-    """The filled polygon with these corners."""
-    return element("polygon", points=_path(points), class_=class_)
-
-
 def _path(points: Iterable[Point]) -> str:
     return " ".join(f"{_at(x)},{_at(y)}" for x, y in points)
 

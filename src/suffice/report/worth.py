@@ -47,9 +47,7 @@ def signals_section(
             *(_html(tables[name]) for name in _OPEN if name in tables),
             *_flags(diagnostics.signals),
             *(
-                folded(
-                    summary, element("div", _html(_first_columns(tables[name])), class_="matrix")
-                )
+                folded(summary, element("div", _html(tables[name]), class_="matrix"))
                 for name, summary in _FOLDED.items()
                 if name in tables
             ),
@@ -65,11 +63,6 @@ _FOLDED = {
     "concentrations": "Signals of few values: entropy and most common value",
     "types": "Signals by question type",
 }
-
-
-def _first_columns(table: Table) -> Table:
-    """No more than a page can show."""
-    return table.picked(*(column.name for column in table.columns[:_MOST_COLUMNS]))
 
 
 def _finding(diagnostics: Diagnostics) -> str:
@@ -130,8 +123,9 @@ def _estimated(signal: Mapping[str, Any], part: str, family: Family) -> Estimate
 
 
 def _html(table: Table) -> Html:
-    """A table with the signals it names as code."""
-    return table.html({"signal": lambda _, shown: element("code", _name(shown))})
+    """The columns that a page can show, the signals it names as code."""
+    shown = table.picked(*(column.name for column in table.columns[:_MOST_COLUMNS]))
+    return shown.html({"signal": lambda _, shown: element("code", _name(shown))})
 
 
 # --- what speaks against signals -----------------------------------------------------------------
@@ -201,26 +195,19 @@ def reliability_section(
     of_policy: Mapping[str, tuple[Reliability, ...]], policies: Sequence[Marked]
 ) -> Shown | None:
     """A chart for every calibrated signal; ``None``: there is none."""
-    charts = reliability_charts(of_policy, policies)
+    grouped: dict[tuple[Reliability, ...], list[Marked]] = {}
+    for policy in policies:  # those with the same calibration share a chart
+        diagrams = of_policy.get(policy.result.name, ())
+        for signal in dict.fromkeys(diagram.signal for diagram in diagrams):
+            rounds = tuple(diagram for diagram in diagrams if diagram.signal == signal)
+            grouped.setdefault(rounds, []).append(policy)
+    charts = [_chart(sharing, rounds) for rounds, sharing in grouped.items()]
     intro = plain(
         "Is a calibrated value what it says? Among answers with a predicted chance of 40%, "
         "40% should be right."
     )
     finding = "calibrated values against the share that was right"
     return Shown(finding=finding, blocks=[intro, *charts]) if charts else None
-
-
-def reliability_charts(
-    of_policy: Mapping[str, tuple[Reliability, ...]], policies: Sequence[Marked]
-) -> list[Chart]:
-    """A chart for every calibrated signal; policies with the same calibration share it."""
-    grouped: dict[tuple[Reliability, ...], list[Marked]] = {}
-    for policy in policies:
-        diagrams = of_policy.get(policy.result.name, ())
-        for signal in dict.fromkeys(diagram.signal for diagram in diagrams):
-            rounds = tuple(diagram for diagram in diagrams if diagram.signal == signal)
-            grouped.setdefault(rounds, []).append(policy)
-    return [_chart(policies, rounds) for rounds, policies in grouped.items()]
 
 
 def _chart(policies: Sequence[Marked], rounds: Sequence[Reliability]) -> Chart:

@@ -532,7 +532,7 @@ def _cell_in_html(column: Column, value: Value) -> str:
 def _broken(column: Column) -> Html:
     """A heading in HTML, with the unit of shares, which a title says elsewhere."""
     heading = column.heading
-    if column.kind == "percent" and "%" not in heading.partition("[")[0]:
+    if column.kind == "percent" and not re.search("%|points", heading.partition("[")[0]):
         heading = re.sub(r"(?=\s*\[|$)", " %", heading, count=1)
     first, *rest = heading.split("\n")
     return join([first, *(part for line in rest for part in (Html("<br>"), line))])

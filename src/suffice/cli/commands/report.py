@@ -35,6 +35,7 @@ from suffice.evaluation.settings import FORMS, ComparisonSettings, SearchSetting
 from suffice.options import Option, read_names
 from suffice.policies.method import FitRun
 from suffice.report.page import render_report
+from suffice.results.table import Table
 from suffice.trace.durable import replace_file, replaced_together
 from suffice.trace.stored_file import EXAMPLE
 
@@ -212,7 +213,20 @@ def demo(
             }
         )
         return 0
-    print_tables(comparison.tables())
-    put(f"\ntraces {folder / 'traces'}, policy {policy_file}, report {page}")
-    put("next: open the report, or record your own loop: suffice record --help")
+    print_tables([_short(comparison)])
+    put(f"\nTraces: {folder / 'traces'}\nPolicy: {policy_file}\nReport: {page}")
     return 0
+
+
+def _short(comparison: Comparison) -> Table:
+    """The policies that could run, side by side; the report has the rest."""
+    result = comparison.result
+    wanted = ("policy", "f1", "mean_rounds", "llm_calls", "evaluated_tokens", "delta_f1")
+    table = result.table.picked(*(c.name for c in result.table.columns if c.name in wanted))
+    rows = zip(result.policies, table.rows, strict=True)
+    return replace(
+        table,
+        title=f"{result.questions} held-out questions, change against {result.baseline_label}",
+        rows=[row for policy, row in rows if policy.kind != "oracle"],
+        notes=(),
+    )

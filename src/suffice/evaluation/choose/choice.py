@@ -13,13 +13,13 @@ from suffice.costs.usage import COSTS
 from suffice.errors import UsageError
 from suffice.evaluation.choose.bounds import LOSE, LOSES, bound_in_words, joined
 from suffice.evaluation.choose.candidates import LATEST, PROVE, RANK, Candidate
-from suffice.evaluation.choose.proof import LIKELY, POWER, Promised, Row
+from suffice.evaluation.choose.proof import LIKELY, POWER, Promised, Proven, Row
 from suffice.evaluation.replay.compare import Comparison
 from suffice.evaluation.replay.results import PolicyResult, ReplayResult
 from suffice.evaluation.settings import ChoiceSettings
 from suffice.measures.costs import CostAxis, CostChange, cost_changes
 from suffice.policies.defaults import FIT_SPLIT
-from suffice.results.formats import amount, bracket, counted, decimal, percent, points, signed
+from suffice.results.formats import amount, counted, decimal, percent, points
 from suffice.results.plots import Plot
 from suffice.results.table import Column, Table, Value
 from suffice.results.tabular import Tabular
@@ -147,6 +147,31 @@ class Choice(Tabular):
         own, before = (one.costs.get(self.axis.name) for one in both)
         return None if own is None or not before else 1.0 - own / before
 
+    def savings(self) -> Iterator[tuple[Row, Proven | None]]:
+        """Every line of what can be saved with what is proven or, of what was asked for, likely."""
+        promised = self.promised
+        for row in () if promised is None else promised.rows:
+            asked = promised is not None and row is promised.rows[promised.asked]
+            yield row, row.proven or (promised.guess if promised and asked else None)
+
+    def placed(self) -> Iterator[tuple[Candidate, float, float, Interval | None]]:
+        """Every candidate with its share of the full budget's cost, and the change of the score.
+
+        Those with an interval are measured as reported, the others on the questions that rank.
+        """
+        ranked = {one.candidate.policy.name: one for one in self.ranked}
+        fixed = [one.candidate for one in self.ranked if one.candidate.group == "fixed"]
+        promised = [] if self.promised is None else self.promised.candidates
+        measured = {one.policy.name: one for one in (self.chosen, *promised, *fixed)}
+        for candidate in measured.values():
+            saved, change = self.saved_by(candidate), self.measured_of(candidate).delta_full
+            if saved is not None and change is not None:
+                yield candidate, 1.0 - saved, change.estimate, change
+        full = ranked[self.result.baseline].cost
+        for one in ranked.values():
+            if one.candidate.policy.name not in measured and full:
+                yield one.candidate, one.cost / full, -one.loss, None
+
     @property
     def headline(self) -> str:
         """What becomes much dearer, what to do, what it saves and what is promised."""
@@ -180,19 +205,11 @@ class Choice(Tabular):
         if row.proven is None:
             least = self.promised.rows[-1]
             return f"No cheaper policy is proven to {self.in_words(least)} ({sure})."
-        said = _first(self._loses(row))
-        if row is not asked:
-            said = f"Not proven to {self.in_words(asked)}. {said}"
-        return f"{said} (proven, {sure})."
+        missed = "" if row is asked else f"; {_points(asked)} are not proven"
+        return f"{_first(self.in_words(row, LOSES))} (proven, {sure}){missed}."
 
-    def _loses(self, row: Row) -> str:
-        return self._in_words(row, LOSES)
-
-    def in_words(self, row: Row) -> str:
-        """What is promised, behind "to"."""
-        return self._in_words(row, LOSE)
-
-    def _in_words(self, row: Row, verbs: Sequence[str]) -> str:
+    def in_words(self, row: Row, verbs: Sequence[str] = LOSE) -> str:
+        """What is promised, by default behind "to"."""
         metric = self.metric
         said = [
             bound_in_words(bound.of, bound.most, metric.label, verbs, agreement=metric.agreement)
@@ -215,19 +232,13 @@ class Choice(Tabular):
 
     def _side_by_side(self) -> Iterator[tuple[str, str, str, str]]:
         own, delta = self.measured, self.measured.delta_full
-        change = "unknown" if delta is None else f"{bracket(delta)} {signed(delta.estimate)}"
         yield "", self.all_rounds, "with this policy", "change"
+        change = "unknown" if delta is None else points(delta)
         yield self.metric.label, percent(self.full.score), percent(own.score), change
         for one in self.changes:
-            before, after = (
-                "unknown" if value is None else amount(value) for value in (one.full, one.own)
-            )
-            yield (
-                _label(one),
-                before,
-                after,
-                "" if one.change is None else f"{100 * one.change:+z.0f}%",
-            )
+            if one.full is not None or one.own is not None:
+                change = "" if one.change is None else f"{100 * one.change:+z.0f}%"
+                yield _label(one), _amount(one.full), _amount(one.own), change
 
     def _allowed(self) -> Iterator[str]:
         if self.promised is None:
@@ -235,8 +246,6 @@ class Choice(Tabular):
         yield f"If you allow   you can save ({_label(self.axis)})"
         before = None
         for row in self.promised.rows:
-            loss = row.promise.max_loss
-            allowed = "" if loss is None else f"{100 * loss:g} point{'' if loss == 0.01 else 's'}"
             if row.proven is None:
                 told = f"nothing proven; {row.more}"
             else:
@@ -244,7 +253,7 @@ class Choice(Tabular):
                 what = "the same" if same else row.proven.title
                 before = row.proven.candidate.policy.name
                 told = f"{percent(self.saved_by(row.proven.candidate)):>5}%  {what}"
-            yield from wrap(f"{allowed:>11}    {told}", _WIDTH, subsequent_indent=" " * 23)
+            yield from wrap(f"{_points(row):>11}    {told}", _WIDTH, subsequent_indent=" " * 23)
         yield from wrap(self._together(), _WIDTH)
 
     def _together(self) -> str:
@@ -347,14 +356,13 @@ class Choice(Tabular):
     def _which(self) -> tuple[str, str]:
         """The chosen policy, how it was found, and what would be tried where nothing is proven."""
         short = f"{_first(self.title)}."
-        rule = "" if self.in_full else f"Rule: {self.policy.facts.summary}. "
         likely, promised = "", self.promised
         if promised is not None and promised.guess is not None:
             likely = (
                 f" Likely to {self.in_words(promised.rows[promised.asked])} "
                 f"({100 * LIKELY:g}% confidence, not proven): {promised.guess.title}."
             )
-        return short, f"{rule}{self.why}{likely} {self.tried}."
+        return short, f"{self.why}{likely} {self.tried}."
 
     @property
     def tried(self) -> str:
@@ -370,21 +378,11 @@ class Choice(Tabular):
     def _saving(self) -> tuple[str, str]:
         where = "all" if self.chosen.of_no_label else "held-out"
         size = self.parts["all" if self.chosen.of_no_label else PROVE]
-        told = "; ".join(
-            f"{_label(one)} {amount(one.full)} to {amount(one.own)}"
-            for one in self.changes
-            if one.full is not None and one.own is not None
-        )
         delta = self.measured.delta_full
-        scored = (
-            "is not known"
-            if delta is None
-            else f"changes by {bracket(delta)} points, {signed(delta.estimate)} measured"
-        )
+        scored = "is not known" if delta is None else f"changes by {points(delta)} points"
         short = self._saves() or "Saves nothing."
         return short, (
-            f"On {where} {size:,} questions, from {self.all_rounds} to this policy: {told}. "
-            f"{_first(self.metric.label)} {scored}. {self._above_the_cap()}"
+            f"On {where} {size:,} questions {self.metric.label} {scored}. {self._above_the_cap()}"
             f"{self._stopped_wrong()}"
         ).rstrip()
 
@@ -423,8 +421,8 @@ class Choice(Tabular):
             else ""
         )
         return f"Proven at {sure}:", (
-            f"{self._loses(row)} on average, for independent questions like these and this loop as it was "
-            f"recorded once (p = {row.proven.p_value:.2g}, {how}).{together}"
+            f"{self.in_words(row, LOSES)} on average, for independent questions like these and this loop "
+            f"as it was recorded once (p = {row.proven.p_value:.2g}, {how}).{together}"
         )
 
     def live(self, policy: str, guess: str) -> Iterator[tuple[str, str]]:
@@ -435,10 +433,10 @@ class Choice(Tabular):
         path = shlex.quote(policy)
         yield (
             "beside your agent (stops nothing)",
-            f"suffice.Watch({policy!r}, record='live'{chosen_live})",
+            f"suffice.Watch({policy!r}, record='live.db'{chosen_live})",
         )
         if self.policy.facts.earliest < self.result.max_rounds:
-            stopping = f"record='live', mode='live', explore=0.05{chosen_live}"
+            stopping = f"record='live.db', mode='live', explore=0.05{chosen_live}"
             yield (
                 "live, one question in twenty running on to keep measuring",
                 f"suffice.Watch({policy!r}, {stopping})",
@@ -449,7 +447,7 @@ class Choice(Tabular):
         )
         yield "on another record", f"suffice replay TRACES --policy {path}{chosen}"
         if self.guess is not None:
-            yield "the guess, beside your agent", f"suffice.Watch({guess!r}, record='live')"
+            yield "the guess, beside your agent", f"suffice.Watch({guess!r}, record='live.db')"
 
     # --- shown -----------------------------------------------------------------------------------
     def tables(self) -> tuple[Table, ...]:
@@ -602,6 +600,16 @@ class Choice(Tabular):
 
 def _label(change: CostChange | CostAxis) -> str:
     return _SHOWN.get(change.label, change.label)
+
+
+def _amount(cost: float | None) -> str:
+    return "unknown" if cost is None else amount(cost)
+
+
+def _points(row: Row) -> str:
+    """The loss that a line allows."""
+    loss = row.promise.max_loss
+    return "" if loss is None else f"{100 * loss:g} point{'' if loss == 0.01 else 's'}"
 
 
 def _power(interval: Interval) -> str:

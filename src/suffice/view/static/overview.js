@@ -29,13 +29,13 @@ export async function overview(main, record, signal) {
   const known = record.cost ? record.cost.label : "cost";
   const apart = record.cost?.name !== "rounds";
   const rows = record.policies.map((policy, index) => [
-    el("th", { scope: "row" }, named(policy, index), policy.adaptive && policy.summary !== policy.label ? el("span", { class: "rule-text" }, policy.summary) : ""),
+    el("th", { scope: "row" }, named(policy, index), policy.adaptive && policy.summary !== policy.label ? el("span", { class: "rule-text" }, policy.summary) : "",
+      el("a", { class: "rule-text", href: address({ view: "questions", policy: policy.name, split: record.split, outcome: "wrong" }), "data-go": true }, "Questions it gets wrong")),
     estimate(policy.score, percent),
     estimate(policy.cost, amount),
     ...(apart ? [amount(policy.rounds)] : []),
-    el("td", {}, el("a", { href: address({ view: "questions", policy: policy.name, split: record.split, outcome: "wrong" }), "data-go": true }, "wrong")),
   ]);
-  const head = ["Policy", `${record.metric} %`, known, ...(apart ? ["rounds"] : []), ""];
+  const head = ["Policy", `${record.metric} %`, known, ...(apart ? ["rounds"] : [])];
   const figure = el("figure", {}, el("h3", {}, `${record.metric} against ${known}`), el("div", { class: "drawn" }),
     el("figcaption", {}, "Squares and the dashed line: fixed budgets; circles: policies. Whiskers: 95% intervals of each score by itself. Above the line a policy earns its place."));
   children.push(

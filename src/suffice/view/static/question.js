@@ -43,8 +43,8 @@ function decisions(told, record) {
     String(stop.round),
     el("td", { class: "answer", dir: "auto" }, (told.rounds[stop.answer_round - 1]?.answer ?? "(no answer)").slice(0, 200)),
     [chip(stop.right)],
-    percent(stop.score),
-    amount(stop.cost),
+    el("td", { "data-head": record.metric }, percent(stop.score)),
+    el("td", { class: "cost", "data-head": record.cost?.label ?? "cost" }, amount(stop.cost)),
     stop.reason,
   ]);
   const head = ["Policy", "Stop", "Answer there", "", `${record.metric} %`, record.cost?.label ?? "cost", "Why"];
