@@ -1,4 +1,4 @@
-"""What each unit of work is charged: prices in US dollars, from a maintained list or by hand, and energy."""
+"""Prices in US dollars, from a maintained list or by hand, and energy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What recorded rounds cost a policy as it would be run: it pays for what it reads.
+"""The cost of each recorded round under a policy, as if the policy were deployed.
 
 One registry, :data:`COSTS`, holds every cost under a fixed name: the word of ``--cost``, a key of
 ``replay --json``, and what can be an axis or a constraint.

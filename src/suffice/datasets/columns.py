@@ -1,4 +1,4 @@
-"""A table with one row per question and round, by a map of its columns; TASR's files are one of them."""
+"""Import of tables with one row per question and round, by a map of their columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading data files: JSON, JSON lines, CSV, plain or gzip, or Parquet, and checked access to fields."""
+"""Readers of JSON, JSON lines, CSV and Parquet files, plain or gzip, with checked access to fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions about an invented world, from a seed.
+"""Questions about an invented world, generated from a seed.
 
 Nothing in it exists, so no model can know an answer; every answer stands in the question's passages.
 Any number of questions: number ``i`` does not depend on how many are drawn. Passages with the same id

@@ -1,4 +1,4 @@
-"""Logs of inspect_ai: JSON, or ``.eval``, which is a zip of JSON."""
+"""Import of inspect_ai logs: JSON, or ``.eval``, a zip of JSON."""
 
 from __future__ import annotations
 

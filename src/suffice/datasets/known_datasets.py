@@ -1,4 +1,4 @@
-"""Data sets by name: public ones, generated ones, and files of questions of the user's own."""
+"""Data sets by name: public, generated, and the user's own files of questions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spans in OTLP JSON: runs of agents by the GenAI conventions of OpenTelemetry, or by OpenInference's."""
+"""Import of agent spans in OTLP JSON, by OpenTelemetry's GenAI conventions or OpenInference's."""
 
 from __future__ import annotations
 

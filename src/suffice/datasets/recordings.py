@@ -1,4 +1,4 @@
-"""Recordings made elsewhere, and labels that became known later, into records."""
+"""Import of recordings made elsewhere, and of labels that arrive later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs of agents as rounds, and trajectories in the Agent Trajectory Interchange Format (ATIF) up to 1.8.
+"""Agent runs as rounds, and the Agent Trajectory Interchange Format (ATIF) up to 1.8.
 
 A run is calls to a model and searches, in the order in which they began. A search opens a round; several
 that were asked for at once share one. A call that asked for a search counts for the round that it opened,

@@ -1,4 +1,4 @@
-"""LlamaIndex's agents (``llama-index-core``) and workflows, whose runs a watch sees."""
+"""LlamaIndex's agents (``llama-index-core``) and workflows, watched from outside."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shards on a Ray cluster: an executor over tasks of Ray's core.
+"""Shards on a Ray cluster: an executor over Ray tasks.
 
 Shipped is a function by name and the description of a shard, never a record: the workers read the files
 themselves, so every machine must see them under the same path and have this version installed.

@@ -1,4 +1,4 @@
-"""Answer one question over a corpus under a policy; what it must not run on is refused before."""
+"""Answering of one question over a corpus under a policy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run a policy inside somebody's own loop, round by round."""
+"""The controller: it runs a policy inside the user's own loop, round by round."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One question of a loop that is somebody else's: its rounds, what is decided, its answer and its end."""
+"""One question of the user's loop: its rounds, decisions, answer and end."""
 
 from __future__ import annotations
 

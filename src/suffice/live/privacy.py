@@ -1,4 +1,4 @@
-"""What of a question's texts reaches a record: all of them, numbers, or keyed hashes in their place."""
+"""Privacy of a record: keep texts, keep numbers only, or replace texts by keyed hashes."""
 
 from __future__ import annotations
 

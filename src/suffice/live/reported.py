@@ -1,4 +1,4 @@
-"""What a user's loop holds, in the shapes of others: documents, log-probabilities, usage; as records."""
+"""Conversion of the loop's own documents, log-probabilities and usage to records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which policy is meant by a name, and whether it can run over what a loop produces."""
+"""The policy of a name, and the check that a loop gives what the policy reads."""
 
 from __future__ import annotations
 

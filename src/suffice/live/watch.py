@@ -1,4 +1,4 @@
-"""Watch loops that are somebody else's: decide after each round, record, stop or only look on."""
+"""Watch: decide after each round of the user's own loop, record it, then stop it or only look on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the loops of one watch share: settings, record, counts, budgets, and which answer each returns."""
+"""Shared state of a watch's loops: settings, record, counts, budgets and the returned answer."""
 
 from __future__ import annotations
 

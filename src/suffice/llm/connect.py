@@ -1,4 +1,4 @@
-"""Replies kept on disk."""
+"""Connection to a model by name, with its replies cached on disk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A language model inside this process: llama.cpp's own server on a loopback port."""
+"""A language model on this machine: llama.cpp's own server on a loopback port."""
 
 from __future__ import annotations
 

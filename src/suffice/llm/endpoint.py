@@ -1,4 +1,4 @@
-"""One server's base URL: how it is asked, how much of a reply is read, when it is asked the same again."""
+"""Requests to one server: time limits, retries and the size limit of a reply."""
 
 from __future__ import annotations
 

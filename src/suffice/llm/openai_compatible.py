@@ -1,4 +1,4 @@
-"""Any server that speaks the OpenAI protocol."""
+"""A chat model behind any server that speaks the OpenAI protocol."""
 
 from __future__ import annotations
 

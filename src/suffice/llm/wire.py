@@ -1,4 +1,4 @@
-"""The OpenAI wire format: a request as JSON, a reply as records. No network here."""
+"""The OpenAI wire format: requests as JSON, replies as records, no network."""
 
 from __future__ import annotations
 

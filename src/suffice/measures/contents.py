@@ -1,4 +1,4 @@
-"""What a record holds, and whether exploration went as promised: questions, labels, columns, signals."""
+"""The contents of a record for ``suffice traces info``, and the check of its exploration."""
 
 from __future__ import annotations
 

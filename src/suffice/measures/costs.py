@@ -1,4 +1,4 @@
-"""What candidates pay, and the one cost that they are compared at."""
+"""Costs of the candidates, and the one cost that compares them."""
 
 from __future__ import annotations
 

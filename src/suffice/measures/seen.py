@@ -1,4 +1,4 @@
-"""What a record with cut questions shows of stops past the cut: values weighted by exploration, or bounds.
+"""Estimates past a cut in a record: inverse-propensity weights, or bounds.
 
 A question may end before the full budget because something stopped it. Where a live policy did, and a
 share of the questions drawn with a known probability (``propensity``) ran on whatever the policy said, a stop

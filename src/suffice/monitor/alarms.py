@@ -1,4 +1,4 @@
-"""Watching a calibrated promise in use: one observation in, an alarm out.
+"""Alarms of a promise in use: one observation in, an alarm out.
 
 All monitors may be looked at after every answer. Over an endless stream on which all is well, each raises an
 alarm with probability at most its level.

@@ -1,4 +1,4 @@
-"""Watching the coverage that a policy promises of its answer sets."""
+"""Monitoring of the coverage that a policy promises for its answer sets."""
 
 from __future__ import annotations
 

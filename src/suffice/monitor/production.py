@@ -1,4 +1,4 @@
-"""Watching a policy in production: drift, calibration and what stopping costs, over questions as they end."""
+"""Monitoring of a policy in production: drift, calibration and the loss of stopping."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fit rules on the tune split: calibrators, base rates and out-of-fold values."""
+"""Fitting of rules on the tune split: calibrators, base rates and out-of-fold values."""
 
 from __future__ import annotations
 

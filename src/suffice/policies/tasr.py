@@ -1,4 +1,4 @@
-"""TASR (paper 0, Eq. 1), and its controls: simpler rules that it must beat to have earned its parts.
+"""TASR (paper 0, Eq. 1), and its controls: simpler rules that it must beat.
 
 ``published`` is the rule AS_m25 as the paper's code ran it: the floor is 0.25, stability uses the
 code's own normaliser, and a round without log-probabilities counts as calibrated margin 0.5; thresholds of

@@ -1,4 +1,4 @@
-"""Policies that nothing fits: fixed budgets, rules of other systems, and plain patience.
+"""Policies without fitting: fixed budgets, rules of other systems, and plain patience.
 
 Rules are over a number that the loop gives in every round: its error, a score, a judge's rating. The
 number is named behind a colon, as in ``loopgain:my_error``; a score of at most 1 is an error as

@@ -1,4 +1,4 @@
-"""What every result of the Python API can do: show itself and become a data frame."""
+"""The base of every result of the Python API: show itself, become a data frame."""
 
 from __future__ import annotations
 

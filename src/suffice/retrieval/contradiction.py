@@ -1,4 +1,4 @@
-"""What the contradiction head reads of two statements: their words, and the vectors of some of them."""
+"""Features of the contradiction head: the words of two statements, and their vectors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dense retrieval: passages whose vectors are nearest to the query's."""
+"""Dense retrieval: the passages whose vectors are nearest to the query's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Networks that read two texts together, through sentence-transformers: rerankers and entailment models."""
+"""Cross-encoders of sentence-transformers: rerankers and entailment models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every index over a fixed set of passages shares."""
+"""The base of every index over a fixed set of passages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Retrievers by name, over each question's own paragraphs or over a corpus whose index is kept."""
+"""Retrievers by name, over each question's own paragraphs or over an indexed corpus."""
 
 from __future__ import annotations
 

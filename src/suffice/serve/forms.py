@@ -1,4 +1,4 @@
-"""What OpenAI's two forms share: how a question is read, what is said of its answer, its stream."""
+"""Shared code of OpenAI's two request forms: the question, the answer, and the stream."""
 
 from __future__ import annotations
 

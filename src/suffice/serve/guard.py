@@ -1,4 +1,4 @@
-"""One application for any routers, and the guard at its door: who may ask, and from where."""
+"""The application and its guard: it admits callers by token, host and origin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What surrounds the service in operation: who may ask, health, metrics, spans and the watch."""
+"""The service in operation: access, health, metrics, spans and the watch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answer stability: the model repeats its previous round's answer, exactly or nearly."""
+"""Answer stability: the model repeats its previous answer, exactly or nearly."""
 
 from __future__ import annotations
 

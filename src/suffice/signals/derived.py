@@ -1,4 +1,4 @@
-"""Signals made of another signal's values over the rounds so far, as ``since_lowest(error)``."""
+"""Signals derived from another signal's values so far, as ``since_lowest(error)``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a loop has read so far: whether the answer stands in it, and how far a round repeats it."""
+"""Signals of the evidence: whether it holds the answer, and how much of a round is repeated."""
 
 from __future__ import annotations
 

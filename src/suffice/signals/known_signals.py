@@ -1,4 +1,4 @@
-"""What a signal is, and every one with a fixed name, whose module is imported when it is asked for."""
+"""The definition of a signal, and every signal by name, imported on first use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the model says of its own answer: margins and probabilities of its tokens, and its rating."""
+"""The model's confidence in its answer: token margins, token probabilities and its own rating."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far the best candidate stands out, by the retriever's scores and by a reranker's."""
+"""The lead of the best candidate, by the retriever's and a reranker's scores."""
 
 from __future__ import annotations
 

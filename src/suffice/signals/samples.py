@@ -1,4 +1,4 @@
-"""A round's samples: which are one answer, how far they agree, and candidate next steps (paper 4)."""
+"""Signals of a round's samples: agreement, equal answers, and candidate next steps (paper 4)."""
 
 from __future__ import annotations
 

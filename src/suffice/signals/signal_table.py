@@ -1,4 +1,4 @@
-"""Signals of a whole trace set as dense arrays, and of a live loop round by round; which are not given."""
+"""Signals of a record as dense arrays, or of a live loop round by round, and their absences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Capital of gamblers who may begin at any time: evidence and intervals that are watched without end.
+"""Betting capital: evidence and intervals that stay valid at every look.
 
 Under the hypothesis no bet wins in expectation, so capital that started at 1 reaches ``c`` ever with
 probability at most ``1 / c`` (Ville's inequality): it may be looked at after every observation.

@@ -1,4 +1,4 @@
-"""Order statistics that conformal prediction takes for thresholds, with exact ranks.
+"""Order statistics for the thresholds of conformal prediction, with exact ranks.
 
 A score is compared with the scores of calibration units; of n + 1 exchangeable scores each rank is
 equally likely for the new one. Levels are exact: in floats 0.29 * 100 is below 29.

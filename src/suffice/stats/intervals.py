@@ -1,4 +1,4 @@
-"""Intervals of means over questions: the paired bootstrap's published draws, and sums of large records.
+"""Intervals of means over questions: the paired bootstrap, and sums of large records.
 
 The mean of more than :data:`SUMS_ABOVE` questions is as good as normal (central limit theorem), with the
 covariance of the paired bootstrap's means: that of the columns, divided by the number of questions. So

@@ -1,4 +1,4 @@
-"""Calibration maps: from a signal to P(EM = 1), fitted, written to JSON and read from it."""
+"""Calibration maps: from a signal to P(EM = 1), fitted, and stored as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""p-values for "the expected loss is above the limit", one a column of losses, and the exact tails they take.
+"""p-values for "the expected loss is above the limit", one per column of losses.
 
 Each tests H: E[loss] > limit against E[loss] <= limit over independent questions and is valid at any
 sample size: P(p <= u) <= u under H. Small means that the limit is kept.

@@ -1,4 +1,4 @@
-"""How good probabilities are: Brier score, log loss, expected calibration error.
+"""Quality of probabilities: Brier score, log loss, expected calibration error.
 
 Each takes predicted probabilities and outcomes of any like shape. Rows where either is NaN are left
 out; without a row left the result is NaN. Lower is better for all three.

@@ -1,4 +1,4 @@
-"""How a number goes from round to round: its change, its gain, how long since its best, whether it stalls.
+"""Changes of a number from round to round: change, gain, rounds since its best, stalling.
 
 Every function takes values (n_questions, n_rounds) and gives the same shape; round t is computed of rounds
 1..t alone, with operations that round alike for one question and for many. NaN is undefined.

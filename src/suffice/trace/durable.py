@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, whatever ends the process."""
+"""Files that appear only when complete, even if the process dies."""
 
 from __future__ import annotations
 

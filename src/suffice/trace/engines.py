@@ -1,4 +1,4 @@
-"""What a store lies in, an SQLite file or a PostgreSQL server: its tables, its connection, its errors."""
+"""SQLite and PostgreSQL behind one interface: tables, connections and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A record for other tools: a store as Parquet, any record as JSON lines, a question as spans."""
+"""Export of a record: a store as Parquet, any record as JSON lines, one question as spans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns of a large record, read from its files when they are first asked for."""
+"""Columns of a large record, read from its files on first use."""
 
 from __future__ import annotations
 

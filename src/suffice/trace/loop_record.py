@@ -1,4 +1,4 @@
-"""Loops under way in a store: each round is committed in the call of its loop, and nothing is raised."""
+"""Recording of running loops: every round is committed in the call of its loop, and nothing is raised."""
 
 from __future__ import annotations
 

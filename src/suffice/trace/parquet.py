@@ -1,4 +1,4 @@
-"""What the columns of a trace file are, records as rows of a table, and tables as files with checksums."""
+"""Columns of a trace file, records as rows of a table, and tables as files with checksums."""
 
 from __future__ import annotations
 

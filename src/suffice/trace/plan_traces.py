@@ -1,4 +1,4 @@
-"""Plan traces: what a planning agent leaves behind, as frozen records, one a row as JSON."""
+"""Plan traces: the runs of a planning agent as frozen records, one per row, as JSON."""
 
 from __future__ import annotations
 

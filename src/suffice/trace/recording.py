@@ -1,4 +1,4 @@
-"""Records in a database: what a recorder finished, kept at once and written to Parquet when it ends."""
+"""The recorder's database: it keeps finished questions at once and writes Parquet at the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The database that keeps what loops did: questions, rounds, labels and the runs that recorded them."""
+"""The database of live loops: questions, rounds, labels and runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read the files of a trace set, of questions or of plans: which kind they are, their rows, their run."""
+"""Reader of the files of a trace set: their kind, rows and run document."""
 
 from __future__ import annotations
 

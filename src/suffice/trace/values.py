@@ -1,4 +1,4 @@
-"""Values of records as their columns keep them: each field is checked, and rounded, by its type."""
+"""Field values of records: each is checked and rounded by its type."""
 
 from __future__ import annotations
 

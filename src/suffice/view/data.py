@@ -1,4 +1,4 @@
-"""A record opened to be looked at: its columns, measured in the background and read as they become ready."""
+"""An open record of the viewer: its columns, measured in the background."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The viewer over HTTP: its page, and the record's data as JSON. Nothing can be changed through it."""
+"""The viewer over HTTP: its page, and the record's data as JSON, read-only."""
 
 from __future__ import annotations
 

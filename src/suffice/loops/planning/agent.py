@@ -1,4 +1,4 @@
-"""A planning agent: drafts a plan step by step; its control says when to retrieve, ask or think again."""
+"""A planning agent: it drafts a plan step by step; its control may retrieve, ask or think again."""
 
 from __future__ import annotations
 

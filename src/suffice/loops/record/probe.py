@@ -1,4 +1,4 @@
-"""Probe a record: ask a model for an answer in every round, by one prompt."""
+"""Probing of a record: ask a model for an answer in every round, with one prompt."""
 
 from __future__ import annotations
 

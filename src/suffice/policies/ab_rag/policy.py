@@ -1,4 +1,4 @@
-"""AB-RAG: stop when a confidence made of three signals reaches a threshold (paper 2).
+"""AB-RAG: stop when a confidence of three signals reaches a threshold (paper 2).
 
 ``published``: Conf = clip(0.70 S1 + 0.05 S2 + 0.25 S3, 0, 1), stop when Conf >= 0.6. S1 is the mean
 token probability, or the agreement of samples where the model gives no probabilities; S2 the cosine

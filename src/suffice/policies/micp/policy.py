@@ -1,4 +1,4 @@
-"""MiCP: stop, and give a set of answers that holds the right one as often as promised (paper 3).
+"""MiCP: stop, and return an answer set that holds the right answer as often as promised (paper 3).
 
 Several answers are sampled a round and clustered. The loop stops at the first round whose samples agree
 more than those of questions whose right answer was not sampled nearly always do; its answer set holds

@@ -1,4 +1,4 @@
-"""MiCP's second stage on arrays: thresholds of rounds and answer set, and what they would do (paper 3).
+"""MiCP's second stage on arrays: thresholds of rounds and answer set, and their effect (paper 3).
 
 Errors are budgeted. A question whose right answer has not been sampled may be stopped at round t with
 probability ``alpha_t``; a question whose right answer has been sampled may miss it in its answer set

@@ -1,4 +1,4 @@
-"""The rule language: one readable line over signals, parsed by Python's grammar and never evaluated.
+"""The rule language: one readable line over signals, parsed by Python's grammar and never run as code.
 
 ::
 

@@ -1,4 +1,4 @@
-"""The value network: an encoder under two heads, one for stopping and one for going on.
+"""The value network: an encoder with two heads, one for stopping and one for going on.
 
 In mode ``joined``, as published, a state is one text and the heads read the mean of its tokens. In mode
 ``separate`` every document is read with the question; what is kept of it is made of the mean of the

@@ -1,4 +1,4 @@
-"""Stop-RAG as a policy: stop where the learned value of stopping exceeds that of going on (paper 1)."""
+"""Stop-RAG as a policy: stop when stopping is worth more than going on (paper 1)."""
 
 from __future__ import annotations
 

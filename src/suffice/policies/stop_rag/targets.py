@@ -1,4 +1,4 @@
-"""What Stop-RAG's network learns: the value of going on, from rewards and bootstrapped estimates.
+"""Training targets of Stop-RAG: the value of going on, from rewards and bootstrapped estimates.
 
 A trajectory of T rounds has states s_1 to s_T. After round t the loop may stop, which earns
 r(s_t, STOP), or go on, which earns nothing until it ends; s_T is terminal: it stops by force and is no

@@ -1,4 +1,4 @@
-"""What an encoder or an entailment model says of an answer and its passages."""
+"""Signals of an encoder or an entailment model about an answer and its passages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Judge support: a second call rates how well the evidence supports the answer, and is charged apart."""
+"""Judge support: a second call rates how well the evidence supports the answer."""
 
 from __future__ import annotations
 

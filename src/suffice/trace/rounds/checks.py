@@ -1,4 +1,4 @@
-"""What is wrong with the rows of a trace, column by column."""
+"""Validation of the rows of a trace, column by column."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trace sets made of trace sets: split by a seed, joined, narrowed to questions and rounds."""
+"""Trace sets from trace sets: split by a seed, merge, filter by questions and rounds."""
 
 from __future__ import annotations
 

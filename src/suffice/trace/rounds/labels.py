@@ -1,4 +1,4 @@
-"""Labels that come after the record: gold answers, types, groups and scores of its questions."""
+"""Labels added to a record later: gold answers, types, groups and scores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read trace sets of questions, and check them column by column: each problem names file, row and column."""
+"""Reader and validator of trace sets; each problem names its file, row and column."""
 
 from __future__ import annotations
 

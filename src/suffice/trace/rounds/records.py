@@ -1,4 +1,4 @@
-"""What a loop leaves behind, as frozen records."""
+"""The frozen records of a loop: question, rounds, passages, tokens and usage."""
 
 from __future__ import annotations
 

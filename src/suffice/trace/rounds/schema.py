@@ -1,4 +1,4 @@
-"""The trace schema, version 2: one row per question and round; between its rows and records."""
+"""The trace schema, version 2, one row per question and round, and conversion to records."""
 
 from __future__ import annotations
 

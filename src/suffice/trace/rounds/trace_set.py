@@ -1,4 +1,4 @@
-"""A validated set of recorded questions, as columns and as records, with their units and loops."""
+"""A validated set of recorded questions as columns and records, with its units and loops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Write traces: whole sets at once, question by question, or the rows of a record with other answers."""
+"""Writer of traces: whole sets, single questions, or rows of a record with other answers."""
 
 from __future__ import annotations
 
