@@ -1,7 +1,7 @@
 """The cost of each recorded round under a policy, as if the policy were deployed.
 
-One registry, :data:`COSTS`, holds every cost under a fixed name: the word of ``--cost``, a key of
-``replay --json``, and what can be an axis or a constraint.
+One registry, :data:`COSTS`, holds every cost under a fixed name. ``--cost`` takes the name,
+``replay --json`` has it as a key, and a chart or a constraint may use it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Questions about an invented world, generated from a seed.
 
-Nothing in it exists, so no model can know an answer; every answer stands in the question's passages.
-Any number of questions: number ``i`` does not depend on how many are drawn. Passages with the same id
-have the same text, so the passages of many questions can be pooled by id.
+The world is invented, so no model can know an answer; the question's passages hold every answer.
+Question ``i`` is the same whatever the number of questions. Passages with the same id have the same
+text, so you can pool the passages of many questions by id.
 """
 
 from __future__ import annotations

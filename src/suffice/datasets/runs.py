@@ -1,9 +1,8 @@
 """Agent runs as rounds, and the Agent Trajectory Interchange Format (ATIF) up to 1.8.
 
-A run is calls to a model and searches, in the order in which they began. A search opens a round; several
-that were asked for at once share one. A call that asked for a search counts for the round that it opened,
-any other for the round of the search before it. The run's answer is the last round's; the others were
-asked for none.
+A run is a list of model calls and searches, in the order of their start. A search opens a round; parallel
+searches share one. A call that requests a search counts for the round that it opens. Any other call counts
+for the round of the search before it. The run's answer belongs to the last round; earlier rounds have none.
 """
 
 from __future__ import annotations

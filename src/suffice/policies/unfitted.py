@@ -1,9 +1,9 @@
 """Policies without fitting: fixed budgets, rules of other systems, and plain patience.
 
-Rules are over a number that the loop gives in every round: its error, a score, a judge's rating. The
-number is named behind a colon, as in ``loopgain:my_error``; a score of at most 1 is an error as
-``loopgain:1-my_score``. Definitions were read from the published sources of LoopGain 0.6.5 (its trajectory
-classifier, and the bands that its benchmark was run with) and of OptiLLM 0.4.0 (its deep-research plugin).
+These rules read a number that the loop gives in every round: an error, a score, a judge's rating. Name the
+number after a colon, as in ``loopgain:my_error``. Write a score of at most 1 as an error:
+``loopgain:1-my_score``. The definitions follow the published sources of LoopGain 0.6.5 (its trajectory
+classifier and the bands of its benchmark) and of OptiLLM 0.4.0 (its deep-research plugin).
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """BM25 over a fixed set of passages.
 
-Two uses, two variants. A question's **own paragraphs** are ranked with ``okapi``, the formula of the
-``rank_bm25`` package that the published per-question rankings used, equal to it bit for bit. A
-**pooled corpus** is ranked with ``lucene`` by the ``bm25s`` package, which scores
-each word once when the index is built.
+There are two variants. ``okapi`` ranks a question's **own paragraphs** by the formula of the ``rank_bm25``
+package, bit for bit; the published per-question rankings used it. ``lucene`` ranks a **pooled corpus** by
+the ``bm25s`` package, which scores each word once, when it builds the index.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
 """Statistics: arrays in, numbers out, without questions or files.
 
-Calibration maps, order statistics, tests and intervals; a class only holds fitted numbers.
+It holds calibration maps, order statistics, tests and intervals; a class only holds fitted numbers.
 """

@@ -1,7 +1,7 @@
 """Betting capital: evidence and intervals that stay valid at every look.
 
-Under the hypothesis no bet wins in expectation, so capital that started at 1 reaches ``c`` ever with
-probability at most ``1 / c`` (Ville's inequality): it may be looked at after every observation.
+Under the hypothesis no bet wins in expectation. So capital that starts at 1 ever reaches ``c`` with
+probability at most ``1 / c`` (Ville's inequality), and you may look after every observation.
 """
 
 from __future__ import annotations

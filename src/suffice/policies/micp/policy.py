@@ -1,9 +1,9 @@
 """MiCP: stop, and return an answer set that holds the right answer as often as promised (paper 3).
 
-Several answers are sampled a round and clustered. The loop stops at the first round whose samples agree
-more than those of questions whose right answer was not sampled nearly always do; its answer set holds
-every cluster of the rounds so far that is confident enough, and "Can't Answer" when no round stopped it
-early. Thresholds come from :mod:`suffice.policies.micp.fit`.
+Each round samples several answers and clusters them. The loop stops at the first round whose samples agree
+above a threshold; questions whose right answer was not sampled rarely pass it. The answer set holds every
+confident cluster of the rounds so far, and "Can't Answer" if no round stopped early.
+:mod:`suffice.policies.micp.fit` calibrates the thresholds.
 """
 
 from __future__ import annotations
