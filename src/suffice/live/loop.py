@@ -36,19 +36,19 @@ from suffice.trace.rounds.records import (
     without_answer,
 )
 
-OWN_ID = "give every question its own id, or none to have one made"
+OWN_ID = "give every question its own id, or leave the id out"
 Probe = Callable[[LoopView], "Draft | str | Awaitable[Draft | str]"]
-"""Asked for the answer that the rounds so far would give; a coroutine function under ``aobserve``."""
+"""A function that answers from the rounds so far; it may be a coroutine function with ``aobserve``."""
 
 _UNASKED = Decision(action=Action.CONTINUE, reason="no policy decides", values={})
 
 
 class Loop:
-    """One watched question. Made by :meth:`Watch.question`; used by one thread or task at a time.
+    """One watched question, made by :meth:`Watch.question`, for one thread or task at a time.
 
-    It begins where ``with`` enters it and ends with the block. An exception in the block after a round with
-    an answer ends the loop with that answer, ``stopped_by`` and ``error``; a warning names it. Before, it
-    is raised; so are interrupts and wrong uses of Suffice always.
+    It begins when ``with`` enters it and ends with the block. After a round with an answer, an exception in
+    the block ends the loop with that answer, ``stopped_by`` and ``error``; a warning names it. Without an
+    answer the exception is raised. Interrupts and wrong uses of Suffice are always raised.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Loop:
         self._watch = watch
         self._settings = settings = watch.settings
         self.policy, self.policy_hash = settings.policy, settings.policy_hash
-        """What decides, and as a record names it; ``None``: nothing does."""
+        """The policy that decides, and its hash in the record; ``None``: no policy."""
         self._gold = Gold() if gold is None else gold
         self._named = named
         specs = () if settings.policy is None else settings.policy.specs
@@ -70,7 +70,7 @@ class Loop:
         self._phase: Literal["new", "open", "over"] = "new"
         self.stopped_by: StoppedBy | None = None
         """``policy``, ``budget``, ``end`` (by itself), ``error`` or ``user``; ``None``: it goes on."""
-        self.reason = ""  # why it ended, or what the policy said last
+        self.reason = ""  # why it ended, or the policy's last reason
         self._full = False
         self._last: Round | None = None
         self._ticked = self._took = 0.0
@@ -79,7 +79,7 @@ class Loop:
             self.spending = Spending(settings.budgets)
         self.error: Exception | None = None  # what a later round failed with; None: nothing
         self.explored = settings.mode == "live" and watch.explores(question.id)
-        """Whether it runs to the full budget although the policy is live."""
+        """Whether it explores: it runs to the full budget although the policy is live."""
 
     @classmethod
     def alone(
@@ -89,61 +89,61 @@ class Loop:
         max_rounds: int | None = None,
         question: Question | None = None,
     ) -> Loop:
-        """A question that is under way, without a watch and a record."""
+        """Begin a question without a watch and a record."""
         settings = LiveSettings.of(policy, max_rounds=max_rounds, raises=True)
         return cls(Watching(settings=settings), question or Question(id="", text="")).begin()
 
     @property
     def question(self) -> str:
-        """What was asked."""
+        """The question's text."""
         return self._asked.text
 
     @property
     def question_id(self) -> str:
-        """Its id in the record, by which it is labelled; settled when the question is entered."""
+        """Its id in the record, for labels; final once the question is entered."""
         return self._asked.id
 
     @property
     def signals(self) -> Mapping[str, Sequence[float]]:
-        """What the policy read in its rounds, by the signal's name; NaN: undefined."""
+        """The policy's signals in its rounds, by name; NaN: undefined."""
         return self._signals
 
     @property
     def rounds(self) -> tuple[Round, ...]:
-        """As observed."""
+        """The observed rounds."""
         rounds = self._growing.view.rounds
         return rounds if self._last is None else (*rounds[:-1], self._last)
 
     @property
     def view(self) -> LoopView:
-        """What a probe is asked with."""
+        """The view that a probe gets."""
         return LoopView(self.question, self.rounds)
 
     @property
     def decisions(self) -> tuple[Decision, ...]:
-        """The policy's after each round, whatever the mode made of them."""
+        """The policy's decisions after each round, whether or not the mode follows them."""
         return tuple(self._decisions)
 
     @property
     def would_stop(self) -> int | None:
-        """The round after which the policy said stop first; ``None``: in none so far."""
+        """The first round after which the policy said stop; ``None``: none so far."""
         numbered = enumerate(self._decisions, start=1)
         return next((number for number, decision in numbered if decision.stop), None)
 
     @property
     def done(self) -> bool:
-        """Whether the loop is to end: no further round is wanted."""
+        """Whether the loop should end now."""
         return self.stopped_by is not None or self._phase == "over"
 
     @property
     def answer(self) -> str | None:
-        """What is returned, by the watch's choice; ``None``: no round was asked for an answer."""
+        """The returned answer, by the watch's choice; ``None``: no round has an answer."""
         number = self.answer_round
         return None if number is None else self.rounds[number - 1].answer
 
     @property
     def answer_round(self) -> int | None:
-        """The round, from 1, whose answer is returned, see :func:`answer_round`."""
+        """The round, from 1, of the returned answer, see :func:`answer_round`."""
         return answer_round(self._settings.choice, self.view, self._decisions, self._signals)
 
     def observe(
@@ -159,37 +159,38 @@ class Loop:
         Parameters
         ----------
         finished
-            The round, where the caller makes it; else it is made of what the loop has:
+            The round, if the caller makes it. Otherwise give its parts:
         passages
-            What the round's search brought, as any framework gives it; found again, they are kept as such.
+            The passages that this round's search found, in any framework's form. Passages found again are
+            recorded as such.
         answer
-            What would be returned if the loop ended here; left out: the loop was not asked.
+            The answer that the loop would return here; left out: it made none in this round.
         logprobs, tokens
-            Of the answer, in OpenAI's, LangChain's or llama.cpp's shape.
+            The answer's tokens, in OpenAI's, LangChain's or llama.cpp's form.
         usage
-            What the round's calls cost, as they report it; several in a list.
+            Usage of the round's calls as they report it; several in a list.
         answer_usage
-            The part of it that was spent on the answer alone; left out where the answer's call is all of it.
+            The answer's own part of ``usage``; leave it out if the answer's call is the whole.
         samples, response, query, action, signals, and other columns of a round
-            As in :class:`Round`; ``signals={"error": 3}`` are values of the caller's own.
+            As in :class:`Round`; ``signals={"error": 3}`` are your own values.
         score
-            Of what would be returned, in [0, 1]: kept for ``--metric score``, never seen by the policy.
+            Score of the answer, in [0, 1]: recorded for ``--metric score``, hidden from the policy.
         probe
-            Asked for an answer where none was given and something needs one: in every round while recording
-            to the full budget, live where the policy reads answers, and at a stop. One that fails is counted
-            and warned of, once.
+            A function that answers if no answer was given but one is needed: in every round while recording
+            to the full budget, if a live policy reads answers, and at a stop. Its failures are counted, and
+            one warning names them.
 
         Returns
         -------
         Decision
-            What the loop is to do: in shadow, and where the question explores, it never stops for the policy.
+            The loop's next action: in shadow, and in an exploring question, the policy never stops it.
 
         Raises
         ------
         UsageError
             Outside the ``with`` block.
         DataError
-            For a value of another shape, naming it.
+            For a value in another form, naming it.
         """
         return at_once(self._observed(finished, score, probe, held, waits=False))
 
@@ -201,7 +202,7 @@ class Loop:
         probe: Probe | None = None,
         **held: Any,
     ) -> Decision:
-        """As :meth:`observe`, with a probe that may be a coroutine function."""
+        """Do the same as :meth:`observe`, with a probe that may be a coroutine function."""
         return await self._observed(finished, score, probe, held, waits=True)
 
     async def _observed(
@@ -227,10 +228,10 @@ class Loop:
         return decision
 
     def answered(self, answer: str, **held: Any) -> None:
-        """What the loop answered at its end, from the rounds observed: the answer of the last of them.
+        """Give the loop's final answer; it becomes the answer of the last round.
 
-        For loops that answer once. Takes what ``observe`` takes of an answer: ``logprobs``, ``samples``,
-        ``response``, ``verbalized_confidence``, ``usage`` (of the answer alone).
+        For loops that answer once. It takes the answer's parts as ``observe`` does: ``logprobs``,
+        ``samples``, ``response``, ``verbalized_confidence``, ``usage`` (of the answer alone).
 
         Raises
         ------
@@ -241,7 +242,7 @@ class Loop:
 
         self._check_open()
         if not self.rounds:
-            raise UsageError("answered() before a round was observed; call observe(...) first")
+            raise UsageError("answered() needs an observed round; call observe(...) first")
         unknown = held.keys() - OF_ANSWER
         if unknown:
             raise UsageError(
@@ -250,9 +251,9 @@ class Loop:
         self._replace_last(draft_of(answer, held))
 
     def concluded(self, last: Round | None, stopped_by: StoppedBy, reason: str) -> None:
-        """How a loop of this package ended; ``last`` is its last round then.
+        """State how a loop of this package ended, with its last round.
 
-        ``None``: that is as it was observed.
+        ``last`` ``None``: the last round stays as observed.
         """
         self._check_open()
         self._last = last
@@ -260,7 +261,7 @@ class Loop:
             self.stopped_by, self.reason = stopped_by, reason
 
     def stop(self, reason: str = "") -> None:
-        """End the loop for a reason of the caller's own: ``stopped_by`` is ``user``."""
+        """End the loop for your own reason: ``stopped_by`` is ``user``."""
         self._check_open()
         if not self.done:
             self.stopped_by, self.reason = "user", reason or "the caller ended it"
@@ -281,7 +282,7 @@ class Loop:
         return finished
 
     def _take(self, asked: Round, score: float | None) -> Decision:
-        """Decide, record, and say what the loop is to do."""
+        """Decide, record, and return the loop's next action."""
         try:
             said = self._decide(asked)
         except Exception as error:
@@ -300,11 +301,11 @@ class Loop:
         return decision
 
     def follow(self, finished: Round) -> Decision:
-        """Take in a round and decide, without a record; what cannot be decided about is not taken in."""
+        """Take in a round and decide, without a record; a round whose decision fails is not taken in."""
         return self._settle(self._decide(finished), finished)
 
     def follow_all(self, rounds: Sequence[Round]) -> Decision:
-        """Take in all rounds of a question at once; of the earlier ones no reasons are made."""
+        """Take in all rounds of a question at once; only the last decision has a reason."""
         policy = cast("StopPolicy", self._settings.policy)
         view = LoopView(self.question, tuple(rounds))
         table = SignalTable.of_view(view, policy.specs, self.question_id)
@@ -314,7 +315,7 @@ class Loop:
         return self._settle(last, rounds[-1])
 
     def _decide(self, finished: Round) -> Decision:
-        """What the policy says; where it fails, the round was not taken in."""
+        """Return the policy's decision; if it fails, the round is not taken in."""
         before, policy = self._growing.view, self._settings.policy
         try:
             for name, value in self._growing.observe(finished).items():
@@ -332,7 +333,7 @@ class Loop:
             raise
 
     def _check_inputs(self, policy: StopPolicy, view: LoopView) -> None:
-        """Say in the first round which signals this loop does not give; silence would cost its budget."""
+        """Warn in the first round of signals that this loop does not give."""
         seen = self._watch.lacking
         undefined = [
             spec
@@ -346,7 +347,7 @@ class Loop:
             warnings.warn(said, SufficeWarning, stacklevel=5)
 
     def _settle(self, said: Decision, asked: Round) -> Decision:
-        """Keep the policy's decision; return it as the mode and the budgets have it."""
+        """Store the policy's decision, and return it as mode and budgets change it."""
         self._decisions.append(said)
         if self.spending is not None:
             self.spending.add_round(asked.usage)
@@ -361,8 +362,8 @@ class Loop:
         if settings.max_rounds is None and number - 1 == settings.full_budget:
             watch.warn(
                 "past",
-                f"a loop in shadow goes past round {settings.full_budget}, the full budget by the policy "
-                f"file, and nothing ends it; to end it there, give max_rounds={settings.full_budget}",
+                f"a loop in shadow goes past round {settings.full_budget}, the full budget of the policy "
+                f"file, and nothing ends it; to end it there, write max_rounds={settings.full_budget}",
             )
         if settings.max_rounds is not None and number >= settings.max_rounds:
             self._full = not decision.stop or not self._stops
@@ -391,11 +392,11 @@ class Loop:
         return self._settings.mode == "live" and not self.explored
 
     def _after_the_end(self, asked: Round, score: float | None) -> Decision:
-        """Record what the loop did all the same; what ended it stays what it was."""
+        """Record a round after the end; the reason of the end stays."""
         self._watch.warn(
             "after",
-            f"a loop that was told to end ({self.reason}) went on, and its further rounds are recorded. End "
-            "the loop where loop.done is true",
+            f"a loop that was told to end ({self.reason}) went on; its further rounds are recorded. End "
+            "the loop when loop.done is true",
         )
         ended = self.stopped_by, self.reason, self._full
         self._growing.see(self.view)
@@ -432,7 +433,7 @@ class Loop:
         raise UsageError("the probe is a coroutine function; await loop.aobserve(..., probe=...)")
 
     def _replace_last(self, draft: Draft | None) -> None:
-        """The last round with an answer of its own."""
+        """Replace the last round by the same with the draft as its answer."""
         if draft is None:
             return
         last = self.rounds[-1]
@@ -443,7 +444,7 @@ class Loop:
 
     # --- recording and the end -------------------------------------------------------------------
     def kept(self) -> bool:
-        """Whether a kill loses none of the rounds observed, or nothing is recorded."""
+        """Whether a kill would lose no observed round, or there is no record."""
         return self._watch.writer is None or self._watch.writer.kept(self.question_id)
 
     def _record(self, asked: Round, score: float | None) -> None:
@@ -471,9 +472,9 @@ class Loop:
         )
 
     def restate(self, question: str) -> None:
-        """Take another text for the question's, before its first round; that is what is recorded."""
+        """Replace the question's text, before its first round; the record gets the new one."""
         if self.rounds:
-            raise UsageError("a question has its text before its first round")
+            raise UsageError("a question's text cannot change after its first round")
         self._ask_for(replace(self._asked, text=whole_text(question)))
 
     def _ask_for(self, question: Question) -> None:
@@ -482,17 +483,17 @@ class Loop:
         self._veiled = None if privacy is None else privacy.question(question, self._gold)
 
     def begin(self) -> Loop:
-        """Enter the question, where a ``with`` block cannot stand; its id in the record is settled here.
+        """Enter the question without a ``with`` block; this fixes its id in the record.
 
         Raises
         ------
         UsageError
-            When it was entered before.
+            If it was entered before.
         """
         if self._phase != "new":
-            raise UsageError("a question is entered once; ask watch.question(...) for another")
+            raise UsageError("a question can be entered only once; make another with watch.question(...)")
         if self.question_id in self._watch.under_way:
-            raise UsageError(f"the question {self.question_id!r} is under way; {OWN_ID}")
+            raise UsageError(f"the question {self.question_id!r} is running already; {OWN_ID}")
         if self._watch.writer is not None and self._named:
             name = self._watch.writer.settle(self.question_id)
             self._ask_for(replace(self._asked, id=name))
@@ -503,9 +504,9 @@ class Loop:
         return self
 
     def end(self, error: BaseException | None = None, *, mend: bool = True) -> bool:
-        """Leave it; whether ``error`` is mended by an answer of an earlier round, if the caller can.
+        """Leave the question; return whether an earlier answer replaces ``error``, if the caller allows.
 
-        On return a kill loses nothing of the question, unless it cannot be written, which is warned of.
+        After it a kill loses nothing of the question; a failed write gives a warning.
         """
         self._leave(error)
         mended = (
@@ -553,8 +554,8 @@ class Loop:
             )
         if self._phase == "over":
             raise UsageError(
-                f"the question {self.question_id!r} ended ({self.reason}); a round of another one is "
-                "observed in its own: with watch.question(...) as loop: ..."
+                f"the question {self.question_id!r} ended ({self.reason}); for another question write: "
+                "with watch.question(...) as loop: ..."
             )
 
     __enter__ = begin
@@ -576,10 +577,10 @@ def _budget(decision: Decision, why: str) -> Decision:
 
 
 def _draft_of(given: Any, begun: float) -> Draft:
-    """What a probe gave, with its seconds; refused where no round can hold it."""
+    """Return a probe's answer with its seconds; refuse values that no round can hold."""
     draft = Draft(given) if isinstance(given, str) else given
     if not isinstance(draft, Draft):
-        raise DataError(f"it gave {given!r:.60}, and a suffice.Draft or a text was wanted")
+        raise DataError(f"it returned {given!r:.60}; it must return a suffice.Draft or a text")
     if draft.usage.latency_s is None:
         took = time.perf_counter() - begun
         draft = replace(draft, usage=replace(draft.usage, latency_s=took))
