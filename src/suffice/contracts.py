@@ -92,7 +92,7 @@ class Entailment(Protocol):
     """An entailment model: it judges whether one text follows from another."""
 
     def entailed(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
-        """Return the probability that the conclusion follows, for every (premise, conclusion), (len(pairs),)."""
+        """Return P(conclusion follows) for every (premise, conclusion), (len(pairs),)."""
 
 
 @runtime_checkable
@@ -121,7 +121,7 @@ def whole_text(text: str) -> str:
 
 
 def strict_json(text: str | bytes, *, finite: bool = False) -> Any:
-    """Parse JSON; raise ValueError for invalid JSON and (``finite``) for NaN, DataError for a repeated name."""
+    """Parse JSON; raise ValueError if invalid or (``finite``) NaN, DataError for a repeated name."""
     constant = _no_constant if finite else None
     return json.loads(text, object_pairs_hook=_once, parse_constant=constant)
 

@@ -463,9 +463,7 @@ def fit(
     if method != "rule":
         return fit_method(method, record, preset, split, run=run, **options)
     if not isinstance(rule := options.pop("rule", None), str):
-        raise UsageError(
-            "a rule needs its text; type suffice.fit('rule', record, rule='...')"
-        )
+        raise UsageError("a rule needs its text; type suffice.fit('rule', record, rule='...')")
     return fit_rule(rule, record, split=split or FIT_SPLIT, **options)
 
 

@@ -246,9 +246,7 @@ class AskSettings:
     def __post_init__(self) -> None:
         AnswerChoice.parse(self.choose)
         if self.decline_below is not None and not 0.0 <= self.decline_below <= 1.0:
-            raise UsageError(
-                f"decline_below must be in [0, 1], found {self.decline_below!r}"
-            )
+            raise UsageError(f"decline_below must be in [0, 1], found {self.decline_below!r}")
         if self.pipeline is not None and self.pipeline not in LOOPS:
             raise UsageError(unknown_name("pipeline", self.pipeline, LOOPS))
 

@@ -491,7 +491,9 @@ class Loop:
             If it was entered before.
         """
         if self._phase != "new":
-            raise UsageError("a question can be entered only once; make another with watch.question(...)")
+            raise UsageError(
+                "a question can be entered only once; make another with watch.question(...)"
+            )
         if self.question_id in self._watch.under_way:
             raise UsageError(f"the question {self.question_id!r} is running already; {OWN_ID}")
         if self._watch.writer is not None and self._named:

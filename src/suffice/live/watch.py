@@ -115,7 +115,7 @@ class Watch:
         share: Any = explore
         if isinstance(share, str) or not (share == 0.0 or LEAST_PROPENSITY <= share < 1.0):
             raise UsageError(
-                f"explore must be 0, or a share of questions from 0.000001 to below 1, found {explore!r}; with 1 "
+                f"explore must be 0, or from 0.000001 to below 1, found {explore!r}; with 1 "
                 'nothing would stop: write mode="shadow"'
             )
         if explore and mode == "shadow":
@@ -262,7 +262,9 @@ class Watch:
         """
         writer = self._watching.writer
         if writer is None:
-            raise UsageError("this watch has no record, so there is nothing to label; give Watch(record=FILE.db)")
+            raise UsageError(
+                "this watch has no record, so there is nothing to label; give Watch(record=FILE.db)"
+            )
         from suffice.trace.rounds.labels import Label
 
         label = Label(

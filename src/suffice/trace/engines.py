@@ -43,16 +43,16 @@ CREATE INDEX labels_of_question ON labels (question);
 
 
 class Refused(DataError):  # noqa: N818 - reads as what it is
-    """The database refuses a row: another one has its place, or its values do not fit."""
+    """The database refuses a row: another row has its key, or its values do not fit."""
 
 
 class NothingThere(DataError):  # noqa: N818
-    """Nothing was recorded there yet."""
+    """The place holds no record yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileKind:
-    """What an SQLite file holds, and what to do about one that holds something else, or takes no more."""
+    """The expected content of an SQLite file, and the remedies for another content or a full disk."""
 
     name: str
     tables: str
@@ -76,7 +76,7 @@ def refuse_newer(version: int, place: Path, newest: int = VERSION) -> None:
 
 
 class SQLite:
-    """One connection to a database file, made anew after each :meth:`close`."""
+    """One connection to a database file, opened again after each :meth:`close`."""
 
     shared = False
     silent_s = 86_400.0
@@ -89,7 +89,7 @@ class SQLite:
         self._identity = (0, 0)
 
     def begin(self, *, write: bool, alone: bool, wait_s: float) -> sqlite3.Connection:  # noqa: ARG002
-        """A connection in a transaction; one writes at a time, ``alone`` or not."""
+        """Open a transaction; one writes at a time, ``alone`` or not."""
         self._wait_s = wait_s
         if self.connection is None:
             if write:
@@ -115,7 +115,7 @@ class SQLite:
             self.connection = None
 
     def removed(self) -> sqlite3.Connection | None:
-        """The connection to a file that was removed, or replaced, under it; it is forgotten here."""
+        """Return the connection to a removed or replaced file, and forget it."""
         if self.connection is None:
             return None
         with suppress(OSError):
@@ -127,7 +127,7 @@ class SQLite:
 
     @contextmanager
     def named(self) -> Iterator[None]:
-        """Errors of SQLite as ours, with the file."""
+        """Turn errors of SQLite into those of the package, with the file."""
         try:
             yield
         except sqlite3.OperationalError as error:
@@ -148,10 +148,10 @@ class SQLite:
             ) from error
 
     def hold(self, run: int) -> None:
-        """Nothing: that a process lives is told by its number."""
+        """Do nothing: a process id tells that a process runs."""
 
     def holds(self, run: int) -> bool:  # noqa: ARG002
-        """Whether the process of a run is surely there, as the database knows it."""
+        """Whether the process of a run certainly runs, as far as the database knows."""
         return False
 
     def size(self, connection: sqlite3.Connection) -> int:
@@ -161,11 +161,11 @@ class SQLite:
         return int((pages - free) * size)
 
     def shrink(self, connection: sqlite3.Connection) -> None:
-        """Give the room of what was deleted back."""
+        """Give the space of deleted rows back."""
         connection.execute("PRAGMA incremental_vacuum").fetchall()
 
     def _opened(self, *, write: bool) -> sqlite3.Connection:
-        """A connection, to write or else, where the folder lets nothing be made, to read."""
+        """Open a connection for writing, or for reading if the folder is read-only."""
         quoted = f"{self.file.absolute().as_uri()}?mode="
         modes = ["rwc"] if write else ["rw", "ro", "ro&immutable=1"]
         while True:
@@ -240,7 +240,7 @@ _PASSWORD = re.compile(r"(?<![^?&])password=([^&]*)&?")
 
 
 class Address(WindowsPath if os.name == "nt" else PosixPath):  # type: ignore[misc]
-    """The address of a database on a server, where a path is wanted; no password stands in it."""
+    """The address of a database server, usable as a path; it holds no password."""
 
     def __str__(self) -> str:
         rest = super().__str__().replace("\\", "/").partition(":/")[2]
@@ -249,7 +249,7 @@ class Address(WindowsPath if os.name == "nt" else PosixPath):  # type: ignore[mi
 
 
 def as_place(record: str | Path) -> Path:
-    """A path, or the address of a database, whose password is kept apart."""
+    """Return a path, or the address of a database with its password kept apart."""
     found = _ADDRESS.fullmatch(str(record))
     if found is None:
         return Path(record)
@@ -277,13 +277,13 @@ def as_place(record: str | Path) -> Path:
 
 # --- connections -----------------------------------------------------------------------------------
 class Connection:
-    """A connection that takes the statements of SQLite."""
+    """A PostgreSQL connection that accepts the statements of SQLite."""
 
     def __init__(self, raw: psycopg.Connection[tuple[Any, ...]]) -> None:
         self.raw = raw
 
     def execute(self, statement: str, row: Sequence[Any] = ()) -> psycopg.Cursor[tuple[Any, ...]]:
-        """Run a statement; texts lose what PostgreSQL cannot hold."""
+        """Run a statement; texts lose characters that PostgreSQL cannot store."""
         cells = [cell.replace("\0", "�") if isinstance(cell, str) else cell for cell in row]
         return self.raw.execute(_statement(statement), cells or None)
 
@@ -294,7 +294,7 @@ def _statement(text: str) -> bytes:
 
 
 class PostgreSQL:
-    """One connection to a server, made anew after each :meth:`close`, and once where it was cut."""
+    """One connection to a server, opened again after each :meth:`close`, and once after a cut."""
 
     shared = True
     silent_s = 3_600.0
@@ -310,7 +310,7 @@ class PostgreSQL:
         self._held: set[int] = set()
 
     def begin(self, *, write: bool, alone: bool, wait_s: float) -> Connection:
-        """A connection in a transaction; of those that write ``alone`` one does at a time."""
+        """Open a transaction; transactions with ``alone`` run one at a time."""
         self._wait_s = wait_s
         if self.connection is not None:
             try:
@@ -346,11 +346,11 @@ class PostgreSQL:
         self._held.clear()
 
     def removed(self) -> sqlite3.Connection | None:
-        """None: a server's tables are not removed under a connection."""
+        """Return None: tables of a server do not disappear under a connection."""
         return None
 
     def hold(self, run: int) -> None:
-        """Show others that the process of a run is there, as long as it is connected."""
+        """Show others that the process of a run is alive, while it is connected."""
         if self.connection is not None and run not in self._held:
             self.connection.execute("SELECT pg_advisory_lock_shared(?, ?)", (_KEY, run))
             self._held.add(run)
@@ -365,12 +365,12 @@ class PostgreSQL:
         return bool(found and found.fetchone())
 
     def size(self, connection: Connection) -> int:
-        """Bytes of rounds: what PostgreSQL takes for them falls later, and it uses that room again."""
+        """Return the bytes of rounds; PostgreSQL frees their disk space later and reuses it."""
         rows = connection.execute("SELECT coalesce(sum(length(content)), 0) FROM rounds")
         return int((rows.fetchone() or (0,))[0])
 
     def shrink(self, connection: Connection) -> None:
-        """Nothing: the server does so by itself."""
+        """Do nothing: the server does so by itself."""
 
     def _opened(self, *, write: bool) -> Connection:
         own = str(self.address)
@@ -405,7 +405,7 @@ class PostgreSQL:
         refuse_newer(0 if version is None else version[0], self.address)
 
     def _is_ours(self, connection: Connection) -> bool:
-        """Whether our tables stand there; tables of others beside them are nobody's harm."""
+        """Whether the database holds the tables of Suffice; other tables beside them do no harm."""
         rows = connection.execute(
             "SELECT relname FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace "
             "WHERE nspname = current_schema() AND relname = ANY (?)",
@@ -423,7 +423,7 @@ class PostgreSQL:
     # --- errors --------------------------------------------------------------------------------------
     @contextmanager
     def named(self) -> Iterator[None]:
-        """Errors of PostgreSQL as ours, with the address."""
+        """Turn errors of PostgreSQL into those of the package, with the address."""
         errors = self._driver.errors
         try:
             yield
@@ -448,7 +448,7 @@ class PostgreSQL:
 
 @cache
 def _schema() -> str:
-    """The tables in PostgreSQL's words, and one that tells whose they are."""
+    """Return the tables in PostgreSQL's dialect, and one that marks them as Suffice's."""
     text = SCHEMA
     for own, theirs in _TYPES.items():
         text = text.replace(own, theirs)
