@@ -343,7 +343,7 @@ def _answer_seconds(ledger: _Ledger, whole: _Array) -> _Array:
     alone = record.nothing if ledger.reads.samples or ledger.reads.verdicts else whole
     seconds = record.of_answers("answer_latency_s", alone)
     return record.known(
-        np.minimum(seconds, whole), "column 'answer_latency_s', the seconds of the answers alone,"
+        np.minimum(seconds, whole), "column 'answer_latency_s' (seconds of the answers alone)"
     )
 
 
@@ -423,7 +423,7 @@ _ALL = (
     Cost(
         name="cached_tokens",
         label="cached tokens",
-        summary="prompt tokens that the server reused",
+        summary="prompt tokens served from cache",
         compute=_cached_tokens,
     ),
     Cost(
@@ -435,7 +435,7 @@ _ALL = (
     Cost(
         name="evaluated_tokens",
         label="uncached prompt tokens",
-        summary="prompt tokens that the server had not cached",
+        summary="prompt tokens not served from cache",
         compute=lambda ledger: ledger.cost("prompt_tokens") - ledger.cost("cached_tokens"),
     ),
     Cost(
@@ -497,7 +497,7 @@ _ALL = (
 )
 COSTS: Mapping[str, Cost] = MappingProxyType({cost.name: cost for cost in _ALL})
 TOKENS = ("evaluated_tokens", "prompt_tokens")
-"""What tokens are: prompt tokens without those reused, where the record tells, else all of them."""
+"""The cost "tokens": uncached prompt tokens if the record tells them, else all prompt tokens."""
 USUAL_COSTS = ("usd", *TOKENS, "llm_calls", "rounds")
 """What policies are compared at unless a cost is named: the first that is known and that fixed budgets
 differ in. Over a fixed ranking every fixed-k is one call, and a frontier at calls would say nothing."""

@@ -361,7 +361,7 @@ def _question_id(row: Row, held: Mapping[str, str]) -> str:
     text = None if value is None else cell(row, value, held[role], _TYPES[role])
     text = text and (text.strip() if row.untyped or role == "question_id" else text)
     if not text:
-        raise row.error("is empty; it tells the questions apart", held[role])
+        raise row.error("is empty; each question needs one", held[role])
     return str(text) if role == "question_id" else text_id(text)
 
 
@@ -446,9 +446,7 @@ def _refusal(problems: Sequence[_Problem], *, skips: bool) -> DataError:
     if "repeated rounds" in kinds:
         ways.append("--duplicates last (or first) to keep one of each")
     if skips and kinds - {"repeated rounds"}:
-        ways.append(
-            "--skip-invalid to leave out lines and questions with something missing or wrong"
-        )
+        ways.append("--skip-invalid to leave out incomplete or invalid lines and questions")
     error = problems[0].error
     more = f" ({len(problems) - 1:,} more are wrong)" if len(problems) > 1 else ""
     said = f"{error.message}{more}{'; add ' if ways else ''}{'; '.join(ways)}"

@@ -85,7 +85,7 @@ class Row:
             return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
         except (OverflowError, TypeError, ValueError) as error:
             raise self.error(
-                f"must be a moment as 2026-01-31T12:00:00Z, found {stated!r:.40}", column
+                f"must be a time as 2026-01-31T12:00:00Z, found {stated!r:.40}", column
             ) from error
 
     def text(self, column: str, *, default: str | None = None) -> str:
@@ -120,7 +120,7 @@ class Row:
             return strict_json(value)
         except (ValueError, RecursionError) as error:
             raise self.error(
-                f'begins as a list and is no JSON ({error}); write several as ["a", "b"], and one '
+                f'begins as a list but is not JSON ({error}); write several as ["a", "b"], and one '
                 f"that begins so as a list of one; found {value!r:.60}",
                 column,
             ) from error
@@ -244,7 +244,7 @@ def open_table(path: Path, broken: list[DataError] | None = None) -> FileTable:
     opener = _OPENERS.get(plain_suffix(path))
     if opener is None:
         raise DataError(
-            f"is no file of rows; it must end in {', '.join(TABLE_SUFFIXES)}", file=str(path)
+            f"is not a table; its name must end in {', '.join(TABLE_SUFFIXES)}", file=str(path)
         )
     return opener(path, broken)
 
@@ -271,7 +271,7 @@ def _separated(path: Path, _broken: list[DataError] | None) -> FileTable:
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if not names or repeated:
         found = f"found {repeated[0]!r} twice" if repeated else "found nothing"
-        raise DataError(f"its first line must name the columns, each once; {found}", file=str(path))
+        raise DataError(f"its first line must name each column once; {found}", file=str(path))
 
     def rows(_: Collection[str]) -> Iterator[Row]:
         for number, line in enumerate(cells):

@@ -91,7 +91,7 @@ def _of_zip(path: Path) -> Iterator[Mapping[str, Any]]:
         with zipfile.ZipFile(path) as archive:
             parts = [part for part in archive.infolist() if part.filename.startswith("samples/")]
             if not parts and "header.json" not in archive.namelist():
-                raise DataError("is a zip, and no log of inspect_ai", file=str(path))
+                raise DataError("is a zip, but not a log of inspect_ai", file=str(path))
             for part in parts:
                 sample = strict_json(_unpacked(path, archive, part))
                 yield from objects_in([sample])
@@ -114,7 +114,7 @@ def _unpacked(path: Path, archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> by
     with pa.input_stream(pa.py_buffer(packed), compression="zstd") as unpacking:
         content: bytes = unpacking.read(part.file_size + 1)
     if zlib.crc32(content) != part.CRC:
-        raise ValueError("its content is not what the directory says")
+        raise ValueError("its content differs from its directory")
     return content
 
 

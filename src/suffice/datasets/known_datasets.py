@@ -243,7 +243,7 @@ def load(
     if is_question_file(name):
         if path is not None:
             raise UsageError(
-                f"the questions are read from {name}; drop --data {path}, which goes with the name of a data "
+                f"the questions come from {name}; drop --data {path}, which goes with the name of a data "
                 f"set ({', '.join(DATASETS[1:])})"
             )
         return read_questions(name, columns, limit=limit)

@@ -79,7 +79,7 @@ def read_otlp(path: Path) -> tuple[QuestionRecord, ...]:
             known = spans.setdefault((span.trace, span.id), span)
             if replace(known, row=span.row, failed=span.failed) != span:
                 raise span.error(
-                    f"stands twice, with other values in row {known.row.number}; keep the finished row"
+                    f"appears twice, with other values in row {known.row.number}; keep the finished row"
                 )
     if not spans:
         raise DataError("holds no span", file=str(path))
@@ -257,7 +257,7 @@ def _roots(spans: Mapping[tuple[str, str], _Span], file: str) -> list[_Span]:
         (tops if parent is None else parent.children).append(span)
     reached = {id(span) for top in tops for span in top.below()}
     if lost := next((span for span in spans.values() if id(span) not in reached), None):
-        raise lost.error("its parents form a circle; export the trace again")
+        raise lost.error("its parents form a cycle; export the trace again")
     agents = {id(top): list(_outermost(top)) for top in tops}
     roots = [agent for top in tops for agent in agents[id(top)]]
     for top in tops:

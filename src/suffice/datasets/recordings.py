@@ -46,7 +46,7 @@ from suffice.trace.rounds.schema import SCHEMA
 from suffice.trace.rounds.trace_set import TraceSet
 from suffice.trace.rounds.writer import write_new
 
-_ELSE = "a table with a row per round is read by --format columns"
+_ELSE = "for a table with one row per round type --format columns"
 
 
 def _seen(names: Mapping[str, Any]) -> str:
@@ -399,9 +399,7 @@ def label_traces(
     if out is not None:
         check_free(Path(out))
     elif store is None or replace:
-        raise UsageError(
-            "only a store takes labels, and keeps those it has; write a copy: --out NEW"
-        )
+        raise UsageError("only a store can be labeled in place; write a copy: --out NEW")
     read = read_source(source, skip_invalid=skip_invalid)
     name = read.origin.source
     notes: list[str] = []
@@ -412,7 +410,7 @@ def label_traces(
         place = "the labels given"
         given = list(labels)
         if columns:
-            raise UsageError("columns name those of a file of labels; these are labels already")
+            raise UsageError("columns goes with a file of labels; these are labels already")
     try:
         merged = Labels.of(given)
         known = frozenset(read.question_ids)
@@ -428,7 +426,7 @@ def label_traces(
     if unknown := merged.unknown(known):
         named = ", ".join(map(repr, unknown[:10]))
         more = f" and {len(unknown) - 10:,} more" * (len(unknown) > 10)
-        of = f"{len(unknown):,} of {len(merged.questions):,} labelled questions"
+        of = f"{len(unknown):,} of {len(merged.questions):,} labeled questions"
         said = f"{of} are not in {name}: {named}{more}"
         if not skip_unknown:
             near = did_you_mean(unknown[0], read.question_ids)
@@ -440,7 +438,7 @@ def label_traces(
         notes.append(f"{said}; they were left out")
     if not fitted:
         raise DataError(
-            "labels no question of the record: every row is empty, or of a question that is not recorded",
+            "labels no question of the record: every row is empty, or names an unrecorded question",
             file=place,
         )
     conflicts = [] if replace else [error for _, error in fitted.conflicts(rows, name)]
@@ -448,7 +446,7 @@ def label_traces(
         more = f" ({len(conflicts) - 1:,} more)" if len(conflicts) > 1 else ""
         raise DataError(conflicts[0].message + more, file=place, column=conflicts[0].column)
     labelled = len(fitted.questions)
-    notes.insert(0, f"{labelled:,} of {len(known):,} questions were labelled")
+    notes.insert(0, f"{labelled:,} of {len(known):,} questions were labeled")
     if out is None and store is not None:
         for label in given:
             if label.question_id in fitted.questions and any(label.parts()):
@@ -487,7 +485,7 @@ def _read_labels(
         blank += not found
         labels += found
     if blank:
-        notes.append(f"{blank:,} rows of {path} say nothing of their question")
+        notes.append(f"{blank:,} rows of {path} hold no label")
     return labels
 
 
@@ -510,9 +508,7 @@ def _labels(
     if not {*LABEL_COLUMNS} & {*values}:
         return []
     if key is None:
-        raise row.error(
-            "is empty; it tells the questions apart", held.get("question_id", "question")
-        )
+        raise row.error("is empty; each question needs one", held.get("question_id", "question"))
     place = f"{row.file}, row {row.number}"
     try:
         return [

@@ -34,7 +34,7 @@ CREATE TABLE samples (
     PRIMARY KEY (key, sample)) WITHOUT ROWID
 """,
     application=0x53554646,  # SUFF
-    remedy="delete it: it holds nothing that cannot be asked for again",
+    remedy="delete it: the model can give its replies again",
     again="; then run the same command again: what is finished is kept",
 )
 _COUNTS = ("prompt_tokens", "cached_tokens", "completion_tokens", "latency_s")

@@ -357,7 +357,7 @@ class EmbeddedModel(Closable):
                 left_out = True
         if left_out:
             raise UsageError(
-                f"the embedded model {self.name!r} cannot hold its replies to this json_schema: it gave "
+                f"the embedded model {self.name!r} cannot follow this json_schema: it returned "
                 f"{content[:60]!r}. llama.cpp knows type, properties, required, items, enum, const, anyOf "
                 "and bounds of lengths"
             )

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 _Read = TypeVar("_Read")
 Send = Callable[[Any], AbstractAsyncContextManager[Any]]
-"""Opens the reply to a request, given the client."""
+"""A function that sends a request by the client and opens its reply."""
 
 _NO_KEY = "none"  # local servers ask for a key and read none
 _RETRIES_OF_NOBODY = 4  # of a server that never answered, once ten first pauses have passed
@@ -327,7 +327,7 @@ def _asked_for_too_much(failure: NoReply) -> NoReply:
     except OverflowError:
         until = datetime.max.replace(tzinfo=UTC)
     return NoReply(
-        f"{failure}; it wants to be left alone until {until:%Y-%m-%d %H:%M} UTC ({seconds:,.0f} s). Run the "
+        f"{failure}; it accepts no request before {until:%Y-%m-%d %H:%M} UTC ({seconds:,.0f} s). Run the "
         "same again then, or raise OpenAISettings(max_wait_s=...), --max-wait",
         pause_s=seconds,
         until=until,
@@ -416,7 +416,7 @@ class EndpointEncoder(Closable):
             expected = self._dimension = self._dimension or vectors.shape[1]
         if vectors.shape[1] != expected:
             raise BackendError(
-                f"{source} sent vectors of {expected} numbers before and of {vectors.shape[1]} now; "
+                f"{source} sent vectors of {expected} numbers before, but of {vectors.shape[1]} now; "
                 "check that it still runs the same model"
             )
         return vectors

@@ -91,7 +91,7 @@ def translate(error: Exception, *, url: str, model: str) -> SufficeError:
     if isinstance(error, openai.APIConnectionError) or type(cause).__name__ in _WHILE_READING:
         if _UNTRUSTED in str(cause):
             return UsageError(
-                f"{url} showed a certificate that is not trusted ({_reason(cause)}), so it was asked "
+                f"{url} has an untrusted certificate ({_reason(cause)}), so it was asked "
                 "nothing. Check the URL; where the server is yours, name the certificate of whoever signed "
                 "its own: SSL_CERT_FILE=authority.pem"
             )
@@ -120,7 +120,8 @@ def _of_status(error: Any, url: str, model: str) -> SufficeError:
     words = f"{error} {error.body}".lower()
     if status == 403 and any(phrase in words for phrase in _ABOUT_THE_RATE):
         return NoReply(
-            f"{said}. Wait, lower concurrency, and run the same again", pause_s=_pause_s(error)
+            f"{said}. Wait, lower concurrency, and run the same command again",
+            pause_s=_pause_s(error),
         )
     if status in (401, 403):
         return UsageError(

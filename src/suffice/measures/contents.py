@@ -162,7 +162,7 @@ def traces_info(path: str | Path, *, skip_invalid: bool = False) -> Contents:
         notes=(
             *source.remarks,
             *_notes(traces),
-            *([f"{beside:,} questions are labelled beside their rows"] if beside else []),
+            *([f"{beside:,} questions have labels beside their rows"] if beside else []),
         ),
     )
 
@@ -289,7 +289,7 @@ class Exploration:
             (some, ran), (others, cut) = labels["explored"], labels["cut"]
             alike = "alike" if labels["p_value"] >= _ALARM else "NOT ALIKE"
             notes.append(
-                f"labelled {alike}: {some:,} of {ran:,} explored questions, {others:,} of {cut:,} that their "
+                f"labeled {alike}: {some:,} of {ran:,} explored questions, {others:,} of {cut:,} that their "
                 f"policy cut (Fisher's exact test p {p_value(labels['p_value'])}); each label counts 1 over "
                 "the rate of its kind"
             )
@@ -299,7 +299,7 @@ class Exploration:
                 for one in self.unlike[:_MOST_TOLD]
             )
             notes.append(
-                f"LABELLED QUESTIONS ARE UNLIKE THE OTHERS past their policy's stop, in means: {told}. Where "
+                f"LABELED QUESTIONS DIFFER FROM THE OTHERS past their policy's stop, in means: {told}. Where "
                 "labels depend on the outcome, no weight repairs that: label questions that are drawn"
             )
         return notes

@@ -20,7 +20,7 @@ _INTERVAL = 0.05
 _DECIMALS = 9  # of scores: a policy file may hold other last digits, and ties would be none
 _COUNTS = ("answers", "labelled", "undecided", "misses")
 _MISSING = {
-    "coverage": "no answer set came with its right answer",
+    "coverage": "no answer set has a label",
     "exchangeability": "the policy file holds no first-round scores",
 }
 
@@ -107,7 +107,7 @@ class Coverage:
         ]
         if found.estimate is not None:
             notes.append(
-                f"Of {counts['labelled']:,} labelled answer sets {counts['misses']:,} miss: coverage "
+                f"Of {counts['labelled']:,} labeled answer sets {counts['misses']:,} miss: coverage "
                 f"{percent(found.estimate)}% {bracket(found)}."
             )
         if counts["undecided"]:

@@ -35,10 +35,10 @@ _MOST_WAITING = 100_000  # questions whose labels may still come
 _EARLIEST = datetime.min.replace(tzinfo=UTC)  # when a question ended of which no time is recorded
 _SAYS = {
     "drift": "no longer looks as before; questions, retriever or model changed, not that answers are worse",
-    "calibration": "labelled answers are not right as often as the policy's confidence says",
-    "coverage": "answers miss more often than the promise and the luck of calibration explain",
-    "exchangeability": "answers no longer look like those calibrated on; not that coverage fell",
-    "loss": "stopping loses more than was promised",
+    "calibration": "labeled answers are right less or more often than the policy's confidence says",
+    "coverage": "answer sets miss more often than the promise and the chance of calibration explain",
+    "exchangeability": "answers no longer look like those of the calibration; coverage may still hold",
+    "loss": "stopping loses more than promised",
     "exploration": "the share of questions that ran on past their stop is not the one drawn with: losses "
     "and savings are not to be relied on",
 }
@@ -399,7 +399,7 @@ class Production(Tabular):
         if drifts := len(self._drift):
             level = self.settings.level
             notes.append(
-                f"Each kind raises a false alarm with probability at most {level:g}, ever; the "
+                f"Each kind of alarm has a {level:.3g} lifetime chance of a false alarm; the "
                 f"{drifts} numbers whose drift is watched have {level / drifts:.2g} each."
             )
         if self._coverage is not None:

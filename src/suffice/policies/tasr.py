@@ -58,7 +58,7 @@ class TASR(RuleMethod):
     """See :class:`suffice.policies.method.Method`."""
 
     name = "tasr"
-    summary = "stop when the answer repeats and its calibrated margin clears a floor"
+    summary = "stop when the answer repeats and its calibrated margin is high enough"
     source = "paper 0, Eq. 1"
     chosen_by_f1 = frozenset({"corrected"})
 
@@ -176,7 +176,7 @@ def _early_stop(data: FitData, how: RuleFit) -> str:
 _STABLE = ("answer_stable", "answer_stable_published")
 MARGIN_ALONE = Control(
     name="margin-alone",
-    summary="stop when the calibrated margin clears a floor, stable or not",
+    summary="stop when the calibrated margin is high enough, stable or not",
     signals=(MARGIN,),
     rule=_margin_alone,
     chosen_by_f1=frozenset({"corrected"}),

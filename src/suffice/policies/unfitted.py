@@ -193,9 +193,7 @@ class LoopGain(_ReadyRule):
     """Stops on an error that met its target, diverges, oscillates or stalls; returns the best output."""
 
     name = "loopgain"
-    summary = (
-        "stop when the loop's error is met, diverges, oscillates or stalls; return the best so far"
-    )
+    summary = "stop when the loop's error meets its target, diverges, oscillates or stalls; return the best so far"
     source = "LoopGain 0.6.5, trajectory classifier"
     options = LoopGainSettings
     variants = MappingProxyType(
@@ -216,7 +214,7 @@ class LoopGainBands(_ReadyRule):
     """Stops once the smoothed gain of the error reaches its band of oscillation."""
 
     name = "loopgain-bands"
-    summary = "stop when the loop's error is met or its smoothed gain reaches 0.95; return the best so far"
+    summary = "stop when the loop's error meets its target or its smoothed gain reaches 0.95; return the best so far"
     source = "LoopGain 0.2.0, with which its benchmark was run"
     options = BandsSettings
 
@@ -240,7 +238,7 @@ class OptiLLM(_ReadyRule):
     """Stops at hand-set numbers of a rating that the model gives its own draft."""
 
     name = "optillm-deep-research"
-    summary = "stop when the draft is rated complete, or nearly and no better than the one before"
+    summary = "stop when the draft is rated complete, or almost complete without improvement"
     source = "OptiLLM 0.4.0, deep_research plugin"
     options = OptiLLMSettings
     variants = MappingProxyType(
@@ -279,8 +277,8 @@ class Patience(_ReadyRule):
     """Stops after some rounds without a better value; returns the best."""
 
     name = "patience"
-    summary = "stop after n rounds without a better value of a signal; return the best so far"
-    source = "early stopping as everybody writes it"
+    summary = "stop after n rounds without a better signal; return the best so far"
+    source = "ordinary early stopping"
     options = PatienceSettings
     variants = MappingProxyType(
         {

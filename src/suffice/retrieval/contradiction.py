@@ -282,7 +282,7 @@ class HeadWeights:
         except _NO_HEAD as error:
             raise DataError(f"not a contradiction head ({error!r})", file=str(path)) from error
         raise DataError(
-            f"of schema {schema}, or of other features than this version makes: update suffice, or train it "
+            f"its schema {schema} or its features differ from this version's: update suffice, or train it "
             f"again: {_RETRAIN}",
             file=str(path),
         )

@@ -96,7 +96,7 @@ class DenseIndex:
         if vectors is None or vectors.ndim != 2 or len(vectors) != count:
             raise stored.error("its vectors do not fit its passages")
         if wrong := _wrong(vectors):
-            raise stored.error(f"its vectors are not what was saved: {wrong}")
+            raise stored.error(f"its vectors changed since they were saved: {wrong}")
         return cls(stored.passages, encoder, vectors)
 
 

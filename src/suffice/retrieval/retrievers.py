@@ -81,7 +81,7 @@ class IndexMaker:
             raise DataError(f"{error}; --reindex builds it anew") from error
         if not _same(stored.passages, passages):
             raise DataError(
-                f"is of another corpus: {corpus_changes(stored.passages, passages)}; --reindex builds it "
+                f"belongs to another corpus: {corpus_changes(stored.passages, passages)}; --reindex builds it "
                 "anew, or name another --index",
                 file=str(folder),
             )
@@ -144,7 +144,7 @@ class HybridRetriever:
     ) -> None:
         self._retrievers = tuple(retrievers)
         if not self._retrievers:
-            raise UsageError("there is nothing to fuse: give at least one retriever")
+            raise UsageError("no retriever to fuse: give at least one")
         if candidates < 1:
             raise UsageError(f"candidates must be at least 1, found {candidates}")
         _check_constant(k)
@@ -243,7 +243,7 @@ class Retrieval:
                 raise UsageError(unknown_name("retriever", self.name, RETRIEVERS))
         elif first_stage(self.name) in _PARTS:
             raise UsageError(
-                f"a retriever of one's own must not be called {self.name!r}, as one over an index is; give "
+                f"your own retriever must not be called {self.name!r}, as one over an index is; give "
                 "its own name beside source="
             )
         for field_name in ("candidates", "pool"):

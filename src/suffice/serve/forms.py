@@ -52,7 +52,7 @@ class PlainText(Open):
 
 def _empty(value: Any) -> Any:
     if value:
-        raise ValueError("must be left out: answers are texts from what is searched here")
+        raise ValueError("must be left out: this service answers with texts from its own corpus")
     return value
 
 
@@ -104,7 +104,7 @@ def conversation_of(
     last = max((at for at, turn in enumerate(said) if turn.role == "user"), default=None)
     if last is None:
         raise Refusal(
-            400, f"{name} has no message of the role user, whose last one is the question"
+            400, f"{name} has no message with the role user; the last one is the question"
         )
     earlier = tuple(turn for turn in said[:last] if turn.content.strip())
     return Asked(question=said[last].content, earlier=earlier, notes=notes)

@@ -112,7 +112,7 @@ def lack(spec: SignalSpec, traces: TraceSet) -> Lack | None:
             spec=spec,
             columns=(),
             source=traces.origin.source,
-            because="its texts were not recorded, and no value of this signal was",
+            because="neither its texts nor a value of this signal were recorded",
             give="",
         )
     return None

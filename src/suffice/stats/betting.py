@@ -141,7 +141,7 @@ class MeanSequence:
         """One value more."""
         if not self._least <= value <= self._most:
             raise UsageError(
-                f"a value from {self._least:g} to {self._most:g} is wanted, found {value!r}"
+                f"a value must be from {self._least:g} to {self._most:g}, found {value!r}"
             )
         key = min(max(round(float(value), _DECIMALS), self._least), self._most)
         self._counts[key] = self._counts.get(key, 0) + 1

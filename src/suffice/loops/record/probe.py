@@ -183,7 +183,7 @@ def probe_traces(
     tasks, left_out = _askable(question_rows(traces, passages), wanted, source, skip=skip_invalid)
     if not any(_asked(task, wanted).any() for task in tasks):
         raise UsageError(
-            f"every round of {source} has an answer, so nothing is missing; without --missing-only all are "
+            f"no answer is missing: every round of {source} has one; without --missing-only all are "
             "asked again, by one prompt"
         )
     if shard is not None:

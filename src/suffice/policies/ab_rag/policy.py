@@ -269,7 +269,7 @@ class ABRagPolicy:
         """What follows where one of its signals is undefined, in words."""
         if signal in self.undefined:
             return f"{self.undefined[signal]:.3g} stands in its place there"
-        return "its confidence is undefined there and it goes on"
+        return "there its confidence is undefined, so it goes on"
 
     # --- what can be reached ---------------------------------------------------------------------
     @property

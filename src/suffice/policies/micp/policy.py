@@ -208,9 +208,9 @@ class MiCPPolicy:
     @property
     def _promise(self) -> str:
         held = (
-            "for questions drawn like those it was calibrated on, with this model, prompt and retriever"
+            "for questions like those of its calibration, with this model, prompt and retriever"
             if self.preset == "corrected"
-            else "as the paper claims; its construction can fall short of it"
+            else "as the paper claims; its construction can miss this level"
         )
         return (
             f'the answer set holds the right answer, or "Can\'t Answer" where none was sampled, with '
@@ -372,7 +372,7 @@ class MiCP(Method):
     """See :class:`suffice.policies.method.Method`."""
 
     name = "micp"
-    summary = "stop when samples agree, and give a set of answers with a promised coverage"
+    summary = "stop when samples agree, and return an answer set with a promised coverage"
     source = "paper 3"
     about = (
         "fitted on the splits optimize and calibrate where the traces have both, else, or with another "

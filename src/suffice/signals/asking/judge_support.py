@@ -203,7 +203,7 @@ def judge_support(view: LoopView, model: ChatModel) -> Rating:
         latency_s=reply.latency_s,
         judge_latency_s=reply.latency_s,
     )
-    unparsed = f"no lone 1-5 in the reply {text[:60]!r}" if math.isnan(value) else None
+    unparsed = f"no single rating 1-5 in the reply {text[:60]!r}" if math.isnan(value) else None
     return Rating(value=value, usage=usage, failure=unparsed)
 
 
@@ -233,6 +233,6 @@ JUDGE_SUPPORT = SignalSpec(
     undefined=(
         NO_ANSWER,
         PASSAGES_UNKNOWN,
-        Absence("the judge's reply was no lone rating from 1 to 5", lambda _: True),
+        Absence("the judge's reply was not a single rating from 1 to 5", lambda _: True),
     ),
 )
