@@ -193,7 +193,7 @@ class LoopGain(_ReadyRule):
     """Stops on an error that met its target, diverges, oscillates or stalls; returns the best output."""
 
     name = "loopgain"
-    summary = "stop when the loop's error meets its target, diverges, oscillates or stalls; return the best so far"
+    summary = "stop when the error meets its target, diverges, oscillates or stalls; return the best so far"
     source = "LoopGain 0.6.5, trajectory classifier"
     options = LoopGainSettings
     variants = MappingProxyType(
@@ -214,7 +214,7 @@ class LoopGainBands(_ReadyRule):
     """Stops once the smoothed gain of the error reaches its band of oscillation."""
 
     name = "loopgain-bands"
-    summary = "stop when the loop's error meets its target or its smoothed gain reaches 0.95; return the best so far"
+    summary = "stop when the error meets its target or its smoothed gain reaches 0.95; return the best so far"
     source = "LoopGain 0.2.0, with which its benchmark was run"
     options = BandsSettings
 

@@ -384,7 +384,7 @@ def _text_body(table: Table, width: int | None, paint: Paint) -> tuple[list[str]
             return list(_stacked(table, width)), []
     if len(kept) < len(columns):
         gone = ", ".join(column.name for column in columns if column not in kept)
-        full = [*_wrapped(f"Columns left out for width: {gone}.", width), *full]
+        full = [*_wrapped(f"Left out for width: {gone}.", width), *full]
     return _aligned(kept, gap, paint, below), full
 
 

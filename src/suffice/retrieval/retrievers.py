@@ -81,7 +81,7 @@ class IndexMaker:
             raise DataError(f"{error}; --reindex builds it anew") from error
         if not _same(stored.passages, passages):
             raise DataError(
-                f"belongs to another corpus: {corpus_changes(stored.passages, passages)}; --reindex builds it "
+                f"is for another corpus: {corpus_changes(stored.passages, passages)}; --reindex builds it "
                 "anew, or name another --index",
                 file=str(folder),
             )

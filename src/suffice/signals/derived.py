@@ -53,7 +53,7 @@ DERIVATIONS: Mapping[str, Derivation] = MappingProxyType(
             compute=series.gain,
         ),
         "stalling": Derivation(
-            summary="consecutive rounds in which an error neither converges, diverges nor oscillates (LoopGain)",
+            summary="consecutive rounds in which an error does not converge, diverge or oscillate (LoopGain)",
             compute=series.stalling,
         ),
         "oscillating": Derivation(
